@@ -107,7 +107,7 @@ impl<T: Send + Sync + 'static> Deref for RcuArc<T> {
 impl<T: Send + Sync + 'static> Drop for RcuArc<T> {
     fn drop(&mut self) {
         unsafe fn give_up<T>(data: *mut ()) {
-            // SAFETY: the only call of a `Deferred`, whose data is the share that the drop took out.
+            // SAFETY: the only call of a `Deferred`; its data is the share that the drop took out.
             drop(unsafe { Arc::from_raw(data.cast_const().cast::<T>()) });
         }
         // SAFETY: taken once; the field is not used afterwards.

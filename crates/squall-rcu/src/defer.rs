@@ -35,26 +35,24 @@
 //! which threads share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is
 //! CO-21's.
 
-use squall_sys::sync::Mutex;
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::pin::{DOMAIN, is_quiet, own_record, put_off};
+use crate::counts::COUNTS;
 use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
-use crate::raw::grace::{Haste, Moment};
+use crate::raw::grace::Haste;
+use crate::raw::moment::Moment;
 use crate::raw::record::{Record, attention};
-use crate::stats::COUNTS;
+use crate::registration::with_record;
+use crate::run::{LIMIT_BYTES, adopt, orphans, run, run_all, run_everything};
+use crate::thread::{DOMAIN, in_deferred_call, is_quiet, own_record, put_off};
 use crate::wait::{WaitError, after, may_wait, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
 const LIMIT_CALLS: u64 = 2048;
 /// Calls of [`Kind::Object`] that one thread may have pending before it waits.
 const LIMIT_OBJECTS: u64 = 4096;
-/// Bytes that one thread may have pending before it waits.
-pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
 /// Longest wait of a thread over its bound, per batch.
-pub(crate) const LIMIT_WAIT: Duration = Duration::from_millis(50);
+const LIMIT_WAIT: Duration = Duration::from_millis(50);
 
 /// Cost of a grace period's fence that one batch may cause alone, in ns. A dearer fence is shared by several
 /// batches.
@@ -63,13 +61,6 @@ const FENCE_NS_PER_BATCH: u64 = 4000;
 const BATCHES_PER_FENCE: u64 = LIMIT_CALLS / 2 / BATCH_CALLS as u64;
 /// Interval at which a thread over its bound checks whether the reclaimer has run its calls.
 const BOUND_POLL: Duration = Duration::from_micros(200);
-
-/// Batches of threads that have ended.
-static ORPHANS: Mutex<Vec<Batch>> = Mutex::new(Vec::new());
-
-thread_local! {
-    static RUNNING: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Drops `value` once every operation that is open now has ended.
 ///
@@ -138,7 +129,7 @@ pub unsafe fn __retire_memory<T: Send + 'static>(value: *mut T) {
 /// # Safety
 /// Called once, with a box that has no other owner.
 unsafe fn free<T>(data: *mut ()) {
-    // SAFETY: the only call of a `Deferred`, whose data is the box given to `retire_raw`. The grace period
+    // SAFETY: the only call of a `Deferred`; its data is the box given to `retire_raw`. The grace period
     // that point 2 of that contract relies on has ended, so no reference to the box exists now.
     drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
@@ -166,7 +157,7 @@ fn bytes_of<T>() -> u32 {
 /// ```
 pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
     unsafe fn call<F: FnOnce()>(data: *mut ()) {
-        // SAFETY: the only call of a `Deferred`, whose data is the box that `defer` took apart.
+        // SAFETY: the only call of a `Deferred`; its data is the box that `defer` took apart.
         let f = unsafe { Box::from_raw(data.cast::<F>()) };
         f();
     }
@@ -256,7 +247,7 @@ fn add_at_once(kind: Kind, call: Deferred) -> bool {
 }
 
 fn add_slowly(kind: Kind, call: Deferred) {
-    if own_record().is_none() && crate::pin::register().is_err() {
+    if own_record().is_none() && with_record(|_| ()).is_err() {
         return;
     }
     // A thread past its exit hook is registered only within an operation, so it has no list of its own here.
@@ -275,7 +266,7 @@ fn add_slowly(kind: Kind, call: Deferred) {
 
 #[inline(never)]
 fn closed(record: &'static Record) {
-    if RUNNING.get() {
+    if in_deferred_call() {
         return;
     }
     let inside = record.depth() > 0;
@@ -309,7 +300,7 @@ fn oldest_of(record: &Record, kinds: &[Kind]) -> Option<Moment> {
 /// Does the work that a thread owes when it leaves an operation in which it closed a batch. It frees memory
 /// and keeps the bound, and runs users' code only if the reclaimer may not.
 pub(crate) fn after_operation(record: &'static Record) {
-    if RUNNING.get() {
+    if in_deferred_call() {
         return;
     }
     if put_off(record) {
@@ -399,77 +390,17 @@ fn keep_bound(record: &'static Record) {
     }
 }
 
-/// Runs the calls of a batch, whose moment has passed. Returns the empty list for reuse.
-fn run(mut batch: Batch) -> Vec<Deferred> {
-    let nested = RUNNING.replace(true);
-    let mut calls = batch.calls.drain(..);
-    // Called again after each call that panics, so that calls that do not panic cost no `catch_unwind` of
-    // their own.
-    let run_rest = |calls: &mut std::vec::Drain<'_, Deferred>| {
-        for call in calls {
-            // SAFETY: the call left the list, so it is made once. Its moment has passed, so no operation can
-            // still see its data.
-            unsafe { call.run() };
-        }
-    };
-    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_rest(&mut calls))) {
-        // The panic belongs to the deferred call, not to the thread that happens to run it. The panic hook
-        // has reported it. The payload is leaked: its drop is the caller's code too, and could panic here.
-        std::mem::forget(payload);
-        COUNTS.panicked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
-    }
-    drop(calls);
-    RUNNING.set(nested);
-    batch.calls
-}
-
-/// Runs `f` under the restrictions of a deferred call: above all, `f` may not wait for grace periods.
-pub(crate) fn as_deferred<R>(f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            RUNNING.set(self.0);
-        }
-    }
-    let _restore = Restore(RUNNING.replace(true));
-    f()
-}
-
-/// Returns whether the calling thread is inside a deferred call.
-pub(crate) fn in_deferred_call() -> bool {
-    RUNNING.get()
-}
-
-/// Takes over the deferred calls of a thread that is about to lose its record.
-pub(crate) fn adopt_from(record: &Record) {
-    let rest = DOMAIN.take_own(record, || record.begin_run());
-    adopt(rest);
-    record.end_run();
-}
-
-fn adopt(batches: Vec<Batch>) {
-    if batches.is_empty() {
-        return;
-    }
-    orphans().extend(batches);
-    crate::reclaimer::announce();
-}
-
+/// Hands the call of a thread without a list of its own to the reclaimer.
 fn adopt_one(call: Deferred) {
     let bytes = call.bytes as usize;
-    adopt(vec![Batch { moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
+    hand_over(vec![Batch { moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
 }
 
-fn orphans() -> squall_sys::sync::MutexGuard<'static, Vec<Batch>> {
-    ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
-/// Returns the number of calls and bytes left by threads that have ended.
-pub(crate) fn orphaned() -> (u64, u64) {
-    let orphans = orphans();
-    let calls = orphans.iter().map(|batch| batch.calls.len()).sum::<usize>();
-    let bytes = orphans.iter().map(|batch| batch.bytes).sum::<usize>();
-    (calls as u64, bytes as u64)
+/// Hands batches to the reclaimer, or to the next [`barrier`] or [`reclaim`].
+fn hand_over(batches: Vec<Batch>) {
+    if adopt(batches) {
+        crate::reclaimer::announce();
+    }
 }
 
 /// Checks whether the calling thread may run deferred calls, and wait for them.
@@ -492,7 +423,7 @@ fn may_run() -> Result<(), WaitError> {
 /// ```
 pub fn reclaim() -> Result<u64, WaitError> {
     may_run()?;
-    crate::pin::with_record(reclaim_with).map_err(|_| WaitError::Forked)?
+    with_record(reclaim_with).map_err(|_| WaitError::Forked)?
 }
 
 fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
@@ -505,7 +436,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     batches.extend(orphans().extract_if(.., |batch| batch.moment <= passed));
     let (ripe, rest): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.moment <= passed);
     // Before the run ends, so that a barrier finds each call either in a list or in a run (I2).
-    adopt(rest);
+    hand_over(rest);
     let calls = run_all(ripe);
     record.end_run();
     polled.transpose().map_err(WaitError::NoFence)?;
@@ -533,9 +464,9 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 pub fn barrier() -> Result<u64, WaitError> {
     may_run()?;
     if !crate::reclaimer::allowed() {
-        crate::quiescent::run_jobs();
+        crate::jobs::run_jobs();
     }
-    crate::pin::with_record(barrier_with).map_err(|_| WaitError::Forked)?
+    with_record(barrier_with).map_err(|_| WaitError::Forked)?
 }
 
 fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
@@ -548,44 +479,4 @@ fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
         DOMAIN.registry.for_each(|other| other.wait_run_end());
     }
     Ok(calls)
-}
-
-/// Waits until the calls of the chosen threads and of ended threads are ripe, and runs those that are still
-/// pending then.
-///
-/// Calls stay in their list until they are ripe. They stay counted meanwhile, and their owner may run them
-/// first.
-pub(crate) fn run_everything(
-    record: &'static Record,
-    choose: impl FnMut(&Record) -> bool,
-) -> Result<u64, WaitError> {
-    let chosen = DOMAIN.choose(choose);
-    let closed = DOMAIN.close(&chosen).map_err(WaitError::NoFence)?;
-    let orphaned = orphans().iter().map(|batch| batch.moment).max();
-    let latest = closed.max(orphaned);
-    if let Some(latest) = latest {
-        wait_unchecked(latest, Haste::Normal, None)?;
-    } else if chosen.is_empty() {
-        return Ok(0);
-    }
-    let mut orphaned = Vec::new();
-    let taken = DOMAIN.take_ripe(&chosen, || {
-        record.begin_run();
-        orphaned.extend(orphans().extract_if(.., |batch| Some(batch.moment) <= latest));
-    });
-    // If the fence was refused just now, the lists were not touched. The orphaned calls are ripe all the
-    // same.
-    let calls = run_all(orphaned);
-    let taken = taken.map(run_all);
-    record.end_run();
-    taken.map(|taken| taken + calls).map_err(WaitError::NoFence)
-}
-
-fn run_all(batches: Vec<Batch>) -> u64 {
-    let mut calls = 0;
-    for batch in batches {
-        calls += batch.calls.len() as u64;
-        drop(run(batch));
-    }
-    calls
 }

@@ -15,7 +15,11 @@ mod arc;
 #[cfg(not(loom))]
 mod cell;
 #[cfg(not(loom))]
+mod counts;
+#[cfg(not(loom))]
 mod defer;
+#[cfg(not(loom))]
+mod jobs;
 #[cfg(not(loom))]
 mod pin;
 #[cfg(not(loom))]
@@ -23,9 +27,15 @@ mod quiescent;
 #[cfg(not(loom))]
 mod reclaimer;
 #[cfg(not(loom))]
+mod registration;
+#[cfg(not(loom))]
+mod run;
+#[cfg(not(loom))]
 mod stall;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod thread;
 #[cfg(not(loom))]
 mod wait;
 
@@ -38,12 +48,14 @@ pub use defer::{
     __defer_memory, __defer_object, __retire_memory, barrier, defer, defer_raw, reclaim, retire, retire_raw,
 };
 #[cfg(not(loom))]
+pub use jobs::{Quiescent, Where};
+#[cfg(not(loom))]
 #[doc(hidden)]
 pub use pin::{__enter, __quiet, Entered, Quiet};
 #[cfg(not(loom))]
-pub use pin::{Guard, PinError, in_operation, pin, without_callbacks, register, try_pin};
+pub use pin::{Guard, in_operation, pin, register, try_pin, without_callbacks};
 #[cfg(not(loom))]
-pub use quiescent::{Pending, Quiescent, Where, quiescent_do};
+pub use quiescent::{Pending, quiescent_do};
 #[cfg(not(loom))]
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
 #[cfg(not(loom))]
@@ -53,6 +65,8 @@ pub use stall::__name_tags;
 pub use stall::{Stall, on_stall, set_stall_timeout};
 #[cfg(not(loom))]
 pub use stats::{RcuStats, stats};
+#[cfg(not(loom))]
+pub use thread::PinError;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use wait::{__may_wait, __moves_state};

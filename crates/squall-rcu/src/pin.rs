@@ -1,12 +1,7 @@
-//! Operations: spans in which the memory that a thread reads cannot be reclaimed. Also each thread's
-//! registration.
+//! Operations: spans in which the memory that a thread reads cannot be reclaimed.
 //!
-//! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that
-//!   thread.
-//! - I2. A [`Guard`] exists only within the closure of [`pin`], on the thread that called it, while the depth
+//! - I1. A [`Guard`] exists only within the closure of [`pin`], on the thread that called it, while the depth
 //!   of that thread's record is not zero.
-//! - I3. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local
-//!   destructor) a record is taken for one outermost operation at a time.
 //!
 //! Not promised: service to a signal handler that runs before its thread has registered, or that interrupts a
 //! cold path of this crate. Such a handler is refused. A handler on a registered thread may open operations
@@ -14,32 +9,13 @@
 //!
 //! Cost: entry and exit are two stores and three loads, all to one cache line of the thread's own.
 
-use std::cell::Cell;
-use std::fmt;
 use std::marker::PhantomData;
-use std::ptr;
 
-use crate::raw::domain::Domain;
 use crate::raw::record::{Record, Token, attention};
-
-/// The process-wide domain.
-pub(crate) static DOMAIN: Domain = Domain::new();
-
-/// The record of every unregistered thread. Its word always says "slow".
-static UNREGISTERED: Record = Record::new();
-
-mod pointer {
-    use super::{Record, UNREGISTERED};
-    squall_sys::thread_pointer!("__squall_rcu_record_v0_1", Record, UNREGISTERED);
-}
-
-thread_local! {
-    // Has no destructor, so it can be read at any time, also by a signal handler.
-    static COLD: Cell<bool> = const { Cell::new(false) };
-    static EXIT: ExitHook = const { ExitHook };
-    // Counts callback-free scopes that began without a record. Has no destructor, like `COLD`.
-    static QUIET: Cell<u32> = const { Cell::new(0) };
-}
+use crate::registration::{give_back, register_current};
+use crate::thread::{
+    DOMAIN, PinError, begin_quiet_unregistered, current, end_quiet_unregistered, is_unregistered, own_record,
+};
 
 /// Proof that the calling thread is inside an operation: objects reachable when it began are not reclaimed
 /// before it ends.
@@ -64,38 +40,6 @@ thread_local! {
 pub struct Guard {
     _this_thread: PhantomData<*mut ()>,
 }
-
-/// The reason why an operation could not be opened.
-///
-/// # Example
-/// ```
-/// // On an ordinary thread, operations are never refused.
-/// assert_eq!(squall_rcu::try_pin(|_| 7), Ok(7));
-/// assert!(squall_rcu::PinError::Forked.to_string().contains("may only exec"));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PinError {
-    /// This process is the child of a fork, and this thread is not registered. Such a child may only exec.
-    Forked,
-    /// The caller is a signal handler that interrupted a cold path of this crate on the same thread.
-    Reentrant,
-}
-
-impl fmt::Display for PinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PinError::Forked => {
-                "squall-rcu: an operation cannot be opened in the child of a fork, which may only exec"
-            }
-            PinError::Reentrant => {
-                "squall-rcu: an operation cannot be opened by a signal handler that interrupted a registration; \
-                 call squall_rcu::register on its thread first"
-            }
-        })
-    }
-}
-
-impl std::error::Error for PinError {}
 
 /// Runs `f` as an operation.
 ///
@@ -249,7 +193,7 @@ fn begin_quiet_cold() {
     let _ = register();
     match own_record() {
         Some(record) => record.begin_quiet(),
-        None => QUIET.set(QUIET.get() + 1),
+        None => begin_quiet_unregistered(),
     }
 }
 
@@ -260,7 +204,7 @@ impl Drop for Quiet {
             Some(record) if record.end_quiet() => catch_up(record),
             Some(_) => {}
             // A thread past its exit hook keeps no deferred calls, so it has no postponed calls to run.
-            None => QUIET.set(QUIET.get().saturating_sub(1)),
+            None => end_quiet_unregistered(),
         }
     }
 }
@@ -276,51 +220,10 @@ fn catch_up(record: &'static Record) {
     }
 }
 
-/// Returns whether the calling thread, the owner of `record`, is in a callback-free scope. If so, notes in
-/// the record that calls fell due.
-pub(crate) fn put_off(record: &Record) -> bool {
-    record.put_off() || QUIET.get() > 0
-}
-
-/// Returns whether the calling thread is in a callback-free scope.
-pub(crate) fn is_quiet() -> bool {
-    own_record().is_some_and(Record::is_quiet) || QUIET.get() > 0
-}
-
 #[cold]
 #[track_caller]
 fn refuse(error: PinError) -> ! {
     panic!("{error}")
-}
-
-/// Returns the record that the calling thread's pointer leads to.
-#[inline(always)]
-fn current() -> &'static Record {
-    // SAFETY: by I1 the pointer leads to a record of `DOMAIN` or to `UNREGISTERED`. Both live forever
-    // (`registry/I1`; both are statics).
-    unsafe { &*pointer::current() }
-}
-
-/// Returns the calling thread's record, if it is registered.
-pub(crate) fn own_record() -> Option<&'static Record> {
-    let record = current();
-    (!ptr::eq(record, &UNREGISTERED)).then_some(record)
-}
-
-/// Calls `f` with the calling thread's record, and registers the thread first if needed. Past the exit hook
-/// the record is taken for this call only.
-pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, PinError> {
-    if let Some(record) = own_record() {
-        return Ok(f(record));
-    }
-    let record = register_current()?;
-    // Operations within `f` must not give the record back.
-    let temporary = record.clear(attention::TEMPORARY) != 0;
-    let result = f(record);
-    if temporary {
-        give_back(record);
-    }
-    Ok(result)
 }
 
 /// An open operation on this thread, from which a [`Guard`] is borrowed. Used only by the upper crates of
@@ -393,7 +296,7 @@ impl Drop for Entered {
 #[cold]
 #[inline(never)]
 fn enter_cold(record: &'static Record) -> Result<(&'static Record, Token), PinError> {
-    let record = if ptr::eq(record, &UNREGISTERED) { register_current()? } else { record };
+    let record = if is_unregistered(record) { register_current()? } else { record };
     let token = DOMAIN.enter(record);
     Ok((record, token))
 }
@@ -408,48 +311,5 @@ fn leave_cold(record: &'static Record, token: Token) {
     }
     if bits & attention::TEMPORARY != 0 {
         give_back(record);
-    }
-}
-
-/// Registers the calling thread, which is not registered yet.
-fn register_current() -> Result<&'static Record, PinError> {
-    if squall_sys::fork::forked() {
-        return Err(PinError::Forked);
-    }
-    // A handler that arrives between here and the end of this function is refused: the lock below may be held
-    // by the code that it interrupted.
-    if COLD.replace(true) {
-        return Err(PinError::Reentrant);
-    }
-    squall_sys::fork::arm();
-    let hooked = EXIT.try_with(|_| ()).is_ok();
-    let record = DOMAIN.register(squall_sys::affinity::thread_id(), Domain::fenced());
-    if !hooked {
-        record.owe(attention::TEMPORARY);
-    }
-    pointer::set_current(record);
-    COLD.set(false);
-    Ok(record)
-}
-
-/// Takes the calling thread's record back (I3).
-fn give_back(record: &'static Record) {
-    crate::defer::adopt_from(record);
-    // From here on a handler must not use the record, which is about to belong to another thread. It cannot
-    // register anew either: it would interrupt this function, so it is refused.
-    COLD.set(true);
-    pointer::set_current(&raw const UNREGISTERED);
-    DOMAIN.unregister(record);
-    COLD.set(false);
-}
-
-/// Takes the record back when its thread ends.
-struct ExitHook;
-
-impl Drop for ExitHook {
-    fn drop(&mut self) {
-        if let Some(record) = own_record() {
-            give_back(record);
-        }
     }
 }

@@ -7,9 +7,8 @@
 //!   call. The reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
 //! - I3. The reclaimer takes calls from three groups of threads. (a) A thread that asked for it. (b) A thread
 //!   that has neither deferred nor run a call since the last round, although it ran, or is asleep. (c) A
-//!   thread that has run none of its pending calls for a second. So working threads reclaim for themselves,
-//!   even if they seldom get a processor. If a thread turns to other work, its calls run two or three rounds
-//!   later.
+//!   thread that has run no pending call for a second. So working threads reclaim for themselves, even if
+//!   they seldom get a processor. If a thread turns to other work, its calls run two or three rounds later.
 //!
 //! Cost: while calls are pending, each round reads all records, and the state of each thread that seems idle.
 //! Rounds grow from [`ROUND`] to [`ROUND_MAX`] while the reclaimer takes no call. Free while no call is
@@ -23,12 +22,13 @@ use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::defer::{LIMIT_BYTES, orphaned, run_everything};
-use crate::pin::{DOMAIN, own_record};
+use crate::jobs::{has_jobs, run_jobs, wake_waiters};
 use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
 use crate::raw::work::Work;
+use crate::run::{LIMIT_BYTES, orphaned, run_everything};
+use crate::thread::{DOMAIN, take_record};
 
 /// The thread's name.
 pub(crate) const NAME: &str = "squall-reclaim";
@@ -113,7 +113,7 @@ pub fn set_reclaimer(allowed: bool) {
     } else if allowed && orphaned().0 > 0 {
         announce();
     } else if !allowed {
-        crate::quiescent::wake_waiters();
+        wake_waiters();
     }
 }
 
@@ -170,10 +170,8 @@ fn start() {
 }
 
 fn work() {
-    if crate::pin::register().is_err() {
-        return;
-    }
-    let Some(record) = own_record() else { return };
+    // Without an exit hook: the thread never ends (I1).
+    let Ok(record) = take_record(|| (), |_, ()| ()) else { return };
     let begun = Instant::now();
     let mut pause = ROUND;
     loop {
@@ -186,7 +184,7 @@ fn work() {
             pause = ROUND;
             continue;
         }
-        if !crate::quiescent::has_jobs() {
+        if !has_jobs() {
             EVENT.wait(seen, Some(pause));
         }
         let now_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -233,7 +231,7 @@ enum Round {
 
 /// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
-    crate::quiescent::run_jobs();
+    run_jobs();
     let mut outcome = if orphaned().0 > 0 { Round::Took } else { Round::LeftAlone };
     let ran = run_everything(record, |other| {
         let (calls, bytes) = other.deferrals.pending();
@@ -262,7 +260,7 @@ fn rest() {
     let pending = || {
         let mut left = orphaned().0;
         DOMAIN.registry.for_each(|record| left += record.deferrals.pending().0 + record.deferrals.room());
-        left > 0 || crate::quiescent::has_jobs()
+        left > 0 || has_jobs()
     };
     // On an error, memory can no longer be reclaimed, so there is no work to look for either.
     let _ = WORK.rest(pending);

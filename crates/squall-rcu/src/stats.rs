@@ -1,21 +1,12 @@
 //! Statistics of the process's operations and deferred calls.
 
-use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::Ordering;
 
 use squall_machine::asym;
 
-use crate::pin::DOMAIN;
+use crate::counts::COUNTS;
 use crate::raw::record::Record;
-
-/// Counters of rare events. The thread that meets the event increments its counter.
-pub(crate) struct Counts {
-    pub(crate) leaked: AtomicU64,
-    pub(crate) panicked: AtomicU64,
-    pub(crate) throttled: AtomicU64,
-}
-
-pub(crate) static COUNTS: Counts =
-    Counts { leaked: AtomicU64::new(0), panicked: AtomicU64::new(0), throttled: AtomicU64::new(0) };
+use crate::thread::DOMAIN;
 
 /// A snapshot of the process's RCU state. [`stats`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +54,7 @@ pub struct RcuStats {
 /// ```
 pub fn stats() -> RcuStats {
     let (records, threads) = DOMAIN.registry.counts();
-    let (mut pending_calls, mut pending_bytes) = crate::defer::orphaned();
+    let (mut pending_calls, mut pending_bytes) = crate::run::orphaned();
     let mut list_bytes = 0;
     DOMAIN.registry.for_each(|record| {
         list_bytes += record.deferrals.room();

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use squall_machine::asym::Unavailable;
 
-use crate::pin::{DOMAIN, in_operation};
-use crate::raw::grace::{Haste, Limits, Moment, Unfinished};
+use crate::raw::grace::{Haste, Limits, Unfinished};
+use crate::raw::moment::Moment;
+use crate::thread::{DOMAIN, current, in_deferred_call};
 
 /// The reason why a wait for a grace period failed.
 ///
@@ -32,7 +33,7 @@ pub enum WaitError {
     Quiet,
     /// The deadline passed first. The grace period or the calls waited for are still under way.
     Timeout,
-    /// This process is the child of a fork: the threads to wait for do not exist here. The child may only
+    /// The process is the child of a fork: the threads to wait for do not exist here. The child may only
     /// exec.
     Forked,
     /// The kernel refuses `membarrier` now, although it worked when the process started. Grace periods can no
@@ -132,8 +133,8 @@ impl Marker {
     /// # Errors
     /// [`WaitError::Forked`], [`WaitError::NoFence`].
     /// # Cost
-    /// One load if the marker has elapsed. Otherwise a heavy fence and a read of every registered thread's
-    /// record, at most once per grace period, and one read per operation that was open then. Lock-free.
+    /// One load if the marker has elapsed. Otherwise, at most once per grace period: a heavy fence and a read
+    /// of every registered thread's record. Then one read per operation that was open. Lock-free.
     /// # Example
     /// ```
     /// use squall_rcu::{Marker, MarkerState};
@@ -248,10 +249,10 @@ pub fn wait_until(deadline: Instant) -> Result<(), WaitError> {
 
 /// Checks whether the calling thread may wait for a grace period.
 pub(crate) fn may_wait() -> Result<(), WaitError> {
-    if in_operation() {
+    if current().depth() > 0 {
         return Err(WaitError::InOperation);
     }
-    if crate::defer::in_deferred_call() {
+    if in_deferred_call() {
         return Err(WaitError::InDeferredCall);
     }
     if MOVES_STATE.get() {
@@ -309,7 +310,7 @@ pub(crate) fn wait_unchecked(
     }
 }
 
-/// Returns the instant `limit` from now, or `None` if it cannot be represented.
+/// Returns the instant `limit` from now, if that can be represented.
 pub(crate) fn after(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit)
 }

@@ -2,7 +2,7 @@
 //! code.
 #![cfg(not(loom))]
 
-use squall_rcu::{WaitError, barrier, pin, without_callbacks, reclaim, retire, set_reclaimer, wait};
+use squall_rcu::{WaitError, barrier, pin, reclaim, retire, set_reclaimer, wait, without_callbacks};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -32,7 +32,7 @@ use squall_sys::sync::hint::spin_loop;
 use squall_sys::sync::thread::yield_now;
 use std::collections::VecDeque;
 
-use super::grace::Moment;
+use super::moment::Moment;
 use super::sites;
 
 /// Calls in a batch of [`Kind::Memory`] or [`Kind::Code`]. The calls of a batch share one moment.

@@ -9,7 +9,8 @@ use squall_machine::asym::{self, Mode, Unavailable, Why};
 use squall_sys::sync::Mutex;
 
 use super::defer::{Batch, Deferred, Kind, Queue, Reentrant};
-use super::grace::{GracePeriods, Moment};
+use super::grace::GracePeriods;
+use super::moment::Moment;
 use super::record::{Record, Token, attention};
 use super::registry::Registry;
 use super::sites;

@@ -36,6 +36,7 @@ use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::hint::spin_loop;
 use std::time::{Duration, Instant};
 
+use super::moment::Moment;
 use super::record::{Record, Seen, attention};
 use super::registry::Registry;
 use super::sites;
@@ -50,10 +51,6 @@ const LOOKS_EXPEDITED: u32 = if cfg!(any(loom, miri)) { 2 } else { 512 };
 /// double up to this length: each look may take the cache line away from the reader that is about to leave.
 const PAUSE_MAX: u32 = 32;
 const PAUSE_MAX_EXPEDITED: u32 = 8;
-
-/// A point in time, counted in grace periods (I3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(pub(crate) u64);
 
 /// How long a wait spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 pub(crate) mod defer;
 pub(crate) mod domain;
 pub(crate) mod grace;
+pub(crate) mod moment;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod sites;

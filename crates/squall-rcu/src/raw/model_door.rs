@@ -5,7 +5,7 @@ use squall_sys::sync::weaken::Site;
 use std::ptr::NonNull;
 
 use super::domain::Domain;
-use super::grace::Moment;
+use super::moment::Moment;
 use super::record::Record;
 use super::sites;
 

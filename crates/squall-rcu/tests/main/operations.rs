@@ -1,7 +1,9 @@
 //! Operations, markers and waits, through the public interface.
 
 use super::alone;
-use squall_rcu::{Marker, MarkerState, PinError, Rcu, WaitError, in_operation, pin, try_pin, wait, wait_until};
+use squall_rcu::{
+    Marker, MarkerState, PinError, Rcu, WaitError, in_operation, pin, try_pin, wait, wait_until,
+};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
