@@ -7,7 +7,7 @@
 //! ```text
 //! region   zeros | zeros | part of VP 0 | part of VP 1 | ...      1 << PART_SHIFT bytes each
 //! part     magazines of the classes | outbox | tail: heap, node
-//! arena    the block range: segments of 64 units of 64 KiB; a slab is a run of units
+//! range    the block range: segments of 64 units of 64 KiB; a slab is a run of units
 //! map      for each unit, the magazine that its blocks are freed to; a dummy magazine if there is no slab
 //! slabs    for each unit, the metadata of the slab that begins there, and the first unit of its slab
 //! ```
@@ -19,15 +19,14 @@
 //! - I3. In the restartable mode a VP is the kernel's number of a processor, and [`AREA_OFFSET`] leads to the
 //!   C library's rseq areas. In the locked mode it leads to an area of this library with a negative number,
 //!   so that every thread takes the slow path. A VP is only a hint then.
-//! - I4. Nothing here allocates except by asking the system for pages.
-//!
+//! - I4. The code here allocates only by asking the system for pages.
 //! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part,
 //!   from its node.
 //!
 //! Not promised: more blocks than the block range holds. It is twice the machine's memory, or as much as the
-//! system reserves. Without restartable sequences it is at most 16 GiB. A limit on addresses halves it at
-//! least: half of the limit for a global allocator; otherwise a sixteenth of the remaining addresses, at most
-//! 1 GiB.
+//! system reserves. Without restartable sequences it is at most 16 GiB. If the process has a
+//! limit on addresses, a global allocator reserves at most half of the limit; other programs reserve at most a
+//! sixteenth of the remaining addresses, and 1 GiB.
 //! Not promised: that the kernel follows I5. It may refuse the request, and uses another node if the memory
 //! of one is full. It is not asked on machines of more than [`NODES_MAX`] nodes, where some nodes share a
 //! pool, nor in a virtual topology. If the first allocating thread has its own memory policy (`numactl`,
@@ -63,7 +62,7 @@ pub(crate) const NODES_MAX: usize = 16;
 
 /// The reserved address space; see the module.
 pub(crate) struct AddressSpace {
-    pub(crate) arena: *mut u8,
+    pub(crate) range: *mut u8,
     pub(crate) units: usize,
     pub(crate) slabs: *mut Slab,
     pub(crate) segments: *mut Segment,
@@ -89,20 +88,20 @@ const UNSET: u8 = 0;
 pub(crate) const SET: u8 = 1;
 pub(crate) static READY: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
 pub(crate) static SETUP: Lock = Lock::new();
-pub(crate) struct Place(pub(crate) UnsafeCell<MaybeUninit<AddressSpace>>);
+pub(crate) struct SpaceCell(pub(crate) UnsafeCell<MaybeUninit<AddressSpace>>);
 // SAFETY: written once, under `SETUP`, before `READY`; read only after it.
-unsafe impl Sync for Place {}
-pub(crate) static SPACE: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+unsafe impl Sync for SpaceCell {}
+pub(crate) static SPACE: SpaceCell = SpaceCell(UnsafeCell::new(MaybeUninit::uninit()));
 
 /// Returns the address space if it is set up.
 #[inline]
-pub(crate) fn known() -> Option<&'static AddressSpace> {
-    // Acquire: pairs with the Release in `set`.
-    (READY.load(Ordering::Acquire) == SET).then(given)
+pub(crate) fn if_set_up() -> Option<&'static AddressSpace> {
+    // Acquire: pairs with the Release in `set_up`.
+    (READY.load(Ordering::Acquire) == SET).then(assume_set_up)
 }
 
 /// Returns the address space. The caller has seen `READY` set.
-pub(crate) fn given() -> &'static AddressSpace {
+pub(crate) fn assume_set_up() -> &'static AddressSpace {
     // SAFETY: it was written before `READY`, which our callers have seen, and is never written again (I1).
     SPACE.0.with(|space| unsafe { (*space).assume_init_ref() })
 }
@@ -145,7 +144,7 @@ impl AddressSpace {
     /// Points the calling thread's fast path to its own area, so that it no longer stores to the shared
     /// [`UNREGISTERED`](crate::sequence::UNREGISTERED). In the locked mode that is this library's area, which
     /// runs no sequences (I3).
-    pub(crate) fn arm(&self) {
+    pub(crate) fn register_area(&self) {
         #[cfg(all(
             target_os = "linux",
             any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -218,13 +217,13 @@ impl AddressSpace {
     /// Returns the offset of a block in the block range, if it lies there.
     #[inline]
     pub(crate) fn offset(&self, block: *mut u8) -> Option<usize> {
-        let offset = block.addr().wrapping_sub(self.arena.addr());
+        let offset = block.addr().wrapping_sub(self.range.addr());
         (offset < self.units * SLAB_BYTES).then_some(offset)
     }
 
     #[inline]
     pub(crate) fn block(&self, offset: usize) -> *mut u8 {
-        self.arena.wrapping_add(offset)
+        self.range.wrapping_add(offset)
     }
 
     /// Returns the first unit of the slab at this offset.
@@ -322,7 +321,7 @@ impl AddressSpace {
         if self.nodes <= 1 {
             return 0;
         }
-        if faults::are_apart() {
+        if faults::alternate_nodes() {
             return vp % 2;
         }
         let current = || pages::current_place().map_or(0, |(_, node)| node);
@@ -360,7 +359,7 @@ impl AddressSpace {
     /// Makes a segment usable, with the metadata of its slabs.
     fn commit(&self, number: usize, node: u32) -> bool {
         const UNIT: usize = pages::UNIT_BYTES;
-        let arena = self.arena.wrapping_add(number * SEGMENT_BYTES);
+        let range = self.range.wrapping_add(number * SEGMENT_BYTES);
         let first = number * SEGMENT_UNITS * size_of::<Slab>() / UNIT * UNIT;
         let end = ((number + 1) * SEGMENT_UNITS * size_of::<Slab>()).next_multiple_of(UNIT);
         // SAFETY: a segment of the block range, which belongs to this caller alone, and whole pages of the
@@ -369,10 +368,10 @@ impl AddressSpace {
             pages::commit(self.slabs.cast::<u8>().wrapping_add(first), end - first).is_ok()
                 && faults::allowed().is_some()
                 && (!self.debug || debug_table::commit(number * SEGMENT_BYTES, SEGMENT_BYTES))
-                && pages::commit(arena, SEGMENT_BYTES).is_ok()
+                && pages::commit(range, SEGMENT_BYTES).is_ok()
         };
         if done && number < BOUND_SEGMENTS_MAX {
-            self.bind(arena, SEGMENT_BYTES, node);
+            self.bind(range, SEGMENT_BYTES, node);
         }
         done
     }
@@ -458,7 +457,7 @@ impl SegmentBackend for AddressSpace {
 
     fn discard(&self, unit: u32, count: usize) -> bool {
         // SAFETY: free units of a segment in use: their content is no longer needed.
-        unsafe { pages::discard(self.arena.wrapping_add((unit as usize) << SLAB_SHIFT), count << SLAB_SHIFT) }
+        unsafe { pages::discard(self.range.wrapping_add((unit as usize) << SLAB_SHIFT), count << SLAB_SHIFT) }
             .is_ok()
     }
 }
@@ -479,7 +478,7 @@ impl BlockHomes for AddressSpace {
     fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {
         self.part(home).heap().put(
             self,
-            self.arena.addr(),
+            self.range.addr(),
             blocks,
             sent_home,
             |offset| self.first_unit(offset),

@@ -47,7 +47,7 @@ pub(crate) fn take(
     if block.is_null() {
         return block;
     }
-    let offset = block.addr() - space.arena.addr();
+    let offset = block.addr() - space.range.addr();
     // SAFETY: the block is ours.
     let room = SIZES[unsafe { space.class_at(offset) }];
     // Relaxed, here and below: a lock handed the block from thread to thread.
@@ -56,7 +56,7 @@ pub(crate) fn take(
         let bytes = unsafe { std::slice::from_raw_parts(block, room) };
         if let Some(at) = bytes.iter().position(|byte| *byte != POISON && *byte != 0) {
             die(format_args!(
-                "byte {at} of the free block at {block:p} was written, of a class of {room} bytes"
+                "byte {at} of the freed block at {block:p} was written (class of {room} bytes)"
             ));
         }
     }
@@ -95,12 +95,18 @@ pub(crate) fn check(space: &AddressSpace, block: *mut u8, layout: Option<Layout>
     if let Some(layout) = layout
         && !is_size(layout.size(), size)
     {
-        die(format_args!("the block at {block:p} has {size} bytes and is freed with {}", layout.size()));
+        die(format_args!(
+            "the block at {block:p} was allocated with {size} bytes and is freed with {}",
+            layout.size()
+        ));
     }
     // SAFETY: the block has so many bytes, all written in `take` or by its user.
     let guard = unsafe { std::slice::from_raw_parts(block.add(size), SIZES[class] - size) };
     if let Some(at) = guard.iter().position(|byte| *byte != GUARD) {
-        die(format_args!("the block at {block:p} has {size} bytes, and byte {} was written", size + at));
+        die(format_args!(
+            "the block at {block:p} has {size} bytes, and the guard behind them was written at byte {}",
+            size + at
+        ));
     }
     // SAFETY: as above.
     unsafe { block.write_bytes(POISON, SIZES[class]) };
@@ -110,7 +116,7 @@ const LARGE_FREED: usize = usize::MAX;
 /// The binary logarithm of the number of entries of the large table.
 const LARGES_SHIFT: u32 = 20;
 /// The number of entries, from the one of its address on, in which a block is searched for.
-const LARGE_LOOKS: usize = 64;
+const LARGE_PROBES: usize = 64;
 /// Bytes of freed large blocks that keep their addresses.
 const KEPT_MAX: usize = 1 << 40;
 
@@ -134,7 +140,7 @@ fn large_entry(at: usize) -> Option<&'static Large> {
         return None;
     }
     let first = (at as u64 >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - LARGES_SHIFT);
-    (0..LARGE_LOOKS).find_map(|look| {
+    (0..LARGE_PROBES).find_map(|look| {
         // SAFETY: within the table, in which zeros are valid entries. The table stays mapped.
         let entry = unsafe { &*table.add((first as usize + look) & ((1 << LARGES_SHIFT) - 1)) };
         let found = entry.at.load(Ordering::Relaxed);
@@ -170,7 +176,10 @@ pub(crate) fn large_check(block: *mut u8, layout: Layout, is_freed: bool) {
             return double_free(block);
         }
         if !is_size(layout.size(), bytes) {
-            die(format_args!("the block at {block:p} has {bytes} bytes and is freed with {}", layout.size()));
+            die(format_args!(
+                "the block at {block:p} was allocated with {bytes} bytes and is freed with {}",
+                layout.size()
+            ));
         }
         if is_freed {
             entry.bytes.store(LARGE_FREED, Ordering::Relaxed);

@@ -23,7 +23,7 @@
 //! makes two system calls for each emptied VP.
 //! Source: jemalloc's decay by ticks; tcmalloc's low-water marks.
 
-use crate::address_space::{AddressSpace, known};
+use crate::address_space::{AddressSpace, if_set_up};
 use crate::drain;
 use crate::faults;
 use crate::lock::Lock;
@@ -92,7 +92,7 @@ fn sweep(space: &AddressSpace) -> bool {
         }
         emptied += 1;
         // If the caches cannot be emptied, a retry fails, too.
-        let _ = drain::empty(space, vp, part);
+        let _ = drain::drain(space, vp, part);
         part.heap().give_spares(space, true);
         part.seen(part.heap().events());
     }
@@ -124,5 +124,5 @@ fn sweep(space: &AddressSpace) -> bool {
 /// assert!(pause > Duration::ZERO);
 /// ```
 pub fn decay() -> Option<Duration> {
-    pass(known()?).then_some(Duration::from_millis(faults::pass_ms()))
+    pass(if_set_up()?).then_some(Duration::from_millis(faults::pass_ms()))
 }

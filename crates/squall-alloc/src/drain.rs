@@ -14,7 +14,7 @@
 //! Not promised: that the magazines of a VP open again at once if the kernel restarts once and then refuses
 //! [`TRIES_MAX`] times. They stay closed until the next drain, which is correct and slower.
 //!
-//! If the kernel cannot restart sequences, [`empty`] does nothing and returns false.
+//! If the kernel cannot restart sequences, [`drain`] does nothing and returns false.
 //! Cost: two system calls, each with an interrupt on the processor of the VP.
 //! Source: tcmalloc's `StopCpu`; membarrier(2).
 
@@ -41,7 +41,7 @@ pub(crate) static DRAINING: Lock = Lock::new();
 
 /// Sends all cached blocks of `vp` home. Returns false if the kernel cannot restart sequences.
 #[cfg(not(loom))]
-pub(crate) fn empty(space: &AddressSpace, vp: u32, part: Part) -> bool {
+pub(crate) fn drain(space: &AddressSpace, vp: u32, part: Part) -> bool {
     if !space.can_restart {
         return false;
     }

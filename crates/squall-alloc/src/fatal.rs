@@ -1,6 +1,6 @@
 //! Fatal errors: ends the program with one line of text, without an allocation.
 //!
-//! Nothing here unwinds, so it may be called with locks held.
+//! The functions do not unwind, so they may be called with locks held.
 //!
 //! Cost: one write to the standard error.
 
@@ -33,7 +33,7 @@ pub(crate) fn die(what: std::fmt::Arguments<'_>) -> ! {
 /// Ends the program: a freed address is no block of this allocator.
 #[cold]
 pub(crate) fn foreign_free(block: *mut u8) {
-    die(format_args!("foreign free: no block of ours begins at {block:p}"));
+    die(format_args!("foreign free: no block of this allocator begins at {block:p}"));
 }
 
 /// Ends the program: a block was freed twice.

@@ -42,20 +42,20 @@ pub fn pretend_nodes(count: usize) {
     NODES.store(count, Ordering::Relaxed);
 }
 
-/// See [`pretend_apart`].
-static APART: AtomicBool = AtomicBool::new(false);
+/// See [`pretend_alternating_nodes`].
+static ALTERNATING: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether VPs alternate between two pretended nodes.
-pub(crate) fn are_apart() -> bool {
-    APART.load(Ordering::Relaxed)
+pub(crate) fn alternate_nodes() -> bool {
+    ALTERNATING.load(Ordering::Relaxed)
 }
 
 /// For tests, before the first allocation: pretends that the machine has two nodes, between which its
 /// processors alternate.
 #[doc(hidden)]
-pub fn pretend_apart() {
+pub fn pretend_alternating_nodes() {
     pretend_nodes(2);
-    APART.store(true, Ordering::Relaxed);
+    ALTERNATING.store(true, Ordering::Relaxed);
 }
 
 /// The time between passes (`decay/I1`).
@@ -69,6 +69,6 @@ pub(crate) fn pass_ms() -> u64 {
 /// For tests: every slow path gives some idle memory back, as if a quarter of a second had passed. It takes
 /// effect with the second slow path of the process, or with the next pass.
 #[doc(hidden)]
-pub fn turn_always() {
+pub fn decay_always() {
     PASS_MS.store(0, Ordering::Relaxed);
 }

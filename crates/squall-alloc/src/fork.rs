@@ -15,14 +15,14 @@
 //! [`prepare`], while all locks are held. An allocation in such a handler deadlocks.
 //! Cost: a lock for each VP with a used heap.
 
-use crate::address_space::{GROWTH, SETUP, known};
+use crate::address_space::{GROWTH, SETUP, if_set_up};
 
 /// Takes all locks before the fork.
 pub(crate) extern "C" fn prepare() {
     crate::decay::PASS.lock();
     SETUP.lock();
     crate::drain::DRAINING.lock();
-    let Some(space) = known() else { return };
+    let Some(space) = if_set_up() else { return };
     for (_, part) in space.parts_made() {
         part.heap().lock().lock();
     }
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn prepare() {
 
 /// Releases all locks after the fork, in parent and child.
 fn release() {
-    if let Some(space) = known() {
+    if let Some(space) = if_set_up() {
         for pool in &space.pools {
             pool.lock().unlock();
         }
@@ -55,7 +55,7 @@ pub(crate) extern "C" fn parent() {
 
 /// Runs after the fork in the child.
 pub(crate) extern "C" fn child() {
-    if let Some(space) = known() {
+    if let Some(space) = if_set_up() {
         for pool in &space.pools {
             // SAFETY: `prepare` took its lock, and it is held still.
             unsafe { pool.forget_others() };

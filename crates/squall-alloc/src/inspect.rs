@@ -2,7 +2,7 @@
 //!
 //! Cost: a lock for each VP and class that is inspected. The result is allocated like any other memory.
 
-use crate::address_space::{AddressSpace, NODES_MAX, known};
+use crate::address_space::{AddressSpace, NODES_MAX, if_set_up};
 use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES, SLAB_BYTES, SPARE_UNITS};
 use crate::page_pool::PoolUnits;
 use crate::settings::Mode;
@@ -122,7 +122,7 @@ pub struct AllocStats {
 /// # Ok::<(), squall_alloc::OutOfMemory>(())
 /// ```
 pub fn stats() -> Option<AllocStats> {
-    address_space().map(look)
+    address_space().map(collect)
 }
 
 /// Like [`stats`], but returns `None` as well if this allocator was never used.
@@ -134,10 +134,10 @@ pub fn stats() -> Option<AllocStats> {
 /// }
 /// ```
 pub fn stats_if_used() -> Option<AllocStats> {
-    known().map(look)
+    if_set_up().map(collect)
 }
 
-fn look(space: &AddressSpace) -> AllocStats {
+fn collect(space: &AddressSpace) -> AllocStats {
     // By class: blocks that VPs keep for other VPs, beyond the blocks that are out of their own heaps.
     let mut kept = [0; COUNT];
     let mut vps: Vec<VpStats> = space
@@ -201,7 +201,7 @@ pub fn mode() -> Option<Mode> {
 /// The address is that of a block in use, or does not belong to this allocator.
 #[doc(hidden)]
 pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
-    let space = known()?;
+    let space = if_set_up()?;
     let offset = space.offset(block)?;
     // SAFETY: by this function's contract the block has a user.
     Some(SIZES[unsafe { space.class_at(offset) }])
@@ -214,7 +214,7 @@ pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
 /// arena allocated it. A thread that received a block sees the address space of that block.
 #[doc(hidden)]
 pub fn owns(address: *const u8) -> bool {
-    known().is_some_and(|space| space.offset(address.cast_mut()).is_some())
+    if_set_up().is_some_and(|space| space.offset(address.cast_mut()).is_some())
 }
 
 /// For tests: returns the VP that owns the heap of the block at this address, and the node of its page pool,
@@ -224,7 +224,7 @@ pub fn owns(address: *const u8) -> bool {
 /// The address is within a block in use, or does not belong to this allocator.
 #[doc(hidden)]
 pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
-    let space = known()?;
+    let space = if_set_up()?;
     let offset = space.offset(block)?;
     let magazine = space.magazine_at(offset);
     if magazine.is_null() {
@@ -258,10 +258,10 @@ pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
 /// println!("all caches emptied: {emptied}");
 /// ```
 pub fn trim() -> bool {
-    let Some(space) = known() else { return true };
+    let Some(space) = if_set_up() else { return true };
     let mut all = true;
     for (vp, part) in space.parts_made() {
-        all &= space.mode == Mode::Locked || crate::drain::empty(space, vp, part);
+        all &= space.mode == Mode::Locked || crate::drain::drain(space, vp, part);
     }
     for (_, part) in space.parts_made() {
         part.heap().give_spares(space, true);

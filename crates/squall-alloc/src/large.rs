@@ -5,7 +5,7 @@
 //!
 //! Cost: a system call each, and the page faults of the first touch.
 
-use crate::address_space::known;
+use crate::address_space::if_set_up;
 use crate::classes::is_of_slab;
 use crate::{debug, faults, mappings};
 use squall_sys::pages;
@@ -22,7 +22,7 @@ pub(crate) fn mapped() -> (usize, usize) {
 
 /// Returns whether large blocks are recorded and checked (`debug/I3`).
 fn is_debug() -> bool {
-    known().is_some_and(|space| space.debug)
+    if_set_up().is_some_and(|space| space.debug)
 }
 
 fn rounded(layout: &Layout) -> Option<usize> {

@@ -66,7 +66,7 @@ pub use classes::is_of_slab;
 pub use decay::decay;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use faults::{pretend_apart, pretend_nodes, refuse_after, turn_always};
+pub use faults::{decay_always, pretend_alternating_nodes, pretend_nodes, refuse_after};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]

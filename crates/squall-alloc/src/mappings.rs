@@ -59,7 +59,7 @@ pub(crate) fn tsan_begin() {
 /// Maps zeroed memory, or returns `None` if there is no memory.
 pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     retry();
-    let at = pages::map(bytes, align, note).ok();
+    let at = pages::map(bytes, align, defer).ok();
     tsan_begin();
     at
 }
@@ -74,7 +74,7 @@ pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
     if unsafe { pages::unmap(at, bytes) }.is_err() {
         // SAFETY: as above. If this fails, too, the memory goes back with the addresses.
         let _ = unsafe { pages::discard(at, bytes) };
-        note(at, bytes);
+        defer(at, bytes);
     }
     retry();
 }
@@ -84,7 +84,7 @@ pub(crate) fn deferred_bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-fn note(at: *mut u8, bytes: usize) {
+fn defer(at: *mut u8, bytes: usize) {
     for range in &DEFERRED {
         // Relaxed: the range has no user, and its other stores are published by the Release below.
         if range.at.compare_exchange(NONE, BUSY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -114,7 +114,7 @@ fn retry_some() {
         (at > BUSY).then_some((range, at))
     });
     for (range, at) in noted.take(TRIES_MAX) {
-        // Acquire: pairs with the Release in `note`. If it fails, another thread has the range.
+        // Acquire: pairs with the Release in `defer`. If it fails, another thread has the range.
         if range.at.compare_exchange(at, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             continue;
         }
@@ -122,7 +122,7 @@ fn retry_some() {
         tsan_end();
         // SAFETY: a range without users that we have alone (I1).
         if unsafe { pages::unmap(std::ptr::with_exposed_provenance_mut(at), bytes) }.is_err() {
-            // Release: as in `note`.
+            // Release: as in `defer`.
             range.at.store(at, Ordering::Release);
             return;
         }

@@ -10,9 +10,10 @@
 //!   lock. The exception is its node, which any thread with a slab of it reads. So no code holds a reference
 //!   to the whole segment.
 //! - I2. A unit is free, or belongs to one slab. A dirty unit is free.
-//! - I3. A thread that raises the dirty units of a pool above [`DIRTY_MIN`], and above an eighth of the units
-//!   in use, gives half of the bound back to the system before it continues. If the system refuses, this
-//!   happens again only after the dirty units have doubled.
+//! - I3. The bound of a pool is [`DIRTY_MIN`] units, or an eighth of the units in use if that is more. A thread
+//!   that raises the dirty units above the bound gives memory back to the system until half of the bound is
+//!   left, before it continues. If the system refuses, this happens again only after the dirty units have
+//!   doubled.
 //! - I4. No system call is made under a pool's lock. Units on their way to the system are *leaving*: neither
 //!   free nor of a slab.
 //!
@@ -35,7 +36,7 @@ pub(crate) const DIRTY_MIN: usize = 64;
 /// The most units that a pass gives to the system: 32 MiB, some milliseconds if freed page by page.
 const DECAY_MAX: usize = 512;
 /// The most segments that are searched for a run of units before a new segment is taken.
-const LOOKS_MAX: usize = 64;
+const SEARCH_MAX: usize = 64;
 
 /// Metadata of a segment. All zeros before its first use.
 #[repr(C)]
@@ -208,7 +209,7 @@ impl PagePool {
     /// Takes `count` units at a multiple of `count`, a power of two.
     pub(crate) fn take(&self, backend: &impl SegmentBackend, node: u32, count: usize) -> Option<u32> {
         let found = self.locked(|inner| {
-            let number = inner.find(backend, count, LOOKS_MAX);
+            let number = inner.find(backend, count, SEARCH_MAX);
             inner.coming += u32::from(number.is_none());
             inner.take(backend, number?, count)
         });
@@ -319,9 +320,9 @@ impl PagePool {
 #[cold]
 fn twice(unit: u32) -> ! {
     #[cfg(not(loom))]
-    crate::fatal::die(format_args!("the unit {unit} was given back twice"));
+    crate::fatal::die(format_args!("unit {unit} was given back twice"));
     #[cfg(loom)]
-    panic!("the unit {unit} was given back twice");
+    panic!("unit {unit} was given back twice");
 }
 
 fn mask(at: u32, count: usize) -> u64 {

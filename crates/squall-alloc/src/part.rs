@@ -59,7 +59,7 @@ const fn places(bytes: usize) -> Range<usize> {
     }
     first..MAGAZINES_AT[COUNT]
 }
-// The offset of the dummy magazine is not in the range.
+// A null entry of the map has the offset 0, outside the range.
 const _: () = assert!(KEPT_AT.start > 0);
 const TAIL_AT: usize = (MAGAZINES_AT[COUNT] + SLOTS_AT + OUTBOX_CAPACITY * 8).next_multiple_of(128);
 const _: () = assert!(TAIL_AT + size_of::<Tail>() <= PART_BYTES);

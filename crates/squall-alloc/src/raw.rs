@@ -118,7 +118,7 @@ unsafe fn put_checked(block: *mut u8, layout: Layout) {
     }
     if space.offset(block).is_some() {
         fatal::die(format_args!(
-            "the block at {block:p} is freed with {} bytes, too many for it",
+            "the block at {block:p} is freed with {} bytes, more than a block of a slab has",
             layout.size()
         ));
     }
@@ -241,7 +241,7 @@ pub(crate) fn take_local_of(space: &AddressSpace, vp: u32, layout: Layout) -> *m
 
 /// Allocates a block of `class` near the calling thread.
 fn take_class(space: &AddressSpace, class: usize) -> *mut u8 {
-    space.arm();
+    space.register_area();
     match space.caller_vp() {
         CallerVp::Locked(vp) => take_on(space, vp, class),
         CallerVp::Restartable(vp) => {

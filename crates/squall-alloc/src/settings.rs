@@ -1,6 +1,6 @@
 //! Settings: the configuration that the environment, the machine and the limits of the process ask for.
 //!
-//! - I1. Nothing here allocates: the settings are read before the address space exists.
+//! - I1. The code here does not allocate: the settings are read before the address space exists.
 //!
 //! Not promised: a report of an invalid variable. An invalid variable is ignored.
 //! Cost: a few system calls, once.
@@ -33,7 +33,7 @@ pub(crate) struct Settings {
     pub(crate) debug: bool,
     pub(crate) parts: usize,
     pub(crate) vps_of_node: Option<usize>,
-    pub(crate) arena_bytes: usize,
+    pub(crate) range_bytes: usize,
 }
 
 /// The most VPs of a virtual topology: the limit of `squall-machine`.
@@ -89,7 +89,7 @@ pub(crate) fn settings(pretended: bool, is_global: bool) -> Settings {
         debug,
         parts,
         vps_of_node,
-        arena_bytes: arena_bytes(found.is_none() || pretended, is_global).max(SEGMENT_BYTES),
+        range_bytes: range_bytes(found.is_none() || pretended, is_global).max(SEGMENT_BYTES),
     }
 }
 
@@ -99,7 +99,7 @@ const LEFT_SHARE: usize = 16;
 const LEFT_MAX: usize = 1 << 30;
 
 /// Bytes of the block range, a power of two. `is_slow`: there are no restartable sequences.
-fn arena_bytes(is_slow: bool, is_global: bool) -> usize {
+fn range_bytes(is_slow: bool, is_global: bool) -> usize {
     let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
         .and_then(|text| std::str::from_utf8(text).ok())
         .and_then(|text| text.parse::<usize>().ok());

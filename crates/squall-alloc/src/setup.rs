@@ -5,7 +5,7 @@
 //!
 //! Cost: some twenty system calls, once; one load for each later slow path.
 
-use crate::address_space::{AddressSpace, NODES_MAX, READY, SET, SETUP, SPACE, ZERO_PARTS, given};
+use crate::address_space::{AddressSpace, NODES_MAX, READY, SET, SETUP, SPACE, ZERO_PARTS, assume_set_up};
 use crate::classes::{GENERAL_CLASSES, LOCAL_CLASSES, SLAB_BYTES, SLAB_SHIFT};
 use crate::heap::Slab;
 use crate::lookup::{AREA_OFFSET, GENERAL, LOCAL, MAP, NEAR};
@@ -56,12 +56,12 @@ pub unsafe fn pretend_restartable(cpu: u32) -> bool {
 /// Returns the address space, and sets it up first if needed. `None` if the system cannot reserve it.
 #[inline]
 pub(crate) fn address_space() -> Option<&'static AddressSpace> {
-    // Acquire: pairs with the Release in `set`.
-    if READY.load(Ordering::Acquire) == SET || SETUP.with(set) { Some(given()) } else { None }
+    // Acquire: pairs with the Release in `set_up`.
+    if READY.load(Ordering::Acquire) == SET || SETUP.with(set_up) { Some(assume_set_up()) } else { None }
 }
 
 /// Sets the address space up. Returns false if there are no addresses.
-fn set() -> bool {
+fn set_up() -> bool {
     // Relaxed: we hold the lock, as the writer did.
     if READY.load(Ordering::Relaxed) == SET {
         return true;
@@ -69,14 +69,14 @@ fn set() -> bool {
     // Relaxed, both: a caller that recorded a fact sets the address space up itself, or comes after another
     // thread did.
     let settings = settings(PRETENDED.load(Ordering::Relaxed), IS_GLOBAL.load(Ordering::Relaxed));
-    let Some(space) = lay(&settings) else { return false };
-    let first_unit = space.arena.addr() >> SLAB_SHIFT;
+    let Some(space) = reserve(&settings) else { return false };
+    let first_unit = space.range.addr() >> SLAB_SHIFT;
     let biased = space.map.wrapping_sub(first_unit);
     SPACE.0.with_mut(|place| {
         // SAFETY: no thread reads it before `READY`, and we hold the lock, so no other thread writes it.
         unsafe { (*place).write(space) };
     });
-    let space = given();
+    let space = assume_set_up();
     for (slot, class) in GENERAL_CLASSES.iter().enumerate() {
         // Release, here and below: pairs with the loads of the sequences, which read through the stored
         // address (a dependency).
@@ -96,17 +96,17 @@ fn set() -> bool {
     // Without the handlers, a fork while another thread holds a lock leaves a child that may wait forever.
     // The failure cannot be reported.
     let _ = pages::at_fork(fork::prepare, fork::parent, fork::child);
-    // Release: pairs with the Acquire in `address_space` and `known`.
+    // Release: pairs with the Acquire in `address_space` and `if_set_up`.
     READY.store(SET, Ordering::Release);
     true
 }
 
 /// Reserves the address space, with a smaller block range if needed.
-fn lay(settings: &Settings) -> Option<AddressSpace> {
-    let (region, region_bytes, mode) = lay_region(settings)?;
+fn reserve(settings: &Settings) -> Option<AddressSpace> {
+    let (region, region_bytes, mode) = reserve_region(settings)?;
     // A memory policy of the thread has precedence.
     let nodes = if settings.vps_of_node.is_some() || nodes::has_policy() { 1 } else { faults::nodes() };
-    let mut bytes = settings.arena_bytes;
+    let mut bytes = settings.range_bytes;
     while bytes >= SEGMENT_BYTES {
         let units = bytes / SLAB_BYTES;
         let segments_bytes = units / SEGMENT_UNITS * size_of::<Segment>();
@@ -114,10 +114,10 @@ fn lay(settings: &Settings) -> Option<AddressSpace> {
         // The largest table is made usable segment by segment, because the reservation may exceed the memory.
         let sizes = [(slabs_bytes, true), (segments_bytes, false), (map_bytes, false)];
         let mut tables = sizes.map(|(bytes, reserved)| (table(bytes, reserved), bytes));
-        let arena = faults::allowed().and_then(|()| pages::reserve(bytes, SEGMENT_BYTES).ok());
-        if let ([(Some(slabs), _), (Some(segments), _), (Some(map), _)], Some(arena)) = (&tables, arena) {
+        let range = faults::allowed().and_then(|()| pages::reserve(bytes, SEGMENT_BYTES).ok());
+        if let ([(Some(slabs), _), (Some(segments), _), (Some(map), _)], Some(range)) = (&tables, range) {
             return Some(AddressSpace {
-                arena: arena.as_ptr(),
+                range: range.as_ptr(),
                 units,
                 slabs: slabs.cast(),
                 segments: segments.cast(),
@@ -140,9 +140,9 @@ fn lay(settings: &Settings) -> Option<AddressSpace> {
                 unsafe { mappings::unmap(at, bytes.next_multiple_of(pages::UNIT_BYTES)) };
             }
         }
-        if let Some(arena) = arena {
+        if let Some(range) = range {
             // SAFETY: as above.
-            unsafe { mappings::unmap(arena.as_ptr(), bytes) };
+            unsafe { mappings::unmap(range.as_ptr(), bytes) };
         }
         bytes /= 2;
     }
@@ -161,7 +161,7 @@ fn table(bytes: usize, is_reserved: bool) -> Option<*mut u8> {
 
 /// Returns the region, its bytes, and the resulting mode. Sequences need a region at a place where addresses
 /// give the VP (`magazine/I5`).
-fn lay_region(settings: &Settings) -> Option<(*mut u8, usize, Mode)> {
+fn reserve_region(settings: &Settings) -> Option<(*mut u8, usize, Mode)> {
     let bytes = (ZERO_PARTS + settings.parts) * PART_BYTES;
     if settings.mode == Mode::Restartable && settings.parts <= magazine::VPS_MAX {
         faults::allowed()?;

@@ -78,7 +78,7 @@ fn until_little_is_kept(of_program: usize, mut step: impl FnMut()) -> (u64, usiz
     let end = Instant::now() + PATIENCE;
     loop {
         step();
-        let stats = stats().expect("the ground is laid");
+        let stats = stats().expect("the allocator was used");
         let cached = stats.vps.iter().map(|vp| vp.cached_bytes() + vp.outbox_bytes_max()).sum::<u64>();
         // A slab is in use as long as one of its blocks is cached.
         let units = stats.nodes.iter().map(|units| units.dirty + units.used).sum::<usize>();

@@ -2,7 +2,7 @@
 
 use super::support::{self, Random, is_child};
 use squall_alloc::{
-    Arena, Mode, Placement, SPARE_BYTES, decay, mode, refuse_after, stats, trim, turn_always,
+    Arena, Mode, Placement, SPARE_BYTES, decay, decay_always, mode, refuse_after, stats, trim,
 };
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -155,7 +155,7 @@ fn cached_blocks_are_found() {
         };
         sorted.into_iter().for_each(free);
         let cached = || -> u64 {
-            let stats = stats().expect("the ground is laid");
+            let stats = stats().expect("the allocator was used");
             stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.cached_count).sum()
         };
         let before = cached();
@@ -212,7 +212,7 @@ fn all_memory_is_usable_after_refusals() {
     let mut random = Random::new(seed);
     // Half of the runs have a decay pass at every slow path; in the others, passes come by time.
     if seed % 2 == 0 {
-        turn_always();
+        decay_always();
     }
     let mut blocks = Vec::new();
     for round in 0..40 {

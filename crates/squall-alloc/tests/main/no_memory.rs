@@ -94,7 +94,7 @@ fn round() -> usize {
 
 /// Blocks in use, units in slabs, and large blocks.
 fn held() -> (u64, usize, usize) {
-    let stats = stats().expect("the ground is laid");
+    let stats = stats().expect("the allocator was used");
     let used = stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum();
     (used, stats.nodes.iter().map(|units| units.used).sum(), stats.large_count)
 }
@@ -333,7 +333,7 @@ fn a_large_block_shrinks_without_memory_and_grows_by_copy() {
     assert_eq!(change(block, 4 * MIB, 3 * MIB), block);
     assert!(change(block, 3 * MIB, 5 * MIB).is_null());
     refuse_after(None);
-    assert_eq!(stats().expect("the ground is laid").large_bytes, 3 * MIB);
+    assert_eq!(stats().expect("the allocator was used").large_bytes, 3 * MIB);
     // Advice for a part of a mapping splits it.
     // SAFETY: a page of our own.
     assert_eq!(unsafe { libc::madvise(at(block, 1).cast(), 4096, libc::MADV_DONTFORK) }, 0);
@@ -345,7 +345,7 @@ fn a_large_block_shrinks_without_memory_and_grows_by_copy() {
     }
     // SAFETY: freed once.
     unsafe { LocalityAlloc.dealloc(block, Layout::from_size_align(64 * MIB, 8).unwrap()) };
-    let stats = stats().expect("the ground is laid");
+    let stats = stats().expect("the allocator was used");
     assert_eq!((stats.large_count, stats.large_bytes), (0, 0));
 }
 
@@ -398,22 +398,22 @@ fn a_refused_unmapping_is_retried() {
     };
     let half = layout.size() / 2;
     assert_eq!(change(middle.as_ptr(), layout.size(), half), middle.as_ptr(), "one shrinks all the same");
-    assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, half);
+    assert_eq!(stats().expect("the allocator was used").unmapped_later_bytes, half);
     // SAFETY: freed once.
     unsafe { pool.free(middle, Layout::from_size_align(half, 1).unwrap()) };
     assert_eq!(resident(middle), Some(false), "it is mapped still, and has no memory");
-    assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, layout.size());
+    assert_eq!(stats().expect("the allocator was used").unmapped_later_bytes, layout.size());
     for page in pages {
         // SAFETY: our own page.
         assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
     }
     let block = pool.allocate(aligned).expect("there is memory");
-    assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, 0);
+    assert_eq!(stats().expect("the allocator was used").unmapped_later_bytes, 0);
     for (block, layout) in [(blocks[0], layout), (blocks[1], layout), (blocks[2], layout), (block, aligned)] {
         if block != middle {
             // SAFETY: freed once.
             unsafe { pool.free(block, layout) };
         }
     }
-    assert_eq!(stats().expect("the ground is laid").large_count, 0);
+    assert_eq!(stats().expect("the allocator was used").large_count, 0);
 }

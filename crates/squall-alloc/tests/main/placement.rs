@@ -92,7 +92,7 @@ fn to_09_blocks_of_different_owners_are_never_on_one_line() {
 fn co_14_local_of_blocks_come_from_the_named_vp() {
     in_both_modes("placement::co_14_local_of_blocks_come_from_the_named_vp", || {
         // If the machine can have only one processor, both numbers name its VP.
-        let are_two = || stats().expect("the ground is laid").vps.len() > 1;
+        let are_two = || stats().expect("the allocator was used").vps.len() > 1;
         // Each processor allocates for both VPs in turn.
         let blocks: Vec<Block> = (0..2)
             .flat_map(|vp| {
@@ -380,7 +380,7 @@ fn to_09_blocks_of_another_node_are_sent_home() {
     if !support::is_child() {
         return support::must_pass(test, &[]);
     }
-    squall_alloc::pretend_apart();
+    squall_alloc::pretend_alternating_nodes();
     if processors() < 2 || mode() != Some(Mode::Restartable) {
         return;
     }

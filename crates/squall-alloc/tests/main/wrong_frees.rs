@@ -37,7 +37,10 @@ fn a_foreign_free_is_reported() {
         return free(NonNull::from(&mut [0u64; 5]).cast(), LAYOUT);
     }
     if cfg!(debug_assertions) {
-        is_told("wrong_frees::a_foreign_free_is_reported", "foreign free: no block of ours begins at 0x");
+        is_told(
+            "wrong_frees::a_foreign_free_is_reported",
+            "foreign free: no block of this allocator begins at 0x",
+        );
     }
 }
 
@@ -59,7 +62,10 @@ fn an_overrun_is_reported() {
         unsafe { block.add(LAYOUT.size()).write(1) };
         return free(block, LAYOUT);
     }
-    is_told("wrong_frees::an_overrun_is_reported", "has 40 bytes, and byte 40 was written");
+    is_told(
+        "wrong_frees::an_overrun_is_reported",
+        "has 40 bytes, and the guard behind them was written at byte 40",
+    );
 }
 
 #[test]
@@ -75,7 +81,7 @@ fn a_write_to_a_freed_block_is_reported() {
         }
         return free(keep, LAYOUT);
     }
-    is_told("wrong_frees::a_write_to_a_freed_block_is_reported", "byte 8 of the free block at 0x");
+    is_told("wrong_frees::a_write_to_a_freed_block_is_reported", "byte 8 of the freed block at 0x");
 }
 
 #[test]
@@ -84,7 +90,7 @@ fn a_wrong_layout_is_reported() {
         return free(POOL.allocate(LAYOUT).unwrap(), Layout::new::<u64>());
     }
     if cfg!(debug_assertions) {
-        is_told("wrong_frees::a_wrong_layout_is_reported", "has 40 bytes and is freed with 8");
+        is_told("wrong_frees::a_wrong_layout_is_reported", "was allocated with 40 bytes and is freed with 8");
     }
 }
 
@@ -136,7 +142,7 @@ fn a_wrong_layout_of_a_large_block_is_reported() {
     }
     is_told(
         "wrong_frees::a_wrong_layout_of_a_large_block_is_reported",
-        "has 1048576 bytes and is freed with 2097152",
+        "was allocated with 1048576 bytes and is freed with 2097152",
     );
 }
 
