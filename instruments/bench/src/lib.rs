@@ -46,8 +46,3 @@ pub use exact::run_exact;
 pub use harness::{Outcome, Plan, RunError, Step, SubjectResult, Table, run_case};
 pub use report::{Row, Text, rows};
 pub use rivals::allocators::{Owned, in_child};
-
-/// The example of the repository's README, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
