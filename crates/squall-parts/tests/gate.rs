@@ -1,19 +1,19 @@
-//! Request counters, from outside: the rules of CO-48, in both forms.
+//! Tests of the request counters through their public interface: the seven rules, in both forms.
 
+use squall_machine::Vp;
+use squall_machine::pervp::GatedWord;
 use squall_parts::gate::{
     ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests, State,
 };
-use squall_machine::Vp;
-use squall_machine::pervp::GatedWord;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(1);
-/// Longer than any test; a wait that lasts so long has lost its wake-up.
+/// Longer than any test: a wait of this length has lost its wake-up.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Both forms behind one face.
+/// The common interface of both forms.
 trait Counter: Sync {
     fn try_enter(&self) -> Result<(), Refused>;
     fn await_turn(&self);
@@ -70,7 +70,7 @@ impl Counter for RequestCounter {
     }
 }
 
-/// Every call by another proxy: the same, one of a few, or one that is made for it.
+/// Each call goes through another proxy: the first, one of three, or a newly made one.
 struct Spread {
     requests: SpreadRequests<GatedWord>,
     locals: Vec<LocalRequests<GatedWord>>,
@@ -132,14 +132,14 @@ fn both(test: impl Fn(&dyn Counter)) {
     test(&Spread::new());
 }
 
-/// Waits until something is so that others make so.
+/// Waits until other threads make `is_so` true.
 fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         std::thread::yield_now();
     }
 }
 
-/// Waits until requests are refused so. One that enters all the same leaves again.
+/// Waits until requests are rejected with `why`. A request that enters leaves again.
 fn until_refused(counter: &dyn Counter, why: Refused) {
     until(|| match counter.try_enter() {
         Ok(()) => {
@@ -159,7 +159,7 @@ fn rule_1_nothing_is_inside_while_it_is_stopped() {
                 threads.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
                         counter.enter().unwrap();
-                        assert_eq!(made.load(Ordering::Relaxed) % 2, 0, "inside while it is being made");
+                        assert_eq!(made.load(Ordering::Relaxed) % 2, 0, "a request was inside during a stop");
                         counter.leave();
                         std::thread::yield_now();
                     }
@@ -190,12 +190,12 @@ fn rules_2_and_3_a_shutdown_waits_for_those_inside_and_refuses_others() {
                 ended.store(true, Ordering::Relaxed);
             });
             until(|| counter.state() == State::ShutDown);
-            // Each proxy, as far as calls go round by it.
+            // Seven calls reach each proxy.
             (0..7).for_each(|_| until_refused(counter, Refused::ShutDown));
             assert_eq!(counter.enter(), Err(ShutDown));
             assert_eq!(counter.inside(), 2);
             counter.leave();
-            assert!(!ended.load(Ordering::Relaxed), "one was inside");
+            assert!(!ended.load(Ordering::Relaxed), "a request was inside");
             counter.leave();
         });
         assert!(ended.load(Ordering::Relaxed));
@@ -209,7 +209,7 @@ fn rule_4_one_control_operation_wins() {
         std::thread::scope(|threads| {
             let first = threads.spawn(|| counter.stop(Limits::NONE));
             until(|| counter.state() == State::Stopped);
-            // The first waits for who is inside.
+            // The first stop waits for the request inside.
             assert_eq!(counter.stop(Limits::NONE), Err(ControlError::Stopped));
             assert_eq!(counter.restart(), Err(ControlError::Busy));
             assert_eq!(counter.shutdown(Limits::NONE), Err(ControlError::Busy));
@@ -273,7 +273,7 @@ fn a_shutdown_refuses_those_that_wait() {
             let waiting: Vec<_> = (0..3).map(|_| threads.spawn(waits)).collect();
             until(|| came.load(Ordering::Relaxed) == 3);
             std::thread::sleep(SHORT);
-            assert!(waiting.iter().all(|request| !request.is_finished()), "none is admitted");
+            assert!(waiting.iter().all(|request| !request.is_finished()), "a request was admitted during a stop");
             counter.shutdown(Limits::NONE).unwrap();
             assert!(waiting.into_iter().all(|request| request.join().unwrap() == Err(ShutDown)));
         });
@@ -290,7 +290,7 @@ fn a_stop_that_gives_up_has_changed_nothing() {
         counter.leave();
         let stopping = AtomicBool::new(true);
         std::thread::scope(|threads| {
-            // Whoever waits meanwhile is admitted when it gives up.
+            // A request that waits meanwhile is admitted when the stop gives up.
             threads.spawn(|| {
                 until(|| counter.state() == State::Stopped || !stopping.load(Ordering::Relaxed));
                 counter.enter().unwrap();
@@ -306,7 +306,7 @@ fn a_stop_that_gives_up_has_changed_nothing() {
 }
 
 #[test]
-fn a_shutdown_whose_time_is_over_stays_in_force() {
+fn a_timed_out_shutdown_stays_in_force() {
     both(|counter| {
         counter.enter().unwrap();
         assert_eq!(counter.shutdown(Limits::after(SHORT)), Err(ControlError::TimedOut));
@@ -317,23 +317,23 @@ fn a_shutdown_whose_time_is_over_stays_in_force() {
         std::thread::scope(|threads| {
             let drained = threads.spawn(|| counter.drained(Limits::after(LONG)));
             std::thread::sleep(SHORT);
-            assert!(!drained.is_finished(), "one is inside");
+            assert!(!drained.is_finished(), "a request is inside");
             counter.leave();
-            assert_eq!(drained.join().unwrap(), Ok(()), "the last one's leaving woke nobody");
+            assert_eq!(drained.join().unwrap(), Ok(()), "the last request did not wake the control");
         });
         assert_eq!((counter.inside(), counter.state()), (0, State::ShutDown));
-        assert_eq!(counter.drained(Limits::NONE), Ok(()), "it ends at once");
+        assert_eq!(counter.drained(Limits::NONE), Ok(()), "the wait ends at once");
     });
 }
 
 #[test]
-fn only_a_shutdown_is_waited_for() {
+fn drained_waits_only_for_a_shutdown() {
     both(|counter| {
         assert_eq!(counter.drained(Limits::NONE), Err(ControlError::NotShutDown));
         counter.stop(Limits::NONE).unwrap();
         assert_eq!(counter.drained(Limits::NONE), Err(ControlError::NotShutDown));
         counter.restart().unwrap();
-        // A shutdown that gives up, and one who waits for its end.
+        // A shutdown that gives up, and a thread that waits for its end.
         counter.enter().unwrap();
         let leaves = AtomicBool::new(false);
         std::thread::scope(|threads| {
@@ -371,8 +371,8 @@ fn who_was_refused_is_not_counted() {
 #[test]
 fn leaving_without_having_entered_panics() {
     let shared = RequestCounter::new();
-    let said = catch_unwind(AssertUnwindSafe(|| shared.leave())).expect_err("nobody is inside");
-    assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("in which nobody is")));
+    let said = catch_unwind(AssertUnwindSafe(|| shared.leave())).expect_err("the counter is empty");
+    assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("an empty request counter")));
     shared.enter().expect("the counter is as before");
     shared.leave();
     shared.stop().unwrap();
@@ -389,14 +389,15 @@ fn leaving_without_having_entered_panics() {
             spread.enter().unwrap();
             spread.leave();
         }
-        assert_eq!(spread.inside(), 0, "the others are not blamed for it");
+        assert_eq!(spread.inside(), 0, "other requests are not blamed");
         spread.stop(Limits::NONE).unwrap();
     }
 }
 
-/// Threads that leave without having entered, beside requests that did and stops: nothing that these see is changed.
+/// Threads leave without having entered, beside proper requests and stops. The others must not see any
+/// effect.
 #[test]
-fn leaves_of_none_hold_up_no_stop() {
+fn stray_leaves_do_not_delay_a_stop() {
     let rounds = if cfg!(miri) { 5 } else { 500 };
     let counter = RequestCounter::new();
     let done = AtomicBool::new(false);
@@ -405,16 +406,16 @@ fn leaves_of_none_hold_up_no_stop() {
             threads.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     let outcome = catch_unwind(AssertUnwindSafe(|| counter.leave()));
-                    assert!(outcome.is_err(), "nobody enters");
+                    assert!(outcome.is_err(), "the counter is empty");
                     std::thread::yield_now();
                 }
             });
         }
         for _ in 0..rounds {
-            assert_eq!(counter.stop_for(LONG), Ok(()), "a stop missed its signal, or there was none");
+            assert_eq!(counter.stop_for(LONG), Ok(()), "the stop lost its wake-up");
             assert_eq!(counter.inside(), 0);
             counter.restart().unwrap();
-            assert_eq!(counter.inside(), 0, "one more would let a request in beside a stop");
+            assert_eq!(counter.inside(), 0, "a stray leave changed the count");
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -455,7 +456,7 @@ fn an_interrupt_ends_a_wait() {
     });
 }
 
-/// A shutdown that is interrupted has not taken place, whatever it was before.
+/// An interrupted shutdown has not taken place.
 #[test]
 fn an_interrupted_shutdown_changes_nothing() {
     both(|counter| {
@@ -465,7 +466,7 @@ fn an_interrupted_shutdown_changes_nothing() {
             assert_eq!((counter.inside(), counter.state()), (1, State::Normal));
             (0..7).for_each(|_| counter.enter().unwrap());
             (0..8).for_each(|_| counter.leave());
-            // Nobody is inside: it ends before anybody asks.
+            // No request is inside, so the stop ends before the interrupt is asked.
             counter.stop(Limits::NONE).unwrap();
             counter.restart().unwrap();
         }
@@ -474,8 +475,8 @@ fn an_interrupted_shutdown_changes_nothing() {
     });
 }
 
-/// Proxies are made and given up all the time, and requests leave by others than they entered by, while it is stopped and
-/// restarted.
+/// Proxies are made and given up all the time, while the counter is stopped and restarted. Requests leave
+/// through other proxies than they entered through.
 #[test]
 fn it_drains_while_proxies_are_being_made() {
     let spread = Spread::new();
@@ -503,10 +504,10 @@ fn it_drains_while_proxies_are_being_made() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert!(spread.requests.proxies() < 16, "given-up proxies are used again: {}", spread.requests.proxies());
+    assert!(spread.requests.proxies() < 16, "given-up proxies must be reused: {}", spread.requests.proxies());
 }
 
-/// Requests that are refused as fast as they can come do not keep a stop from ending.
+/// Requests that are rejected at full speed must not keep a stop from ending.
 #[test]
 fn refused_requests_do_not_hold_up_a_stop() {
     both(|counter| {
@@ -530,9 +531,9 @@ fn refused_requests_do_not_hold_up_a_stop() {
     });
 }
 
-/// Who is refused does not touch the count, not even for a moment.
+/// A rejected request does not touch the count, not even for a moment.
 #[test]
-fn a_stop_sees_nothing_of_those_it_refuses() {
+fn rejected_requests_do_not_touch_the_count() {
     let counter = RequestCounter::new();
     counter.stop().unwrap();
     let done = AtomicBool::new(false);

@@ -1,37 +1,9 @@
-//! Request counters: the gate through which a service admits its requests, and by which it is drained.
+//! Request counters: the gate that admits the requests of a service, and drains it.
 //!
-//! A request *enters*, does its work, and *leaves*. The control *stops* (later requests wait, the stop returns when those inside
-//! are gone), *restarts*, and *shuts down* (later requests, and those that wait, are refused for good).
-//!
-//! | | entering and leaving | stopping | memory |
-//! |---|---|---|---|
-//! | [`RequestCounter`] | an atomic addition each, on one line for all | one line | 24 bytes |
-//! | [`SpreadRequests`] | plain additions on the processor's own lines | two system calls, and a line for each processor | 128 bytes for each processor that has called |
-//!
-//! The second is a constituent, to be embedded in the root and the representatives of a clustered object;
-//! `squall_objects::requests` is that object ready-made, in both forms.
-//!
-//! # The rules
-//! 1. While something is made or changed under a stop, no request is inside.
-//! 2. A shutdown lets the requests that are inside finish, and then returns.
-//! 3. From its beginning on, requests that come are refused.
-//! 4. One control operation wins; those that come before its end are refused ([`ControlError`]).
-//! 5. After a shutdown nothing is admitted any more: neither stop nor restart is possible.
-//! 6. and 7. Requests that come while it is stopped wait; they are admitted by the restart. The restart only wakes them: a stop
-//!    that follows at once may find some still asleep, and these wait for the next restart. Who must not be overtaken so counts
-//!    its requests itself, and stops when they are in.
-//!
-//! Who was refused has not entered, and does not leave. A shutdown that is interrupted has not taken place (5 does not hold),
-//! but those who came meanwhile were refused.
-//!
-//! # Not for
-//! - *Signal handlers*: none of this may be called there. Leaving may have to wake somebody, and the distributed form may have to
-//!   make room.
-//! - *The child of a fork*, unless the counter was made there. Requests that were inside on other threads of the parent never
-//!   leave in the child, so that a stop without a limit waits for ever.
-//!
-//! Source: CO-48 to CO-52; Appavoo, "Clustered Objects", 2005, §4.1.3 (the request counter of K42's regions). Otherwise than
-//! there: a stop can give up, and a request counter can be stopped by one thread and restarted by another.
+//! - I1. When a stop or a shutdown has returned without an error, no request is inside until the restart.
+//! - I2. A waiting request is woken by the restart or the shutdown, and a waiting control by the last
+//!   request.
+#![doc = include_str!("README.md")]
 
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
@@ -46,24 +18,24 @@ pub use spread::{Control, Gate, LocalRequests, SpreadRequests, Tally};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The counter has been shut down: the request has not entered.
+/// The error of a request that did not enter, because the counter was shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShutDown;
 
 impl fmt::Display for ShutDown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the service has been shut down: the request was refused")
+        f.write_str("the service has been shut down: the request was rejected")
     }
 }
 
 impl std::error::Error for ShutDown {}
 
-/// Why a request has not entered. It must not leave.
+/// The reason why a request did not enter. A rejected request must not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The counter is stopped; a restart will admit requests again.
+    /// The counter is stopped. A restart will admit requests again.
     Stopped,
-    /// It has been shut down.
+    /// The counter was shut down.
     ShutDown,
 }
 
@@ -78,25 +50,35 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Why a control operation was refused, or gave up.
+/// The reason why a control operation was rejected or gave up.
+///
+/// # Example
+/// ```
+/// use squall_parts::gate::{ControlError, RequestCounter};
+///
+/// let counter = RequestCounter::new();
+/// assert_eq!(counter.restart(), Err(ControlError::NotStopped));
+/// counter.stop().unwrap();
+/// assert_eq!(counter.stop(), Err(ControlError::Stopped));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// A stop found it stopped, or another stop at work.
+    /// A stop failed: the counter is stopped already, or another stop is at work.
     Stopped,
-    /// A restart found that it is not stopped.
+    /// A restart failed: the counter is not stopped.
     NotStopped,
-    /// It has been shut down, or is about to be.
+    /// The counter was shut down, or another thread is shutting it down.
     ShutDown,
     /// Another control operation is at work.
     Busy,
-    /// Who waits for the end of a shutdown found that there is none.
+    /// A wait for the end of a shutdown failed: there is no shutdown.
     NotShutDown,
-    /// The time was over before the last request had left. After a stop everything is as before it; a shutdown stays in force,
-    /// and its requests go on leaving.
+    /// The limit passed before the last request left. After a stop the counter is as before. A shutdown stays
+    /// in force, and its requests continue to leave.
     TimedOut,
-    /// What the caller said to be more important came first. Everything is as before, after a shutdown too; requests that came
-    /// meanwhile were refused by that.
+    /// The caller's interrupt came first. The counter is as before, also after a shutdown. But requests that
+    /// arrived during the shutdown were rejected.
     Interrupted,
 }
 
@@ -107,8 +89,8 @@ impl fmt::Display for ControlError {
             ControlError::NotStopped => "the request counter is not stopped",
             ControlError::ShutDown => "the request counter has been shut down",
             ControlError::NotShutDown => "the request counter has not been shut down",
-            ControlError::Busy => "another control operation of the request counter has not ended",
-            ControlError::TimedOut => "the time was over before the last request had left",
+            ControlError::Busy => "another control operation of the request counter is at work: try again later",
+            ControlError::TimedOut => "the limit passed before the last request left",
             ControlError::Interrupted => "the wait for the last request was interrupted",
         })
     }
@@ -116,14 +98,23 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// What a request counter does with requests.
+/// The way a counter treats arriving requests.
+///
+/// # Example
+/// ```
+/// use squall_parts::gate::{RequestCounter, State};
+///
+/// let counter = RequestCounter::new();
+/// counter.stop().unwrap();
+/// assert_eq!(counter.state(), State::Stopped);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It admits them.
+    /// The counter admits them.
     Normal,
     /// They wait.
     Stopped,
-    /// They are refused.
+    /// They are rejected.
     ShutDown,
 }
 
@@ -137,7 +128,20 @@ impl State {
     }
 }
 
-/// What ends a wait before its time.
+/// The limits of a wait: a deadline and an interrupt.
+///
+/// # Example
+/// ```
+/// use squall_parts::gate::{ControlError, Limits, RequestCounter};
+/// use std::time::Duration;
+///
+/// let counter = RequestCounter::new();
+/// let request = counter.request().unwrap();
+/// let limits = Limits::after(Duration::from_secs(60)).or(&|| true);
+/// assert_eq!(counter.stop_within(limits), Err(ControlError::Interrupted));
+/// drop(request);
+/// assert_eq!(counter.stop_within(limits), Ok(()));
+/// ```
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
     deadline: Option<Instant>,
@@ -151,22 +155,23 @@ impl fmt::Debug for Limits<'_> {
 }
 
 impl Limits<'static> {
-    /// Nothing does.
+    /// A wait without limits.
     pub const NONE: Limits<'static> = Limits { deadline: None, interrupt: &|| false };
 
-    /// Only the clock. A time beyond the clock's end is none.
+    /// Limits a wait to this time from now. A time beyond the end of the clock is no limit.
     pub fn after(limit: Duration) -> Limits<'static> {
         Limits { deadline: Instant::now().checked_add(limit), ..Limits::NONE }
     }
 }
 
 impl<'a> Limits<'a> {
-    /// Also this, which is asked before each sleep; whoever makes it true calls `wake` of the counter.
+    /// Adds an interrupt. The waiting thread calls it before each sleep. The thread that makes it true must
+    /// call `wake` of the counter.
     pub fn or(self, interrupt: &'a dyn Fn() -> bool) -> Limits<'a> {
         Limits { deadline: self.deadline, interrupt }
     }
 
-    /// Why to wait no longer.
+    /// Returns the reason why the wait must end, if there is one.
     fn over(&self) -> Option<ControlError> {
         if (self.interrupt)() {
             return Some(ControlError::Interrupted);
@@ -179,23 +184,24 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Whether the deadline has passed.
+/// Returns whether the deadline has passed.
 fn is_past(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// Time left until the deadline.
+/// Returns the time left until the deadline.
 fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// Restarts the restartable sequences that run on any processor: those that began before this call have ended or begin anew.
+/// Restarts the restartable sequences that run on any processor. Sequences that began before this call have
+/// ended or start anew.
 fn visit_processors() {
     #[cfg(not(loom))]
     squall_sys::rseq::restart_everywhere(squall_machine::machine().vp_limit());
 }
 
-/// Waits until something is so, which is signalled at `events`.
+/// Waits at `events` until `is_so` holds.
 fn wait<S: squall_lock::Steps>(
     events: &squall_machine::park::EventCount,
     mut is_so: impl FnMut() -> bool,

@@ -1,22 +1,22 @@
-//! Model checks of the request counters in the form that ships, and the tests of those tests.
+//! Model tests of the shipped request counters, and their twins with one weakened site.
 
 use super::sites;
 use super::{ControlError, LocalRequests, Refused, RequestCounter, SpreadRequests, State};
 use super::{Limits, ShutDown, Tally};
 use squall_lock::Undisturbed;
 use squall_machine::asym::Unavailable;
+use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 use std::time::Duration;
 
-/// What requests read, and the control writes while nobody is inside.
+/// A value that requests read, and that the control writes while no request is inside.
 struct Work(UnsafeCell<u32>);
 
-// SAFETY: the protocol under test is what keeps requests and the control apart; the checker watches.
+// SAFETY: the protocol under test keeps requests and the control apart, and the model checker verifies that.
 unsafe impl Sync for Work {}
-// SAFETY: as above.
+// SAFETY: the protocol under test keeps requests and the control apart, and the model checker verifies that.
 unsafe impl Send for Work {}
 
 impl Work {
@@ -27,7 +27,7 @@ impl Work {
     fn read(&self) {
         // SAFETY: see `Work`.
         let value = self.0.with(|value| unsafe { *value });
-        assert_ne!(value, 1, "a request was inside while it was stopped");
+        assert_ne!(value, 1, "a request was inside during a stop");
     }
 
     fn write(&self) {
@@ -41,7 +41,7 @@ impl Work {
 
 // --- shared ---
 
-/// A request that waits if it must, and a stop.
+/// A request that waits if necessary, and a stop.
 fn shared() {
     let (counter, work): (Arc<RequestCounter>, _) = (Arc::new(RequestCounter::new()), Work::new());
     let request = {
@@ -60,7 +60,7 @@ fn shared() {
     assert_eq!(counter.inside(), 0);
 }
 
-/// A request that may be refused, one that waits for a restart which never comes, and a shutdown.
+/// A request that is admitted or rejected while it waits for a restart that never comes, and a shutdown.
 fn shared_shutdown() {
     let (counter, work): (Arc<RequestCounter>, _) = (Arc::new(RequestCounter::new()), Work::new());
     counter.stop().unwrap();
@@ -79,7 +79,7 @@ fn shared_shutdown() {
     request.join().unwrap();
 }
 
-/// A stop that gives up leaves nobody waiting.
+/// A stop that gives up leaves no request waiting.
 fn shared_gives_up() {
     let counter: Arc<RequestCounter> = Arc::new(RequestCounter::new());
     counter.enter().unwrap();
@@ -96,7 +96,7 @@ fn shared_gives_up() {
     assert_eq!((counter.state(), counter.inside()), (State::Normal, 0));
 }
 
-/// A shutdown whose time is over, and the wait for who is still inside.
+/// A shutdown that times out, and the wait for the requests still inside.
 fn shared_drained() {
     let (counter, work): (Arc<RequestCounter>, _) = (Arc::new(RequestCounter::new()), Work::new());
     counter.enter().unwrap();
@@ -115,7 +115,7 @@ fn shared_drained() {
     request.join().unwrap();
 }
 
-/// A shutdown that is interrupted leaves nobody waiting, nor refused later.
+/// An interrupted shutdown leaves no thread waiting, and rejects no later request.
 fn shared_interrupted() {
     let counter: Arc<RequestCounter> = Arc::new(RequestCounter::new());
     counter.enter().unwrap();
@@ -131,7 +131,7 @@ fn shared_interrupted() {
 
 // --- spread ---
 
-/// What counts in a model.
+/// A count for models.
 trait Zero: Tally + 'static {
     fn zero() -> Self;
 }
@@ -142,10 +142,10 @@ impl Zero for AtomicU64 {
     }
 }
 
-/// A count with a gate, for one thread at a time: what `GatedWord` is on the VP of its gate, where the kernel restarts a sequence
-/// in whose middle it was asked to.
+/// A count with a gate, for one thread at a time. It models `GatedWord` on the VP of its gate, where the
+/// kernel restarts a running sequence on request.
 struct Gated {
-    /// What was counted at the gate, in units of COUNT, and how often sequences were restarted.
+    /// The counts at the gate, in units of COUNT, plus the number of restarts of sequences.
     local: AtomicU64,
     elsewhere: AtomicU64,
     open: AtomicBool,
@@ -161,20 +161,21 @@ impl Zero for Gated {
 
 impl Tally for Gated {
     fn count(&self) {
-        // Relaxed: by contract.
+        // Relaxed: the contract of `Tally` asks for no ordering.
         self.elsewhere.fetch_add(1, Ordering::Relaxed);
     }
 
     fn count_at_gate(&self) -> bool {
         loop {
-            // Acquire: a sequence that begins after a restart has passed the barrier of that.
+            // Acquire: a sequence that begins after a restart has passed the barrier of that restart.
             let begun = self.local.load(Ordering::Acquire);
             // Acquire: pairs with the Release of `open`.
             if !self.open.load(sites::PROXY_ENTER_ACQUIRE.order(Ordering::Acquire)) {
                 return false;
             }
             let commit = |now| (now & (COUNT - 1) == begun & (COUNT - 1)).then_some(now + COUNT);
-            // Relaxed: a plain store, which is made if the sequence was not restarted since it began.
+            // Relaxed: models a plain store, which happens only if the sequence was not restarted since it
+            // began.
             if self.local.fetch_update(Ordering::Relaxed, Ordering::Relaxed, commit).is_ok() {
                 return true;
             }
@@ -192,7 +193,8 @@ impl Tally for Gated {
     }
 
     fn finish_closing<'a>(closed: impl Iterator<Item = &'a Gated>) -> Result<(), Unavailable> {
-        // AcqRel: the barrier that each processor passes, against sequences that begin later and ones that have ended.
+        // AcqRel: the barrier that each processor passes. It orders sequences that ended before, and
+        // sequences that begin later.
         for gated in closed {
             gated.local.fetch_add(1, Ordering::AcqRel);
         }
@@ -229,7 +231,7 @@ fn enter<T: Zero>(local: &Local<T>) -> bool {
     }
 }
 
-/// A request by a proxy that was there before, and a stop.
+/// A request through an existing proxy, and a stop.
 fn early_proxy<T: Zero>(fenced: bool) {
     let (requests, work) = spread_of::<T>(fenced);
     let request = {
@@ -256,19 +258,19 @@ fn full() {
     early_proxy::<AtomicU64>(true);
 }
 
-/// The same at gates. The request's count is that of nobody else.
+/// A request through a gate, and a stop. No other request counts at that gate.
 fn gated() {
     early_proxy::<Gated>(false);
 }
 
 impl Spread<Gated> {
-    /// How many came through its gates, to enter or to leave.
+    /// Returns the number of counts made at the gates, by entering and leaving requests.
     fn at_gates(&self) -> u64 {
         self.counts().map(|count| count.local.load(Ordering::Relaxed) / COUNT).sum()
     }
 }
 
-/// Where requests make full fences gates are never opened.
+/// While requests make full fences, gates never open.
 fn gated_full() {
     let (requests, _) = spread_of::<Gated>(true);
     let here = local(&requests);
@@ -280,7 +282,7 @@ fn gated_full() {
     assert_eq!(requests.at_gates(), 0, "a gate was opened that cannot be closed");
 }
 
-/// A request by a proxy that is made meanwhile, and a stop.
+/// A request through a proxy that is made meanwhile, and a stop.
 fn late_proxy_of<T: Zero>() {
     let (requests, work) = spread_of::<T>(false);
     let request = {
@@ -308,7 +310,7 @@ fn gated_late_proxy() {
     late_proxy_of::<Gated>();
 }
 
-/// Two proxies are made at once, and the state changes between.
+/// Two proxies are made at once, while the state changes.
 fn two_late_proxies() {
     let (requests, _) = spread(false);
     let other = {
@@ -327,7 +329,7 @@ fn two_late_proxies() {
     assert!(mine.try_enter().is_ok());
 }
 
-/// A request that is inside leaves by a proxy which is made only then: the stop that waits for it notices.
+/// A request inside leaves through a proxy that is made only then. The stop that waits for it must notice.
 fn leaves_elsewhere_of<T: Zero>() {
     let (requests, work) = spread_of::<T>(false);
     requests.first().try_enter().unwrap();
@@ -347,13 +349,14 @@ fn leaves_elsewhere() {
     leaves_elsewhere_of::<AtomicU64>();
 }
 
-/// By a gate that is born open and closed meanwhile, or born closed.
+/// The gate is made open and then closed, or made closed.
 fn gated_leaves_elsewhere() {
     leaves_elsewhere_of::<Gated>();
 }
 
-/// A request leaves by another proxy than it entered by. The stop does not sleep, so that the model holds without the fences
-/// that wake it, which would hide the release: loom does not stop a thread between an access and a fence behind it.
+/// A request leaves through another proxy than it entered through. The stop does not sleep. So the model
+/// holds without the fences that wake it, which would hide the release. (Loom does not stop a thread between
+/// an access and a fence behind it.)
 fn leaves_by_another() {
     let (requests, work) = spread(false);
     let request = {
@@ -371,7 +374,8 @@ fn leaves_by_another() {
     request.join().unwrap();
 }
 
-/// One is inside, and another is refused after it was counted: no sum takes the leaving of the second for that of the first.
+/// One request is inside, and another is rejected after it was counted. No sum may take the second one's
+/// leave for the first one's.
 fn refused_meanwhile() {
     let (requests, work) = spread(false);
     let (first, other) = (requests.first(), local(&requests));
@@ -395,7 +399,7 @@ fn refused_meanwhile() {
     inside.join().unwrap();
 }
 
-/// A stop while another restarts: it fails, or nobody is inside until its own restart.
+/// A stop during another thread's restart. It fails, or no request is inside until its own restart.
 fn stop_during_a_restart_of<T: Zero>(by_first: bool) {
     let (requests, work) = spread_of::<T>(false);
     let here = if by_first { requests.first() } else { local(&requests) };
@@ -404,7 +408,7 @@ fn stop_during_a_restart_of<T: Zero>(by_first: bool) {
         let (requests, work) = (requests.clone(), work.clone());
         thread::spawn(move || {
             if requests.stop(Limits::NONE).is_ok() {
-                assert_eq!(here.try_enter(), Err(Refused::Stopped), "half a restart came after a stop");
+                assert_eq!(here.try_enter(), Err(Refused::Stopped), "part of a restart came after a stop");
                 work.write();
                 requests.restart().unwrap();
             }
@@ -419,12 +423,12 @@ fn stop_during_a_restart() {
     stop_during_a_restart_of::<AtomicU64>(false);
 }
 
-/// By the gate of the first representative, which opens last.
+/// The request uses the gate of the first representative, which opens last.
 fn gated_stop_during_a_restart() {
     stop_during_a_restart_of::<Gated>(true);
 }
 
-/// Two stops at once: one fails, and leaves nothing changed.
+/// Two stops at once. One fails and leaves the counter unchanged.
 fn two_stops() {
     let (requests, _) = spread(false);
     let here = local(&requests);
@@ -439,7 +443,7 @@ fn two_stops() {
     assert_eq!(here.try_enter(), Ok(()), "a stop that failed stopped a proxy");
 }
 
-/// A request that waits while it is stopped is refused by a shutdown.
+/// A shutdown rejects a request that waits during a stop.
 fn shutdown() {
     let (requests, work) = spread(false);
     let here = local(&requests);
@@ -452,7 +456,7 @@ fn shutdown() {
     assert_eq!(local(&requests).try_enter(), Err(Refused::ShutDown));
 }
 
-/// A shutdown whose time is over, and the wait for who is still inside, by another thread.
+/// A shutdown that times out, and another thread that waits for the requests still inside.
 fn drained() {
     let (requests, work) = spread(false);
     let here = local(&requests);
@@ -470,14 +474,14 @@ fn drained() {
     };
     match requests.drained(Limits::NONE) {
         Ok(()) => work.write(),
-        // It came before the shutdown.
+        // The wait came before the shutdown.
         why => assert_eq!(why, Err(ControlError::NotShutDown)),
     }
     let _either = shutdown.join().unwrap();
     request.join().unwrap();
 }
 
-/// A shutdown that is interrupted, and a request that comes meanwhile.
+/// An interrupted shutdown, and a request that arrives meanwhile.
 fn interrupted() {
     let (requests, _) = spread(false);
     let here = local(&requests);
@@ -534,7 +538,7 @@ models!(
 mod gated {
     #[test]
     fn holds() {
-        // A gate has more steps than a count: with one preemption more it takes a minute.
+        // A gate has more steps than a count. One more preemption would take a minute.
         squall_sys::sync::weaken::check_within(3, super::gated);
     }
 }

@@ -1,4 +1,7 @@
-//! What the control of a request counter may do when: the states of CO-49, for the shared and the distributed form.
+//! The states of a request counter and the transitions that the control may make, for the shared and the
+//! spread form.
+//!
+//! Source: CO-49 (Appavoo 2005, §4.1.3).
 
 use super::ControlError;
 
@@ -6,14 +9,14 @@ use super::ControlError;
 pub(super) const NORMAL: u32 = 0;
 /// Requests wait.
 pub(super) const STOP: u32 = 1;
-/// Requests are refused.
+/// Requests are rejected.
 pub(super) const SHUTDOWN: u32 = 2;
-/// The two bits of these.
+/// The two bits of the state.
 pub(super) const STATE: u32 = 3;
-/// A control operation is at work; others are refused.
+/// A control operation is at work; others are rejected.
 pub(super) const BUSY: u32 = 4;
 
-/// What a stop makes of a state.
+/// Returns the state that a stop sets.
 pub(super) fn stopped(now: u32) -> Result<u32, ControlError> {
     match now & STATE {
         NORMAL if now & BUSY == 0 => Ok(STOP | BUSY),
@@ -23,7 +26,7 @@ pub(super) fn stopped(now: u32) -> Result<u32, ControlError> {
     }
 }
 
-/// What the beginning of a restart makes of a state: its end is [`NORMAL`].
+/// Returns the state that a restart sets at its start. Its end sets [`NORMAL`].
 pub(super) fn restarting(now: u32) -> Result<u32, ControlError> {
     match now & STATE {
         STOP if now & BUSY == 0 => Ok(STOP | BUSY),
@@ -33,7 +36,7 @@ pub(super) fn restarting(now: u32) -> Result<u32, ControlError> {
     }
 }
 
-/// What a shutdown makes of a state.
+/// Returns the state that a shutdown sets.
 pub(super) fn shut_down(now: u32) -> Result<u32, ControlError> {
     match now & STATE {
         NORMAL | STOP if now & BUSY == 0 => Ok(SHUTDOWN | BUSY),

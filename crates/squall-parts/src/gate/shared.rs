@@ -1,22 +1,25 @@
 //! The request counter in one word.
 //!
 //! ```text
-//! word = requests inside << COUNT_AT | BUSY | state        (phase.rs)
-//! enter:  if the state is NORMAL: add one; if the state is not NORMAL, subtract it again. Not NORMAL: wait or go
-//! leave:  subtract one, unless there is none; the last one wakes the control, if the state is not NORMAL
-//! stop:   state = STOP, BUSY; wait until the count is 0; not BUSY
+//! word  = requests inside << COUNT_AT | BUSY | state       (phase.rs)
+//! enter: if the state is NORMAL, add one; if the state was not NORMAL, subtract it again.
+//!        Not NORMAL: wait or give up
+//! leave: subtract one, unless the count is zero. If the state is not NORMAL, the last one wakes the control
+//! stop:  state = STOP, BUSY; wait until the count is 0; clear BUSY
 //! ```
 //!
-//! - I1. When a stop has returned, and until the restart, nobody is inside: the addition of who enters returns the state that
-//!   the stop has set, or precedes it, and is counted in what the stop waits for.
-//! - I2. Nobody sleeps for ever. Who takes the count to 0 sees a state other than NORMAL, and signals, or precedes the stop,
-//!   which sees it; the same word tells both.
-//! - I3. An addition that is taken back counts for a moment: a stop may wait a moment longer for it, never less. Each thread
-//!   makes one at most for a stop, since it then sees the state before it adds.
-//! - I4. The count never goes below 0: a leave looks at what it subtracts from. So one leave too many changes nothing that
-//!   another thread could see.
+//! - I1. From the return of a stop until the restart, no request is inside. The addition of an entering
+//!   request returns the state set by the stop. Or the addition precedes the stop, and the stop waits for its
+//!   count.
+//! - I2. No thread sleeps forever. The request that takes the count to 0 sees a state other than NORMAL, and
+//!   signals. Or it precedes the stop, which then sees the count. Both facts are in the same word.
+//! - I3. An addition that is subtracted again counts for a moment. A stop may wait a moment longer because of
+//!   it, never less. Each thread makes at most one per stop, because it then sees the state before it adds.
+//! - I4. The count never goes below 0: a leave reads the word it subtracts from. So one leave too many
+//!   changes no state visible to another thread.
 //!
-//! Progress: entering is wait-free unless it is stopped; leaving is lock-free, its exchange fails where another's went through. A request that does not leave holds up the control.
+//! Progress: entering is wait-free unless the counter is stopped. Leaving is lock-free: its exchange fails
+//! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
 use super::{ControlError, Limits, Refused, ShutDown, State, sites, wait};
@@ -31,14 +34,15 @@ const COUNT_AT: u32 = 3;
 const ONE: u64 = 1 << COUNT_AT;
 const _: () = assert!(ONE > (STATE | BUSY) as u64);
 
-/// A request counter of one word. What it does, and the rules: the [module](super).
+/// A request counter in one word. The [module](super) describes its behaviour and its rules.
 ///
 /// # Cost
-/// A load and an atomic addition to enter, a load and a compare-exchange to leave, on one line for all; see [`SpreadRequests`](super::SpreadRequests) for
-/// the form that does without.
+/// Entering: a load and an atomic addition. Leaving: a load and a compare-exchange. All requests share one
+/// line; [`SpreadRequests`](super::SpreadRequests) avoids that.
+///
 /// # Example
 /// ```
-/// use squall_lock::requests::{RequestCounter, ShutDown};
+/// use squall_parts::gate::{RequestCounter, ShutDown};
 ///
 /// static GATE: RequestCounter = RequestCounter::new();
 /// fn serve() -> Result<u32, ShutDown> {
@@ -46,7 +50,7 @@ const _: () = assert!(ONE > (STATE | BUSY) as u64);
 ///     Ok(42)
 /// }
 /// assert_eq!(serve(), Ok(42));
-/// GATE.stop().unwrap(); // nobody is inside from here ...
+/// GATE.stop().unwrap(); // no request is inside from here ...
 /// GATE.restart().unwrap(); // ... to here
 /// GATE.shutdown().unwrap();
 /// assert_eq!(serve(), Err(ShutDown));
@@ -61,13 +65,13 @@ pub struct RequestCounter<S: Steps = Undisturbed> {
 }
 
 impl RequestCounter {
-    /// A counter that admits requests.
+    /// Makes a counter that admits requests.
     #[cfg(not(loom))]
     pub const fn new() -> RequestCounter {
         RequestCounter::disturbed()
     }
 
-    /// A counter that admits requests.
+    /// Makes a counter that admits requests.
     #[cfg(loom)]
     #[expect(clippy::new_without_default, reason = "only models are built so")]
     pub fn new() -> RequestCounter {
@@ -91,7 +95,7 @@ fn refused_by(word: u64) -> Refused {
 }
 
 impl<S: Steps> RequestCounter<S> {
-    /// As [`RequestCounter::new`], with something that happens at each step.
+    /// Like [`RequestCounter::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(not(loom))]
     pub const fn disturbed() -> RequestCounter<S> {
@@ -103,7 +107,7 @@ impl<S: Steps> RequestCounter<S> {
         }
     }
 
-    /// As [`RequestCounter::new`], with something that happens at each step.
+    /// Like [`RequestCounter::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(loom)]
     pub fn disturbed() -> RequestCounter<S> {
@@ -117,10 +121,19 @@ impl<S: Steps> RequestCounter<S> {
 
     // --- requests ---
 
-    /// Enters; waits while it is stopped. Who has entered must [`leave`](RequestCounter::leave).
+    /// Enters; waits while the counter is stopped. A request that entered must
+    /// [`leave`](RequestCounter::leave). [`request`](RequestCounter::request) returns a guard that does so.
     ///
     /// # Errors
-    /// [`ShutDown`]: the request has not entered.
+    /// [`ShutDown`]: the request did not enter.
+    ///
+    /// # Example
+    /// ```
+    /// let counter = squall_parts::gate::RequestCounter::new();
+    /// counter.enter().unwrap();
+    /// assert_eq!(counter.inside(), 1);
+    /// counter.leave();
+    /// ```
     #[inline]
     pub fn enter(&self) -> Result<(), ShutDown> {
         loop {
@@ -132,18 +145,28 @@ impl<S: Steps> RequestCounter<S> {
         }
     }
 
-    /// Enters, if it is neither stopped nor shut down.
+    /// Enters, if the counter is neither stopped nor shut down.
     ///
     /// # Errors
-    /// [`Refused`]: the request has not entered.
+    /// [`Refused`]: the request did not enter.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{Refused, RequestCounter};
+    ///
+    /// let counter = RequestCounter::new();
+    /// counter.stop().unwrap();
+    /// assert_eq!(counter.try_enter(), Err(Refused::Stopped));
+    /// ```
     #[inline]
     pub fn try_enter(&self) -> Result<(), Refused> {
-        // Relaxed: what admits is below. Who is refused here has counted nothing (I3).
+        // Relaxed: the addition below decides. A request rejected here has not touched the count (I3).
         let seen = self.word.load(Ordering::Relaxed);
         if state_of(seen) != NORMAL {
             return Err(refused_by(seen));
         }
-        // Acquire: pairs with the Release of a restart: a request sees what was done while it was stopped.
+        // Acquire: pairs with the Release of a restart, so that a request sees the changes made during the
+        // stop.
         let before = self.word.fetch_add(ONE, sites::ENTER_ACQUIRE.order(Ordering::Acquire));
         if state_of(before) == NORMAL {
             return Ok(());
@@ -154,16 +177,17 @@ impl<S: Steps> RequestCounter<S> {
     #[cold]
     fn refuse(&self, before: u64) -> Refused {
         S::step();
-        // Not there any more only where somebody left who had not entered: nothing is inside by this one then, either.
+        // The count is missing only if a request left that had not entered. Then this request is not inside
+        // either.
         let _taken_back = self.count_out();
         refused_by(before)
     }
 
-    /// Sleeps while it is stopped, or until its limits are over.
+    /// Sleeps while the counter is stopped, or until the limits end the wait.
     #[doc(hidden)]
     #[cold]
     pub fn await_turn(&self, limits: Limits<'_>) {
-        // Relaxed: who goes on enters, with its own ordering.
+        // Relaxed: the thread then enters with its own ordering.
         let is_over = || state_of(self.word.load(Ordering::Relaxed)) != STOP;
         let _ = wait::<S>(&self.turn, is_over, limits);
     }
@@ -171,8 +195,8 @@ impl<S: Steps> RequestCounter<S> {
     /// Leaves.
     ///
     /// # Panics
-    /// If nobody is inside: a request left without having entered, or twice; nothing has changed. Where others are inside that
-    /// cannot be seen here.
+    /// If no request is inside: this one had not entered, or left twice. The counter is unchanged. While
+    /// other requests are inside, such an error is not detected.
     #[inline]
     pub fn leave(&self) {
         if !self.count_out() {
@@ -180,7 +204,7 @@ impl<S: Steps> RequestCounter<S> {
         }
     }
 
-    /// Takes one from the count, if there is one (I4).
+    /// Subtracts one from the count, if it is not zero (I4).
     #[inline(always)]
     fn count_out(&self) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
@@ -188,7 +212,7 @@ impl<S: Steps> RequestCounter<S> {
             if word >> COUNT_AT == 0 {
                 return false;
             }
-            // Release: pairs with the Acquire in `drain`: the control sees what the request did.
+            // Release: pairs with the Acquire in `drain`, so that the control sees the writes of the request.
             let release = sites::LEAVE_RELEASE.order(Ordering::Release);
             match self.word.compare_exchange_weak(word, word - ONE, release, Ordering::Relaxed) {
                 Ok(_) => break,
@@ -207,19 +231,37 @@ impl<S: Steps> RequestCounter<S> {
         self.drained.signal(u32::MAX);
     }
 
-    /// Enters, and leaves when what this returns is dropped, on whatever thread that is. Waits while it is stopped.
+    /// Enters, and returns a guard that leaves when it is dropped, on any thread. Waits while the counter is
+    /// stopped.
     ///
     /// # Errors
-    /// [`ShutDown`]: the request has not entered.
+    /// [`ShutDown`]: the request did not enter.
+    ///
+    /// # Example
+    /// ```
+    /// let counter = squall_parts::gate::RequestCounter::new();
+    /// let request = counter.request().unwrap();
+    /// assert_eq!(counter.inside(), 1);
+    /// drop(request);
+    /// assert_eq!(counter.inside(), 0);
+    /// ```
     #[inline]
     pub fn request(&self) -> Result<Request<'_, S>, ShutDown> {
         self.enter().map(|()| Request { counter: self })
     }
 
-    /// As [`request`](RequestCounter::request), without waiting.
+    /// Like [`request`](RequestCounter::request), but never waits.
     ///
     /// # Errors
-    /// [`Refused`]: the request has not entered.
+    /// [`Refused`]: the request did not enter.
+    ///
+    /// # Example
+    /// ```
+    /// let counter = squall_parts::gate::RequestCounter::new();
+    /// assert!(counter.try_request().is_ok());
+    /// counter.shutdown().unwrap();
+    /// assert!(counter.try_request().is_err());
+    /// ```
     #[inline]
     pub fn try_request(&self) -> Result<Request<'_, S>, Refused> {
         self.try_enter().map(|()| Request { counter: self })
@@ -227,28 +269,49 @@ impl<S: Steps> RequestCounter<S> {
 
     // --- the control ---
 
-    /// Stops: requests that come from now on wait. Returns when those inside have left.
+    /// Stops the counter: requests that arrive from now on wait. Returns when the requests inside have left.
     ///
-    /// A request that stops its own counter waits for itself; give such a stop a limit.
+    /// A request that stops its own counter waits for itself. Such a stop needs a limit.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{RequestCounter, State};
+    ///
+    /// let counter = RequestCounter::new();
+    /// counter.stop().unwrap();
+    /// assert_eq!((counter.state(), counter.inside()), (State::Stopped, 0));
+    /// counter.restart().unwrap();
+    /// ```
     pub fn stop(&self) -> Result<(), ControlError> {
         self.stop_within(Limits::NONE)
     }
 
-    /// As [`stop`](RequestCounter::stop); gives up after `limit`, and then admits requests as before.
+    /// Like [`stop`](RequestCounter::stop), but gives up after `limit`, and then admits requests as before.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{ControlError, RequestCounter};
+    /// use std::time::Duration;
+    ///
+    /// let counter = RequestCounter::new();
+    /// let _request = counter.request().unwrap();
+    /// assert_eq!(counter.stop_for(Duration::from_millis(1)), Err(ControlError::TimedOut));
+    /// ```
     pub fn stop_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.stop_within(Limits::after(limit))
     }
 
-    /// As [`stop`](RequestCounter::stop), within these limits.
+    /// Like [`stop`](RequestCounter::stop), but gives up when `limits` end the wait, and then admits requests
+    /// as before.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
     pub fn stop_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         self.begin(phase::stopped)?;
         let drained = self.drain(limits);
@@ -261,10 +324,19 @@ impl<S: Steps> RequestCounter<S> {
         drained
     }
 
-    /// Admits requests again, those that wait among them. Any thread may, not only the one that stopped.
+    /// Restarts the counter: admits requests again, and wakes those that wait. Any thread may call this, not
+    /// only the one that stopped.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
+    ///
+    /// # Example
+    /// ```
+    /// let counter = squall_parts::gate::RequestCounter::new();
+    /// counter.stop().unwrap();
+    /// counter.restart().unwrap();
+    /// assert!(counter.try_request().is_ok());
+    /// ```
     pub fn restart(&self) -> Result<(), ControlError> {
         self.begin(phase::restarting)?;
         S::step();
@@ -272,29 +344,53 @@ impl<S: Steps> RequestCounter<S> {
         Ok(())
     }
 
-    /// Shuts down: requests that come from now on, and those that wait, are refused for good. Returns when those inside have
-    /// left. It may be stopped or not.
+    /// Shuts the counter down, whether it is stopped or not. Later requests, and those that wait, are
+    /// rejected for good. Returns when the requests inside have left.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{RequestCounter, ShutDown};
+    ///
+    /// let counter = RequestCounter::new();
+    /// counter.shutdown().unwrap();
+    /// assert_eq!(counter.enter(), Err(ShutDown));
+    /// ```
     pub fn shutdown(&self) -> Result<(), ControlError> {
         self.shutdown_within(Limits::NONE)
     }
 
-    /// As [`shutdown`](RequestCounter::shutdown), but waits no longer than `limit` for those inside.
+    /// Like [`shutdown`](RequestCounter::shutdown), but waits at most `limit` for the requests inside.
     ///
     /// # Errors
-    /// [`ControlError`]; after [`TimedOut`](ControlError::TimedOut) it is shut down: [`inside`](RequestCounter::inside)
-    /// tells how many have not left, and [`drained_for`](RequestCounter::drained_for) waits for them.
+    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the counter is shut down.
+    /// [`inside`](RequestCounter::inside) returns the number of requests that have not left, and
+    /// [`drained_for`](RequestCounter::drained_for) waits for them.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{ControlError, RequestCounter};
+    /// use std::time::Duration;
+    ///
+    /// let counter = RequestCounter::new();
+    /// let request = counter.request().unwrap();
+    /// let limit = Duration::from_millis(1);
+    /// assert_eq!(counter.shutdown_for(limit), Err(ControlError::TimedOut));
+    /// drop(request);
+    /// assert_eq!(counter.drained_for(limit), Ok(()));
+    /// ```
     pub fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.shutdown_within(Limits::after(limit))
     }
 
-    /// As [`shutdown`](RequestCounter::shutdown), within these limits.
+    /// Like [`shutdown`](RequestCounter::shutdown), but gives up when `limits` end the wait.
     ///
     /// # Errors
-    /// As for [`shutdown_for`](RequestCounter::shutdown_for). After [`Interrupted`](ControlError::Interrupted) it is stopped or
-    /// not as it was before; requests that came meanwhile were refused.
+    /// [`ControlError`], as described at [`shutdown_for`](RequestCounter::shutdown_for). After
+    /// [`Interrupted`](ControlError::Interrupted) the counter has its previous state. Requests that arrived
+    /// meanwhile were rejected.
     pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         let before = self.begin(phase::shut_down)?;
         S::step();
@@ -310,24 +406,26 @@ impl<S: Steps> RequestCounter<S> {
         drained
     }
 
-    /// After a shutdown whose time was over: waits for the last request, no longer than `limit`. It may be called while another
-    /// thread shuts down, and again and again.
+    /// Waits up to `limit` for the last request, after a shutdown that timed out. Callable while another
+    /// thread shuts down, and repeatedly.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut); nothing has changed.
+    /// [`NotShutDown`](ControlError::NotShutDown) or [`TimedOut`](ControlError::TimedOut); the counter is
+    /// unchanged.
     pub fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.drained_within(Limits::after(limit))
     }
 
-    /// As [`drained_for`](RequestCounter::drained_for), within these limits.
+    /// Like [`drained_for`](RequestCounter::drained_for), but with `limits`.
     ///
     /// # Errors
-    /// As there, and [`Interrupted`](ControlError::Interrupted).
+    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut) or
+    /// [`Interrupted`](ControlError::Interrupted); the counter is unchanged.
     pub fn drained_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         const BUSY_OR_INSIDE: u64 = !(STATE as u64);
         let mut word = 0;
         let is_over = || {
-            // Acquire: as in `drain`.
+            // Acquire: pairs with the Release of requests that left, and of `end`.
             word = self.word.load(Ordering::Acquire);
             state_of(word) != SHUTDOWN || word & BUSY_OR_INSIDE == 0
         };
@@ -335,30 +433,32 @@ impl<S: Steps> RequestCounter<S> {
         if state_of(word) == SHUTDOWN { Ok(()) } else { Err(ControlError::NotShutDown) }
     }
 
-    /// Has those who wait look at their limits.
+    /// Wakes the waiting threads, so that they check their limits.
     #[doc(hidden)]
     pub fn wake(&self) {
         self.turn.signal(u32::MAX);
         self.drained.signal(u32::MAX);
     }
 
-    /// How many requests are inside; one that is about to be refused may be among them for a moment.
+    /// Returns the number of requests inside. A request that is about to be rejected may be counted for a
+    /// moment.
     pub fn inside(&self) -> u64 {
         self.word.load(Ordering::Relaxed) >> COUNT_AT
     }
 
-    /// What it does with requests now.
+    /// Returns the way the counter treats arriving requests now.
     pub fn state(&self) -> State {
         State::of(state_of(self.word.load(Ordering::Relaxed)))
     }
 
-    /// Goes from one state to the next, or is refused. Returns the state before.
+    /// Changes the state by `next`, or returns its error. Returns the previous state.
     fn begin(&self, next: fn(u32) -> Result<u32, ControlError>) -> Result<u32, ControlError> {
         const BITS: u64 = (STATE | BUSY) as u64;
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let new = word & !BITS | u64::from(next((word & BITS) as u32)?);
-            // Acquire: of a restart by another thread than the one that stopped: it sees what that one did.
+            // Acquire: pairs with the Release of `end`, so that a restart by another thread sees the changes
+            // made during the stop.
             match self.word.compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(state_of(word)),
                 Err(now) => word = now,
@@ -366,22 +466,23 @@ impl<S: Steps> RequestCounter<S> {
         }
     }
 
-    /// A shutdown gives up, back to STOP. Those who wait for the restart, and did not look meanwhile, wait on.
+    /// Returns to STOP after a shutdown that gave up. Requests that wait for the restart, and did not check
+    /// meanwhile, continue to wait.
     fn stop_again(&self) {
         const FROM: u64 = (SHUTDOWN | BUSY) as u64;
         // Release: pairs with the Acquire in `begin`.
         self.word.fetch_xor(FROM ^ u64::from(STOP), Ordering::Release);
     }
 
-    /// The control operation has ended, in the state that it began.
+    /// Ends the control operation, in the state that it set at its start.
     fn end(&self) {
         // Release: pairs with the Acquire in `begin`.
         self.word.fetch_and(!u64::from(BUSY), Ordering::Release);
     }
 
-    /// Ends in NORMAL.
+    /// Ends the control operation in NORMAL, and wakes the waiting requests.
     fn admit(&self) {
-        // Release: pairs with the Acquire of who enters.
+        // Release: pairs with the Acquire of entering requests.
         let release = sites::RESTART_RELEASE.order(Ordering::Release);
         self.word.fetch_and(!u64::from(STATE | BUSY), release);
         S::step();
@@ -389,7 +490,7 @@ impl<S: Steps> RequestCounter<S> {
     }
 
     fn drain(&self, limits: Limits<'_>) -> Result<(), ControlError> {
-        // Acquire: pairs with the Release of who left.
+        // Acquire: pairs with the Release of requests that left.
         let acquire = sites::DRAIN_ACQUIRE.order(Ordering::Acquire);
         wait::<S>(&self.drained, || self.word.load(acquire) >> COUNT_AT == 0, limits)
     }
@@ -398,7 +499,7 @@ impl<S: Steps> RequestCounter<S> {
 #[cold]
 #[track_caller]
 fn nobody_is_inside() -> ! {
-    panic!("a request left a request counter in which nobody is: it had not entered, or left twice")
+    panic!("a request left an empty request counter: it had not entered, or left twice")
 }
 
 impl<S: Steps> fmt::Debug for RequestCounter<S> {
@@ -410,7 +511,18 @@ impl<S: Steps> fmt::Debug for RequestCounter<S> {
     }
 }
 
-/// A request that has entered; its drop leaves. It may be dropped on another thread, so that it can live across an `.await`.
+/// A request inside a [`RequestCounter`]; dropping it leaves. It is `Send`, so it can live across an
+/// `.await`.
+///
+/// # Example
+/// ```
+/// let counter = squall_parts::gate::RequestCounter::new();
+/// let request = counter.request().unwrap();
+/// std::thread::scope(|threads| {
+///     threads.spawn(move || drop(request)); // leaves on the other thread
+/// });
+/// assert_eq!(counter.inside(), 0);
+/// ```
 #[must_use = "the request leaves when this is dropped"]
 #[derive(Debug)]
 pub struct Request<'a, S: Steps = Undisturbed> {
@@ -437,7 +549,7 @@ mod tests {
     fn a_shutdown_of_a_stopped_counter_gives_up_and_it_is_stopped() {
         let counter = RequestCounter::new();
         counter.stop().unwrap();
-        // A request that is about to be refused.
+        // A request that is about to be rejected.
         let before = counter.word.fetch_add(ONE, Ordering::Relaxed);
         assert_eq!(counter.shutdown_within(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
         assert_eq!(counter.refuse(before), Refused::Stopped);
@@ -448,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_left_for_is_not_taken_back() {
+    fn a_stray_leave_is_not_subtracted_twice() {
         let counter = RequestCounter::new();
         counter.stop().unwrap();
         let before = counter.word.fetch_add(ONE, Ordering::Relaxed);

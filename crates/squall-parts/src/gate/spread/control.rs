@@ -1,5 +1,5 @@
-//! The control of a request counter that is spread over processors: it goes to all its gates. The argument is in the
-//! [folder's](super) header.
+//! The control of a request counter that is spread over processors: it visits all gates. The argument is in
+//! the [folder's](super) header.
 
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
@@ -7,20 +7,32 @@ use crate::gate::{ControlError, Limits, State, sites, wait};
 use squall_lock::{Steps, Undisturbed};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
-use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use squall_sys::sync::Mutex;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use std::fmt;
 
-/// The control of a [`SpreadRequests`](super::SpreadRequests): it stops, restarts and shuts down.
+/// The control of a [`SpreadRequests`](super::SpreadRequests): it stops, restarts and shuts down the counter.
+///
+/// # Example
+/// ```
+/// use squall_parts::gate::{Limits, SpreadRequests};
+/// use std::sync::atomic::AtomicU64;
+/// use std::time::Duration;
+///
+/// let requests = SpreadRequests::new(|| AtomicU64::new(0));
+/// requests.stop(Limits::NONE).unwrap();
+/// requests.restart().unwrap();
+/// requests.shutdown(Limits::after(Duration::from_secs(1))).unwrap();
+/// ```
 pub struct Control<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
-    /// The head of the list, and TAG.
+    /// The head of the list, and the bits of TAG.
     pub(super) current: AtomicPtr<Gate<T, S, X>>,
     pub(super) first: Gate<T, S, X>,
     /// The control waits here.
     pub(super) drained: EventCount,
     /// Requests wait here.
     pub(super) turn: EventCount,
-    /// Of those that find more left than entered, one counts back at a time.
+    /// Held by a thread that counts back one leave too many.
     pub(super) counting_back: Mutex<()>,
     pub(super) kept: X,
 }
@@ -40,17 +52,17 @@ pub(super) fn word_of<G>(head: *const G, tag: u32) -> *mut G {
 impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     // --- the proxies ---
 
-    /// The proxies of the list that `word` heads.
+    /// Iterates over the proxies of the list headed by `word`.
     fn list_of(&self, word: *mut Gate<T, S, X>) -> impl Iterator<Item = &Gate<T, S, X>> {
-        // SAFETY: null or a proxy of this list, which is kept as long as `self` (spread/I6). The word was read with Acquire, or by
-        // an exchange that acquires, so that the proxy is seen whole.
+        // SAFETY: the pointer is null or a proxy of this list, which lives as long as `self` (spread/I6). The
+        // word was read with Acquire, or by an exchange that acquires, so the proxy is initialized here.
         let first = unsafe { head_of(word).as_ref() };
-        // SAFETY: as above; each was pushed after its next one.
+        // SAFETY: the pointer is null or a proxy of this list. Each proxy was pushed after its next one.
         std::iter::successors(first, |proxy| unsafe { proxy.next.as_ref() })
     }
 
     pub(super) fn listed(&self) -> impl Iterator<Item = &Gate<T, S, X>> {
-        // Acquire: pairs with the Release of who pushed.
+        // Acquire: pairs with the Release of the thread that pushed the proxy.
         self.list_of(self.current.load(Ordering::Acquire))
     }
 
@@ -62,30 +74,31 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         self.all().flat_map(|gate| [&gate.entered, &gate.left])
     }
 
-    /// A proxy that nobody uses, or a new one, in the state that there is (spread/I2).
+    /// Returns a proxy without a user, or a new one, in the present state (spread/I2).
     pub(super) fn proxy(&self, fits: impl Fn(&T) -> bool, tally: impl FnMut() -> T) -> &Gate<T, S, X> {
         let free = |proxy: &&Gate<T, S, X>| {
-            // Acquire: pairs with the Release of who gave it up.
+            // Acquire: pairs with the Release of the user that gave the proxy up.
             fits(&proxy.entered)
                 && proxy.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         if let Some(proxy) = self.listed().find(free) {
             return proxy;
         }
-        // Acquire: pairs with the Release of who pushed, and of who changed the state.
+        // Acquire: pairs with the Release of pushing a proxy, and of changing the state.
         let mut word = self.current.load(Ordering::Acquire);
         let new = Gate::new(tally, tag_of(word), head_of(word), self.first.control);
         let new = Box::into_raw(Box::new(new));
         loop {
             S::step();
             let new_word = word_of(new, tag_of(word));
-            // Release: pairs with the Acquire of who walks the list. Acquire: what is behind is seen as well.
+            // Release: pairs with the Acquire of threads that walk the list. Acquire: the later proxies are
+            // visible too.
             match self.current.compare_exchange(word, new_word, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: in the list from now on, and kept (spread/I6).
+                // SAFETY: the proxy is in the list from now on, and kept (spread/I6).
                 Ok(_) => return unsafe { &*new },
                 Err(now) => word = now,
             }
-            // SAFETY: from `into_raw` above, and nobody else has it yet.
+            // SAFETY: the pointer is from `into_raw` above, and no other thread has it yet.
             let unseen = unsafe { &mut *new };
             unseen.next = head_of(word);
             unseen.state = AtomicU32::new(tag_of(word));
@@ -97,13 +110,13 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
 
     // --- the steps of the control ---
 
-    /// Goes from one state of `first` to the next, or is refused (spread/I1).
-    /// Returns the state before.
+    /// Changes `first`'s state by `next`, or returns its error (spread/I1). Returns the previous state.
     fn begin(&self, next: fn(u32) -> Result<u32, ControlError>) -> Result<u32, ControlError> {
         let mut now = self.first.state.load(Ordering::Relaxed);
         loop {
             let new = next(now & !FENCED)? | now & FENCED;
-            // Acquire: pairs with the Release of `end`; what the control operation before this did is seen.
+            // Acquire: pairs with the Release of `end`, so that the writes of the previous control operation
+            // are visible.
             match self.first.state.compare_exchange_weak(now, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(now & STATE),
                 Err(other) => now = other,
@@ -114,12 +127,13 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// Ends a control operation, in this state.
     fn end(&self, state: u32) {
         let fenced = tag_of(self.current.load(Ordering::Relaxed)) & FENCED;
-        // The gate before the state: as soon as that says so, another control operation may close it (spread/I1).
+        // Change the gate before the state: once the state is set, another control operation may close the
+        // gate (spread/I1).
         if !sites::GATE_BEFORE_STATE.is_weak() {
             self.first.open_or_close(state | fenced);
             S::step();
         }
-        // Release: pairs with the Acquire of `begin`, and of who enters here.
+        // Release: pairs with the Acquire of `begin`, and of requests that enter here.
         self.first.state.store(state | fenced, sites::PASS_RELEASE.order(Ordering::Release));
         S::step();
         if sites::GATE_BEFORE_STATE.is_weak() {
@@ -128,8 +142,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         self.turn.signal(u32::MAX);
     }
 
-    /// Gives this state to the word, and then to the proxies that were in the list then (spread/I2). To `first` too, as far as that
-    /// has a gate to be closed: its state is changed by `begin` and `end`.
+    /// Sets this state in the word, and then in the proxies that were in the list at that moment (spread/I2).
+    /// Also closes `first`'s gate if needed; `begin` and `end` change its state.
     fn pass_on(&self, state: u32) {
         if sites::WORD_BEFORE_PROXIES.is_weak() {
             self.listed().for_each(|proxy| proxy.state.store(state, Ordering::Relaxed));
@@ -142,19 +156,19 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         }
         for proxy in self.list_of(word) {
             S::step();
-            // Release: pairs with the Acquire of who enters.
+            // Release: pairs with the Acquire of entering requests.
             proxy.state.store(tag_of(word), sites::PASS_RELEASE.order(Ordering::Release));
             proxy.open_or_close(tag_of(word));
         }
     }
 
-    /// Gives this state to the word, and returns that.
+    /// Sets this state in the word, and returns the new word.
     fn replace_state(&self, state: u32) -> *mut Gate<T, S, X> {
         let mut word = self.current.load(Ordering::Relaxed);
         loop {
             let new = word_of(head_of(word), tag_of(word) & FENCED | state);
-            // Release: a proxy is born in this state, and whoever enters there reads it through the word. Acquire: pairs with
-            // the Release of who pushed.
+            // Release: a proxy is made in this state, and requests that enter there read it through the word.
+            // Acquire: pairs with the Release of pushing a proxy.
             match self.current.compare_exchange_weak(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return new,
                 Err(now) => word = now,
@@ -162,7 +176,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         }
     }
 
-    /// Ends in NORMAL, or in STOP after a shutdown that gave up; `first` last (X-04).
+    /// Ends in NORMAL, or in STOP after a shutdown that gave up. `first` comes last (X-04).
     fn go_back(&self, state: u32) {
         if !sites::FIRST_RESTARTS_LAST.is_weak() {
             self.pass_on(state);
@@ -174,7 +188,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         }
     }
 
-    /// Waits until nobody is inside.
+    /// Waits until no request is inside.
     fn drain(&self, state: u32, limits: Limits<'_>) -> Result<(), ControlError> {
         S::step();
         self.heavy(state);
@@ -193,30 +207,32 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         drained
     }
 
-    /// How many are inside at most: none if none were at some moment meanwhile (spread/I4).
+    /// Returns an upper bound of the requests inside. It is zero if at some moment of this call no request
+    /// was inside (spread/I4).
     pub(super) fn inside_at_most(&self) -> i64 {
         let sum =
             |of: fn(&Gate<T, S, X>) -> u64| self.all().fold(0u64, |sum, gate| sum.wrapping_add(of(gate)));
         if sites::LEFT_BEFORE_ENTERED.is_weak() {
             let entered = sum(|gate| gate.entered.read());
-            // Acquire: as below.
+            // Acquire: pairs with the release fence of requests that left.
             fence(Ordering::Acquire);
             return entered.wrapping_sub(sum(|gate| gate.left.read())).cast_signed();
         }
         let left = sum(|gate| gate.left.read());
         if !sites::SUM_ACQUIRE.is_weak() {
-            // Acquire: pairs with the release fence of who left (spread/I4): its entry is in the sum that follows, and what it did
-            // inside is seen by the control.
+            // Acquire fence: pairs with the release fence of requests that left (spread/I4). The later sum
+            // includes their entries, and the control sees their writes.
             fence(Ordering::Acquire);
         }
         S::step();
         sum(|gate| gate.entered.read()).wrapping_sub(left).cast_signed()
     }
 
-    /// What is between the states and the sums: from here on nobody comes through a gate, and who looks at a state does so in an
-    /// order with the sums. Partners: the gates, and the fences of requests (spread/I3, spread/I5).
+    /// Makes the fences between the states and the sums. From here on no request passes a gate, and reads of
+    /// a state are ordered with the sums. Partners: the gates, and the fences of requests (spread/I3,
+    /// spread/I5).
     fn heavy(&self, state: u32) {
-        // Where requests make full fences gates are never open.
+        // Gates are never open while requests make full fences.
         let is_fenced = tag_of(self.current.load(Ordering::Relaxed)) & FENCED != 0;
         let closed = is_fenced || sites::FINISH_CLOSING.is_weak() || T::finish_closing(self.counts()).is_ok();
         let passed = sites::HEAVY.is_weak() || asym::heavy().is_ok();
@@ -225,33 +241,50 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         }
     }
 
-    /// `membarrier` worked once and is refused now: a sandbox was entered. From here requests make full fences, and gates stay
-    /// closed; those in the middle, who did not see that, are made to by a visit to their processors, which restarts sequences too.
+    /// Handles a refusal of `membarrier`, which worked before: the process entered a sandbox. From here on
+    /// requests make full fences, and gates stay closed. A visit to each processor makes requests that did
+    /// not see this pass a barrier, and restarts sequences.
     #[cold]
     pub(super) fn without_membarrier(&self, state: u32) {
-        // For counters that are made from here on.
+        // For counters made later.
         #[cfg(not(loom))]
         super::REFUSED.store(true, Ordering::Relaxed);
         let fenced = |word: *mut Gate<T, S, X>| Some(word_of(head_of(word), tag_of(word) | FENCED));
-        // Acquire, Release: as in `replace_state`.
+        // Acquire and Release: for the partners of `replace_state`.
         let before = self.current.fetch_update(Ordering::AcqRel, Ordering::Acquire, fenced);
         if before.is_ok_and(|word| tag_of(word) & FENCED == 0) {
             self.pass_on(state);
             self.first.state.fetch_or(FENCED, Ordering::Relaxed);
             super::super::visit_processors();
         }
-        // Partner: the full fences of requests.
+        // Full fence: pairs with the full fences of requests.
         fence(Ordering::SeqCst);
     }
 
-    // --- what callers do ---
+    // --- operations for callers ---
 
-    /// Stops: requests that come from now on are refused for the time being. Returns when those inside have left.
+    /// Stops the counter: requests that arrive from now on are rejected until the restart. Returns when the
+    /// requests inside have left.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
+    ///
     /// # Panics
-    /// If more requests left than entered. It is then stopped.
+    /// If more requests left than entered. The counter is then stopped.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{ControlError, Limits, SpreadRequests};
+    /// use std::sync::atomic::AtomicU64;
+    /// use std::time::Duration;
+    ///
+    /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
+    /// requests.first().try_enter().unwrap();
+    /// let limits = Limits::after(Duration::from_millis(1));
+    /// assert_eq!(requests.stop(limits), Err(ControlError::TimedOut));
+    /// requests.first().leave();
+    /// assert_eq!(requests.stop(limits), Ok(()));
+    /// ```
     pub fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         if !sites::FIRST_STOPS_FIRST.is_weak() {
             self.begin(phase::stopped)?;
@@ -271,10 +304,11 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         drained
     }
 
-    /// Admits requests again, and wakes those that wait. Any thread may, not only the one that stopped.
+    /// Restarts the counter: admits requests again, and wakes those that wait. Any thread may call this, not
+    /// only the one that stopped.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]; the counter is unchanged.
     pub fn restart(&self) -> Result<(), ControlError> {
         self.begin(phase::restarting)?;
         S::step();
@@ -282,15 +316,17 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         Ok(())
     }
 
-    /// Shuts down: requests that come from now on, and those that wait, are refused for good. Returns when those inside have
-    /// left. It may be stopped or not.
+    /// Shuts the counter down, whether it is stopped or not. Later requests, and those that wait, are
+    /// rejected for good. Returns when the requests inside have left.
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) it is shut down: [`inside`](Control::inside) tells how
-    /// many have not left, and [`drained`](Control::drained) waits for them. After others nothing has changed; but requests
-    /// that came before [`Interrupted`](ControlError::Interrupted) were refused.
+    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the counter is shut down.
+    /// [`inside`](Control::inside) returns the number of requests that have not left, and
+    /// [`drained`](Control::drained) waits for them. After other errors the counter is unchanged. Requests
+    /// that arrived before [`Interrupted`](ControlError::Interrupted) were rejected.
+    ///
     /// # Panics
-    /// If more requests left than entered. It is then shut down.
+    /// If more requests left than entered. The counter is then shut down.
     pub fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         let before = self.begin(phase::shut_down)?;
         S::step();
@@ -303,22 +339,36 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         } else {
             self.end(SHUTDOWN);
         }
-        // Those in `drained` wait for the end of this.
+        // Threads in `drained` wait for the end of this operation.
         self.drained.signal(u32::MAX);
         drained
     }
 
-    /// After a shutdown whose time was over: waits for the last request. It may be called while another thread shuts down, and
-    /// again and again.
+    /// Waits for the last request, after a shutdown that timed out. Callable while another thread shuts down,
+    /// and repeatedly.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), and what `limits` say; nothing has changed.
+    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut) or
+    /// [`Interrupted`](ControlError::Interrupted); the counter is unchanged.
+    ///
     /// # Panics
     /// If more requests left than entered.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{ControlError, Limits, SpreadRequests};
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
+    /// assert_eq!(requests.drained(Limits::NONE), Err(ControlError::NotShutDown));
+    /// requests.shutdown(Limits::NONE).unwrap();
+    /// assert_eq!(requests.drained(Limits::NONE), Ok(()));
+    /// ```
     pub fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         let (mut state, mut inside) = (SHUTDOWN, 0);
         let is_over = || {
-            // Acquire: pairs with the Release of the shutdown's `end`: the sums come after its heavy fence (spread/I3, spread/I5).
+            // Acquire: pairs with the Release of the shutdown's `end`, so the sums come after its heavy fence
+            // (spread/I3, spread/I5).
             state = self.first.state.load(Ordering::Acquire) & !FENCED;
             if state & STATE == SHUTDOWN && state & BUSY == 0 {
                 inside = self.inside_at_most();
@@ -335,29 +385,30 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         Ok(())
     }
 
-    /// Has those who wait look at their limits.
+    /// Wakes the waiting threads, so that they check their limits.
     pub fn wake(&self) {
         self.turn.signal(u32::MAX);
         self.drained.signal(u32::MAX);
     }
 
-    /// How many requests are inside: exactly, while none enters or leaves.
+    /// Returns the number of requests inside. Exact while no request enters or leaves.
     pub fn inside(&self) -> u64 {
         self.inside_at_most().max(0).cast_unsigned()
     }
 
-    /// What a representative that is made now does with requests. The others come to it one after another: until the control
-    /// operation has returned, some may still do what they did before.
+    /// Returns the way a newly made gate treats requests. During a control operation, older gates may still
+    /// have the previous state.
     pub fn state(&self) -> State {
         State::of(tag_of(self.current.load(Ordering::Relaxed)))
     }
 
-    /// What its user keeps with it, where gates find it.
+    /// Returns the value that the user keeps with the counter; see
+    /// [`SpreadRequests::with`](super::SpreadRequests::with).
     pub fn kept(&self) -> &X {
         &self.kept
     }
 
-    /// Proxies, the first aside.
+    /// Internal: returns the number of proxies, without the first.
     #[doc(hidden)]
     pub fn proxies(&self) -> usize {
         self.listed().count()
@@ -366,10 +417,11 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
 
 impl<T: Tally, S: Steps, X: Send + Sync> Drop for Control<T, S, X> {
     fn drop(&mut self) {
-        // Acquire: pairs with the Release of who pushed.
+        // Acquire: pairs with the Release of the thread that pushed the proxy.
         let mut next = head_of(self.current.load(Ordering::Acquire));
         while !next.is_null() {
-            // SAFETY: from `Box::into_raw` in `proxy`, in the list once, and nobody borrows from the counter any more.
+            // SAFETY: the pointer is from `Box::into_raw` in `proxy`, and is in the list once. The counter is
+            // no longer borrowed.
             let proxy = unsafe { Box::from_raw(next.cast_mut()) };
             next = proxy.next;
         }

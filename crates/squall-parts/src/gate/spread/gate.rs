@@ -1,4 +1,5 @@
-//! What a request does with the proxy that is near: it enters and leaves there. The argument is in the [folder's](super) header.
+//! The part of requests: they enter and leave through the near proxy. The argument is in the
+//! [folder's](super) header.
 
 use super::control::Control;
 use super::{Owner, Tally, more_left_than_entered};
@@ -6,39 +7,39 @@ use crate::gate::phase::{NORMAL, SHUTDOWN, STATE, STOP};
 use crate::gate::{Limits, Refused, sites, wait};
 use squall_lock::{Steps, Undisturbed};
 use squall_machine::asym;
-use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use squall_sys::sync::Arc;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// One gate of a [`SpreadRequests`](super::SpreadRequests), by which the requests of a processor enter and leave: with its counts,
-/// on lines that others only read.
+/// A gate of a [`SpreadRequests`](super::SpreadRequests). The requests of one processor enter and leave
+/// through it. Its counts lie on lines that other processors only read.
 ///
-/// It is reached through a [`LocalRequests`], as long as that exists; the counter keeps it.
+/// A [`LocalRequests`] gives access to it. The counter owns it.
 #[repr(C, align(128))]
 pub struct Gate<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
     pub(super) entered: T,
     pub(super) left: T,
-    /// NORMAL, STOP or SHUTDOWN, and FENCED; of `first` also BUSY.
+    /// NORMAL, STOP or SHUTDOWN, and FENCED; for `first` also BUSY.
     pub(super) state: AtomicU32,
-    /// Whether somebody uses it.
+    /// True while the gate has a user.
     pub(super) taken: AtomicBool,
-    /// Fixed once it is in the list.
+    /// The next gate; fixed once this one is in the list.
     pub(super) next: *const Gate<T, S, X>,
-    /// The counter that keeps this (spread/I6). Fixed.
+    /// The counter that owns this gate (spread/I6). Fixed.
     pub(super) control: *const Control<T, S, X>,
     pub(super) steps: PhantomData<fn() -> S>,
 }
 
-// SAFETY: gates are shared among threads by atomics and `T`, which is `Send + Sync`; `next` leads to another one, and `control` to
-// what all of a counter are shared by: atomics, events, and `X`, which is `Send + Sync`.
+// SAFETY: threads share gates through atomics and `T`, which is `Send + Sync`. `next` leads to another gate.
+// `control` leads to the shared part of the counter: atomics, events, and `X`, which is `Send + Sync`.
 unsafe impl<T: Tally, S: Steps, X: Send + Sync> Send for Gate<T, S, X> {}
-// SAFETY: as above.
+// SAFETY: threads share gates through atomics, `T` and the control, which are all `Sync`.
 unsafe impl<T: Tally, S: Steps, X: Send + Sync> Sync for Gate<T, S, X> {}
 
 impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
-    /// A gate in this state, open or closed as it says.
+    /// Makes a gate in this state, with its counts open or closed accordingly.
     pub(super) fn new(
         mut tally: impl FnMut() -> T,
         tag: u32,
@@ -52,7 +53,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         gate
     }
 
-    /// Opens or closes the counts, as a state asks for (spread/I2).
+    /// Opens or closes the counts according to the state in `tag` (spread/I2).
     pub(super) fn open_or_close(&self, tag: u32) {
         if tag == NORMAL {
             self.entered.open();
@@ -63,33 +64,47 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
     }
 
-    /// The control of the counter.
+    /// Returns the control of the counter.
     #[inline]
     pub fn control(&self) -> &Control<T, S, X> {
-        // SAFETY: whoever borrows a gate does so from the control's owner, or from a `LocalRequests`, which has a share of that:
-        // the control outlives the borrow. It is shared only, from before anybody else had it (`Owner::new`).
+        // SAFETY: a gate is borrowed from the control's owner, or from a `LocalRequests`, which has a share
+        // of that owner. So the control outlives the borrow. It has only been shared since before another
+        // thread had it (`Owner::new`).
         unsafe { &*self.control }
     }
 
-    /// Enters, if it is neither stopped nor shut down.
+    /// Enters, if the counter is neither stopped nor shut down.
     ///
     /// # Errors
-    /// [`Refused`]: the request has not entered.
+    /// [`Refused`]: the request did not enter.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{Limits, Refused, SpreadRequests};
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
+    /// let gate = requests.first();
+    /// gate.try_enter().unwrap();
+    /// gate.leave();
+    /// requests.stop(Limits::NONE).unwrap();
+    /// assert_eq!(gate.try_enter(), Err(Refused::Stopped));
+    /// ```
     #[inline(always)]
     pub fn try_enter(&self) -> Result<(), Refused> {
         if self.entered.count_at_gate() {
             S::step();
             return Ok(());
         }
-        // A way of its own, so that nothing has to be kept over the calls there.
+        // Out of line, so that the fast path saves no registers for the calls there.
         self.enter_by_state()
     }
 
-    /// The gate is closed, or is not here.
+    /// Enters where the gate is closed or not on this processor.
     #[cold]
     #[inline(never)]
     fn enter_by_state(&self) -> Result<(), Refused> {
-        // Relaxed: looked at again below. Who is refused here has counted nothing (spread/I5).
+        // Relaxed: read again below. A request rejected here has not touched the count (spread/I5).
         match self.state.load(Ordering::Relaxed) & STATE {
             STOP => return Err(Refused::Stopped),
             SHUTDOWN => return Err(Refused::ShutDown),
@@ -97,26 +112,27 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
         S::step();
         if !sites::PROXY_ENTER_LIGHT.is_weak() {
-            // Partner: the heavy fence of the control (spread/I3).
+            // Light fence: pairs with the heavy fence of the control (spread/I3).
             asym::light();
         }
-        // Acquire: pairs with the Release of a restart: a request sees what was done while it was stopped.
+        // Acquire: pairs with the Release of a restart, so that a request sees the changes made during the
+        // stop.
         if self.state.load(sites::PROXY_ENTER_ACQUIRE.order(Ordering::Acquire)) == NORMAL {
             return Ok(());
         }
         self.look_again()
     }
 
-    /// The request has been counted, and saw that it may not be admitted, or needs a full fence.
+    /// Continues for a request that was counted, and saw that it may not enter or needs a full fence.
     #[cold]
     #[inline(never)]
     fn look_again(&self) -> Result<(), Refused> {
         S::step();
         if !sites::PROXY_ENTER_FULL.is_weak() {
-            // Partner: the heavy fence of the control (spread/I3).
+            // Full fence: pairs with the heavy fence of the control (spread/I3).
             fence(Ordering::SeqCst);
         }
-        // Acquire: as in `enter_by_state`.
+        // Acquire: pairs with the Release of a restart.
         let state = self.state.load(sites::PROXY_ENTER_ACQUIRE.order(Ordering::Acquire)) & STATE;
         if state == NORMAL {
             return Ok(());
@@ -125,11 +141,11 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         Err(if state == STOP { Refused::Stopped } else { Refused::ShutDown })
     }
 
-    /// Leaves: a request that entered by this gate, or by another of the same counter.
+    /// Leaves. The request may have entered through this gate or another one of the same counter.
     ///
     /// # Panics
-    /// In builds with debug assertions, if more requests have left than entered; nothing has changed then. In others the next
-    /// stop or shutdown does.
+    /// In builds with debug assertions, if more requests left than entered. The counter is then unchanged. In
+    /// other builds the next stop or shutdown panics.
     #[inline(always)]
     pub fn leave(&self) {
         self.count_out();
@@ -138,12 +154,12 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
     }
 
-    /// In builds with debug assertions, after a request has left: more left than entered. The one that this thread's is taken
-    /// for is counted as if it had entered, and reported; the others are not blamed for it.
+    /// Handles more leaves than entries, after a leave in builds with debug assertions. Counts the leaving
+    /// request as entered, and reports it, so that other requests are not blamed.
     #[cold]
     fn count_back(&self) {
         let control = self.control();
-        // So that of two that see one too many only one counts it back.
+        // If two threads see one leave too many, only one of them counts it back.
         let turn = control.counting_back.lock().unwrap_or_else(|poison| poison.into_inner());
         if control.inside_at_most() < 0 {
             self.entered.count();
@@ -155,7 +171,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     #[inline(always)]
     pub(super) fn count_out(&self) {
         if !sites::PROXY_LEAVE_RELEASE.is_weak() {
-            // Release: pairs with the acquire fence between the sums (spread/I4). No instruction on x86-64.
+            // Release fence: pairs with the acquire fence between the sums (spread/I4). No instruction on
+            // x86-64.
             fence(Ordering::Release);
         }
         if !self.left.count_at_gate() {
@@ -163,21 +180,21 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
     }
 
-    /// The gate is closed, or is not here.
+    /// Leaves where the gate is closed or not on this processor.
     #[cold]
     #[inline(never)]
     fn count_out_by_state(&self) {
         self.left.count();
         S::step();
         if !sites::PROXY_LEAVE_LIGHT.is_weak() {
-            // Partner: the heavy fence of the control (spread/I5).
+            // Light fence: pairs with the heavy fence of the control (spread/I5).
             asym::light();
         }
         if self.state.load(Ordering::Relaxed) == NORMAL {
             return;
         }
         if !sites::PROXY_LEAVE_FULL.is_weak() {
-            // Partner: the heavy fence of the control (spread/I5).
+            // Full fence: pairs with the heavy fence of the control (spread/I5).
             fence(Ordering::SeqCst);
         }
         S::step();
@@ -186,10 +203,10 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
     }
 
-    /// Sleeps while it is stopped, or until its limits are over.
+    /// Sleeps while the counter is stopped, or until the limits end the wait.
     #[cold]
     pub fn await_turn(&self, limits: Limits<'_>) {
-        // Relaxed: who goes on enters, with its own ordering.
+        // Relaxed: the thread then enters with its own ordering.
         let is_over = || self.state.load(Ordering::Relaxed) & STATE != STOP;
         let _ = wait::<S>(&self.control().turn, is_over, limits);
     }
@@ -201,17 +218,32 @@ impl<T: Tally, S: Steps, X: Send + Sync> fmt::Debug for Gate<T, S, X> {
     }
 }
 
-/// A processor's part of a [`SpreadRequests`](super::SpreadRequests): for a representative. It leads to a [`Gate`], which nobody
-/// else is given while it exists.
+/// One processor's part of a [`SpreadRequests`](super::SpreadRequests), for a representative. It leads to a
+/// [`Gate`] and is its only user.
+///
+/// # Example
+/// ```
+/// use squall_parts::gate::{LocalRequests, SpreadRequests};
+/// use std::sync::atomic::AtomicU64;
+///
+/// struct Representative {
+///     requests: LocalRequests<AtomicU64>,
+/// }
+///
+/// let requests = SpreadRequests::new(|| AtomicU64::new(0));
+/// let rep = Representative { requests: requests.local(|| AtomicU64::new(0)) };
+/// assert!(rep.requests.try_enter().is_ok());
+/// rep.requests.leave();
+/// ```
 pub struct LocalRequests<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
-    /// One of `owner`'s.
+    /// A gate of `owner`.
     pub(super) gate: NonNull<Gate<T, S, X>>,
     pub(super) owner: Arc<Owner<T, S, X>>,
 }
 
 // SAFETY: the pointer stands for a shared reference to a gate, which threads may share.
 unsafe impl<T: Tally, S: Steps, X: Send + Sync> Send for LocalRequests<T, S, X> {}
-// SAFETY: as above.
+// SAFETY: the pointer stands for a shared reference to a gate, which threads may share.
 unsafe impl<T: Tally, S: Steps, X: Send + Sync> Sync for LocalRequests<T, S, X> {}
 
 impl<T: Tally, S: Steps, X: Send + Sync> std::ops::Deref for LocalRequests<T, S, X> {
@@ -219,14 +251,14 @@ impl<T: Tally, S: Steps, X: Send + Sync> std::ops::Deref for LocalRequests<T, S,
 
     #[inline(always)]
     fn deref(&self) -> &Gate<T, S, X> {
-        // SAFETY: a gate of `owner`'s, which is kept as long as that (spread/I6).
+        // SAFETY: the gate belongs to `owner`, which keeps it as long as it lives (spread/I6).
         unsafe { self.gate.as_ref() }
     }
 }
 
 impl<T: Tally, S: Steps, X: Send + Sync> Drop for LocalRequests<T, S, X> {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire of the next who takes it.
+        // Release: pairs with the Acquire of the next user that takes the gate.
         self.taken.store(false, Ordering::Release);
     }
 }

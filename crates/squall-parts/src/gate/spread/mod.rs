@@ -1,57 +1,65 @@
-//! The request counter spread over processors: a private list of *proxies*, each with counts and a state of its own.
+//! The request counter spread over processors: a private list of *proxies*, each with its own counts and
+//! state.
 //!
-//! Problem: requests that share one counter pay for each other. Idea: each processor counts on a proxy of its own, made when it
-//! calls first; only the control goes to all. Counting and asking whether one may are one step, at the *gates* of the counts,
-//! where processors have them. What must not happen: that a proxy made meanwhile misses a change of state.
+//! Problem: requests that share one counter slow each other down. Idea: each processor counts on its own
+//! proxy, made at its first call. Only the control visits all proxies. Where processors have *gates*,
+//! counting and checking for permission are a single step there. The danger is a proxy that is made meanwhile
+//! and misses a change of state.
 //!
 //! ```text
 //! current = head of the list of proxies | FENCED | state     one word, replaced at once
 //! proxy   = entered, left (each with a gate), state (| FENCED), next
 //! first   = a proxy too, outside the list; its state also says BUSY
 //!
-//! new proxy:  read current; state, gates and next as read there; compare-exchange of current, else again
-//! enter:      count `entered` at its gate: in. Where that is closed, or not here:
-//!             state == NORMAL; count `entered`; light fence; state == NORMAL: in. Else count `left`, wake the control, refused
-//! leave:      (on whatever proxy is near now) count `left` at its gate: done. Where that is closed, or not here:
-//!             count `left`; light fence; state == NORMAL: done. Else wake the control
-//! stop:       first: NORMAL -> STOP|BUSY; current: STOP; first and each proxy of the list as it was then: STOP, gates closed;
-//!             finish closing; heavy fence; until all that left are as many as all that entered: sleep; first: not BUSY
-//! restart:    first: STOP -> STOP|BUSY; current: NORMAL; each proxy: NORMAL, gates open; first: gates open, then NORMAL, last;
-//!             wake the requests
-//! shutdown:   as stop, to SHUTDOWN; interrupted: as a restart, to the state before
+//! new proxy: read current; take state, gates and next from it; compare-exchange current, else again
+//! enter:     count `entered` at its gate: inside. If the gate is closed or not here:
+//!            state == NORMAL; count `entered`; light fence; state == NORMAL: inside.
+//!            Else count `left`, wake the control, rejected
+//! leave:     (on any proxy, the near one now) count `left` at its gate: done. If closed or not here:
+//!            count `left`; light fence; state == NORMAL: done. Else wake the control
+//! stop:      first: NORMAL -> STOP|BUSY; current: STOP; first and each proxy in the list at that time:
+//!            STOP, gates closed; finish closing; heavy fence;
+//!            sleep until the sum of left equals the sum of entered; first: clear BUSY
+//! restart:   first: STOP -> STOP|BUSY; current: NORMAL; each proxy: NORMAL, gates open;
+//!            first: gates open, then NORMAL, last; wake the requests
+//! shutdown:  like stop, to SHUTDOWN; interrupted: like restart, to the previous state
 //! ```
 //!
-//! - I1. The control operations of one counter exclude each other: each begins by a compare-exchange of `first`'s state, and
-//!   ends there. So a second stop fails there, and none slips into a restart that is half done (X-04). All that a control
-//!   operation does to gates it does before its end.
-//! - I2. Every proxy that can be called has the state of `current`, but for the moment between the two steps of the control: it
-//!   was born in it, or was in the list when it was changed. Its gates are open if that is NORMAL, without FENCED, and closed
-//!   otherwise.
-//! - I3. *Nobody is inside when a stop returns.* Who comes through a gate did so before the closing was finished, and is in the
-//!   sums that follow: check and count are one step for whoever closes ([`Tally::finish_closing`]). Who counts elsewhere looks at
-//!   the state afterwards: of its light fence and the heavy one of the stop, the first in their order decides: its count is visible
-//!   to the sums, or it sees the state and does not go in. (FENCED, where `membarrier` is not used: both are full fences.)
-//! - I4. *The sums are no snapshot, and need be none.* Those who left are summed first. All that are in that sum had entered
-//!   before, and are in the later sum of those who entered; so if the two are equal nobody was inside between them. A release
-//!   fence before each count of `left`, and an acquire fence between the sums, carry this over processors. A list only grows,
-//!   so the later sum is over no fewer proxies.
-//! - I5. The sums become equal: once a proxy's gate is closed and its state is seen, nothing is added to its `entered`, however
-//!   often requests are refused; the counts that were under way are balanced by who made them, who then signals. Who leaves by a
-//!   gate did so before the closing was finished, and is in the first sum: there is nobody to be woken. Who leaves elsewhere sees
-//!   the state, and signals, or is in the sum: the handshake of I3 again.
-//! - I6. A proxy is freed with its counter. One whose user is gone is taken by the next that asks.
+//! - I1. The control operations of one counter exclude each other. Each begins with a compare-exchange of
+//!   `first`'s state, and ends there. So a second stop fails there, and cannot slip into an unfinished
+//!   restart (X-04). A control operation changes gates only before its end.
+//! - I2. Every callable proxy has the state of `current`, except between the two steps of the control. It was
+//!   made in that state, or was in the list when the state changed. Its gates are open if the state is NORMAL
+//!   without FENCED, and closed otherwise.
+//! - I3. *When a stop returns, no request is inside.* A request that passed a gate did so before the closing
+//!   was finished, so the later sums include it. For the closing thread, check and count are one step
+//!   ([`Tally::finish_closing`]). A request that counts without a gate reads the state afterwards. Its light
+//!   fence and the stop's heavy fence are ordered. Either the sums see its count, or it sees the state and
+//!   does not go in. (FENCED, without `membarrier`: both are full fences.)
+//! - I4. *The sums are no snapshot, and need not be one.* The `left` counts are summed first. Each request in
+//!   that sum had entered before, so the later sum of `entered` includes it too. If the two sums are equal,
+//!   no request was inside between them. A release fence before each count of `left`, and an acquire fence
+//!   between the sums, order this across processors. The list only grows, so the later sum covers at least as
+//!   many proxies.
+//! - I5. The sums become equal. Once a proxy's gate is closed and its state is visible, its `entered` no
+//!   longer grows, however often requests are rejected. A request that was counting at that time counts
+//!   `left` too, and then signals. A request that leaves through a gate did so before the closing was
+//!   finished, and the first sum includes it; no wake-up is needed. A request that leaves without a gate sees
+//!   the state and signals, or is in the sum: the handshake of I3 again.
+//! - I6. A proxy is freed with its counter. A proxy without a user is given to the next caller that asks for
+//!   one.
 //!
-//! Not promised: that a request that leaves without having entered is noticed when it does; the next stop or shutdown finds
-//! more that left than entered, and panics. Builds with debug assertions look each time, and count one that they found as if it
-//! had entered, so that it is not laid to the others.
-//! Progress: entering and leaving are wait-free, but for a stop. The control waits for requests, never for a miss: whoever is
-//! inside may have a proxy made, since nothing is locked.
-//! Cost: entering and leaving are a restartable addition each, and nothing else, where proxies are per processor and the kernel
-//! restarts sequences when it is asked to; else an atomic addition each, and two loads and one of the same lines. A control
-//! operation that drains: two system calls, and two looks at the lines of each proxy.
-//! Source: CO-50 to CO-52: Appavoo 2005, §4.1.3, figures 4.6 to 4.10. Otherwise than there: requests may leave on another
-//! processor than they entered on, so that the counts of one proxy mean nothing by themselves, and the control waits for
-//! all of them at once; and who enters does not look at a state.
+//! Not promised: that a request that leaves without having entered is detected at once. The next stop or
+//! shutdown finds more `left` than `entered`, and panics. Builds with debug assertions check at each leave.
+//! They count a detected request as entered, so that other requests are not blamed.
+//! Progress: entering and leaving are wait-free, except during a stop. The control waits for requests, never
+//! for a miss: a request inside may have a proxy made, because no lock is held.
+//! Cost: entering and leaving are one restartable addition each, if proxies are per processor and the kernel
+//! restarts sequences on request. Otherwise each is an atomic addition, with one or two loads of the same
+//! lines. A control operation that drains makes two system calls, and reads the lines of each proxy twice.
+//! Source: CO-50 to CO-52: Appavoo 2005, §4.1.3, figures 4.6 to 4.10. Differences: a request may leave on
+//! another processor than it entered on, so the counts of one proxy alone mean little, and the control waits
+//! for all of them together. An entering request does not read a state.
 
 mod control;
 mod gate;
@@ -62,8 +70,8 @@ pub use gate::{Gate, LocalRequests};
 pub use tally::Tally;
 
 use super::phase::{BUSY, NORMAL, STATE};
-use squall_lock::{Steps, Undisturbed};
 use control::word_of;
+use squall_lock::{Steps, Undisturbed};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::AtomicPtr;
@@ -73,18 +81,20 @@ use squall_sys::sync::{Arc, Mutex};
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-/// Requests make full fences, and gates stay closed. A bit of `current` and of the states of proxies, beside those of `phase`.
+/// Requests make full fences, and gates stay closed. A bit of `current` and of the states of proxies, beside
+/// those of `phase`.
 const FENCED: u32 = 8;
-/// What of `current` is no pointer.
+/// The bits of `current` that are not part of the pointer.
 const TAG: u32 = STATE | FENCED;
-const _: () = assert!(TAG & BUSY == 0 && (TAG as usize) < align_of::<Gate<squall_sys::sync::atomic::AtomicU64>>());
+const _: () =
+    assert!(TAG & BUSY == 0 && (TAG as usize) < align_of::<Gate<squall_sys::sync::atomic::AtomicU64>>());
 
-/// What keeps a control where it is, as its gates have its address.
+/// Owns a control and keeps it at its address, which its gates contain.
 struct Owner<T: Tally, S: Steps, X: Send + Sync>(NonNull<Control<T, S, X>>);
 
-// SAFETY: it stands for a box with a control, which threads may share, and the last of them drops.
+// SAFETY: the pointer owns a box with a control. Threads may share the control, and the last owner drops it.
 unsafe impl<T: Tally, S: Steps, X: Send + Sync> Send for Owner<T, S, X> {}
-// SAFETY: as above.
+// SAFETY: the pointer owns a box with a control, which threads may share.
 unsafe impl<T: Tally, S: Steps, X: Send + Sync> Sync for Owner<T, S, X> {}
 
 impl<T: Tally, S: Steps, X: Send + Sync> Owner<T, S, X> {
@@ -100,40 +110,42 @@ impl<T: Tally, S: Steps, X: Send + Sync> Owner<T, S, X> {
         };
         let mut control = NonNull::from(Box::leak(Box::new(control)));
         let address = control.as_ptr().cast_const();
-        // SAFETY: from a box, and nobody else has it yet.
+        // SAFETY: the pointer is from a box, and no other thread has it yet.
         unsafe { control.as_mut().first.control = address };
         Owner(control)
     }
 
     fn control(&self) -> &Control<T, S, X> {
-        // SAFETY: from a box, in place until the drop, and shared only.
+        // SAFETY: the pointer is from a box. The control stays in place until the drop, and is only shared.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T: Tally, S: Steps, X: Send + Sync> Drop for Owner<T, S, X> {
     fn drop(&mut self) {
-        // SAFETY: from a box in `new`, once; whoever borrows a gate has a share of this.
+        // SAFETY: the pointer is from the box made in `new`, and is freed once. A borrower of a gate has a
+        // share of this owner.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// A request counter that is spread over processors: the part that there is one of, for the root of an object. What it does,
-/// and the rules: the [module](super).
+/// A request counter that is spread over processors: its central part, for the root of an object. The
+/// [module](super) describes its behaviour and its rules.
 ///
-/// Each representative has a [`LocalRequests`] of it, by which requests enter and leave; what the control does are methods of
-/// [`Control`]. `T` is what counts: for a representative of one VP, [`GatedWord`](squall_machine::pervp::GatedWord). `X` is what its
-/// user [keeps](Control::kept) with it.
+/// Each representative has a [`LocalRequests`] of it, where requests enter and leave. The control operations
+/// are methods of [`Control`]. `T` is the type of a count; for a representative of one VP it is
+/// [`GatedWord`](squall_machine::pervp::GatedWord). `X` is a value of the user that the counter
+/// [keeps](Control::kept).
 ///
 /// # Example
 /// ```
-/// use squall_lock::requests::{Limits, Refused, SpreadRequests};
+/// use squall_parts::gate::{Limits, Refused, SpreadRequests};
 /// use squall_machine::{Vp, pervp::GatedWord};
 ///
 /// let requests = SpreadRequests::new(|| GatedWord::new(Vp::current()));
 /// let (here, there) = (requests.first(), requests.local(|| GatedWord::new(Vp::current())));
 /// here.try_enter().unwrap();
-/// there.leave(); // by another representative than it entered
+/// there.leave(); // through another representative
 /// requests.stop(Limits::NONE).unwrap();
 /// assert_eq!(there.try_enter(), Err(Refused::Stopped));
 /// ```
@@ -142,40 +154,49 @@ pub struct SpreadRequests<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()>
 }
 
 impl<T: Tally> SpreadRequests<T> {
-    /// A counter that admits requests. `tally` makes a count of zero, and is called twice.
+    /// Makes a counter that admits requests. `tally` makes a count of zero; it is called twice.
     pub fn new(tally: impl FnMut() -> T) -> SpreadRequests<T> {
         SpreadRequests::disturbed(tally)
     }
 }
 
 impl<T: Tally, X: Send + Sync> SpreadRequests<T, Undisturbed, X> {
-    /// As [`SpreadRequests::new`], with something that is [kept](Control::kept).
+    /// Like [`SpreadRequests::new`], with a value that the counter [keeps](Control::kept).
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::SpreadRequests;
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let requests = SpreadRequests::with("uploads", || AtomicU64::new(0));
+    /// assert_eq!(*requests.first().control().kept(), "uploads");
+    /// ```
     pub fn with(kept: X, tally: impl FnMut() -> T) -> SpreadRequests<T, Undisturbed, X> {
         SpreadRequests { owner: Arc::new(Owner::new(kept, tally, is_fenced())) }
     }
 }
 
 impl<T: Tally, S: Steps> SpreadRequests<T, S> {
-    /// As [`SpreadRequests::new`], with something that happens at each step.
+    /// Like [`SpreadRequests::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     pub fn disturbed(tally: impl FnMut() -> T) -> SpreadRequests<T, S> {
         SpreadRequests::of(tally, is_fenced())
     }
 
-    /// A counter whose requests make full fences, or light ones.
+    /// Makes a counter with requests that make full fences (`fenced`) or light ones.
     pub(super) fn of(tally: impl FnMut() -> T, fenced: bool) -> SpreadRequests<T, S> {
         SpreadRequests { owner: Arc::new(Owner::new((), tally, fenced)) }
     }
 }
 
-/// Set once `membarrier`, which worked before, was refused: what a gate is closed with is refused with it.
+/// Set once `membarrier`, which worked before, was refused: then gates can no longer be closed.
 #[cfg(not(loom))]
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether requests have to make full fences.
+/// Returns whether requests must make full fences.
 #[cfg(not(loom))]
 fn is_fenced() -> bool {
-    // Relaxed: a counter that is made in spite of it finds out anew.
+    // Relaxed: a counter made in spite of REFUSED finds out by itself.
     asym::mode() != asym::Mode::Membarrier || REFUSED.load(Ordering::Relaxed)
 }
 
@@ -185,18 +206,30 @@ fn is_fenced() -> bool {
 }
 
 impl<T: Tally, S: Steps, X: Send + Sync> SpreadRequests<T, S, X> {
-    /// The counts of the first representative.
+    /// Returns the gate of the first representative.
     pub fn first(&self) -> LocalRequests<T, S, X> {
         LocalRequests { gate: NonNull::from(&self.first), owner: self.owner.clone() }
     }
 
-    /// The counts of a further representative, in the state that the counter has now. `tally` makes a count of zero, and is
-    /// called twice, or not at all where counts that nobody uses any more are at hand.
+    /// Returns a gate for a further representative, in the counter's present state. `tally` makes a count of
+    /// zero. It is called twice, or not at all if a gate without a user is available.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::SpreadRequests;
+    /// use std::sync::atomic::AtomicU64;
+    ///
+    /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
+    /// let local = requests.local(|| AtomicU64::new(0)); // one per processor
+    /// local.try_enter().unwrap();
+    /// assert_eq!(requests.inside(), 1);
+    /// local.leave();
+    /// ```
     pub fn local(&self, tally: impl FnMut() -> T) -> LocalRequests<T, S, X> {
         self.local_where(|_| true, tally)
     }
 
-    /// As [`local`](SpreadRequests::local); counts that nobody uses any more are taken only where they fit.
+    /// Like [`local`](SpreadRequests::local), but reuses a gate without a user only if it `fits`.
     pub fn local_where(&self, fits: impl Fn(&T) -> bool, tally: impl FnMut() -> T) -> LocalRequests<T, S, X> {
         let gate = NonNull::from(self.proxy(fits, tally));
         LocalRequests { gate, owner: self.owner.clone() }

@@ -1,18 +1,31 @@
-//! What counts for a request counter that is spread over processors.
+//! The counts of a request counter that is spread over processors.
 //!
-//! A count may have a *gate*, which the control opens and closes, and at which counting and asking whether one may are one step.
-//! Without one, who counts looks at a state afterwards. What must be kept is in the contract of [`Tally`].
+//! A count may have a *gate*, which the control opens and closes. At a gate, adding one and checking for
+//! permission are a single step. Without a gate, a request adds one and then reads a state. The contract of
+//! [`Tally`] lists the requirements.
 
 use squall_machine::asym::Unavailable;
 use squall_sys::sync::atomic::Ordering;
 
-/// Something that counts up. A new one has a closed gate, or none.
+/// A count that only grows. A new one has a closed gate, or no gate.
+///
+/// # Example
+/// ```
+/// use squall_parts::gate::Tally;
+/// use std::sync::atomic::AtomicU64;
+///
+/// let tally = AtomicU64::new(0); // a count without a gate
+/// tally.count();
+/// assert!(!tally.count_at_gate());
+/// assert_eq!(tally.read(), 1);
+/// ```
 pub trait Tally: Send + Sync + Sized {
-    /// Adds one, whether the gate is open or not. No order is asked for.
+    /// Adds one, whether the gate is open or closed. Needs no memory ordering.
     fn count(&self);
 
-    /// Adds one if the gate is open, and it is cheap here; else does nothing, and says so. Who comes through sees what was done
-    /// before the gate was opened.
+    /// Adds one and returns true, if the gate is open and counting there is cheap on this processor.
+    /// Otherwise returns false without adding. On success the caller sees all writes made before the gate
+    /// was opened.
     #[must_use = "nothing was added"]
     #[inline(always)]
     fn count_at_gate(&self) -> bool {
@@ -22,14 +35,15 @@ pub trait Tally: Send + Sync + Sized {
     /// Opens the gate, if there is one.
     fn open(&self) {}
 
-    /// Closes it. Who is about to count there may still do so, until [`finish_closing`](Tally::finish_closing) has returned.
+    /// Closes the gate, if there is one. Threads may still count there until
+    /// [`finish_closing`](Tally::finish_closing) has returned.
     fn close(&self) {}
 
-    /// When this returns, nobody counts at the gates of these any more, which were closed before and are not opened meanwhile;
-    /// what was counted there is in what the caller reads.
+    /// Finishes the closing of gates that were closed before and are not opened meanwhile. After the return
+    /// no thread counts at these gates any more, and the caller's reads include everything counted there.
     ///
     /// # Errors
-    /// [`Unavailable`] if that can no longer be had.
+    /// [`Unavailable`] if the system can no longer guarantee this.
     fn finish_closing<'a>(closed: impl Iterator<Item = &'a Self>) -> Result<(), Unavailable>
     where
         Self: 'a,
@@ -38,7 +52,7 @@ pub trait Tally: Send + Sync + Sized {
         Ok(())
     }
 
-    /// What was added by now: at least what happened before.
+    /// Returns the count. It includes at least the additions that happened before this call.
     fn read(&self) -> u64;
 }
 
@@ -70,10 +84,10 @@ impl Tally for squall_machine::pervp::GatedWord {
     }
 }
 
-/// Without a gate.
+/// A count without a gate.
 impl Tally for squall_sys::sync::atomic::AtomicU64 {
     fn count(&self) {
-        // Relaxed: by contract.
+        // Relaxed: the contract of `Tally` asks for no ordering.
         self.fetch_add(1, Ordering::Relaxed);
     }
 

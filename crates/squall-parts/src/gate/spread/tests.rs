@@ -1,4 +1,4 @@
-//! What needs to look inside.
+//! Tests that need private fields.
 
 use super::*;
 use crate::gate::phase::{NORMAL, STOP};
@@ -8,7 +8,7 @@ use squall_machine::pervp::GatedWord;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
-fn requests_fence_for_ever_once_membarrier_is_refused() {
+fn requests_make_full_fences_after_membarrier_is_refused() {
     let requests: SpreadRequests<AtomicU64> = SpreadRequests::of(|| AtomicU64::new(0), false);
     let local = || requests.local(|| AtomicU64::new(0));
     let early = local();
@@ -36,7 +36,7 @@ fn a_shutdown_of_a_stopped_counter_gives_up_and_it_is_stopped() {
     let requests: SpreadRequests<AtomicU64> = SpreadRequests::of(|| AtomicU64::new(0), false);
     let local = requests.local(|| AtomicU64::new(0));
     requests.stop(Limits::NONE).unwrap();
-    // A request that is about to be refused.
+    // A request that is about to be rejected.
     local.entered.count();
     assert_eq!(requests.shutdown(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
     local.count_out();
@@ -48,7 +48,7 @@ fn a_shutdown_of_a_stopped_counter_gives_up_and_it_is_stopped() {
     assert_eq!(local.try_enter(), Ok(()));
 }
 
-/// How many came through the gates of a counter.
+/// Returns the number of counts made at the gates of a counter.
 fn at_gates(requests: &SpreadRequests<GatedWord>) -> u64 {
     requests.counts().map(GatedWord::added_at_gate).sum()
 }
@@ -57,7 +57,8 @@ fn gated(fenced: bool) -> SpreadRequests<GatedWord> {
     SpreadRequests::of(|| GatedWord::new(Vp::current()), fenced)
 }
 
-/// Enters and leaves by a proxy that is at home where the thread is, and by the first. A thread may be moved between.
+/// Enters and leaves through a proxy of the thread's processor, and through the first. The thread may be
+/// moved in between.
 fn pass(requests: &SpreadRequests<GatedWord>) {
     for _ in 0..50 {
         let here = Vp::current();
@@ -87,7 +88,7 @@ fn gates_are_open_while_it_admits_requests() {
         for gate in [&early, &late, &requests.first()] {
             assert_eq!(gate.try_enter(), Err(Refused::Stopped));
         }
-        assert_eq!(at_gates(&requests), before, "a gate was open while it was stopped");
+        assert_eq!(at_gates(&requests), before, "a gate was open during a stop");
         drop((early, late));
         requests.restart().unwrap();
         pass(&requests);
@@ -100,13 +101,13 @@ fn gates_are_open_while_it_admits_requests() {
 }
 
 #[test]
-fn no_gate_opens_any_more_once_membarrier_is_refused() {
+fn no_gate_opens_after_membarrier_is_refused() {
     let (requests, from_the_start) = (gated(false), gated(true));
     let inside = requests.first();
     inside.try_enter().unwrap();
-    // As a stop does that finds it refused.
+    // The effect of a stop that finds `membarrier` refused.
     requests.without_membarrier(STOP);
-    assert_eq!(inside.try_enter(), Ok(()), "its state is changed by the beginning of a stop alone");
+    assert_eq!(inside.try_enter(), Ok(()), "only the start of a stop changes its state");
     inside.leave();
     inside.leave();
     requests.stop(Limits::NONE).unwrap();
@@ -119,9 +120,9 @@ fn no_gate_opens_any_more_once_membarrier_is_refused() {
     from_the_start.shutdown(Limits::NONE).unwrap();
 }
 
-/// In this process, that is: what other tests make by `new` is fenced, too, from here on.
+/// Affects the whole process: from here on counters that other tests make by `new` are fenced too.
 #[test]
-fn counters_that_are_made_once_membarrier_is_refused_open_no_gate() {
+fn counters_made_after_membarrier_is_refused_open_no_gate() {
     gated(false).without_membarrier(NORMAL);
     let late = SpreadRequests::new(|| GatedWord::new(Vp::current()));
     assert_eq!(late.first().state.load(Ordering::Relaxed), NORMAL | FENCED);
