@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_has_no_order() {
+    fn overlapping_calls_have_no_order() {
         let history = History::from_events([
             Ask(0, 'a'),
             Ask(1, 'b'),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_returned_is_before_nothing() {
+    fn an_unreturned_call_is_before_no_other() {
         let history = History::from_events([
             Ask(0, 'a'),
             Ask(0, 'b'),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_end_where_nobody_is_inside() {
+    fn windows_end_where_no_call_is_open() {
         let history = History::from_events([
             Ask(0, 'a'),
             Ask(1, 'b'),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_run_knows_its_own_order() {
+    fn a_recorded_run_orders_its_calls() {
         let mut logs = crate::logs(2, 4);
         let mut second = logs.pop().expect("two logs");
         let mut first = logs.pop().expect("two logs");
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not the logs of one run")]
-    fn a_missing_log_is_noticed() {
+    fn a_missing_log_panics() {
         let mut logs = crate::logs::<(), ()>(2, 0);
         logs.pop();
         History::from_logs(logs);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_keeps_everything() {
+    fn a_shuffle_keeps_all_items() {
         let mut items: Vec<u64> = (0..100).collect();
         Rng::new(1, 1).shuffle(&mut items);
         assert!(items.iter().enumerate().any(|(at, item)| at as u64 != *item));

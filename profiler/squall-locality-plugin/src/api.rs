@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_goes_by_the_name_and_by_what_the_emulator_has() {
+    fn the_version_depends_on_file_name_and_emulator() {
         assert_eq!(version_of(b"/dev/shm/squall-1/plugin.so", false), 1);
         assert_eq!(version_of(b"/dev/shm/squall-1/plugin.so", true), 2);
         assert_eq!(version_of(b"/dev/shm/squall-1/plugin-7.so", true), 7);

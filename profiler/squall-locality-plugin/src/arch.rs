@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_known_by_their_bytes() {
+    fn marks_are_recognised_by_their_bytes() {
         let mark = |last| x86(&[0x0f, 0x1f, 0x84, 0x00, b'S', b'Q', b'U', last]).mark;
         assert_eq!((mark(1), mark(2), mark(3)), (Some(Mark::Begin), Some(Mark::End), None));
         let arm = |word: u32| Arch::Arm.decode(&word.to_le_bytes()).mark;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn atomic_instructions_are_told_from_plain_ones() {
+    fn atomic_instructions_are_recognised() {
         // lock xadd, lock inc, lock cmpxchg, xchg with memory, xchg of registers, add to memory.
         assert_eq!(x86(&[0xf0, 0x48, 0x0f, 0xc1, 0x07]).kind, insn::ATOMIC);
         assert_eq!(x86(&[0xf0, 0x48, 0xff, 0x07]).kind, insn::ATOMIC);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_known() {
+    fn calls_are_recognised() {
         assert!(x86(&[0xe8, 0, 0, 0, 0]).call);
         assert!(x86(&[0xff, 0xd0]).call);
         assert!(x86(&[0x41, 0xff, 0x54, 0x24, 0x18]).call);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_out_and_a_jump_in_stay_in_the_frame() {
+    fn tail_calls_stay_in_the_frame() {
         let mut frames = Frames::new(true);
         frames.called(100);
         // A function that calls and then jumps to the window's function, which jumps to another that calls.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_jumped_out_of_ends_with_the_next_outer_return_or_the_next_call_there() {
+    fn a_jump_out_ends_with_the_next_outer_return_or_call() {
         let mut frames = Frames::new(true);
         for key in [100, 90, 80] {
             frames.called(key);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_back_to_the_beginning_is_no_new_window_and_a_recursion_is() {
+    fn recursion_opens_a_window_and_a_loop_does_not() {
         let mut frames = Frames::new(false);
         frames.called(7);
         assert!(frames.entered() && !frames.entered());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_beyond_the_most_are_forgotten_and_their_windows_end() {
+    fn outer_frames_are_forgotten_with_their_windows() {
         let mut frames = Frames::new(false);
         frames.called(1);
         assert!(frames.entered());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_found_however_deep_others_are_in_it() {
+    fn a_frame_is_found_below_many_inner_frames() {
         for unique in [true, false] {
             let mut frames = Frames::new(unique);
             frames.called(7);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_found_as_by_looking_through_all() {
+    fn keys_agree_with_a_linear_search() {
         // xorshift64 with a fixed seed.
         let mut random = 0x2545_f491_4f6c_dd1du64;
         for unique in [true, false] {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_known_by_how_they_begin() {
+    fn helpers_are_recognised_by_their_head() {
         assert!(begins(&bytes(&CAS[..4])));
         assert!(begins(&bytes(&[&[LANDING], &CAS[..3]].concat())));
         assert!(!begins(&bytes(&CAS[1..5])) && !begins(&bytes(&CAS[..2])) && !begins(&[]));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_helper_is_told_from_what_follows_it() {
+    fn instructions_inside_a_helper_are_recognised() {
         for at in 3..CAS.len() {
             assert!(is_inside(&bytes(&CAS[..at])), "{at}");
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_says_where_it_leads() {
+    fn a_direct_branch_has_a_target() {
         let leads = |word: u32| target(0x1000, &word.to_le_bytes());
         // bl 0x1008, b 0xffc, bl to itself, the furthest back; blr, b.eq.
         assert_eq!(leads(0x9400_0002), Some(0x1008));

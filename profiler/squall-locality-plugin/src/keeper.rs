@@ -342,7 +342,7 @@ mod tests {
     use crate::shared::GRAIN;
 
     #[test]
-    fn what_the_keeper_maps_is_the_file_and_no_descriptor_of_ours() {
+    fn the_keeper_maps_files_without_a_descriptor() {
         let folder = folder_of_tests();
         let open = || std::fs::read_dir("/proc/thread-self/fd").expect("descriptors").count();
         let before = open();

@@ -76,7 +76,7 @@ mod tests {
     use Owner::{Preload, Program};
 
     #[test]
-    fn what_comes_takes_the_place_of_what_was_there() {
+    fn a_new_region_replaces_older_ones() {
         let mut regions = Regions::default();
         regions.map(100, 200, Program);
         regions.map(140, 160, Preload);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_come_and_go_there_are_no_more_than_are_there() {
+    fn regions_do_not_accumulate() {
         let mut regions = Regions::default();
         for round in 0..1_000 {
             regions.map(4096, 8192, Program);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn any_numbers_are_borne() {
+    fn any_numbers_are_accepted() {
         let mut regions = Regions::default();
         for (start, end) in [(u64::MAX, 0), (0, u64::MAX), (5, 5), (u64::MAX - 1, u64::MAX)] {
             regions.map(start, end, Program);

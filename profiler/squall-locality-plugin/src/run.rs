@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_made_coarser_once_for_those_that_sleep() {
+    fn sleeping_threads_make_the_sample_coarser_once() {
         run(1_000, |run| {
             run.add_entries(0, 1_001);
             assert!(run.sample_less_if_full());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_taken_than_there_is_and_logs_leave_room_for_counts() {
+    fn logs_leave_room_for_counts() {
         run(100_000, |run| {
             let all = 100_000 * 2 * ENTRY_BYTES_ALL as usize;
             assert!(run.has_room_for_blocks() && run.take_log(all / 4));

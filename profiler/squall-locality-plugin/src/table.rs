@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_in_the_file_and_is_counted_once() {
+    fn waiting_rows_are_in_the_file_and_count_once() {
         let (mut table, path) = create("waits");
         let in_file = |path: &std::path::Path| {
             let bytes = std::fs::read(path).expect("the file");
@@ -663,7 +663,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_the_epochs_of_what_waited() {
+    fn an_entry_takes_the_epochs_of_its_rows() {
         let (mut table, _) = create("epochs");
         let of = |epoch, store| Access { epoch, ..access(5, 9, store) };
         for counted in [of(3, false), of(4, true), of(6, true), of(7, false)] {
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_any_stride_find_their_place() {
+    fn lines_of_any_stride_are_found() {
         for stride in [16, 1 << 10, 1 << 20] {
             let (mut table, _) = create("stride");
             for line in 0..5_000u64 {
@@ -714,7 +714,7 @@ mod tests {
         table.discard();
     }
     #[test]
-    fn the_table_of_an_ended_thread_is_as_long_as_it_must_be_and_can_be_sampled() {
+    fn the_table_of_an_ended_thread_is_cut_and_can_be_sampled() {
         let (mut table, path) = create("ended");
         for line in 0..10_000u64 {
             table.count(access(line, 7, true));

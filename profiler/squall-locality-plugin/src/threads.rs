@@ -591,7 +591,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_beyond_the_room_there_is_can_be_where_there_are_many_threads_alone() {
+    fn high_processor_numbers_require_many_threads() {
         assert!(can_be_after(0, 0) && can_be_after(THREADS_MAX - 1, 0));
         // A plugin id or a pointer mistaken for a processor number.
         assert!(!can_be_after(THREADS_MAX, 8) && !can_be_after(0x5555_6000, 8));

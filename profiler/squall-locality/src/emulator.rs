@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_is_called_by_the_interface_that_the_version_has() {
+    fn the_plugin_name_depends_on_the_emulators_version() {
         let name = |version: &str| {
             let version = format!("qemu-x86_64 version {version}");
             Emulator { path: PathBuf::new(), version }.plugin_names()
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_or_has_no_plugins_is_refused_and_what_is_not_is_taken() {
+    fn an_emulator_needs_its_version_and_plugins() {
         let folder = std::env::temp_dir().join(format!("squall-emulators-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let said = |version: &str, help: &str| {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_emulator_is_refused_with_what_to_install() {
+    fn a_program_that_is_no_emulator_is_refused_with_a_hint() {
         for path in ["/nonexistent/qemu", "/bin/true", "no-such-emulator"] {
             let refused = Emulator::find(Some(Path::new(path))).expect_err("it is none");
             assert!(refused.0.contains("apt install qemu-user"), "{refused}");

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_after_an_unmap_is_told_by_when() {
+    fn mappings_are_distinguished_by_time() {
         let mut mappings = Mappings::default();
         mappings.map(100, file(200, "/a", 1));
         mappings.unmap(100, 200, 5);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_moves_is_still_itself() {
+    fn a_moved_mapping_keeps_its_file() {
         let mut mappings = Mappings::default();
         mappings.map(100, file(200, "/a", 1));
         mappings.move_to(100, 200, 500, 700, 2);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lists_is_no_news_where_it_is_known() {
+    fn a_known_mapping_is_confirmed_without_a_change() {
         let mut mappings = Mappings::default();
         mappings.map(100, Mapping { stack: true, ..file(300, "", 1) });
         mappings.confirm(100, file(200, "", 7));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn any_numbers_are_borne() {
+    fn any_numbers_are_accepted() {
         let mut mappings = Mappings::default();
         for (start, end) in [(u64::MAX, 0), (0, u64::MAX), (5, 5), (u64::MAX - 1, u64::MAX)] {
             mappings.map(start, file(end, "/a", 9));

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_was_not_given_back_after_all_is_still_there() {
+    fn a_block_with_a_failed_free_still_exists() {
         let alloc = Event::Alloc { epoch: 1, thread: 0, site: 0, address: 0x1000, size: 64 };
         let free = Event::Free { epoch: 5, address: 0x1000 };
         let kept = Event::Kept { address: 0x1000 };

@@ -451,7 +451,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_program_is_told_before_it_is_run() {
+    fn a_file_that_is_no_program_is_refused() {
         assert_eq!(not_a_program(b"\x7fELF\x02\x01"), None);
         assert!(not_a_program(b"").expect("it is empty").contains("no program"));
         let why = not_a_program(b"#! /usr/bin/env python3\nprint()\n").expect("it is a script");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_nobody_elses() {
+    fn the_folder_is_private() {
         use std::os::unix::fs::PermissionsExt;
         let folder = new_folder(0).expect("a folder");
         let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_has_room_and_can_be_loaded_from() {
+    fn the_chosen_folder_has_room_and_loads_libraries() {
         let place = |path: &str, room, runs| Place { path: path.into(), room, runs };
         let chosen = |room, memory_runs, temporary_runs| {
             let (memory, temporary) =
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_without_a_plugin_says_why_and_what_to_do() {
+    fn a_build_without_a_plugin_reports_reason_and_remedy() {
         let Error(said) = missing_plugin("error: linker `cc` not found");
         for part in
             ["linker `cc` not found", "C compiler", "rustup target add", "SQUALL_LOCALITY_RUSTC", "gnu"]

@@ -33,7 +33,7 @@ mod tests {
     use super::shown;
 
     #[test]
-    fn what_moves_a_terminal_is_written_out_and_the_rest_is_as_it_was() {
+    fn control_characters_are_escaped() {
         assert_eq!(shown("a::b<ü>"), "a::b<ü>");
         assert_eq!(shown("\u{1b}[2Jx\r\ny\u{9b}"), "\\u{1b}[2Jx\\u{d}\\u{a}y\\u{9b}");
         assert_eq!(shown("a\u{202e}b"), "a\\u{202e}b");

@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_c_stay_as_they_are() {
+    fn c_names_are_unchanged() {
         // A demangler accepts each of these: C++ types, or Rust paths without their underscore.
         for name in ["f", "i", "j", "main", "St", "RSA_new", "RNvC3foo3bar", "ZN3foo3barE", "", "_", "_exit"]
         {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_known_by_whole_names_of_the_function_that_does_it() {
+    fn locks_are_recognised_by_whole_function_names() {
         let frames = |names: &[&str]| -> Vec<Frame> {
             names.iter().map(|name| Frame { function: (*name).into(), ..Frame::default() }).collect()
         };
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_known_by_file_where_inlined_functions_have_no_path() {
+    fn locks_are_recognised_by_file_if_functions_have_no_path() {
         let library = "/rustc/0123456789abcdef/library";
         let frame = |function: &str, file: &str| Frame {
             function: function.into(),
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_or_has_no_symbols_is_not_read() {
+    fn only_regular_elf_files_are_read() {
         for path in ["/dev/zero", "/dev/null", "/", "/no/such/file", "/proc/self/maps"] {
             assert!(!has_symbols(Path::new(path)), "{path}");
             assert!(Symbols::default().frames(Path::new(path), 0).is_empty());
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn generic_arguments_at_the_end_are_no_part_of_a_name() {
+    fn generic_arguments_at_the_end_are_removed() {
         assert_eq!(without_arguments("known::work"), "known::work");
         assert_eq!(without_arguments("known::work::<known::run::{closure#0}>"), "known::work");
         assert_eq!(without_arguments("a::f::<fn(u8) -> Vec<u8>>"), "a::f");

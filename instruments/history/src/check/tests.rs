@@ -131,7 +131,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 16 } else { 3_000 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_brute_force_says(
+    fn agrees_with_brute_force(
         moves in prop::collection::vec(any::<u8>(), 20..60),
         wrongs in prop::collection::vec(any::<u8>(), 6),
         forgotten in prop::collection::vec(any::<u8>(), 0..14),
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn two_keys_at_once_as_brute_force_says(
+    fn two_keys_agree_with_brute_force(
         moves in prop::collection::vec(any::<u8>(), 20..60),
         wrongs in prop::collection::vec(any::<u8>(), 6),
         keys in prop::collection::vec(0..2_u8, 7),
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_made_without_a_wrong_answer_is_right(
+    fn generated_histories_without_errors_are_right(
         moves in prop::collection::vec(any::<u8>(), 100..400),
         forgotten in prop::collection::vec(any::<u8>(), 0..100),
     ) {
@@ -181,7 +181,7 @@ fn both_verdicts_are_common() {
 }
 
 #[test]
-fn a_window_that_is_too_long_is_not_decided() {
+fn a_long_window_is_undecided() {
     let count = WINDOW_CALLS_MAX + 1;
     let asked = (0..count).map(|thread| Ask(thread, KeyOp::Get));
     let answered = (0..count).map(|thread| Answer(thread, KeyRet::Value(None)));
@@ -205,7 +205,7 @@ fn a_long_history_of_short_windows_is_decided() {
 }
 
 #[test]
-fn too_few_steps_are_no_verdict() {
+fn too_few_steps_give_no_verdict() {
     let threads = if cfg!(miri) { 6 } else { 12 };
     let asked = (0..threads).map(|thread| Ask(thread, KeyOp::Update(1 << thread)));
     let answered = (0..threads).map(|thread| Answer(thread, KeyRet::Value(Some(1))));
@@ -224,7 +224,7 @@ fn too_few_steps_are_no_verdict() {
 /// Only a late write of the already present value explains this history. A checker that does such a write
 /// early is wrong.
 #[test]
-fn a_write_of_the_same_may_have_to_come_late() {
+fn a_write_of_the_present_value_may_come_late() {
     let events = [
         Ask(0, KeyOp::Set(0)),
         Ask(1, KeyOp::Update(3)),
@@ -238,7 +238,7 @@ fn a_write_of_the_same_may_have_to_come_late() {
 
 /// A write that never returned may be seen in a later window, once.
 #[test]
-fn what_never_returned_may_come_late_but_once() {
+fn an_unreturned_call_may_come_late_but_once() {
     let get = |thread, value| [Ask(thread, KeyOp::Get), Answer(thread, KeyRet::Value(value))];
     let remove = [Ask(1, KeyOp::Remove), Answer(1, KeyRet::Value(Some(5)))];
     let begin = [Ask(0, KeyOp::Insert(5))];
@@ -251,14 +251,14 @@ fn what_never_returned_may_come_late_but_once() {
 
 /// A write that never returned is not seen before it began.
 #[test]
-fn what_never_returned_is_not_seen_before_it_began() {
+fn an_unreturned_call_is_not_seen_before_its_beginning() {
     let get = |value| [Ask(1, KeyOp::Get), Answer(1, KeyRet::Value(value))];
     let events = get(Some(5)).into_iter().chain([Ask(0, KeyOp::Insert(5))]).chain(get(Some(5)));
     assert!(matches!(Checker::new(Key, None).check(&History::from_events(events)), Err(Refused::Wrong(_))));
 }
 
 #[test]
-fn of_a_wrong_history_what_matters_is_shown() {
+fn the_explanation_is_minimal() {
     let mut events = Vec::new();
     for at in 0..10 {
         let old = at - 1;

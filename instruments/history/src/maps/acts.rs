@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "many runs of safe code")]
-    fn what_fails_is_made_short() {
+    fn a_failing_sequence_is_shortened() {
         let mut rng = Rng::new(1, 1);
         let acts = Act::all_from_bytes(&(0..2_000).map(|_| rng.draw() as u8).collect::<Vec<_>>());
         let fails =
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "a statistic")]
-    fn all_acts_are_drawn() {
+    fn all_operations_are_drawn() {
         let mut rng = Rng::new(1, 1);
         let mut drawn: Vec<_> = (0..4_000)
             .map(|_| match Act::from_bytes((rng.draw() as u32).to_le_bytes()) {

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_is_not_waited_for() {
+    fn members_that_left_are_not_awaited() {
         let meeting = Meeting::new(4);
         let ended = crowd(4, |thread| {
             let member = meeting.member();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_what_came_of_it() {
+    fn a_panic_is_an_error() {
         let over = Over::default();
         let ended = crowd(2, |thread| {
             if thread == 0 {

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_is_known_by_its_seal() {
+    fn a_dropped_value_is_detected_by_its_seal() {
         let ledger = Ledger::new();
         let value = Counted::new(&ledger, 1);
         value.bury();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a corrupt value")]
-    fn a_torn_value_is_noticed() {
+    fn a_torn_value_panics() {
         Wide(1, Box::new(1), !1).number();
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_do_not_know_each_other() {
+    fn keys_are_independent() {
         let map = Keyed::new(Key, None);
         let at = |key, op| At { key, op };
         let (state, _) = map.apply(&BTreeMap::new(), &at(1, KeyOp::Insert(7)));

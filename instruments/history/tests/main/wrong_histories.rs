@@ -168,7 +168,7 @@ fn removed_twice() {
 }
 
 #[test]
-fn removed_what_was_not_to_be() {
+fn removed_an_even_value() {
     // The value is odd only before the completed update.
     let events = |removed| [call(0, KeyOp::Update(1), some(1)), call(1, KeyOp::RemoveOdd, removed)].concat();
     wrong(Key, Some(1), events(YES));
@@ -183,7 +183,7 @@ fn compute_on_an_old_value() {
 }
 
 #[test]
-fn a_closure_that_panicked_changed_something() {
+fn a_panicking_closure_changes_state() {
     let panicked = call(0, KeyOp::UpdateAndPanic, YES);
     wrong(Key, Some(1), [panicked.clone(), call(0, KeyOp::Get, NONE)].concat());
     right(Key, Some(1), [panicked, call(0, KeyOp::Get, some(1))].concat());
@@ -288,7 +288,7 @@ fn a_lost_update_of_a_register() {
 
 /// The printed explanation names the key, shows only the relevant calls, and gives the expected answer.
 #[test]
-fn a_wrong_key_is_shown_by_what_matters() {
+fn the_explanation_shows_only_relevant_calls() {
     let at = |key, op| At { key, op };
     let mut events = Vec::new();
     for round in 0..20 {

@@ -213,7 +213,7 @@ fn touched_in(line: &LineReport) -> Vec<&str> {
 }
 
 #[test]
-fn aarch64_what_a_compilers_helper_does_is_done_where_it_is_called() {
+fn aarch64_helper_accesses_count_for_the_caller() {
     let Some(report) = count("outlined-add", Window::Auto) else { return };
     let (line, shared) = only_line(&report);
     assert_eq!((shared.to_bits(), line.content.as_str()), (1.0f64.to_bits(), "atomic"));
@@ -236,7 +236,7 @@ fn aarch64_what_a_compilers_helper_does_is_done_where_it_is_called() {
 }
 
 #[test]
-fn aarch64_words_that_are_swapped_and_given_back_are_locks() {
+fn aarch64_swapped_and_released_words_are_locks() {
     let Some(report) = count("lock", Window::Auto) else { return };
     let (line, shared) = only_line(&report);
     assert_eq!(shared.to_bits(), 2.0f64.to_bits(), "{shared}");
@@ -244,7 +244,7 @@ fn aarch64_words_that_are_swapped_and_given_back_are_locks() {
 }
 
 #[test]
-fn aarch64_padded_words_share_nothing_and_unpadded_ones_falsely() {
+fn aarch64_only_unpadded_words_share_falsely() {
     let Some(report) = count("padded", Window::Auto) else { return };
     assert_eq!((report.write_shared_accesses, report.transfers_at_most), (0, 0));
     // Each thread also reads the work and the number of operations.

@@ -56,7 +56,7 @@ fn is_before_7() -> bool {
 }
 
 #[test]
-fn an_emulator_that_says_it_is_newer_than_it_is_is_given_the_older_plugin() {
+fn an_emulator_that_claims_a_newer_version_gets_the_older_plugin() {
     if options("known", &[]).is_none() {
         return;
     }
@@ -76,7 +76,7 @@ fn an_emulator_that_says_it_is_newer_than_it_is_is_given_the_older_plugin() {
 }
 
 #[test]
-fn an_emulator_that_says_it_is_older_than_it_is_is_given_the_newer_plugin() {
+fn an_emulator_that_claims_an_older_version_gets_the_newer_plugin() {
     if options("known", &[]).is_none() {
         return;
     }

@@ -49,7 +49,7 @@ fn asked(report: &Report, address: u64) -> Option<(Option<u32>, u32)> {
 }
 
 #[test]
-fn a_copy_of_a_copy_knows_the_blocks_of_both_and_whose_threads_asked() {
+fn a_grandchild_inherits_blocks_of_both_ancestors() {
     let (free, kept) = ([&[1, 0, 0, 0, 0, 0, 0, 0][..], &0x80u64.to_le_bytes()].concat(), alloc(7, 0x40));
     let first = [(record::ALLOC, &kept[..]), (record::ALLOC, &alloc(8, 0x80))];
     let first = log(1, &first);
@@ -77,7 +77,7 @@ fn a_copy_of_a_copy_knows_the_blocks_of_both_and_whose_threads_asked() {
 }
 
 #[test]
-fn a_log_that_is_copied_in_the_middle_of_a_record_ends_before_it() {
+fn a_log_cut_inside_a_record_ends_before_it() {
     let whole = log(1, &[(record::ALLOC, &alloc(7, 0x40))]);
     let both = log(1, &[(record::ALLOC, &alloc(7, 0x40)), (record::ALLOC, &alloc(8, 0x80))]);
     for cut in [bytes_of(&whole), bytes_of(&whole) + 1, bytes_of(&whole) + 8, bytes_of(&both) - 1] {
@@ -91,7 +91,7 @@ fn a_log_that_is_copied_in_the_middle_of_a_record_ends_before_it() {
 }
 
 #[test]
-fn a_copy_whose_parent_left_no_log_knows_its_own_blocks() {
+fn a_child_without_a_parent_log_keeps_its_own_blocks() {
     let first = log(1, &[(record::ALLOC, &alloc(7, 0x40))]);
     let third = of(2, log(3, &[(record::FORKED, &forked(1, u64::MAX)), (record::ALLOC, &alloc(3, 0x80))]));
     let found = look(vec![first.clone(), third.clone()], 2, 2);
@@ -109,7 +109,7 @@ fn a_copy_whose_parent_left_no_log_knows_its_own_blocks() {
 }
 
 #[test]
-fn the_table_says_of_which_process_the_thread_was() {
+fn the_table_names_the_allocating_process() {
     let first = log(1, &[(record::ALLOC, &alloc(3, 0x40))]);
     let copy = of(1, log(2, &[(record::FORKED, &forked(0, bytes_of(&first)))]));
     let said = text(&look(vec![first.clone(), copy], 1, 1));

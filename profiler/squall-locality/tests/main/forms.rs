@@ -56,7 +56,7 @@ fn full(became: &str) -> Report {
 /// Checks the documented keys of the JSON object. For a new key, add it here and to `docs/locality.md`. If a
 /// key is removed or changes its meaning, increase `FORMAT`.
 #[test]
-fn the_keys_of_the_object_are_those_that_are_written_down() {
+fn the_keys_of_the_object_are_documented() {
     let report = full("/bin/false");
     let value = serde_json::to_value(&report).expect("an object");
     assert_eq!(value["format"].as_u64(), Some(u64::from(FORMAT)));
@@ -114,7 +114,7 @@ const KEYS: &str = "\
     write_shared_accesses write_shared_accesses_per_op write_shared_lines";
 
 #[test]
-fn names_of_the_program_do_nothing_to_a_terminal() {
+fn names_of_the_program_cannot_control_a_terminal() {
     let mut report = full("/tmp/\u{1b}[2J\nnote: all is well");
     let LineReport { object: Object::Heap { blocks }, code, .. } = &mut report.lines[0] else {
         panic!("a block")
@@ -143,7 +143,7 @@ fn names_of_the_program_do_nothing_to_a_terminal() {
 }
 
 #[test]
-fn a_cell_of_the_heat_map_is_where_its_line_and_thread_are_and_as_dark_as_it_has_accesses() {
+fn heat_map_cells_have_position_and_shade() {
     let both: [&[Doing]; 2] = [
         &[WRITES, Doing { line: 2, writes: 10, ..WRITES }],
         &[Doing { reads: 5_000, writes: 0, ..WRITES }, Doing { line: 2, writes: 10, ..WRITES }],
@@ -167,7 +167,7 @@ fn a_cell_of_the_heat_map_is_where_its_line_and_thread_are_and_as_dark_as_it_has
 }
 
 #[test]
-fn a_point_of_the_curve_is_where_its_processors_and_speed_up_are() {
+fn curve_points_have_their_position() {
     // Both axes are logarithmic: 428 pixels up to 256 processors, 268 pixels from a quarter to 256.
     let perfect = "46.0,260.4 99.5,233.6 474.0,46.0";
     let own: [&[Doing]; 2] = [&[WRITES], &[Doing { line: 2, ..WRITES }]];
@@ -192,7 +192,7 @@ fn a_point_of_the_curve_is_where_its_processors_and_speed_up_are() {
 }
 
 #[test]
-fn accesses_that_cross_a_line_are_told_so_that_they_can_be_left_out() {
+fn accesses_across_lines_are_counted_separately() {
     let begins = Doing { line: 2, bytes: 0xf << 60, ..WRITES };
     let ends = Doing { line: 3, bytes: 0xf, kind: insn::CROSSES, ..WRITES };
     let both: &[Doing] = &[begins, ends];
@@ -204,7 +204,7 @@ fn accesses_that_cross_a_line_are_told_so_that_they_can_be_left_out() {
 }
 
 #[test]
-fn what_a_thread_counted_last_belongs_to_what_it_counted_before() {
+fn rows_belong_to_their_entries() {
     let doing =
         |reads, writes, bytes, epochs| Doing { reads, writes, bytes, epochs, kind: insn::ATOMIC, ..WRITES };
     let whole = [doing(7, 1_010, 0xff, (2, 9)), Doing { line: 2, ..doing(0, 3, 1, (4, 4)) }];

@@ -46,7 +46,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn guest_that_closes_all_descriptors_has_its_files_to_itself() {
+fn guest_that_closes_all_descriptors_keeps_its_own_files() {
     let folder = Folder::new("closes");
     let Some(options) = options("guest", &["closes", folder.text()]) else { return };
     let report = look(&options, None, LINES);
@@ -63,7 +63,7 @@ fn guest_that_closes_all_descriptors_has_its_files_to_itself() {
 }
 
 #[test]
-fn guest_that_forks_is_counted_on_both_sides() {
+fn guest_that_forks_is_counted_in_both_processes() {
     let Some(options) = options("guest", &["fork", "700"]) else { return };
     let report = look(&options, Some(700), LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
@@ -76,7 +76,7 @@ fn guest_that_forks_is_counted_on_both_sides() {
 }
 
 #[test]
-fn guest_that_forks_in_its_window_has_a_child_in_it() {
+fn guest_that_forks_in_its_window_has_a_child_in_the_window() {
     let Some(options) = options("guest", &["fork-inside", "3000"]) else { return };
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
@@ -89,7 +89,7 @@ fn guest_that_forks_in_its_window_has_a_child_in_it() {
 }
 
 #[test]
-fn guest_that_is_forked_knows_the_blocks_from_before() {
+fn guest_child_inherits_blocks() {
     let Some(mut options) = options("guest", &["inherits", "500"]) else { return };
     // The parent counts nothing, so the report is the child's.
     options.window = Window::Marks;
@@ -116,7 +116,7 @@ fn guest_with_many_children_has_a_report_of_each() {
 }
 
 #[test]
-fn guest_that_becomes_another_program_says_so_only_if_it_did() {
+fn guest_that_calls_exec_is_reported_if_it_succeeds() {
     let Some(mut options) = options("guest", &["exec-fails", "-"]) else { return };
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
@@ -133,7 +133,7 @@ fn guest_that_becomes_another_program_says_so_only_if_it_did() {
 }
 
 #[test]
-fn guest_that_is_killed_leaves_all_that_it_did() {
+fn guest_that_is_killed_keeps_its_counts() {
     let Some(options) = options("guest", &["kill", "4000"]) else { return };
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Signal(9));
@@ -146,7 +146,7 @@ fn guest_that_is_killed_leaves_all_that_it_did() {
 }
 
 #[test]
-fn guest_with_more_threads_than_descriptors_is_counted_whole() {
+fn guest_with_more_threads_than_descriptors_is_counted_completely() {
     let Some(mut options) = options("guest", &["crowd", "1200"]) else { return };
     // Work before the window takes room as well.
     options.entries_max = 1 << 23;
@@ -158,7 +158,7 @@ fn guest_with_more_threads_than_descriptors_is_counted_whole() {
 }
 
 #[test]
-fn guest_with_more_threads_than_there_is_room_for_says_what_is_missing() {
+fn guest_with_too_many_threads_reports_losses() {
     let Some(mut options) = options("guest", &["crowd", "300"]) else { return };
     options.entries_max = 1;
     let report = look(&options, Some(20), LINES);
@@ -186,20 +186,20 @@ fn guest_thread_that_sleeps_through_the_first_window_counts_in_the_second() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn guest_with_stacks_that_go_is_left_in_peace() {
+fn guest_with_unmapped_stacks_does_not_crash() {
     // A cached walk that went from one stack to another is not reused.
     let Some(options) = options("guest", &["stacks", "-"]) else { return };
     assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
 }
 
 #[test]
-fn guest_finds_its_errno_as_it_was() {
+fn guest_keeps_its_errno() {
     let Some(options) = options("guest", &["errno", "-"]) else { return };
     assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
 }
 
 #[test]
-fn guest_words_on_a_stack_and_among_locals_are_of_the_thread_whose_they_are() {
+fn guest_stack_and_thread_local_words_have_an_owner() {
     for (name, is_local) in [("stack", false), ("local", true)] {
         let Some(options) = options("guest", &[name, "-"]) else { return };
         let report = look(&options, None, LINES);
@@ -221,7 +221,7 @@ fn guest_words_on_a_stack_and_among_locals_are_of_the_thread_whose_they_are() {
 }
 
 #[test]
-fn guest_that_maps_where_another_mapping_was_is_told_by_the_second() {
+fn guest_that_replaces_a_mapping_is_attributed_to_the_new_one() {
     let folder = Folder::new("remap");
     let Some(options) = options("guest", &["remap", folder.text()]) else { return };
     let report = look(&options, None, LINES);
@@ -248,14 +248,14 @@ fn is_alive(pid: u32) -> bool {
 }
 
 #[test]
-fn guest_may_take_longer_than_the_clock_goes() {
+fn guest_accepts_the_longest_timeout() {
     let Some(mut options) = options("guest", &["errno", "-"]) else { return };
     options.timeout = Some(Duration::MAX);
     assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
 }
 
 #[test]
-fn guest_that_never_ends_is_killed_with_all_that_it_made() {
+fn guest_that_never_ends_is_killed_with_its_processes() {
     let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
     // A busy machine may need longer until all processes have started.
     let whole = [2, 8, 32].iter().any(|seconds| {
@@ -271,7 +271,7 @@ fn guest_that_never_ends_is_killed_with_all_that_it_made() {
 }
 
 #[test]
-fn guest_is_ended_and_reported_when_we_are_told_to_end() {
+fn guest_is_killed_and_reported_after_a_stop() {
     let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
     let stop = Arc::new(AtomicUsize::new(0));
     options.stop = Some(Arc::clone(&stop));
@@ -287,7 +287,7 @@ fn guest_is_ended_and_reported_when_we_are_told_to_end() {
 }
 
 #[test]
-fn guest_function_that_is_entered_and_left_by_jumps_is_a_window_while_its_frame_lasts() {
+fn guest_window_function_entered_by_a_jump_lasts_as_long_as_its_frame() {
     let Some(mut options) = options("guest", &["tail", "600"]) else { return };
     options.window = Window::Function("tail_window".into());
     let report = look(&options, Some(600), LINES);

@@ -7,7 +7,7 @@ use squall_locality::run::Outcome;
 use squall_locality_plugin::format::{head, insn, record};
 
 #[test]
-fn sharing_is_told_however_many_places_touch_a_line() {
+fn sharing_is_recognised_with_many_instructions() {
     // Each of three hundred instructions makes less than one per cent of the accesses.
     let places = |bytes| -> Vec<Doing> {
         (0..300).map(|place| Doing { pc: 0x1000 + place * 4, writes: 10, bytes, ..WRITES }).collect()
@@ -23,7 +23,7 @@ fn sharing_is_told_however_many_places_touch_a_line() {
 }
 
 #[test]
-fn what_a_thread_does_rarely_is_how_a_line_was_made() {
+fn rare_accesses_are_initialisation() {
     let set_up = Doing { pc: 0x2000, writes: 1, bytes: u64::MAX, ..WRITES };
     let (left, right) = (WRITES, Doing { bytes: 0xff00, ..WRITES });
     let found = look(&[&[set_up, left, Doing { pc: 0x1004, ..left }], &[right]], 64, Some(100));
@@ -31,7 +31,7 @@ fn what_a_thread_does_rarely_is_how_a_line_was_made() {
 }
 
 #[test]
-fn an_access_of_two_halves_is_one_of_a_line_of_128_bytes() {
+fn a_crossing_access_is_one_access_to_a_line_of_128_bytes() {
     let begins = Doing { line: 2, bytes: 0xf << 60, ..WRITES };
     let ends = Doing { line: 3, bytes: 0xf, kind: insn::CROSSES, ..WRITES };
     let both: &[Doing] = &[begins, ends];
@@ -50,7 +50,7 @@ fn an_access_of_two_halves_is_one_of_a_line_of_128_bytes() {
 }
 
 #[test]
-fn a_lock_is_known_by_what_is_done_to_it() {
+fn a_lock_is_recognised_by_its_accesses() {
     let taken = Doing { kind: insn::EXCHANGE, bytes: 0xf, ..WRITES };
     let given = Doing { pc: 0x1004, kind: insn::PLAIN, ..taken };
     let lock: &[Doing] = &[taken, given];
@@ -75,13 +75,13 @@ fn a_lock_is_known_by_what_is_done_to_it() {
 }
 
 #[test]
-fn bytes_that_nobody_told_are_unknown() {
+fn accesses_without_bytes_are_unknown() {
     let nowhere = Doing { bytes: 0, ..WRITES };
     assert_eq!(look(&[&[nowhere], &[nowhere]], 64, Some(100)).lines[0].content, "unknown");
 }
 
 #[test]
-fn without_operations_the_figures_are_sums_whatever_the_clock_said() {
+fn without_operations_the_figures_ignore_the_clock() {
     let counts = |first: (u32, u32), second: (u32, u32)| {
         let tables: [&[Doing]; 2] =
             [&[Doing { epochs: first, ..WRITES }], &[Doing { epochs: second, ..WRITES }]];
@@ -104,7 +104,7 @@ fn without_operations_the_figures_are_sums_whatever_the_clock_said() {
 }
 
 #[test]
-fn the_table_and_the_page_begin_alike() {
+fn the_table_and_the_page_have_the_same_figures() {
     for ops in [None, Some(100)] {
         let found = look(&[&[WRITES], &[WRITES]], 64, ops);
         let (table, page) = (text(&found), page(&found));
@@ -118,7 +118,7 @@ fn the_table_and_the_page_begin_alike() {
 }
 
 #[test]
-fn what_was_not_counted_to_the_end_is_incomplete() {
+fn interrupted_counts_are_incomplete() {
     let whole = look(&[&[WRITES], &[WRITES]], 64, Some(100));
     assert_eq!((&whole.incomplete, whole.write_shared_of_all_processes()), (&Vec::new(), Some(1.0)));
     let tables = || vec![table(1, 0, &[WRITES]), table(1, 1, &[WRITES])];
@@ -145,7 +145,7 @@ fn what_was_not_counted_to_the_end_is_incomplete() {
 }
 
 #[test]
-fn a_limit_is_for_all_processes_together() {
+fn a_limit_covers_all_processes() {
     let mut files = vec![whole_log(1), table(1, 0, &[Doing { line: 8, ..WRITES }])];
     files.extend([whole_log(7), table(7, 0, &[WRITES]), table(7, 1, &[WRITES])]);
     let found = report(&sources(files), &request(64, Some(100)));

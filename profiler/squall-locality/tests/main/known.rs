@@ -124,7 +124,7 @@ fn known_a_mutex_around_a_map_is_a_lock_and_its_data() {
 }
 
 #[test]
-fn known_a_lock_is_told_by_what_is_done_to_it_and_not_by_a_name() {
+fn known_a_lock_is_recognised_by_accesses_not_by_name() {
     let content = |name| {
         let (report, ..) = count(name, 2, 200)?;
         let block = |line: &&LineReport| line.code.iter().any(|code| code.instruction == "exchange");
@@ -143,7 +143,7 @@ fn known_an_arcs_clone_writes_its_count_twice() {
 }
 
 #[test]
-fn known_blocks_are_told_of_without_any_access_that_counts() {
+fn known_reporting_blocks_adds_no_counted_access() {
     let Some(mut options) = options("known", &["malloc", "2", "300"]) else { return };
     let mut figures = |preload| {
         options.preload = preload;
@@ -213,7 +213,7 @@ fn a_function_can_be_the_window() {
 }
 
 #[test]
-fn what_does_not_fit_is_sampled_by_lines() {
+fn lines_are_sampled_above_the_limit() {
     let Some(mut options) = options("known", &["memory", "2", "20000"]) else { return };
     let whole = look(&options, None, LINES);
     assert_eq!((&whole.outcome, whole.one_line_in), (&Outcome::Exited(0), 1));

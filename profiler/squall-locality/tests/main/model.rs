@@ -158,7 +158,7 @@ fn the_model_is_the_mean_of_all_orders() {
 }
 
 #[test]
-fn latencies_that_are_given_are_in_the_models_name() {
+fn given_latencies_are_in_the_models_name() {
     let model =
         Model::preset("server").expect("it is there").with_latencies(Some(10.0), None).expect("a latency");
     assert_eq!((model.name.as_str(), model.near_ns, model.far_ns), ("server, near 10 ns", 10.0, 120.0));
@@ -169,7 +169,7 @@ fn latencies_that_are_given_are_in_the_models_name() {
 }
 
 #[test]
-fn what_is_done_in_one_visit_wants_the_line_once() {
+fn a_visit_needs_the_line_once() {
     let model = Model::preset("server").expect("it is there");
     // Five instructions in each of a hundred operations.
     let doings: Vec<Doing> =
@@ -189,7 +189,7 @@ fn what_is_done_in_one_visit_wants_the_line_once() {
 }
 
 #[test]
-fn plain_stores_to_bytes_of_ones_own_are_cheaper_than_atomic_ones_and_dearer_than_a_line_of_ones_own() {
+fn plain_stores_to_own_bytes_are_cheaper_than_atomic_ones() {
     let model = Model::preset("server").expect("it is there");
     let transfers = |how| model.transfers(&line(&[(0, 800), (0, 800)], how).expect("it is shared"), None);
     let packed = transfers(How { plainly: true, to_its_own: true, ..ATOMICALLY });

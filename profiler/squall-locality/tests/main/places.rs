@@ -13,7 +13,7 @@ use crate::common::{options, skip};
 const PLACES: &str = "SQUALL_TEST_PLACES";
 
 #[test]
-fn libraries_are_loaded_from_where_that_can_be() {
+fn libraries_are_loaded_from_a_folder_without_noexec() {
     let Some(options) = options("known", &["shared", "2", "100"]) else { return };
     match std::env::var(PLACES).as_deref() {
         Err(_) => start_again(),
@@ -42,7 +42,7 @@ fn start_again() {
     let in_namespace = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["-Urm", "sh", "-c", script, "sh"]).arg(&test).arg(&folder);
-        command.args(["--exact", "places::libraries_are_loaded_from_where_that_can_be", "--nocapture"]);
+        command.args(["--exact", "places::libraries_are_loaded_from_a_folder_without_noexec", "--nocapture"]);
         command
     };
     match in_namespace(mount).status() {

@@ -143,7 +143,7 @@ impl Drop for Replay {
 }
 
 #[test]
-fn heads_at_the_end_of_numbers_are_borne() {
+fn extreme_heads_are_accepted() {
     let mut all = vec![0x80, 0];
     for number in 0..3 {
         let mut file = table(1, number, &[WRITES]);

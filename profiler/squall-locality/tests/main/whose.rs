@@ -39,7 +39,7 @@ fn name_of(report: &Report, tid: u32) -> &str {
 }
 
 #[test]
-fn whose_a_block_is_told_by_who_asked_for_it() {
+fn whose_a_block_is_named_by_its_allocation_site() {
     each_sharing("heap", "", |report, line| {
         let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
         let [block] = &blocks[..] else { panic!("{blocks:?}") };
@@ -53,7 +53,7 @@ fn whose_a_block_is_told_by_who_asked_for_it() {
 }
 
 #[test]
-fn whose_a_static_is_told_by_its_symbol() {
+fn whose_a_static_is_named_by_its_symbol() {
     each_sharing("static", "", |_, line| {
         let Object::Static { file, names } = &line.object else { panic!("{:?}", line.object) };
         assert!(file.ends_with("examples/whose"), "{file:?}");
@@ -62,7 +62,7 @@ fn whose_a_static_is_told_by_its_symbol() {
 }
 
 #[test]
-fn whose_a_stack_is_told_by_its_thread() {
+fn whose_a_stack_is_named_by_its_thread() {
     each_sharing("stack", "", |report, line| {
         let Object::Stack { tid } = line.object else { panic!("{:?}", line.object) };
         assert_eq!(name_of(report, tid), "owner");
@@ -70,7 +70,7 @@ fn whose_a_stack_is_told_by_its_thread() {
 }
 
 #[test]
-fn whose_a_local_is_told_by_its_thread() {
+fn whose_a_local_is_named_by_its_thread() {
     each_sharing("local", "", |report, line| {
         let Object::ThreadLocal { tid } = line.object else { panic!("{:?}", line.object) };
         assert_eq!(name_of(report, tid), "owner");
@@ -78,7 +78,7 @@ fn whose_a_local_is_told_by_its_thread() {
 }
 
 #[test]
-fn whose_a_mapped_file_is_told_by_its_path_and_the_place_in_it() {
+fn whose_a_mapped_file_is_named_by_its_path_and_offset() {
     let path = std::env::temp_dir().join(format!("squall-whose-{}", std::process::id()));
     each_sharing("file", path.to_str().expect("UTF-8"), |_, line| {
         let known = std::fs::canonicalize(&path).expect("the program made it");

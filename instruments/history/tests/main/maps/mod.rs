@@ -34,7 +34,7 @@ proptest! {
 
 #[test]
 #[cfg_attr(miri, ignore = "what must meet needs more calls than there are under Miri")]
-fn each_fault_is_noticed() {
+fn each_fault_is_detected() {
     let mut missed = Vec::new();
     for (fault, name) in FAULTS {
         let check =
@@ -49,7 +49,7 @@ fn each_fault_is_noticed() {
 }
 
 #[test]
-fn each_check_notices_something() {
+fn each_check_detects_a_fault() {
     let idle: Vec<_> = checks::<Broken>()
         .into_iter()
         .map(|check| check.name)
