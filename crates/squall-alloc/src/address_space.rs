@@ -24,8 +24,8 @@
 //!   from its node.
 //!
 //! Not promised: more blocks than the block range holds. It is twice the machine's memory, or as much as the
-//! system reserves. Without restartable sequences it is at most 16 GiB. If the process has a
-//! limit on addresses, a global allocator reserves at most half of the limit; other programs reserve at most a
+//! system reserves. Without restartable sequences it is at most 16 GiB. If the process has a limit on
+//! addresses, a global allocator reserves at most half of the limit; other programs reserve at most a
 //! sixteenth of the remaining addresses, and 1 GiB.
 //! Not promised: that the kernel follows I5. It may refuse the request, and uses another node if the memory
 //! of one is full. It is not asked on machines of more than [`NODES_MAX`] nodes, where some nodes share a

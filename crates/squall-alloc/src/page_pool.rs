@@ -10,10 +10,10 @@
 //!   lock. The exception is its node, which any thread with a slab of it reads. So no code holds a reference
 //!   to the whole segment.
 //! - I2. A unit is free, or belongs to one slab. A dirty unit is free.
-//! - I3. The bound of a pool is [`DIRTY_MIN`] units, or an eighth of the units in use if that is more. A thread
-//!   that raises the dirty units above the bound gives memory back to the system until half of the bound is
-//!   left, before it continues. If the system refuses, this happens again only after the dirty units have
-//!   doubled.
+//! - I3. The bound of a pool is [`DIRTY_MIN`] units, or an eighth of the units in use if that is more. A
+//!   thread that raises the dirty units above the bound gives memory back to the system until half of the
+//!   bound is left, before it continues. If the system refuses, this happens again only after the dirty units
+//!   have doubled.
 //! - I4. No system call is made under a pool's lock. Units on their way to the system are *leaving*: neither
 //!   free nor of a slab.
 //!

@@ -1,11 +1,11 @@
 //! Allocation and free: the fast paths, and the slow paths behind them.
 //!
 //! ```text
-//! take   magazine of the VP --empty--> a batch from the VP's heap --no free block--> a slab from the node's pool --> the system
-//!        if the system has no memory, a free block of any VP (`last_resort`)
-//! put    home is this VP: its magazine --full--> half of it to the VP's heap --slab free--> the node's pool --> the system
-//!        home is another VP of the node, whole lines: this VP's magazine --full--> half of it, to each home's heap
-//!        any other home: this VP's outbox --full--> all of it, to each home's heap
+//! take   the VP's magazine --empty--> a batch from its heap --empty--> a slab from the page pool --> system
+//!        without memory: a free block of any VP (`last_resort`)
+//! put    home here: the magazine --full--> half of it to the heap --slab free--> the page pool --> system
+//!        home on this node, whole lines: the magazine --full--> half of it, to each home's heap
+//!        any other home: the outbox --full--> all of it, to each home's heap
 //! large  a mapping of its own
 //! ```
 //!
