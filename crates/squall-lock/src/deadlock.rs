@@ -20,10 +20,14 @@
 //!   writing a report allocate, and the allocator may have locks.) So this module never re-enters a lock it
 //!   holds.
 //!
-//! Not detected: waits with a limit or a cancellation, which end by themselves; holders that are not recorded
-//! (two-bit locks, gates, locks of other crates); all but the last recorded of several threads that share a
-//! lock; locks beyond the capacity of the owner table (`HELD_MAX` in each part); cycles through a lock taken
-//! inside this module (I6). A forgotten guard is a lock held forever. If the lock's memory is then reused for
+//! Not detected:
+//! - waits with a limit or a cancellation, which end by themselves;
+//! - holders that are not recorded: of two-bit locks, gates, and locks of other crates;
+//! - of several threads that share a lock, all but the last recorded one;
+//! - locks beyond the capacity of the owner table (`HELD_MAX` in each part);
+//! - cycles through a lock taken inside this module (I6).
+//!
+//! A forgotten guard is a lock held forever. If the lock's memory is then reused for
 //! another lock, that lock has a wrong recorded holder until it is first taken.
 //!
 //! Cost: debug builds only: a `std` lock per taking and release, and 100 KB of zeroed memory. In release

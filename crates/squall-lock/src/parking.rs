@@ -13,6 +13,7 @@
 //! table).
 
 pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
+#[cfg(not(loom))]
 use std::time::Instant;
 
 /// Sleeps in the queue of `key` if `validate` returns true, until a wake-up or the deadline. `before_sleep`

@@ -45,7 +45,9 @@
 //! 1993.
 
 use std::marker::PhantomData;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+#[cfg(not(loom))]
+use std::time::Instant;
 
 use super::monitor::{Monitor, SAMPLED};
 use super::pace::{Paced, pace};

@@ -122,6 +122,15 @@ impl Scheduling {
     }
 
     /// Returns these attributes with turns of this length.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::Scheduling;
+    /// use std::time::Duration;
+    ///
+    /// let scheduling = Scheduling::FREE_FOR_ALL.awake_max(2).patience(Duration::from_micros(200));
+    /// assert_eq!((scheduling.awake_max, scheduling.patience.as_micros()), (2, 200));
+    /// ```
     pub const fn patience(mut self, patience: Duration) -> Scheduling {
         self.patience = patience;
         self

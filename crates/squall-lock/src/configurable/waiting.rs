@@ -107,6 +107,13 @@ impl Waiting {
     }
 
     /// Returns the methods, in order.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::{Method, Waiting};
+    ///
+    /// assert!(Waiting::BLOCK.methods().eq([Method::Block]));
+    /// ```
     pub fn methods(self) -> impl Iterator<Item = Method> {
         let bits = (0..Waiting::METHODS_MAX as u32).map(move |at| self.0 >> (at * METHOD_BITS) & 0xffff);
         bits.map_while(Method::unpack)

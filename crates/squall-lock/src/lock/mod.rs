@@ -217,6 +217,12 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
 
     /// Names the lock for deadlock reports. Meant for locks that live long: the name stays with the address.
     /// Does nothing in release builds.
+    ///
+    /// # Example
+    /// ```
+    /// static ACCOUNTS: squall_lock::Lock<Vec<u64>> = squall_lock::Lock::new(Vec::new());
+    /// ACCOUNTS.set_name("accounts");
+    /// ```
     pub fn set_name(&self, name: &'static str) {
         deadlock::name(self.raw.address(), name);
     }

@@ -72,6 +72,19 @@ impl<T: ?Sized + fmt::Display, S: Steps> fmt::Display for DistributedReadGuard<'
 
 /// Holds a [`DistributedRwLock`] for writing. Dropping the guard releases the lock, also during a panic. The
 /// guard must stay on its thread.
+///
+/// # Example
+/// ```
+/// use squall_lock::{DistributedRwLock, DistributedWriteGuard};
+///
+/// fn clear(mut names: DistributedWriteGuard<'_, Vec<String>>) {
+///     names.clear(); // the guard is dropped here, which lets the readers in
+/// }
+///
+/// let names = DistributedRwLock::new(vec!["a".to_string()]);
+/// clear(names.write());
+/// assert!(names.read().is_empty());
+/// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct DistributedWriteGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
     lock: &'a DistributedRwLock<T, S>,

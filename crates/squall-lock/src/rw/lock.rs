@@ -139,6 +139,17 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     }
 
     /// Locks for reading, or gives up after `limit` and returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let writer = limit.write();
+    /// assert!(limit.try_read_for(Duration::from_millis(1)).is_none());
+    /// drop(writer);
+    /// assert!(limit.try_read_for(Duration::from_millis(1)).is_some());
+    /// ```
     #[inline]
     pub fn try_read_for(&self, limit: Duration) -> Option<DistributedReadGuard<'_, T, S>> {
         // A limit beyond the end of the clock becomes a year.
@@ -253,6 +264,17 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     }
 
     /// Locks for writing, or gives up after `limit` and returns `None`. Readers that arrive meanwhile wait.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let reader = limit.read();
+    /// assert!(limit.try_write_for(Duration::from_millis(1)).is_none());
+    /// drop(reader);
+    /// assert!(limit.try_write_for(Duration::from_millis(1)).is_some());
+    /// ```
     #[track_caller]
     pub fn try_write_for(&self, limit: Duration) -> Option<DistributedWriteGuard<'_, T, S>> {
         let deadline = later(limit);

@@ -14,8 +14,8 @@
 //!   one of them later.
 //!
 //! Not promised: that a forgotten guard (`mem::forget`) is ever considered gone. Its slot stays a mark.
-//! Cost: 128 bytes per thread that ever read, counting threads that lived at the same time; a search of the
-//! list at a thread's first read. A thread that reads many locks at once has a chain of records. The chain
+//! Cost: 128 bytes per record. There are as many records as reading threads were ever alive at once. The
+//! first read of a thread searches the list. A thread that reads many locks at once has a chain of records. The chain
 //! grows by a quarter, and at least one, after a search of the whole chain failed. So the searches cost a
 //! constant number of steps per lock.
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019 (readers publish

@@ -38,8 +38,8 @@
 //! Progress: readers are wait-free while there is no writer. A thread that stalls inside as a reader delays
 //! writers, and through a writer all readers.
 //! Cost: a reader writes one word of its own line twice, and reads the word twice, without a locked
-//! instruction or a hardware fence. A writer makes a heavy fence (a system call). It reads a line per thread
-//! that ever read such a lock, counting threads that lived at the same time.
+//! instruction or a hardware fence. A writer makes a heavy fence (a system call). It then reads
+//! a line per record (`marks`): as many as reading threads were ever alive at once.
 //! Source: PR-10 (Appavoo 2005, §3.1: replicate read locks, the write lock is all of them); Hsieh and Weihl,
 //! "Scalable reader-writer locks for parallel systems", 1992; BRAVO (see `marks`); Linux' `percpu-rwsem` (the
 //! writer pays).

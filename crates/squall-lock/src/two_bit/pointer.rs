@@ -50,6 +50,13 @@ impl<T> LockedPtr<T> {
     }
 
     /// Takes the pointer's lock if it is free. Returns `None` if a thread holds it.
+    ///
+    /// # Example
+    /// ```
+    /// let pointer = squall_lock::LockedPtr::new(std::ptr::null_mut::<u64>());
+    /// let guard = pointer.try_lock().expect("the lock is free");
+    /// assert!(guard.get().is_null() && pointer.try_lock().is_none());
+    /// ```
     #[inline]
     pub fn try_lock(&self) -> Option<LockedPtrGuard<'_, T>> {
         Self::LOCK.try_lock(&self.0).map(LockedPtrGuard)
