@@ -23,7 +23,7 @@ pub(crate) fn bytes() -> Option<usize> {
     Some(info.uordblks + info.hblkhd)
 }
 
-/// Bytes handed out and not given back; `None` if the C library has no account.
+/// Bytes handed out and not given back; absent if the C library keeps no account.
 #[cfg(not(any(target_env = "gnu", squall_global_alloc)))]
 pub(crate) fn bytes() -> Option<usize> {
     None

@@ -229,7 +229,7 @@ impl<A: Allocator> Any<A> {
 
     /// Writes all of it.
     pub(crate) fn fill(&mut self, byte: u8) {
-        // SAFETY: our own block of so many bytes.
+        // SAFETY: our own block of this size.
         unsafe { self.0.as_ptr().write_bytes(byte, self.1) };
     }
 }

@@ -16,7 +16,7 @@ pub struct Owned {
 unsafe impl Send for Owned {}
 
 impl Owned {
-    /// Allocates a block for this layout and fills it with `value`. Returns `None` if memory is exhausted or
+    /// Allocates a block for this layout and fills it with `value`. Returns no block if memory is exhausted or
     /// the layout is empty.
     pub fn filled(layout: Layout, value: u8) -> Option<Owned> {
         if layout.size() == 0 {
@@ -24,12 +24,12 @@ impl Owned {
         }
         // SAFETY: not of size 0.
         let at = NonNull::new(unsafe { LocalityAlloc.alloc(layout) })?;
-        // SAFETY: our own block of so many bytes.
+        // SAFETY: our own block of this size.
         unsafe { at.write_bytes(value, layout.size()) };
         Some(Owned { at, layout })
     }
 
-    /// Allocates a block that the allocator promises to be zeroed. Returns `None` if memory is exhausted or
+    /// Allocates a block that the allocator promises to be zeroed. Returns no block if memory is exhausted or
     /// the layout is empty.
     pub fn zeroed(layout: Layout) -> Option<Owned> {
         if layout.size() == 0 {
@@ -50,7 +50,7 @@ impl Owned {
         let Some(at) = NonNull::new(at) else { return false };
         (self.at, self.layout) = (at, layout);
         if layout.size() > old {
-            // SAFETY: our own block of so many bytes.
+            // SAFETY: our own block of this size.
             unsafe { at.add(old).write_bytes(value, layout.size() - old) };
         }
         true
@@ -66,14 +66,14 @@ impl Deref for Owned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: our own block of so many bytes, all of them written.
+        // SAFETY: our own block of this size, all of them written.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.layout.size()) }
     }
 }
 
 impl DerefMut for Owned {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: our own block of so many bytes, all of them written.
+        // SAFETY: our own block of this size, all of them written.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.layout.size()) }
     }
 }
