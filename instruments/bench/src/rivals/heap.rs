@@ -13,8 +13,8 @@ pub(crate) fn bytes() -> Option<usize> {
     Some(of_slabs + stats.large_bytes)
 }
 
-/// Bytes handed out and not given back, with the overhead of each allocation; `None` if the C library has no
-/// account.
+/// Bytes handed out and not given back, with the overhead of each allocation; absent if the C library keeps
+/// no account.
 #[cfg(all(target_env = "gnu", not(squall_global_alloc)))]
 pub(crate) fn bytes() -> Option<usize> {
     // SAFETY: `mallinfo2` has no condition: it takes the allocator's own locks to read its counts.
