@@ -43,8 +43,9 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets the priority; the default is zero. If the lock's order is [`Order::Priority`](crate::Order::Priority), the request comes
-    /// before those with a lower one. Allowed only for locks that register waiters.
+    /// Sets the priority; the default is zero. If the lock's order is
+    /// [`Order::Priority`](crate::Order::Priority), the request comes before those with a lower one. Allowed
+    /// only for locks that register waiters.
     pub fn priority(mut self, priority: i32) -> Request<'a> {
         self.ask.priority = priority;
         self.ask.must_register = true;

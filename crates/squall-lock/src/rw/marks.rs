@@ -10,14 +10,14 @@
 //! - I1. A slot is 0 (free), [`RESERVED`], or the key of a lock. Only the slot's owner changes it from 0. In
 //!   the record of strays, which has no owner, threads do that by a compare-exchange.
 //! - I2. Records are never freed while their registry lives, and a pushed record stays in the list.
-//! - I3. A record is given to a thread only when all its slots are 0 and no guard is left that could clear
-//!   one of them later.
+//! - I3. A record is given to a thread only when all its slots are 0. No guard is left that could clear one
+//!   of them later.
 //!
 //! Not promised: that a forgotten guard (`mem::forget`) is ever considered gone. Its slot stays a mark.
 //! Cost: 128 bytes per record. There are as many records as reading threads were ever alive at once. The
-//! first read of a thread searches the list. A thread that reads many locks at once has a chain of records. The chain
-//! grows by a quarter, and at least one, after a search of the whole chain failed. So the searches cost a
-//! constant number of steps per lock.
+//! first read of a thread searches the list. A thread that reads many locks at once has a chain of records.
+//! The chain grows by a quarter, and at least one, after a search of the whole chain failed. So the searches
+//! cost a constant number of steps per lock.
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019 (readers publish
 //! the lock's address; there in one table that all threads hash into); hazard pointers (Michael, 2004) for
 //! the records.
