@@ -16,8 +16,8 @@ pub struct Owned {
 unsafe impl Send for Owned {}
 
 impl Owned {
-    /// Allocates a block for this layout and fills it with `value`. Returns no block if memory is exhausted or
-    /// the layout is empty.
+    /// Allocates a block for this layout and fills it with `value`. Returns no block if memory is exhausted
+    /// or the layout is empty.
     pub fn filled(layout: Layout, value: u8) -> Option<Owned> {
         if layout.size() == 0 {
             return None;
