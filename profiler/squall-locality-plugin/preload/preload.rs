@@ -53,7 +53,7 @@ unsafe extern "C" {
 
 /// Reports to the plugin by a system call number that Linux does not have.
 #[inline]
-fn tell(number: c_long, [a, b, c, d]: [usize; 4]) {
+fn send(number: c_long, [a, b, c, d]: [usize; 4]) {
     // SAFETY: follows the kernel's calling convention. The kernel rejects the call; only the plugin stores to
     // memory.
     #[cfg(target_arch = "x86_64")]
@@ -90,9 +90,9 @@ struct Quiet {
 
 impl Quiet {
     fn begin() -> Quiet {
-        let is_heard = is_heard();
+        let is_heard = plugin_listens();
         if is_heard {
-            tell(QUIET, [0; 4]);
+            send(QUIET, [0; 4]);
         }
         // SAFETY: the address of this thread's `errno`, valid as long as the thread lives.
         Quiet { errno: unsafe { *__errno_location() }, is_heard }
@@ -102,7 +102,7 @@ impl Quiet {
     fn end_with(self, block: *mut c_void, size: usize, place: u32) {
         // SAFETY: the address of this thread's `errno`.
         unsafe { *__errno_location() = self.errno };
-        tell(ALLOC, [block as usize, size, place as usize, 0]);
+        send(ALLOC, [block as usize, size, place as usize, 0]);
         std::mem::forget(self);
     }
 }
@@ -112,7 +112,7 @@ impl Drop for Quiet {
         // SAFETY: the address of this thread's `errno`.
         unsafe { *__errno_location() = self.errno };
         if self.is_heard {
-            tell(LOUD, [0; 4]);
+            send(LOUD, [0; 4]);
         }
     }
 }
@@ -142,11 +142,11 @@ thread_local! {
 /// State: 0 unknown, 1 the plugin listens, 2 no plugin.
 static HEARD: AtomicU8 = AtomicU8::new(0);
 
-fn is_heard() -> bool {
+fn plugin_listens() -> bool {
     match HEARD.load(Ordering::Relaxed) {
         0 => {
             let mut answer = 0u8;
-            tell(HELLO, [&raw mut answer as usize, 0, 0, 0]);
+            send(HELLO, [&raw mut answer as usize, 0, 0, 0]);
             // SAFETY: a local byte, which the plugin may have stored to.
             let heard = unsafe { (&raw const answer).read_volatile() } == 1;
             HEARD.store(if heard { 1 } else { 2 }, Ordering::Relaxed);
@@ -188,7 +188,7 @@ extern "C" fn frame(context: *mut Context, walk: *mut c_void) -> c_int {
 
 /// Whether the return addresses of the walk are still in place. On x86-64, a frame's return address lies just
 /// below its canonical frame address. Elsewhere the place is unknown, and walks are never reused.
-fn still_holds(walk: &Walk, stack: usize) -> bool {
+fn is_reusable(walk: &Walk, stack: usize) -> bool {
     cfg!(target_arch = "x86_64")
         && walk.stack == stack
         && (1..walk.count).all(|at| {
@@ -203,21 +203,21 @@ fn still_holds(walk: &Walk, stack: usize) -> bool {
 fn walk(walks: &mut [Walk; WALKS]) -> usize {
     let here = 0u8;
     let stack = &raw const here as usize;
-    if let Some(at) = walks.iter().position(|walk| still_holds(walk, stack)) {
+    if let Some(at) = walks.iter().position(|walk| is_reusable(walk, stack)) {
         return at;
     }
     let mut taken = Walk { stack, ..NO_WALK };
     // SAFETY: `frame` receives the walk that it expects.
     unsafe { _Unwind_Backtrace(frame, (&raw mut taken).cast()) };
-    tell(PLACE, [taken.frames.as_ptr() as usize, taken.count, &raw mut taken.place as usize, 0]);
+    send(PLACE, [taken.frames.as_ptr() as usize, taken.count, &raw mut taken.place as usize, 0]);
     let at = (taken.frames.iter().fold(0usize, |sum, ip| sum.rotate_left(5) ^ ip) >> 2) % WALKS;
     walks[at] = taken;
     at
 }
 
 /// Reports that `block` was allocated.
-fn given(block: *mut c_void, size: usize) {
-    if block.is_null() || !is_heard() {
+fn report_alloc(block: *mut c_void, size: usize) {
+    if block.is_null() || !plugin_listens() {
         return;
     }
     let quiet = Quiet::begin();
@@ -236,16 +236,16 @@ fn given(block: *mut c_void, size: usize) {
 }
 
 /// Reports that `block` is about to be freed.
-fn taken(block: *mut c_void) {
-    if !block.is_null() && is_heard() {
-        tell(FREE, [block as usize, 0, 0, 0]);
+fn report_free(block: *mut c_void) {
+    if !block.is_null() && plugin_listens() {
+        send(FREE, [block as usize, 0, 0, 0]);
     }
 }
 
 /// Reports that `block` was not freed after all.
-fn kept(block: *mut c_void) {
-    if !block.is_null() && is_heard() {
-        tell(KEPT, [block as usize, 0, 0, 0]);
+fn report_kept(block: *mut c_void) {
+    if !block.is_null() && plugin_listens() {
+        send(KEPT, [block as usize, 0, 0, 0]);
     }
 }
 
@@ -292,7 +292,7 @@ type Memalign = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"malloc" as Malloc)(size) };
-    given(block, size);
+    report_alloc(block, size);
     block
 }
 
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"calloc" as TwoSizes)(count, size) };
-    given(block, count.saturating_mul(size));
+    report_alloc(block, count.saturating_mul(size));
     block
 }
 
@@ -314,14 +314,14 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// Same as the C library's `realloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
-    taken(old);
+    report_free(old);
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"realloc" as Realloc)(old, size) };
     // A failed `realloc` keeps the old block; with size 0 it frees the block.
     if block.is_null() && size > 0 {
-        kept(old);
+        report_kept(old);
     }
-    given(block, size);
+    report_alloc(block, size);
     block
 }
 
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
 /// Same as the C library's `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
-    taken(block);
+    report_free(block);
     // SAFETY: forwards the arguments to the function with this type.
     unsafe { real!(c"free" as Free)(block) };
 }
@@ -344,7 +344,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"aligned_alloc" as TwoSizes)(align, size) };
-    given(block, size);
+    report_alloc(block, size);
     block
 }
 
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"memalign" as TwoSizes)(align, size) };
-    given(block, size);
+    report_alloc(block, size);
     block
 }
 
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"valloc" as Malloc)(size) };
-    given(block, size);
+    report_alloc(block, size);
     block
 }
 
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
     // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"pvalloc" as Malloc)(size) };
-    given(block, size);
+    report_alloc(block, size);
     block
 }
 
@@ -394,7 +394,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size
     let error = unsafe { real!(c"posix_memalign" as Memalign)(to, align, size) };
     if error == 0 {
         // SAFETY: the call succeeded, so it stored a pointer.
-        given(unsafe { *to }, size);
+        report_alloc(unsafe { *to }, size);
     }
     error
 }

@@ -28,7 +28,7 @@ pub(crate) fn register(id: Id, version: c_int) -> Result<(), &'static str> {
 /// trusted: prints a message once and ignores the event.
 fn is_known(vcpu: c_uint) -> bool {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let known = threads::can_be(vcpu);
+    let known = threads::is_possible(vcpu);
     if !known && !SAID.swap(true, Ordering::Relaxed) {
         eprintln!(
             "squall-locality-plugin: the emulator uses an unknown plugin interface, since it reports the impossible \

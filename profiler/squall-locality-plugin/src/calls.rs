@@ -11,7 +11,7 @@ use crate::format::{call, record};
 use crate::log::Payload;
 use crate::plugin::{Shared, with};
 use crate::run;
-use crate::threads::{Thread, epoch, this, tick};
+use crate::threads::{Thread, current_thread, epoch, tick};
 
 /// Maximum number of recorded allocation sites, and of recorded futex words.
 const SITES_MAX: usize = 100_000;
@@ -21,16 +21,16 @@ const PR_SET_NAME: u64 = 15;
 const PAGE: u64 = 4096;
 
 /// Whether the number belongs to the preloaded library and not to Linux.
-fn is_told(number: i64) -> bool {
+fn is_message(number: i64) -> bool {
     (call::FIRST..call::FIRST + 16).contains(&number)
 }
 
 /// Handles the start of a system call.
 pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
-    let Some(thread) = this(vcpu) else { return };
+    let Some(thread) = current_thread(vcpu) else { return };
     thread.arguments = arguments;
-    if is_told(number) {
-        thread.told(number);
+    if is_message(number) {
+        thread.handle_message(number);
         return;
     }
     // Threads synchronise by system calls, so the clock advances between the two halves of a hand-over.
@@ -41,10 +41,10 @@ pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
 
 /// Handles the return of a system call.
 pub(crate) fn end(vcpu: c_uint, number: i64, result: i64) {
-    if is_told(number) {
+    if is_message(number) {
         return;
     }
-    let Some(thread) = this(vcpu) else { return };
+    let Some(thread) = current_thread(vcpu) else { return };
     let _ = with(|shared| shared.end_call(thread, number, result));
 }
 
@@ -122,7 +122,7 @@ impl Shared {
 
 impl Thread {
     /// Handles a message of the preloaded library.
-    fn told(&mut self, number: i64) {
+    fn handle_message(&mut self, number: i64) {
         let [a, b, c, ..] = self.arguments;
         match number {
             call::HELLO => {
@@ -139,7 +139,7 @@ impl Thread {
             call::PLACE => {
                 let count = (b as usize).min(call::FRAMES_MAX);
                 let _ = with(|shared| {
-                    let place = shared.place(a, count);
+                    let place = shared.site_number(a, count);
                     // If the store fails, the library keeps `NO_PLACE`.
                     shared.store(c, &place.to_le_bytes())
                 });
@@ -165,7 +165,7 @@ impl Thread {
 impl Shared {
     /// Whether there is room for records of blocks.
     fn block_counts(&mut self) -> bool {
-        if !self.blocks_cut && !run::here().has_room_for_blocks() {
+        if !self.blocks_cut && !run::current().has_room_for_blocks() {
             self.blocks_cut = true;
             self.log.write(record::BLOCKS_CUT, Payload::default().u32(0).u32(0));
         }
@@ -173,7 +173,7 @@ impl Shared {
     }
 
     /// Returns the number of the allocation site with the `count` return addresses at `frames`.
-    fn place(&mut self, frames: u64, count: usize) -> u32 {
+    fn site_number(&mut self, frames: u64, count: usize) -> u32 {
         if !self.block_counts() {
             return call::NO_PLACE;
         }

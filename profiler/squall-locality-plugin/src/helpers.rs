@@ -28,7 +28,7 @@ const RETURN: u32 = 0xd65f_03c0;
 const LANDING: u32 = 0xd503_245f;
 
 /// Whether the code begins with `adrp x16, …`, `ldrb w16, [x16, …]`, `cbz w16, …`.
-fn asks(words: &[u32]) -> bool {
+fn has_test(words: &[u32]) -> bool {
     let is = |at: usize, mask: u32, value: u32| words.get(at).is_some_and(|word| word & mask == value);
     is(0, 0x9f00_001f, 0x9000_0010) && is(1, 0xffc0_03ff, 0x3940_0210) && is(2, 0xff00_001f, 0x3400_0010)
 }
@@ -40,7 +40,7 @@ fn words(code: &[u8]) -> Vec<u32> {
 /// Whether this code, of [`HEAD`] bytes, begins a helper.
 pub(crate) fn begins(code: &[u8]) -> bool {
     let words = words(code);
-    asks(words.strip_prefix(&[LANDING]).unwrap_or(&words))
+    has_test(words.strip_prefix(&[LANDING]).unwrap_or(&words))
 }
 
 /// Whether the instruction after this code lies in a helper: the code contains the head of one, and at most
@@ -49,7 +49,7 @@ pub(crate) fn is_inside(before: &[u8]) -> bool {
     let words = words(before);
     let mut returns = 0;
     for at in (0..words.len()).rev() {
-        if asks(&words[at..]) {
+        if has_test(&words[at..]) {
             return true;
         }
         returns += u32::from(words[at] == RETURN);
@@ -61,7 +61,7 @@ pub(crate) fn is_inside(before: &[u8]) -> bool {
 }
 
 /// Whether a helper may use this instruction for its operation: an atomic, or half of an exclusive pair.
-pub(crate) fn may_work(code: &[u8], is_atomic: bool) -> bool {
+pub(crate) fn may_be_operation(code: &[u8], is_atomic: bool) -> bool {
     let loads = |word: &u32| word & 0x3f40_0000 == 0x0840_0000;
     is_atomic || words(code).first().is_some_and(loads)
 }
@@ -118,7 +118,7 @@ mod tests {
         // A function that follows the helper.
         let after = [&CAS[..], &[0xd503_201f, 0xf820_0041]].concat();
         assert!(!is_inside(&bytes(&after)) && !is_inside(&bytes(&CAS[4..])) && !is_inside(&[]));
-        let works = |word: u32, is_atomic| may_work(&word.to_le_bytes(), is_atomic);
+        let works = |word: u32, is_atomic| may_be_operation(&word.to_le_bytes(), is_atomic);
         // cas, stxr; ldaxr; ldr.
         assert!(
             works(CAS[3], true) && works(CAS[9], true) && works(CAS[6], false) && !works(0xf940_0041, false)

@@ -66,7 +66,7 @@ pub(crate) struct Log {
 impl Log {
     /// Creates a log in a new file.
     pub(crate) fn create(name: CString, pid: u32, process: u32) -> Result<Log, isize> {
-        if !run::here().take_log(HEAD_PART) {
+        if !run::current().take_log(HEAD_PART) {
             return Err(crate::sys::EAGAIN);
         }
         // The first part holds the head and then records.
@@ -101,7 +101,7 @@ impl Log {
         record[4..BEFORE].copy_from_slice(&length.to_le_bytes());
         record.resize(record.len().next_multiple_of(8), 0);
         if self.append(&record).is_none() {
-            run::here().miss_record();
+            run::current().miss_record();
         }
     }
 
@@ -142,11 +142,11 @@ impl Log {
 
     fn next_part(&mut self, wanted: usize) -> Option<Chunk> {
         let bytes = self.file_bytes.min(PART_MAX).max(wanted.next_multiple_of(GRAIN));
-        if !run::here().take_log(bytes) {
+        if !run::current().take_log(bytes) {
             return None;
         }
         let Ok(part) = Chunk::map(&self.name, self.file_bytes, bytes, false) else {
-            run::here().give(bytes);
+            run::current().give(bytes);
             return None;
         };
         self.file_bytes += bytes;

@@ -80,8 +80,8 @@ impl Shared {
     pub(crate) fn table(&mut self, number: u32, kind: u32) -> Option<Table> {
         let suffix = if kind == window::WHOLE { "" } else { "-w" };
         let name = CString::new(format!("table-{}-{number}{suffix}", self.process)).unwrap_or_default();
-        let Ok(table) = Table::create(name, run::here().sample()) else {
-            run::here().miss_thread();
+        let Ok(table) = Table::create(name, run::current().sample()) else {
+            run::current().miss_thread();
             return None;
         };
         table.set_u32(head::PID, self.pid);
@@ -150,7 +150,7 @@ impl Shared {
         };
         let counts = self.code.at(address) != Some(Owner::Preload);
         let is_atomic = decoded.kind != insn_kind::PLAIN;
-        let mut on_access = counts.then(|| self.told_by(address, code, is_atomic));
+        let mut on_access = counts.then(|| self.access_callback(address, code, is_atomic));
         let on_insn = |f: api::OnInsn, argument: u64| {
             // SAFETY: the callback has the expected type, and treats its argument as a number.
             unsafe { (api.on_insn)(insn, f, api::NO_REGISTERS, argument as *mut c_void) };
@@ -197,7 +197,7 @@ impl Shared {
 
     /// Callback for the accesses of this instruction. The atomic accesses of a compiler helper count for its
     /// caller.
-    fn told_by(&self, address: u64, code: &[u8], is_atomic: bool) -> api::OnAccess {
+    fn access_callback(&self, address: u64, code: &[u8], is_atomic: bool) -> api::OnAccess {
         let mut before = [0; helpers::BEFORE];
         let mut inside = |length: usize| {
             let before = &mut before[..length];
@@ -205,7 +205,7 @@ impl Shared {
         };
         // The page before may be unmapped; then fewer bytes are inspected.
         let in_page = helpers::BEFORE.min((address & 4095) as usize);
-        let may = self.arch == Arch::Arm && helpers::may_work(code, is_atomic);
+        let may = self.arch == Arch::Arm && helpers::may_be_operation(code, is_atomic);
         if may && (inside(helpers::BEFORE) || inside(in_page)) {
             threads::on_helper_access
         } else {
@@ -376,10 +376,10 @@ impl Shared {
     fn start_over(&mut self) {
         let (parent, parents_bytes) = (self.process, self.log.bytes());
         self.pid = process_id();
-        self.process = run::here().new_process();
+        self.process = run::current().new_process();
         self.threads_count = 0;
         self.ended.clear();
-        self.sampled = run::here().sample();
+        self.sampled = run::current().sample();
         // Without a keeper the child creates no files, and its losses are counted.
         let log = keeper::start(self.folder)
             .and_then(|()| Log::create(log_name(self.process), self.pid, self.process));
@@ -393,7 +393,7 @@ impl Shared {
             }
             Err(_) => {
                 self.log.stop();
-                run::here().miss_process();
+                run::current().miss_process();
             }
         }
         threads::begin_child(self);
@@ -462,7 +462,7 @@ fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), S
     };
     keeper::start(folder).map_err(|e| failed("cannot start the keeper thread", e))?;
     run::begin(entries).map_err(|e| failed("cannot create the page of the run", e))?;
-    let process = run::here().new_process();
+    let process = run::current().new_process();
     let log = Log::create(log_name(process), pid, process).map_err(|e| failed("cannot create a log", e))?;
     if matches!(windows, Windows::Marks | Windows::Symbols) {
         threads::count_in_windows_only();

@@ -37,7 +37,7 @@ static NOWHERE: [AtomicU64; BYTES / 8] = [const { AtomicU64::new(0) }; BYTES / 8
 
 /// Run of this process.
 #[inline]
-pub(crate) fn here() -> Run<'static> {
+pub(crate) fn current() -> Run<'static> {
     // SAFETY: the pointer is null or leads to the page, which stays mapped and is accessed only through
     // atomics.
     Run(unsafe { PAGE.load(Ordering::Relaxed).as_ref() }.unwrap_or(&NOWHERE))
@@ -52,7 +52,7 @@ pub(crate) fn begin(entries_max: u64) -> Result<(), isize> {
     // SAFETY: the page was just mapped, and no other thread has it yet.
     unsafe { page.cast::<[u8; HEAD_BYTES]>().write(head) };
     PAGE.store(page.cast(), Ordering::Relaxed);
-    here().limit(entries_max);
+    current().limit(entries_max);
     Ok(())
 }
 

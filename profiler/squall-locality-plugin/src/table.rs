@@ -150,13 +150,13 @@ pub(crate) struct Table {
 impl Table {
     /// Creates a table in a new file. Fails with an error number if there is no room or no file.
     pub(crate) fn create(name: CString, sample: u32) -> Result<Table, isize> {
-        if !run::here().take(CHUNK_MIN + FIXED_BYTES) {
+        if !run::current().take(CHUNK_MIN + FIXED_BYTES) {
             return Err(crate::sys::EAGAIN);
         }
         let chunk = match Chunk::map(&name, 0, CHUNK_MIN, true) {
             Ok(chunk) => chunk,
             Err(error) => {
-                run::here().give(CHUNK_MIN + FIXED_BYTES);
+                run::current().give(CHUNK_MIN + FIXED_BYTES);
                 return Err(error);
             }
         };
@@ -184,7 +184,7 @@ impl Table {
         table.set_u32(head::KIND, file::TABLE);
         table.set_u32(head::SAMPLE, sample);
         table.set_u32(head::ROWS, ROWS as u32);
-        table.say_used();
+        table.store_used();
         Ok(table)
     }
 
@@ -208,7 +208,7 @@ impl Table {
     }
 
     /// Stores the number of entries, rows included, in the head.
-    fn say_used(&self) {
+    fn store_used(&self) {
         self.set_u64(head::ENTRIES, (ROWS + self.used) as u64);
     }
 
@@ -236,14 +236,14 @@ impl Table {
             entry.add(access);
             return;
         }
-        self.count_slowly(access);
+        self.count_slow(access);
     }
 
     /// Counts an access that misses the cache: in the last row if that has the same line and instruction,
     /// else in a new row.
     #[cold]
     #[inline(never)]
-    fn count_slowly(&mut self, access: Access) {
+    fn count_slow(&mut self, access: Access) {
         if !is_sampled(access.line, self.sample) {
             return;
         }
@@ -299,7 +299,7 @@ impl Table {
             if row.site == 0 {
                 continue;
             }
-            // Release: a compiler fence as in `count_slowly`. Accesses in an entry are in no row (I5).
+            // Release: a compiler fence as in `count_slow`. Accesses in an entry are in no row (I5).
             compiler_fence(Ordering::Release);
             let Some(entry) = self.find_or_add(&row) else {
                 self.lost += row.reads + row.writes;
@@ -327,7 +327,7 @@ impl Table {
         // The index is kept sparse, because a strided walk uses few slots of each run.
         if self.used * 4 >= self.index.len() {
             let slots = self.index.len();
-            if !run::here().take(slots * SLOT_BYTES) {
+            if !run::current().take(slots * SLOT_BYTES) {
                 return None;
             }
             self.rebuild_index(2 * slots);
@@ -342,11 +342,11 @@ impl Table {
     fn add(&mut self, wanted: &Entry) -> Option<*mut Entry> {
         if self.next == self.end {
             let bytes = (self.file_bytes / 2).next_multiple_of(CHUNK_MIN).min(CHUNK_MAX);
-            if !run::here().take(bytes) {
+            if !run::current().take(bytes) {
                 return None;
             }
             let Ok(chunk) = Chunk::map(&self.name, self.file_bytes, bytes, false) else {
-                run::here().give(bytes);
+                run::current().give(bytes);
                 return None;
             };
             self.next = chunk.start().cast();
@@ -363,9 +363,9 @@ impl Table {
             self.next = entry.add(1);
         }
         self.used += 1;
-        self.say_used();
+        self.store_used();
         self.set_u64(head::ACCESSES, self.accesses);
-        run::here().add_entries(self.sample, 1);
+        run::current().add_entries(self.sample, 1);
         Some(entry)
     }
 
@@ -423,17 +423,17 @@ impl Table {
                 }
             }
         }
-        run::here().remove_entries(self.sample, self.used as u64);
-        run::here().add_entries(shift, kept as u64);
+        run::current().remove_entries(self.sample, self.used as u64);
+        run::current().add_entries(shift, kept as u64);
         self.used = kept;
         self.sample = shift;
-        self.say_used();
+        self.store_used();
         self.set_u32(head::SAMPLE, shift);
         self.cache.fill(std::ptr::null_mut());
         self.truncate();
         let (before, after) = (self.index.len(), (kept * 8).next_power_of_two().max(INDEX_SLOTS));
         let after = after.min(before);
-        run::here().give((before - after) * SLOT_BYTES);
+        run::current().give((before - after) * SLOT_BYTES);
         self.rebuild_index(after);
         // Settles the rows last, because they may need the room that was freed.
         self.settle_rows();
@@ -463,7 +463,7 @@ impl Table {
         self.chunks.truncate(keep);
         // If the file cannot be cut, its rest is ignored: the head gives the number of entries.
         if end < self.file_bytes && keeper::cut(&self.name, end).is_ok() {
-            run::here().give(self.file_bytes - end);
+            run::current().give(self.file_bytes - end);
             self.file_bytes = end;
         }
     }
@@ -476,7 +476,7 @@ impl Table {
     /// Ends the table with its thread; the file remains, cut to its used length.
     pub(crate) fn end(mut self) -> Ended {
         self.settle_rows();
-        run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES);
+        run::current().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES);
         let name = std::mem::take(&mut self.name);
         let mut ended = Ended { name, bytes: self.file_bytes, used: self.used, sample: self.sample };
         drop(self);
@@ -486,8 +486,8 @@ impl Table {
 
     /// Removes the table and its file.
     pub(crate) fn discard(self) {
-        run::here().remove_entries(self.sample, self.used as u64);
-        run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES + self.file_bytes);
+        run::current().remove_entries(self.sample, self.used as u64);
+        run::current().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES + self.file_bytes);
         keeper::remove(&self.name);
     }
 
@@ -511,7 +511,7 @@ impl Ended {
     fn cut(&mut self) {
         let end = (ENTRIES_AT + self.used * ENTRY_BYTES).next_multiple_of(PAGE);
         if end < self.bytes && keeper::cut(&self.name, end).is_ok() {
-            run::here().give(self.bytes - end);
+            run::current().give(self.bytes - end);
             self.bytes = end;
         }
     }
@@ -539,8 +539,8 @@ impl Ended {
             chunk.start().add(head::SAMPLE).cast::<u32>().write(shift);
         }
         drop(chunk);
-        run::here().remove_entries(self.sample, self.used as u64);
-        run::here().add_entries(shift, kept as u64);
+        run::current().remove_entries(self.sample, self.used as u64);
+        run::current().add_entries(shift, kept as u64);
         (self.used, self.sample) = (kept, shift);
         self.cut();
     }

@@ -107,22 +107,22 @@ pub(crate) fn count_in_windows_only() {
 // --- accesses ---
 
 pub(crate) unsafe extern "C" fn on_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
-    match this(vcpu) {
+    match current_thread(vcpu) {
         Some(thread) => thread.access(info, address, site as u64),
-        None => run::here().miss_access(),
+        None => run::current().miss_access(),
     }
 }
 
 /// A branch to a compiler helper, at this address.
 pub(crate) unsafe extern "C" fn on_helper_call(vcpu: c_uint, address: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
+    if let Some(thread) = current_thread(vcpu) {
         thread.helped = address as u64 & ((1 << SITE_BITS) - 1);
     }
 }
 
 /// An access of a compiler helper; it counts at the branch to the helper.
 pub(crate) unsafe extern "C" fn on_helper_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
-    let Some(thread) = this(vcpu) else { return run::here().miss_access() };
+    let Some(thread) = current_thread(vcpu) else { return run::current().miss_access() };
     let own = site as u64;
     let kind = own >> SITE_BITS << SITE_BITS;
     let site = if thread.helped == 0 { own } else { kind | thread.helped };
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn on_helper_access(vcpu: c_uint, info: u32, addres
 
 /// An access of a call instruction, which stores the return address.
 pub(crate) unsafe extern "C" fn on_call_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
-    let Some(thread) = this(vcpu) else { return run::here().miss_access() };
+    let Some(thread) = current_thread(vcpu) else { return run::current().miss_access() };
     thread.access(info, address, site as u64);
     if thread.known(info).0 {
         let ended = thread.frames.called(address);
@@ -141,7 +141,7 @@ pub(crate) unsafe extern "C" fn on_call_access(vcpu: c_uint, info: u32, address:
 
 /// An access of a return instruction, which loads the return address.
 pub(crate) unsafe extern "C" fn on_return_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
-    let Some(thread) = this(vcpu) else { return run::here().miss_access() };
+    let Some(thread) = current_thread(vcpu) else { return run::current().miss_access() };
     thread.access(info, address, site as u64);
     let ended = thread.frames.returned(address);
     thread.end_windows(ended);
@@ -149,7 +149,7 @@ pub(crate) unsafe extern "C" fn on_return_access(vcpu: c_uint, info: u32, addres
 
 /// An access of a call instruction of the preloaded library, which is not counted.
 pub(crate) unsafe extern "C" fn on_quiet_call_access(vcpu: c_uint, info: u32, address: u64, _: *mut c_void) {
-    if let Some(thread) = this(vcpu)
+    if let Some(thread) = current_thread(vcpu)
         && thread.known(info).0
     {
         let ended = thread.frames.called(address);
@@ -158,7 +158,7 @@ pub(crate) unsafe extern "C" fn on_quiet_call_access(vcpu: c_uint, info: u32, ad
 }
 
 pub(crate) unsafe extern "C" fn on_quiet_return_access(vcpu: c_uint, _: u32, address: u64, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
+    if let Some(thread) = current_thread(vcpu) {
         let ended = thread.frames.returned(address);
         thread.end_windows(ended);
     }
@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn on_quiet_return_access(vcpu: c_uint, _: u32, add
 
 /// A call instruction without an access, with its return address.
 pub(crate) unsafe extern "C" fn on_call_run(vcpu: c_uint, returns_to: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
+    if let Some(thread) = current_thread(vcpu) {
         let ended = thread.frames.called(returns_to as u64);
         thread.end_windows(ended);
     }
@@ -174,14 +174,14 @@ pub(crate) unsafe extern "C" fn on_call_run(vcpu: c_uint, returns_to: *mut c_voi
 
 /// A return instruction without an access.
 pub(crate) unsafe extern "C" fn on_return_run(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
+    if let Some(thread) = current_thread(vcpu) {
         thread.returning = true;
     }
 }
 
 /// The first instruction of a block, possibly the target of a return.
 pub(crate) unsafe extern "C" fn on_block_run(vcpu: c_uint, address: *mut c_void) {
-    if let Some(thread) = this(vcpu)
+    if let Some(thread) = current_thread(vcpu)
         && thread.returning
     {
         thread.returning = false;
@@ -192,7 +192,7 @@ pub(crate) unsafe extern "C" fn on_block_run(vcpu: c_uint, address: *mut c_void)
 
 /// The first instruction of a window function.
 pub(crate) unsafe extern "C" fn on_enter(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu)
+    if let Some(thread) = current_thread(vcpu)
         && thread.frames.entered()
     {
         thread.begin_window();
@@ -200,13 +200,13 @@ pub(crate) unsafe extern "C" fn on_enter(vcpu: c_uint, _: *mut c_void) {
 }
 
 pub(crate) unsafe extern "C" fn on_begin_mark(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
+    if let Some(thread) = current_thread(vcpu) {
         thread.begin_window();
     }
 }
 
 pub(crate) unsafe extern "C" fn on_end_mark(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
+    if let Some(thread) = current_thread(vcpu) {
         thread.end_window();
     }
 }
@@ -227,7 +227,7 @@ fn info_slot(info: u32) -> usize {
 
 /// State of the thread on this processor, created on its first event. `None` if there is no room.
 #[inline]
-pub(crate) fn this(vcpu: c_uint) -> Option<&'static mut Thread> {
+pub(crate) fn current_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
     let slot = SLOTS.get(vcpu as usize)?;
     let thread = slot.own.load(Ordering::Relaxed);
     if thread.is_null() {
@@ -298,11 +298,11 @@ pub(crate) fn resample_parked(sample: u32) {
 
 /// Whether this can be the number of a processor. The emulator assigns the lowest free number, so a number
 /// beyond `THREADS_MAX` requires about as many threads.
-pub(crate) fn can_be(vcpu: c_uint) -> bool {
-    can_be_after(vcpu as usize, SLOTS_USED.load(Ordering::Relaxed))
+pub(crate) fn is_possible(vcpu: c_uint) -> bool {
+    is_possible_after(vcpu as usize, SLOTS_USED.load(Ordering::Relaxed))
 }
 
-fn can_be_after(vcpu: usize, used: usize) -> bool {
+fn is_possible_after(vcpu: usize, used: usize) -> bool {
     // Half suffices, because some threads may have come and gone without an access.
     vcpu < THREADS_MAX || used >= THREADS_MAX / 2
 }
@@ -358,7 +358,7 @@ impl Thread {
             if mode & ON == 0 {
                 return;
             }
-            self.start_afresh();
+            self.replace_table();
         }
         if self.quiet > 0 {
             return;
@@ -368,7 +368,7 @@ impl Thread {
             self.tick();
         }
         let (store, bytes) = self.known(info);
-        let Some(table) = &mut self.table else { return run::here().miss_access() };
+        let Some(table) = &mut self.table else { return run::current().miss_access() };
         let (line, at) = (address >> LINE_BITS, address & ((1 << LINE_BITS) - 1));
         let mask = if bytes >= 64 { u64::MAX } else { (1 << bytes) - 1 };
         let access = Access { line, site, bytes: mask << at, store, epoch: epoch() };
@@ -415,7 +415,7 @@ impl Thread {
     fn tick(&mut self) {
         self.ticks = EPOCH_ACCESSES;
         tick();
-        run::here().sample_less_if_full();
+        run::current().sample_less_if_full();
         self.keep_up();
         if let Some(table) = &self.table {
             table.settle();
@@ -424,7 +424,7 @@ impl Thread {
 
     /// Applies a coarser sample to this thread's table, and to tables that no running thread maintains.
     fn keep_up(&mut self) {
-        let sample = run::here().sample();
+        let sample = run::current().sample();
         let Some(table) = &mut self.table else { return };
         if table.sample() < sample {
             table.resample(sample);
@@ -442,7 +442,7 @@ impl Thread {
     /// Replaces the table. Its counts came before any window, or before this thread's first window.
     #[cold]
     #[inline(never)]
-    fn start_afresh(&mut self) {
+    fn replace_table(&mut self) {
         let kind = self.kind();
         with(|shared| {
             if let Some(table) = self.table.take() {
@@ -475,11 +475,11 @@ impl Thread {
             let open = OPEN.fetch_add(1, Ordering::Relaxed) == 0;
             if fresh || open {
                 let bits = if fresh { ON | STALE } else { ON };
-                others(self.slot, |mode| mode.fetch_or(bits, Ordering::Relaxed));
+                for_each_unmarked(self.slot, |mode| mode.fetch_or(bits, Ordering::Relaxed));
             }
         });
         if first {
-            self.start_afresh();
+            self.replace_table();
         }
         self.slot.mode.fetch_or(ON, Ordering::Relaxed);
     }
@@ -509,12 +509,12 @@ impl Thread {
 /// Counts down the open windows. The caller holds the lock.
 fn close(slot: &Slot) {
     if OPEN.fetch_sub(1, Ordering::Relaxed) == 1 {
-        others(slot, |mode| mode.fetch_and(!ON, Ordering::Relaxed));
+        for_each_unmarked(slot, |mode| mode.fetch_and(!ON, Ordering::Relaxed));
     }
 }
 
 /// Applies `f` to the mode of every thread that never marked, except `this`. The caller holds the lock.
-fn others(this: &Slot, f: impl Fn(&AtomicU8) -> u8) {
+fn for_each_unmarked(this: &Slot, f: impl Fn(&AtomicU8) -> u8) {
     for slot in used() {
         let there = !slot.own.load(Ordering::Relaxed).is_null() && !std::ptr::eq(slot, this);
         // A thread that marks at this moment sets its own mode afterwards.
@@ -592,9 +592,9 @@ mod tests {
 
     #[test]
     fn high_processor_numbers_require_many_threads() {
-        assert!(can_be_after(0, 0) && can_be_after(THREADS_MAX - 1, 0));
+        assert!(is_possible_after(0, 0) && is_possible_after(THREADS_MAX - 1, 0));
         // A plugin id or a pointer mistaken for a processor number.
-        assert!(!can_be_after(THREADS_MAX, 8) && !can_be_after(0x5555_6000, 8));
-        assert!(can_be_after(THREADS_MAX, THREADS_MAX));
+        assert!(!is_possible_after(THREADS_MAX, 8) && !is_possible_after(0x5555_6000, 8));
+        assert!(is_possible_after(THREADS_MAX, THREADS_MAX));
     }
 }

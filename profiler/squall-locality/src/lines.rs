@@ -230,7 +230,7 @@ impl Lines {
     #[must_use]
     pub fn fold(sources: &[Source], pid: u32, rules: Rules) -> Lines {
         let shift = u64::from(rules.line_bytes.ilog2().saturating_sub(6).min(1));
-        let mut lines = Lines::of_heads(sources, pid);
+        let mut lines = Lines::from_heads(sources, pid);
         let windows = lines.windows;
         // Per line: its only thread or `SEVERAL`, and whether it is written.
         const SEVERAL: u32 = u32::MAX;
@@ -244,7 +244,7 @@ impl Lines {
                 lines.threads.push(Thread { head, accesses: 0, crossing: 0, atomics: 0, works: true });
                 lines.threads.len() - 1
             });
-            if is_rest(&entry, rules) {
+            if is_second_half(&entry, rules) {
                 return;
             }
             let thread = &mut lines.threads[at];
@@ -279,14 +279,14 @@ impl Lines {
                 entries.entry(line).or_default().push((threads[&head.number], entry));
             }
         });
-        lines.say_who_works(rules);
+        lines.mark_working(rules);
         let end = entries.values().flatten().map(|(_, entry)| entry.span.1).max().unwrap_or(0);
         let begin = lines.threads.iter().map(|thread| thread.head.started).min().unwrap_or(0);
         let mut shared: Vec<Line> = entries
             .into_iter()
             .filter_map(|(line, entries)| {
                 let address = line.checked_shl(6 + shift as u32)?;
-                judge(address, &entries, &lines.threads, rules, (begin, end))
+                classify(address, &entries, &lines.threads, rules, (begin, end))
             })
             .collect();
         shared.sort_by_key(|line| (std::cmp::Reverse(line.transfers_at_most), line.address));
@@ -295,7 +295,7 @@ impl Lines {
     }
 
     /// Reads only the heads of the tables.
-    fn of_heads(sources: &[Source], pid: u32) -> Lines {
+    fn from_heads(sources: &[Source], pid: u32) -> Lines {
         let (mut lines, mut heads) = (Lines::default(), Vec::new());
         let note = |head: &Head| {
             if head.pid == pid {
@@ -337,7 +337,7 @@ impl Lines {
     }
 
     /// Decides which threads work, see [`Thread::works`].
-    fn say_who_works(&mut self, rules: Rules) {
+    fn mark_working(&mut self, rules: Rules) {
         let windows = self.windows;
         for thread in &mut self.threads {
             let is_main = thread.head.tid == thread.head.pid;
@@ -357,7 +357,7 @@ fn kind(entry: &Entry) -> u8 {
 
 /// Whether the entry is the second half of accesses that began in the same line and were counted there. A
 /// line of 128 bytes consists of two of the plugin's lines.
-fn is_rest(entry: &Entry, rules: Rules) -> bool {
+fn is_second_half(entry: &Entry, rules: Rules) -> bool {
     rules.line_bytes == 128 && entry.line & 1 == 1 && entry.kind & insn::CROSSES != 0
 }
 
@@ -378,7 +378,7 @@ fn is_counted(thread: &Thread, windows: bool, rules: Rules) -> bool {
 }
 
 /// Classifies the line at `address` from all its entries. Returns `None` if the line is not write-shared.
-fn judge(
+fn classify(
     address: u64,
     entries: &[(usize, Entry)],
     threads: &[Thread],
@@ -395,7 +395,7 @@ fn judge(
             touches.len() - 1
         });
         let touch = &mut touches[at];
-        if !is_rest(entry, rules) {
+        if !is_second_half(entry, rules) {
             add(&mut touch.reads, entry.reads);
             add(&mut touch.writes, entry.writes);
             let all = entry.reads + entry.writes;
@@ -441,8 +441,8 @@ fn judge(
         false_accesses: 0,
         transfers_at_most,
     };
-    line.say_when(rules, run);
-    line.say_what(entries, rules);
+    line.set_phase(rules, run);
+    line.set_sharing(entries, rules);
     Some(line)
 }
 
@@ -450,16 +450,16 @@ fn join(one: (u32, u32), other: (u32, u32)) -> (u32, u32) {
     (one.0.min(other.0), one.1.max(other.1))
 }
 
-fn meet(one: (u32, u32), other: (u32, u32)) -> bool {
+fn overlap(one: (u32, u32), other: (u32, u32)) -> bool {
     one.0 <= other.1 && other.0 <= one.1
 }
 
 impl Line {
-    fn say_when(&mut self, rules: Rules, run: (u32, u32)) {
+    fn set_phase(&mut self, rules: Rules, run: (u32, u32)) {
         let last =
             self.touches.iter().filter_map(|touch| touch.write_span).map(|span| span.1).max().unwrap_or(0);
         let tenth = run.1.saturating_sub(run.0) / 10;
-        let meets = self.meets();
+        let meets = self.is_concurrent();
         self.phase = match (self.engaged, rules.ops) {
             // If the operations are known, the counts alone decide, independent of the schedule.
             (true, Some(_)) => Phase::Steady,
@@ -476,7 +476,7 @@ impl Line {
     }
 
     /// Whether a thread writes the line during the span of another thread.
-    fn meets(&self) -> bool {
+    fn is_concurrent(&self) -> bool {
         let mut starts: Vec<u32> = self.touches.iter().map(|touch| touch.span.0).collect();
         let mut ends: Vec<u32> = self.touches.iter().map(|touch| touch.span.1).collect();
         starts.sort_unstable();
@@ -485,13 +485,13 @@ impl Line {
             let Some(span) = touch.write_span else { return false };
             let begun = starts.partition_point(|start| *start <= span.1);
             let over = ends.partition_point(|end| *end < span.0);
-            begun.saturating_sub(over) > usize::from(meet(touch.span, span))
+            begun.saturating_sub(over) > usize::from(overlap(touch.span, span))
         })
     }
 
     /// Computes the shared bytes, the kind of sharing and the instructions. Rare accesses of a thread that
     /// uses the line often are taken as initialisation and ignored.
-    fn say_what(&mut self, entries: &[(usize, Entry)], rules: Rules) {
+    fn set_sharing(&mut self, entries: &[(usize, Entry)], rules: Rules) {
         let engaged = self.engaged;
         let at: HashMap<usize, usize> =
             self.touches.iter().enumerate().map(|(at, touch)| (touch.thread, at)).collect();
@@ -515,7 +515,7 @@ impl Line {
         }
         self.shared_bytes = twice & written;
         let (mut all, mut apart) = (0u64, 0u64);
-        for (thread, entry) in entries.iter().filter(|(_, entry)| !is_rest(entry, rules)) {
+        for (thread, entry) in entries.iter().filter(|(_, entry)| !is_second_half(entry, rules)) {
             let Some(touch) = at.get(thread).map(|at| &self.touches[*at]) else { continue };
             if engaged && !touch.often {
                 continue;
@@ -538,7 +538,7 @@ impl Line {
         };
         let entries: Vec<&(usize, Entry)> =
             entries.iter().filter(|(thread, _)| at.contains_key(thread)).collect();
-        self.say_where(&entries, rules);
+        self.set_places(&entries, rules);
         self.lock_bytes = lock_bytes(&entries, rules);
     }
 
@@ -568,7 +568,7 @@ impl Line {
     }
 
     /// Collects the instructions and the bytes touched by atomic ones.
-    fn say_where(&mut self, entries: &[&(usize, Entry)], rules: Rules) {
+    fn set_places(&mut self, entries: &[&(usize, Entry)], rules: Rules) {
         let mut places: HashMap<u64, Place> = HashMap::new();
         for (thread, entry) in entries {
             let touched = place_bytes(entry, entry.read_bytes | entry.written_bytes, rules);
@@ -586,7 +586,7 @@ impl Line {
                 bytes: 0,
                 threads: Vec::new(),
             });
-            if !is_rest(entry, rules) {
+            if !is_second_half(entry, rules) {
                 add(&mut place.reads, entry.reads);
                 add(&mut place.writes, entry.writes);
             }

@@ -80,7 +80,7 @@ pub struct BlockReport {
 impl BlockReport {
     /// First frame outside the standard library and the allocator.
     #[must_use]
-    pub fn asked_by(&self) -> Option<&Frame> {
+    pub fn allocated_at(&self) -> Option<&Frame> {
         self.frames.iter().find(|frame| !frame.is_library()).or(self.frames.first())
     }
 }

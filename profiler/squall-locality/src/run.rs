@@ -84,7 +84,7 @@ impl Place {
 /// Chooses the folder for the tables and the two libraries, which take `bytes` bytes. Memory is preferred if
 /// it has one and a half times that room, else the folder for temporary files. Folders mounted with `noexec`
 /// are excluded.
-fn choose<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a Place, Error> {
+fn choose_folder<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a Place, Error> {
     let fits = memory.room > bytes.saturating_add(bytes / 2);
     match (memory.runs, temporary.runs) {
         (true, true) => Ok(if fits { memory } else { temporary }),
@@ -101,7 +101,7 @@ fn choose<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a
 /// Creates a private folder for the run's files.
 fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
     let (memory, temporary) = (Place::at("/dev/shm".into()), Place::at(std::env::temp_dir()));
-    let parent = &choose(&memory, &temporary, bytes)?.path;
+    let parent = &choose_folder(&memory, &temporary, bytes)?.path;
     for attempt in 0..100 {
         let folder = parent.join(format!("squall-locality-{}-{attempt}", std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&folder) {
@@ -159,7 +159,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
             "symbols"
         }
     };
-    let _adopts = Adopts::begin(options.alone);
+    let _adopts = Subreaper::begin(options.alone);
     let begin = Instant::now();
     for name in run.emulator.plugin_names() {
         let plugin = write(name, PLUGIN)?;
@@ -173,7 +173,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let mut child =
             command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
         run.pid = child.id();
-        let kin = Kin { folder: &run.folder, alone: options.alone };
+        let kin = RunProcesses { folder: &run.folder, alone: options.alone };
         match wait(&mut child, options, &kin, begin) {
             Ok(outcome) => run.outcome = outcome,
             Err(error) => {
@@ -275,7 +275,12 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Waits until the program ends, the timeout expires, or the caller stops the run. In the last two cases it
 /// kills the processes; their counts remain.
-fn wait(child: &mut Child, options: &Options, kin: &Kin<'_>, begin: Instant) -> std::io::Result<Outcome> {
+fn wait(
+    child: &mut Child,
+    options: &Options,
+    kin: &RunProcesses<'_>,
+    begin: Instant,
+) -> std::io::Result<Outcome> {
     // A deadline beyond the clock's range never comes.
     let deadline = options.timeout.and_then(|timeout| begin.checked_add(timeout));
     let mut nap = Duration::from_millis(1);
@@ -320,13 +325,13 @@ fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
 }
 
 /// Makes this process the subreaper for orphaned processes of the program, until dropped.
-struct Adopts(bool);
+struct Subreaper(bool);
 
-impl Adopts {
-    fn begin(wanted: bool) -> Adopts {
+impl Subreaper {
+    fn begin(wanted: bool) -> Subreaper {
         let is_already = rustix::process::child_subreaper().is_ok_and(|on| on.is_some());
         // If it fails, the processes are still found by their environment.
-        Adopts(
+        Subreaper(
             wanted
                 && !is_already
                 && rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok(),
@@ -334,7 +339,7 @@ impl Adopts {
     }
 }
 
-impl Drop for Adopts {
+impl Drop for Subreaper {
     fn drop(&mut self) {
         if self.0 {
             // Setting succeeded, so resetting will, too.
@@ -348,7 +353,7 @@ const ROUNDS_MAX: usize = 200;
 
 /// Kills the program and its processes in rounds, until none is left. Processes created during a round are
 /// found in the next one.
-fn end_all(child: &mut Child, kin: &Kin<'_>) -> std::io::Result<()> {
+fn end_all(child: &mut Child, kin: &RunProcesses<'_>) -> std::io::Result<()> {
     // The pid of a child that was not yet waited for is reserved; after the wait, another process may get it.
     let program = matches!(child.try_wait(), Ok(None)).then(|| child.id().cast_signed());
     let mut known = HashSet::new();
@@ -384,12 +389,12 @@ struct Process {
 
 /// Finds the processes of a run: those with the run's mark in their environment, which forks inherit and
 /// sessions keep; those that this process adopted, if it has no other children; and all descendants of both.
-struct Kin<'a> {
+struct RunProcesses<'a> {
     folder: &'a Path,
     alone: bool,
 }
 
-impl Kin<'_> {
+impl RunProcesses<'_> {
     /// Adds living processes of the run to `known`, except the program itself (pid `program`), and removes
     /// dead ones. Returns whether any is left.
     fn find(&self, program: Option<i32>, known: &mut HashSet<Process>) -> bool {
@@ -476,7 +481,7 @@ mod tests {
         let chosen = |room, memory_runs, temporary_runs| {
             let (memory, temporary) =
                 (place("/memory", room, memory_runs), place("/files", 0, temporary_runs));
-            choose(&memory, &temporary, 1_000).map(|place| place.path.display().to_string())
+            choose_folder(&memory, &temporary, 1_000).map(|place| place.path.display().to_string())
         };
         assert_eq!(chosen(1_501, true, true).as_deref(), Ok("/memory"));
         assert_eq!(chosen(1_500, true, true).as_deref(), Ok("/files"));

@@ -118,7 +118,7 @@ const LOCKS_FILES: &[&str] = &[
 ];
 
 /// Whether the function belongs to an atomic type and only wraps the instruction.
-fn is_of_an_atomic(frame: &Frame) -> bool {
+fn is_atomic_function(frame: &Frame) -> bool {
     const NAMES: &[&str] =
         &["core::sync::atomic::", "<core::sync::atomic::", "core::intrinsics::", "std::__atomic_base"];
     NAMES.iter().any(|name| frame.function.starts_with(name)) || is_in(frame, ATOMICS_FILES)
@@ -131,8 +131,8 @@ fn is_in(frame: &Frame, files: &[&str]) -> bool {
 /// Whether the function that performs the atomic operation belongs to a lock. `frames` has the innermost
 /// frame first. Outer frames are callers and do not count: code that runs under a lock is not the lock.
 #[must_use]
-pub fn is_of_a_lock(frames: &[Frame]) -> bool {
-    let own = frames.iter().find(|frame| !is_of_an_atomic(frame));
+pub fn is_lock_function(frames: &[Frame]) -> bool {
+    let own = frames.iter().find(|frame| !is_atomic_function(frame));
     own.is_some_and(|frame| {
         let path = without_types(&frame.function);
         let words = path.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
@@ -451,7 +451,7 @@ mod tests {
         let frames = |names: &[&str]| -> Vec<Frame> {
             names.iter().map(|name| Frame { function: (*name).into(), ..Frame::default() }).collect()
         };
-        let of_a_lock = |names: &[&str]| is_of_a_lock(&frames(names));
+        let of_a_lock = |names: &[&str]| is_lock_function(&frames(names));
         let exchange = "core::sync::atomic::AtomicU32::compare_exchange";
         assert!(of_a_lock(&[exchange, "std::sys::sync::mutex::futex::Mutex::lock", "app::main"]));
         assert!(of_a_lock(&["<parking_lot::raw_mutex::RawMutex as lock_api::mutex::RawMutex>::lock"]));
@@ -481,14 +481,14 @@ mod tests {
             frame("swap", &format!("{library}/core/src/sync/atomic.rs")),
             frame("atomic_xchg<u32>", &format!("{library}/core/src/intrinsics/mod.rs")),
         ];
-        let of_a_lock = |own: Frame| is_of_a_lock(&[&atomics[..], &[own]].concat());
+        let of_a_lock = |own: Frame| is_lock_function(&[&atomics[..], &[own]].concat());
         let sync = format!("{library}/std/src/sys/sync");
         assert!(of_a_lock(frame("unlock", &format!("{sync}/mutex/futex.rs"))));
         assert!(of_a_lock(frame("read", &format!("{sync}/rwlock/futex.rs"))));
         assert!(of_a_lock(frame("app::Lock::lock", "src/main.rs")));
         assert!(!of_a_lock(frame("read", "src/main.rs")));
         assert!(!of_a_lock(frame("read", &format!("{library}/std/src/io/mod.rs"))));
-        assert!(!is_of_a_lock(&atomics), "an atomic by itself");
+        assert!(!is_lock_function(&atomics), "an atomic by itself");
     }
 
     #[test]

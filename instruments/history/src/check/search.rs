@@ -203,7 +203,7 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
 
     /// For each call that may be next after this partial order but does not fit: its index, and the answer it
     /// should have had.
-    pub(super) fn refuses(&self, longest: &Longest<S::State>) -> Vec<(usize, S::Ret)> {
+    pub(super) fn expected_next(&self, longest: &Longest<S::State>) -> Vec<(usize, S::Ret)> {
         let next = self.returned.iter().filter(|item| self.may_be_next(item, longest.done));
         next.map(|item| (item.place, self.spec.apply(&longest.state, item.op).1)).collect()
     }

@@ -43,10 +43,10 @@ pub(super) fn explain<S: Spec>(
             break;
         }
     }
-    leave_out_what_comes_last(&mut calls);
+    omit_last(&mut calls);
     let window = Window::new(spec, &calls);
     let end = match window.search(starts, steps_max) {
-        Found::None(longest) => Some((window.refuses(&longest), longest)),
+        Found::None(longest) => Some((window.expected_next(&longest), longest)),
         Found::Ends(_) | Found::TooHard => None,
     };
     show::show(&calls, starts, end)
@@ -58,7 +58,7 @@ fn forgiven<O, R>(calls: &[(&Call<O, R>, Mark)]) -> usize {
 }
 
 /// Omits calls that can be done only after all others.
-fn leave_out_what_comes_last<O, R>(calls: &mut [(&Call<O, R>, Mark)]) {
+fn omit_last<O, R>(calls: &mut [(&Call<O, R>, Mark)]) {
     let core: Vec<_> =
         calls.iter().filter(|(_, mark)| *mark == Mark::Returned).map(|(call, _)| *call).collect();
     for (call, mark) in calls.iter_mut().filter(|(_, mark)| *mark == Mark::Pending) {

@@ -70,7 +70,7 @@ enum At1 {
 /// Generates a history of at most `calls_max` calls on three threads. Each byte advances one thread by a
 /// step. Some answers are then corrupted, and some seen calls forgotten. About half of the histories are
 /// linearizable.
-fn made_up(moves: &[u8], wrongs: &[u8], forgotten: &[u8], calls_max: usize) -> KeyHistory {
+fn generated(moves: &[u8], wrongs: &[u8], forgotten: &[u8], calls_max: usize) -> KeyHistory {
     const THREADS: usize = 3;
     let mut state = None;
     let mut now = [At1::Idle; THREADS];
@@ -136,7 +136,7 @@ proptest! {
         wrongs in prop::collection::vec(any::<u8>(), 6),
         forgotten in prop::collection::vec(any::<u8>(), 0..14),
     ) {
-        let history = made_up(&moves, &wrongs, &forgotten, 7);
+        let history = generated(&moves, &wrongs, &forgotten, 7);
         prop_assert_eq!(verdict(&history), brute_force(&Key, &None, &history), "{:?}", history);
     }
 
@@ -146,7 +146,7 @@ proptest! {
         wrongs in prop::collection::vec(any::<u8>(), 6),
         keys in prop::collection::vec(0..2_u8, 7),
     ) {
-        let history = made_up(&moves, &wrongs, &[], 7);
+        let history = generated(&moves, &wrongs, &[], 7);
         let key = std::cell::Cell::new(0);
         let history = history.map(|op| {
             let at = key.replace(key.get() + 1);
@@ -165,7 +165,7 @@ proptest! {
         moves in prop::collection::vec(any::<u8>(), 100..400),
         forgotten in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let history = made_up(&moves, &[], &forgotten, 60);
+        let history = generated(&moves, &[], &forgotten, 60);
         prop_assert_eq!(Checker::new(Key, None).check(&history), Ok(()));
     }
 }
@@ -176,7 +176,7 @@ proptest! {
 fn both_verdicts_are_common() {
     let mut rng = crate::rng::Rng::new(1, 1);
     let mut bytes = |count: usize| -> Vec<u8> { (0..count).map(|_| rng.draw() as u8).collect() };
-    let right = (0..1_000).filter(|_| verdict(&made_up(&bytes(60), &bytes(6), &bytes(8), 7))).count();
+    let right = (0..1_000).filter(|_| verdict(&generated(&bytes(60), &bytes(6), &bytes(8), 7))).count();
     assert!((200..800).contains(&right), "{right} of 1,000 are right");
 }
 

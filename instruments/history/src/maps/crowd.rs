@@ -82,7 +82,7 @@ impl Meeting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn go_on_if_all_are_here(&self, meet: &mut Meet) {
+    fn release_if_complete(&self, meet: &mut Meet) {
         if meet.here > 0 && meet.here == meet.members {
             meet.here = 0;
             meet.round += 1;
@@ -97,7 +97,7 @@ impl Member<'_> {
         let mut meet = self.0.state();
         let round = meet.round;
         meet.here += 1;
-        self.0.go_on_if_all_are_here(&mut meet);
+        self.0.release_if_complete(&mut meet);
         drop(self.0.all_here.wait_while(meet, |meet| meet.round == round));
     }
 }
@@ -106,7 +106,7 @@ impl Drop for Member<'_> {
     fn drop(&mut self) {
         let mut meet = self.0.state();
         meet.members -= 1;
-        self.0.go_on_if_all_are_here(&mut meet);
+        self.0.release_if_complete(&mut meet);
     }
 }
 

@@ -88,7 +88,7 @@ fn once(map: &impl ConcurrentMap<Counted>, ledger: &Arc<Ledger>, key: u64, rng: 
 }
 
 /// Some threads replace and remove values while others read them. Values that are read must be alive.
-pub(super) fn nobody_reads_what_was_dropped<M: Maker>(maker: &M, load: &Load) -> Outcome {
+pub(super) fn no_reads_after_drop<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let ledger = Ledger::new();
     let map = maker.make::<Counted>();
     let over = Over::default();

@@ -214,12 +214,12 @@ pub fn checks<M: Maker>() -> Vec<Check<M>> {
         growth::updates,
         whole::iteration,
         whole::retain_own,
-        whole::retain_spares_what_was_changed,
+        whole::retain_keeps_changed_values,
         whole::clear,
         whole::len_at_rest,
         whole::each_sees_the_other,
         drops::counted,
-        drops::nobody_reads_what_was_dropped,
+        drops::no_reads_after_drop,
     ]
 }
 

@@ -105,7 +105,7 @@ pub(super) fn retain_own<M: Maker>(maker: &M, load: &Load) -> Outcome {
 }
 
 /// One thread retains even values while others make all values even. No even value is removed.
-pub(super) fn retain_spares_what_was_changed<M: Maker>(maker: &M, load: &Load) -> Outcome {
+pub(super) fn retain_keeps_changed_values<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let meeting = Meeting::new(load.threads);
     let lost = AtomicU64::new(0);

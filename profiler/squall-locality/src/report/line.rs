@@ -8,7 +8,7 @@ use squall_locality_plugin::format::insn;
 use super::{CodeReport, LineReport, Request, TouchReport, WordReport};
 use crate::lines::{Bytes, Line, Lines, Place, Touch};
 use crate::objects::{Object, Objects};
-use crate::symbols::{Frame, Symbols, is_of_a_lock};
+use crate::symbols::{Frame, Symbols, is_lock_function};
 
 /// Maximum number of instructions listed per line.
 const PLACES_MAX: usize = 12;
@@ -106,7 +106,7 @@ fn locks(line: &Line, objects: &Objects, symbols: &mut Symbols) -> Bytes {
         place.kind == insn::EXCHANGE || place.kind == insn::ATOMIC && place.bytes & !line.exchanged_bytes == 0
     };
     for place in line.places.iter().filter(exchanges) {
-        if place.bytes & !locks != 0 && is_of_a_lock(&objects.frames(place.pc, symbols)) {
+        if place.bytes & !locks != 0 && is_lock_function(&objects.frames(place.pc, symbols)) {
             locks |= place.bytes;
         }
     }
@@ -171,7 +171,7 @@ pub(super) fn object_text(object: &Object, address: &str) -> String {
                     format!("the line is at byte {} of the block", line - block.address)
                 };
                 let of = block.process.map(|pid| format!(" of process {pid}")).unwrap_or_default();
-                let at = block.asked_by().map(|frame| format!(" at {} {}", place(frame), frame.function));
+                let at = block.allocated_at().map(|frame| format!(" at {} {}", place(frame), frame.function));
                 let (thread, at) = (block.thread, at.unwrap_or_default());
                 format!(
                     "heap block of {} bytes ({place_in}), allocated by thread {thread}{of}{at}",

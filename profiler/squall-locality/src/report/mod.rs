@@ -256,7 +256,7 @@ pub struct CodeReport {
 impl CodeReport {
     /// First frame outside the standard library and the allocator.
     #[must_use]
-    pub fn shown(&self) -> Option<&Frame> {
+    pub fn source_frame(&self) -> Option<&Frame> {
         self.frames.iter().find(|frame| !frame.is_library()).or(self.frames.first())
     }
 }
@@ -370,7 +370,7 @@ fn build(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Repo
         let ops = request.rules.ops? as f64 * threads as f64;
         (ops > 0.0).then(|| count as f64 / ops)
     };
-    let dearest = dearest(lines, request);
+    let dearest = by_cost(lines, request);
     let objects = Objects::new(log, inherited);
     let mut symbols = Symbols::default();
     let listed: Vec<LineReport> = dearest
@@ -434,7 +434,7 @@ fn phases(lines: &Lines) -> Phases {
 }
 
 /// Sorts the shared lines: those shared as long as the threads work come first, each group by modelled cost.
-fn dearest<'a>(lines: &'a Lines, request: &Request) -> Vec<&'a Line> {
+fn by_cost<'a>(lines: &'a Lines, request: &Request) -> Vec<&'a Line> {
     let mut dearest: Vec<&Line> = lines.shared.iter().collect();
     let rank = |line: &Line| (line.phase.lasts(), request.model.cost_ns(line, request.rules.ops));
     dearest.sort_by(|a, b| {

@@ -111,7 +111,7 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         line.cost_ms_by_model
     )?;
     for code in &line.code {
-        let (at, name) = match code.shown() {
+        let (at, name) = match code.source_frame() {
             Some(frame) => (place(frame), frame.function.clone()),
             None => (code.address.clone(), String::new()),
         };

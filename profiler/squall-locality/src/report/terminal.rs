@@ -128,7 +128,7 @@ fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
     }
     let places = merged(&line.code);
     for code in places.iter().take(PLACES_MAX) {
-        let Some(frame) = code.shown() else {
+        let Some(frame) = code.source_frame() else {
             text.line(format_args!(
                 "   at {} (unknown): {} reads, {} writes",
                 code.address, code.reads, code.writes
@@ -155,7 +155,9 @@ fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
 fn merged(code: &[CodeReport]) -> Vec<CodeReport> {
     let mut merged: Vec<CodeReport> = Vec::new();
     for place in code {
-        let same = |known: &&mut CodeReport| place.shown().is_some() && known.shown() == place.shown();
+        let same = |known: &&mut CodeReport| {
+            place.source_frame().is_some() && known.source_frame() == place.source_frame()
+        };
         match merged.iter_mut().find(same) {
             Some(known) => {
                 known.reads = known.reads.saturating_add(place.reads);

@@ -20,7 +20,7 @@ pub(crate) fn request(line_bytes: u32, ops: Option<u64>) -> Request {
 
 /// Accesses of one instruction to one line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doing {
+pub(crate) struct Access {
     pub(crate) line: u64,
     pub(crate) pc: u64,
     pub(crate) kind: u8,
@@ -32,10 +32,10 @@ pub(crate) struct Doing {
 }
 
 /// A hundred writes to the first eight bytes of line 1.
-pub(crate) const WRITES: Doing =
-    Doing { line: 1, pc: 0x1000, kind: 0, reads: 0, writes: 100, bytes: 0xff, epochs: (1, 9) };
+pub(crate) const WRITES: Access =
+    Access { line: 1, pc: 0x1000, kind: 0, reads: 0, writes: 100, bytes: 0xff, epochs: (1, 9) };
 
-impl Doing {
+impl Access {
     fn bytes(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         let mut long = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -75,9 +75,9 @@ pub(crate) fn set(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 /// Table of a thread.
-pub(crate) fn table(pid: u32, number: u32, doings: &[Doing]) -> Vec<u8> {
+pub(crate) fn table(pid: u32, number: u32, accesses: &[Access]) -> Vec<u8> {
     let mut bytes = head_of(file::TABLE, pid, number);
-    bytes.extend(doings.iter().flat_map(Doing::bytes));
+    bytes.extend(accesses.iter().flat_map(Access::bytes));
     bytes
 }
 
@@ -104,8 +104,8 @@ pub(crate) fn sources(files: Vec<Vec<u8>>) -> Vec<Source> {
 }
 
 /// Report on a process with one table per list of accesses.
-pub(crate) fn look(threads: &[&[Doing]], line_bytes: u32, ops: Option<u64>) -> Report {
+pub(crate) fn look(threads: &[&[Access]], line_bytes: u32, ops: Option<u64>) -> Report {
     let mut files = vec![whole_log(1)];
-    files.extend(threads.iter().zip(0..).map(|(doings, number)| table(1, number, doings)));
+    files.extend(threads.iter().zip(0..).map(|(accesses, number)| table(1, number, accesses)));
     report(&sources(files), &request(line_bytes, ops))
 }

@@ -1,6 +1,6 @@
 //! Forked processes. Their logs start at the fork and refer to the parent's log.
 
-use crate::files::{Doing, WRITES, head_of, log, request, set, sources, table};
+use crate::files::{Access, WRITES, head_of, log, request, set, sources, table};
 use squall_locality::objects::Object;
 use squall_locality::report::{Report, report, table as text};
 use squall_locality_plugin::format::{HEAD_BYTES, file, head, record};
@@ -30,8 +30,8 @@ fn bytes_of(log: &[u8]) -> u64 {
 
 /// Report on the process of this number, with two threads that write lines 1 to `lines`, and with these logs.
 fn look(logs: Vec<Vec<u8>>, process: u32, lines: u64) -> Report {
-    let doings: Vec<Doing> = (1..=lines).map(|line| Doing { line, ..WRITES }).collect();
-    let tables = (0..2).map(|number| of(process, table(process + 1, number, &doings)));
+    let accesses: Vec<Access> = (1..=lines).map(|line| Access { line, ..WRITES }).collect();
+    let tables = (0..2).map(|number| of(process, table(process + 1, number, &accesses)));
     let mut request = request(64, Some(100));
     request.pid = process + 1;
     report(&sources(logs.into_iter().chain(tables).collect()), &request)

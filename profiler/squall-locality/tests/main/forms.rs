@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::files::{Doing, WRITES, log, look, request, set, sources, table, whole_log};
+use crate::files::{Access, WRITES, log, look, request, set, sources, table, whole_log};
 use serde_json::Value;
 use squall_locality::objects::Object;
 use squall_locality::report::{FORMAT, LineReport, Report, page, report, table as text};
@@ -45,9 +45,9 @@ fn full(became: &str) -> Report {
         set(&mut file, head::PROCESS, 1);
         file
     };
-    let doing = Doing { pc: BASE + own, ..WRITES };
+    let access = Access { pc: BASE + own, ..WRITES };
     let mut files = vec![first, in_second(log(2, &second))];
-    files.extend((0..2).map(|number| in_second(table(2, number, &[doing]))));
+    files.extend((0..2).map(|number| in_second(table(2, number, &[access]))));
     let mut request = request(64, Some(100));
     request.pid = 2;
     report(&sources(files), &request)
@@ -144,9 +144,9 @@ fn names_of_the_program_cannot_control_a_terminal() {
 
 #[test]
 fn heat_map_cells_have_position_and_shade() {
-    let both: [&[Doing]; 2] = [
-        &[WRITES, Doing { line: 2, writes: 10, ..WRITES }],
-        &[Doing { reads: 5_000, writes: 0, ..WRITES }, Doing { line: 2, writes: 10, ..WRITES }],
+    let both: [&[Access]; 2] = [
+        &[WRITES, Access { line: 2, writes: 10, ..WRITES }],
+        &[Access { reads: 5_000, writes: 0, ..WRITES }, Access { line: 2, writes: 10, ..WRITES }],
     ];
     let found = look(&both, 64, None);
     let addresses: Vec<&str> = found.lines.iter().map(|line| line.address.as_str()).collect();
@@ -170,7 +170,7 @@ fn heat_map_cells_have_position_and_shade() {
 fn curve_points_have_their_position() {
     // Both axes are logarithmic: 428 pixels up to 256 processors, 268 pixels from a quarter to 256.
     let perfect = "46.0,260.4 99.5,233.6 474.0,46.0";
-    let own: [&[Doing]; 2] = [&[WRITES], &[Doing { line: 2, ..WRITES }]];
+    let own: [&[Access]; 2] = [&[WRITES], &[Access { line: 2, ..WRITES }]];
     let (alone, shared) = (look(&own, 64, Some(100)), look(&[&[WRITES], &[WRITES]], 64, Some(100)));
     let drawn = |found: &Report, class: &str| {
         let page = page(found);
@@ -193,9 +193,9 @@ fn curve_points_have_their_position() {
 
 #[test]
 fn accesses_across_lines_are_counted_separately() {
-    let begins = Doing { line: 2, bytes: 0xf << 60, ..WRITES };
-    let ends = Doing { line: 3, bytes: 0xf, kind: insn::CROSSES, ..WRITES };
-    let both: &[Doing] = &[begins, ends];
+    let begins = Access { line: 2, bytes: 0xf << 60, ..WRITES };
+    let ends = Access { line: 3, bytes: 0xf, kind: insn::CROSSES, ..WRITES };
+    let both: &[Access] = &[begins, ends];
     let narrow = look(&[both, both], 64, Some(100));
     assert_eq!((narrow.accesses, narrow.accesses_crossing), (400, 200));
     // In a line of 128 bytes the access does not cross.
@@ -205,19 +205,19 @@ fn accesses_across_lines_are_counted_separately() {
 
 #[test]
 fn rows_belong_to_their_entries() {
-    let doing =
-        |reads, writes, bytes, epochs| Doing { reads, writes, bytes, epochs, kind: insn::ATOMIC, ..WRITES };
-    let whole = [doing(7, 1_010, 0xff, (2, 9)), Doing { line: 2, ..doing(0, 3, 1, (4, 4)) }];
+    let access =
+        |reads, writes, bytes, epochs| Access { reads, writes, bytes, epochs, kind: insn::ATOMIC, ..WRITES };
+    let whole = [access(7, 1_010, 0xff, (2, 9)), Access { line: 2, ..access(0, 3, 1, (4, 4)) }];
     // Rows: two for the first line, one for a line without another entry, and an empty one.
     let parts = [
-        doing(3, 4, 0x0f, (5, 8)),
+        access(3, 4, 0x0f, (5, 8)),
         whole[1],
-        doing(0, 6, 0xf0, (9, 9)),
-        doing(0, 0, 0, (0, 0)),
-        doing(4, 1_000, 0x3c, (2, 5)),
+        access(0, 6, 0xf0, (9, 9)),
+        access(0, 0, 0, (0, 0)),
+        access(4, 1_000, 0x3c, (2, 5)),
     ];
-    let other: &[Doing] = &[doing(1, 1_000, 0xff, (1, 9)), Doing { line: 2, ..doing(0, 3, 1, (4, 4)) }];
-    let found = |first: &[Doing], rows: u32| {
+    let other: &[Access] = &[access(1, 1_000, 0xff, (1, 9)), Access { line: 2, ..access(0, 3, 1, (4, 4)) }];
+    let found = |first: &[Access], rows: u32| {
         let mut counted = table(1, 0, first);
         set(&mut counted, head::ROWS, rows);
         let files = vec![whole_log(1), counted, table(1, 1, other)];

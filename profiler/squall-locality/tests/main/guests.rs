@@ -98,7 +98,7 @@ fn guest_child_inherits_blocks() {
     assert!(!report.notes.iter().any(|note| note.contains("Heap blocks are unknown")), "{:?}", report.notes);
     let [line] = &report.lines[..] else { panic!("{:?}", report.lines) };
     let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
-    let file = blocks[0].asked_by().and_then(|frame| frame.file.as_deref());
+    let file = blocks[0].allocated_at().and_then(|frame| frame.file.as_deref());
     assert!(file.is_some_and(|file| file.ends_with("guest.rs")), "{:?}", blocks[0].frames);
     // Both processes have a thread 0; the parent's allocated the block.
     let parent = report.processes.iter().find(|process| process.pid == report.pid).map(|child| child.parent);

@@ -1,6 +1,6 @@
 //! Classification of tables with known contents, without an emulator.
 
-use crate::files::{Doing, WRITES, log, look, request, set, sources, table, whole_log};
+use crate::files::{Access, WRITES, log, look, request, set, sources, table, whole_log};
 use squall_locality::lines::{Phase, Sharing};
 use squall_locality::report::{page, report, table as text};
 use squall_locality::run::Outcome;
@@ -9,8 +9,8 @@ use squall_locality_plugin::format::{head, insn, record};
 #[test]
 fn sharing_is_recognised_with_many_instructions() {
     // Each of three hundred instructions makes less than one per cent of the accesses.
-    let places = |bytes| -> Vec<Doing> {
-        (0..300).map(|place| Doing { pc: 0x1000 + place * 4, writes: 10, bytes, ..WRITES }).collect()
+    let places = |bytes| -> Vec<Access> {
+        (0..300).map(|place| Access { pc: 0x1000 + place * 4, writes: 10, bytes, ..WRITES }).collect()
     };
     let same = look(&[&places(0xff), &places(0xff)], 64, Some(100));
     assert_eq!((same.lines[0].sharing, same.falsely_shared_accesses), (Sharing::True, 0));
@@ -24,17 +24,17 @@ fn sharing_is_recognised_with_many_instructions() {
 
 #[test]
 fn rare_accesses_are_initialisation() {
-    let set_up = Doing { pc: 0x2000, writes: 1, bytes: u64::MAX, ..WRITES };
-    let (left, right) = (WRITES, Doing { bytes: 0xff00, ..WRITES });
-    let found = look(&[&[set_up, left, Doing { pc: 0x1004, ..left }], &[right]], 64, Some(100));
+    let set_up = Access { pc: 0x2000, writes: 1, bytes: u64::MAX, ..WRITES };
+    let (left, right) = (WRITES, Access { bytes: 0xff00, ..WRITES });
+    let found = look(&[&[set_up, left, Access { pc: 0x1004, ..left }], &[right]], 64, Some(100));
     assert_eq!(found.lines[0].sharing, Sharing::False);
 }
 
 #[test]
 fn a_crossing_access_is_one_access_to_a_line_of_128_bytes() {
-    let begins = Doing { line: 2, bytes: 0xf << 60, ..WRITES };
-    let ends = Doing { line: 3, bytes: 0xf, kind: insn::CROSSES, ..WRITES };
-    let both: &[Doing] = &[begins, ends];
+    let begins = Access { line: 2, bytes: 0xf << 60, ..WRITES };
+    let ends = Access { line: 3, bytes: 0xf, kind: insn::CROSSES, ..WRITES };
+    let both: &[Access] = &[begins, ends];
     let wide = look(&[both, both], 128, Some(100));
     assert_eq!((wide.accesses, wide.write_shared_accesses, wide.lines.len()), (200, 200, 1));
     assert_eq!((wide.lines[0].writes, wide.lines[0].transfers_at_most), (200, 200));
@@ -44,25 +44,25 @@ fn a_crossing_access_is_one_access_to_a_line_of_128_bytes() {
     let narrow = look(&[both, both], 64, Some(100));
     assert_eq!((narrow.accesses, narrow.lines.len()), (400, 2));
     // An access across two lines of 128 bytes counts once in each.
-    let out = [Doing { line: 3, ..begins }, Doing { line: 4, ..ends }];
+    let out = [Access { line: 3, ..begins }, Access { line: 4, ..ends }];
     let next = look(&[&out, &out], 128, Some(100));
     assert_eq!((next.accesses, next.lines.len()), (400, 2));
 }
 
 #[test]
 fn a_lock_is_recognised_by_its_accesses() {
-    let taken = Doing { kind: insn::EXCHANGE, bytes: 0xf, ..WRITES };
-    let given = Doing { pc: 0x1004, kind: insn::PLAIN, ..taken };
-    let lock: &[Doing] = &[taken, given];
+    let taken = Access { kind: insn::EXCHANGE, bytes: 0xf, ..WRITES };
+    let given = Access { pc: 0x1004, kind: insn::PLAIN, ..taken };
+    let lock: &[Access] = &[taken, given];
     assert_eq!(look(&[lock, lock], 64, Some(100)).lines[0].content, "lock");
     // Counters by compare-and-exchange and by addition.
     assert_eq!(look(&[&[taken], &[taken]], 64, Some(100)).lines[0].content, "atomic");
-    let added = Doing { kind: insn::ATOMIC, ..taken };
+    let added = Access { kind: insn::ATOMIC, ..taken };
     assert_eq!(look(&[&[added, given], &[added, given]], 64, Some(100)).lines[0].content, "atomic");
     // A word that one thread resets; a word that a single thread acquires and releases; stores to
     // neighbouring bytes.
     assert_eq!(look(&[lock, &[taken]], 64, Some(100)).lines[0].content, "atomic");
-    let data = Doing { bytes: 0xf0, ..given };
+    let data = Access { bytes: 0xf0, ..given };
     assert_eq!(look(&[&[taken, data], &[taken, data]], 64, Some(100)).lines[0].content, "atomic");
     assert_eq!(look(&[&[WRITES], &[WRITES]], 64, Some(100)).lines[0].content, "data");
     // Threads slept on the word.
@@ -76,15 +76,15 @@ fn a_lock_is_recognised_by_its_accesses() {
 
 #[test]
 fn accesses_without_bytes_are_unknown() {
-    let nowhere = Doing { bytes: 0, ..WRITES };
+    let nowhere = Access { bytes: 0, ..WRITES };
     assert_eq!(look(&[&[nowhere], &[nowhere]], 64, Some(100)).lines[0].content, "unknown");
 }
 
 #[test]
 fn without_operations_the_figures_ignore_the_clock() {
     let counts = |first: (u32, u32), second: (u32, u32)| {
-        let tables: [&[Doing]; 2] =
-            [&[Doing { epochs: first, ..WRITES }], &[Doing { epochs: second, ..WRITES }]];
+        let tables: [&[Access]; 2] =
+            [&[Access { epochs: first, ..WRITES }], &[Access { epochs: second, ..WRITES }]];
         look(&tables, 64, None)
     };
     let (meet, part) = (counts((1, 90), (5, 80)), counts((1, 9), (50, 90)));
@@ -96,8 +96,8 @@ fn without_operations_the_figures_ignore_the_clock() {
         assert!(!text(found).contains("steadily") && text(found).contains("accesses to write-shared lines"));
     }
     // With known operations the clock is ignored, and the counts decide whether a line is steady.
-    let tables: [&[Doing]; 2] =
-        [&[Doing { epochs: (1, 9), ..WRITES }], &[Doing { epochs: (50, 90), ..WRITES }]];
+    let tables: [&[Access]; 2] =
+        [&[Access { epochs: (1, 9), ..WRITES }], &[Access { epochs: (50, 90), ..WRITES }]];
     let found = look(&tables, 64, Some(100));
     assert_eq!((found.lines[0].phase, found.write_shared_accesses_per_op), (Phase::Steady, Some(1.0)));
     assert!(found.steady && text(&found).contains("steadily write-shared accesses"));
@@ -146,7 +146,7 @@ fn interrupted_counts_are_incomplete() {
 
 #[test]
 fn a_limit_covers_all_processes() {
-    let mut files = vec![whole_log(1), table(1, 0, &[Doing { line: 8, ..WRITES }])];
+    let mut files = vec![whole_log(1), table(1, 0, &[Access { line: 8, ..WRITES }])];
     files.extend([whole_log(7), table(7, 0, &[WRITES]), table(7, 1, &[WRITES])]);
     let found = report(&sources(files), &request(64, Some(100)));
     // The started process shares no line; its child does.
@@ -165,7 +165,7 @@ fn sums_over_a_sample_are_scaled_and_called_estimates() {
     let line = (0..64).find(|line| squall_locality_plugin::format::is_sampled(*line, 1)).expect("one in two");
     let mut files = vec![whole_log(1)];
     for number in 0..2 {
-        files.push(table(1, number, &[Doing { line, ..WRITES }]));
+        files.push(table(1, number, &[Access { line, ..WRITES }]));
         set(files.last_mut().expect("a table"), head::SAMPLE, 1);
     }
     let found = report(&sources(files), &request(64, Some(100)));

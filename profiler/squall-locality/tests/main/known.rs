@@ -60,7 +60,7 @@ fn known_unpadded_false_sharing_of_a_block_and_who_asked_for_it() {
     for line in &report.lines {
         assert_eq!((line.sharing, line.threads.len(), line.words.len()), (Sharing::False, 2, 2));
         let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
-        let asked = blocks[0].asked_by().expect("a frame");
+        let asked = blocks[0].allocated_at().expect("a frame");
         assert!(
             asked.file.as_deref().is_some_and(|file| file.ends_with("known.rs")),
             "{:?}",

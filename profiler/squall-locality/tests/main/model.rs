@@ -1,7 +1,7 @@
 //! Checks the model against the bound over all interleavings, and against a MESI simulator with shuffled
 //! streams.
 
-use crate::files::{Doing, WRITES, sources, table, whole_log};
+use crate::files::{Access, WRITES, sources, table, whole_log};
 use proptest::prelude::*;
 use squall_locality::lines::{Line, Lines, Rules};
 use squall_locality::model::Model;
@@ -31,7 +31,7 @@ fn line(threads: &[(u64, u64)], how: How) -> Option<Line> {
         files.push(table(
             1,
             number,
-            &[Doing { reads: *reads, writes: *writes, epochs, kind, bytes, ..WRITES }],
+            &[Access { reads: *reads, writes: *writes, epochs, kind, bytes, ..WRITES }],
         ));
     }
     let mut rules = Rules::new(None, 64);
@@ -172,18 +172,18 @@ fn given_latencies_are_in_the_models_name() {
 fn a_visit_needs_the_line_once() {
     let model = Model::preset("server").expect("it is there");
     // Five instructions in each of a hundred operations.
-    let doings: Vec<Doing> =
-        (0..5).map(|place| Doing { pc: 0x1000 + place * 4, kind: insn::ATOMIC, ..WRITES }).collect();
-    let files = vec![whole_log(1), table(1, 0, &doings), table(1, 1, &doings)];
+    let accesses: Vec<Access> =
+        (0..5).map(|place| Access { pc: 0x1000 + place * 4, kind: insn::ATOMIC, ..WRITES }).collect();
+    let files = vec![whole_log(1), table(1, 0, &accesses), table(1, 1, &accesses)];
     let mut rules = Rules::new(Some(100), 64);
     rules.with_main = true;
     let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
     assert_eq!((line.transfers_at_most, model.transfers(&line, Some(100))), (1_000, 100.0));
     // A hundred instructions, each of which runs in one of a hundred operations.
-    let doings: Vec<Doing> = (0..100)
-        .map(|place| Doing { pc: 0x1000 + place * 4, writes: 1, kind: insn::ATOMIC, ..WRITES })
+    let accesses: Vec<Access> = (0..100)
+        .map(|place| Access { pc: 0x1000 + place * 4, writes: 1, kind: insn::ATOMIC, ..WRITES })
         .collect();
-    let files = vec![whole_log(1), table(1, 0, &doings), table(1, 1, &doings)];
+    let files = vec![whole_log(1), table(1, 0, &accesses), table(1, 1, &accesses)];
     let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
     assert_eq!((model.transfers(&line, Some(100)), model.transfers(&line, None)), (100.0, 1.0));
 }

@@ -1,6 +1,6 @@
 //! Runs the fuzzer's analysis on random bytes and on modified valid files, see the directory `fuzz`.
 
-use crate::files::{self, Doing, WRITES, log, table, whole_log};
+use crate::files::{self, Access, WRITES, log, table, whole_log};
 use crate::stream_common;
 use squall_locality_plugin::format::{HEAD_BYTES, head, insn, record};
 
@@ -61,8 +61,8 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
     }
     put(log);
     for thread in 0..2 + rng.below(3) as u32 {
-        let doings: Vec<Doing> = (0..1 + rng.below(12))
-            .map(|place| Doing {
+        let accesses: Vec<Access> = (0..1 + rng.below(12))
+            .map(|place| Access {
                 line: rng.below(4) as u64,
                 pc: 0x1000 + place as u64 * 4,
                 kind: kinds[rng.below(kinds.len())],
@@ -72,7 +72,7 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
                 epochs: (rng.below(50) as u32, 40 + rng.below(50) as u32),
             })
             .collect();
-        let mut table = table(1 + process, thread, &doings);
+        let mut table = table(1 + process, thread, &accesses);
         files::set(&mut table, head::PROCESS, process);
         files::set(&mut table, head::ROWS, rng.below(4) as u32);
         put(table);
@@ -160,7 +160,7 @@ fn extreme_heads_are_accepted() {
     all.extend(log);
     stream_common::analyse(&all);
     // More accesses than a sum can hold.
-    let most = Doing { reads: u64::MAX, writes: u64::MAX, ..WRITES };
+    let most = Access { reads: u64::MAX, writes: u64::MAX, ..WRITES };
     let found = files::look(&[&vec![most; 40_000], &vec![most; 40_000]], 64, None);
     assert_eq!((found.accesses, found.lines[0].writes), (u64::MAX, u64::MAX));
 }

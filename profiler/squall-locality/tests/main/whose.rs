@@ -44,7 +44,7 @@ fn whose_a_block_is_named_by_its_allocation_site() {
         let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
         let [block] = &blocks[..] else { panic!("{blocks:?}") };
         assert_eq!((format!("{:#x}", block.address), block.bytes), (line.address.clone(), 128));
-        let asked = block.asked_by().expect("a frame");
+        let asked = block.allocated_at().expect("a frame");
         assert!(asked.function.contains("boxed"), "{asked:?}");
         assert!(asked.file.as_deref().is_some_and(|file| file.ends_with("whose.rs")), "{asked:?}");
         let owner = report.thread_list.iter().find(|thread| thread.number == block.thread);
