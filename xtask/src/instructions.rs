@@ -28,7 +28,7 @@ use crate::shell::{self, Outcome};
 /// The virtual topology of the runs.
 const TOPOLOGY: &str = "nodes:2,caches:2,cores:8,threads:2";
 /// A topology of one node, in which a thread frees a block without looking up the block's node.
-const TOPOLOGY_OF_ONE_NODE: &str = "nodes:1,caches:2,cores:8,threads:2";
+const TOPOLOGY_ONE_NODE: &str = "nodes:1,caches:2,cores:8,threads:2";
 
 /// Options of `instructions`.
 #[derive(clap::Args)]
@@ -90,7 +90,7 @@ const SUBJECTS: &[Subject] = &[
     Subject { limit: Some(33.0), ..subject("alloc", "tight-16", "squall", Scope::Operations) },
     Subject {
         limit: Some(33.0),
-        topology: TOPOLOGY_OF_ONE_NODE,
+        topology: TOPOLOGY_ONE_NODE,
         ..subject("alloc", "tight-64", "squall", Scope::Operations)
     },
     // With several nodes, four more instructions check the block's node.
@@ -127,7 +127,7 @@ fn count_all(options: &Options) -> Result<Outcome> {
     };
     println!("{:32} {:>16}", "instructions per operation", "");
     let mut broken = Vec::new();
-    let mut judge = |name: &str, count: f64, limit: Option<f64>| {
+    let mut print = |name: &str, count: f64, limit: Option<f64>| {
         let mark = match limit {
             Some(limit) if !kept(count, limit) => {
                 broken.push(format!("{name} takes {count:.1} instructions, at most {limit} are allowed"));
@@ -140,12 +140,12 @@ fn count_all(options: &Options) -> Result<Outcome> {
     };
     let count = |subject: &Subject| per_operation(&squall, subject, options.ops);
     let (call, swapped, arc) = (count(&CALL)?, count(&CALL_SWAPPED)?, count(&CALL_ARC)?);
-    judge(&CALL.name(), call, None);
-    judge(&CALL_SWAPPED.name(), swapped, None);
-    judge(&CALL_ARC.name(), arc, None);
-    judge("call squall less arc-dyn", call - arc, Some(CALL_OVER_ARC_MAX));
+    print(&CALL.name(), call, None);
+    print(&CALL_SWAPPED.name(), swapped, None);
+    print(&CALL_ARC.name(), arc, None);
+    print("call squall less arc-dyn", call - arc, Some(CALL_OVER_ARC_MAX));
     for subject in SUBJECTS {
-        judge(&subject.name(), count(subject)?, subject.limit);
+        print(&subject.name(), count(subject)?, subject.limit);
     }
     if !is_same(call, swapped) {
         broken.push(format!(

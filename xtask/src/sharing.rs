@@ -13,8 +13,8 @@
 //!   last printed place. An access that crosses into the next line counts twice in the profiler and once in
 //!   the cross-check; the profiler reports the number of these, and they are subtracted. The programs of
 //!   [`KNOWN`] are compared in the same way, and so are the cross-checks named by `--cross-check`.
-//!   Cross-checks speak version 1 of the emulator's plugin interface. Emulators from [`REFUSES_1`] on refuse
-//!   that version: the cross-checks are then skipped with a message, and only the profiler counts.
+//!   Cross-checks speak version 1 of the emulator's plugin interface. Emulators from [`FIRST_WITHOUT_V1`] on
+//!   refuse that version: the cross-checks are then skipped with a message, and only the profiler counts.
 //!
 //! Not promised: anything about restartable sequences. Emulation lacks them, so the count is that of the
 //! atomic fallback, which touches the same words. Effects of the emulator are not promised either. It runs
@@ -81,7 +81,7 @@ const fn claim(case: &'static str, subject: &'static str, promise: Promise) -> C
 }
 
 impl Claim {
-    const fn of(self, variant: &'static str, times: u64, most_threads: u32) -> Claim {
+    const fn with_variant(self, variant: &'static str, times: u64, most_threads: u32) -> Claim {
         Claim { variant: Some(variant), times, most_threads, ..self }
     }
 
@@ -90,14 +90,14 @@ impl Claim {
         self.variant.map_or(self.case.to_owned(), |variant| format!("{} {variant}", self.case))
     }
 
-    fn adapts(&self) -> bool {
+    fn is_adaptive(&self) -> bool {
         self.subject == "squall-adaptive"
     }
 
     /// The number of counts allowed. The emulator decides when the engine's thread runs and the form grows,
     /// so an adaptive subject gets several.
     fn tries(&self) -> u32 {
-        if self.adapts() { 4 } else { self.promise.tries() }
+        if self.is_adaptive() { 4 } else { self.promise.tries() }
     }
 }
 
@@ -137,7 +137,7 @@ const CLAIMS: &[Claim] = &[
     claim("alloc", "squall", Promise::Local),
     // Slabs become empty and are filled again. With more threads, the emulator runs each thread so rarely
     // that the allocator takes its VP for idle and gives its memory back.
-    claim("alloc", "squall", Promise::Local).of("burst-256", 5, 8),
+    claim("alloc", "squall", Promise::Local).with_variant("burst-256", 5, 8),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
     claim("percpu", "atomic", Promise::Shared),
@@ -163,7 +163,7 @@ const KNOWN: &[(&str, u32)] = &[
 ];
 
 /// The first version of the emulator that refuses plugins of version 1 of its interface.
-const REFUSES_1: (u32, u32) = (9, 0);
+const FIRST_WITHOUT_V1: (u32, u32) = (9, 0);
 
 /// The figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,9 +189,9 @@ impl Promise {
     /// alone for a while.
     const ONCE: f64 = 0.9;
 
-    /// The number of counts allowed. The emulator may keep one thread inside an operation for long, so that
-    /// another thread polls its line again and again; a promise that involves grace periods therefore gets a
-    /// second count.
+    /// The number of counts allowed. A promise that involves grace periods gets a second count: the emulator
+    /// may keep one thread inside an operation for long, and another thread then polls its line again and
+    /// again.
     fn tries(self) -> u32 {
         match self {
             Promise::Local | Promise::Shared => 1,
@@ -291,7 +291,7 @@ pub(crate) fn has_emulator() -> bool {
 }
 
 /// The version that the emulator reports.
-fn emulators_version() -> Result<String> {
+fn emulator_version() -> Result<String> {
     let program = std::env::var_os(EMULATOR).unwrap_or_else(|| emulator().into());
     let output = Command::new(&program).arg("--version").output();
     let output = output.with_context(|| format!("cannot start {}", program.display()))?;
@@ -307,9 +307,9 @@ fn version(said: &str) -> Option<&str> {
 }
 
 /// Whether an emulator of this version loads plugins of version 1.
-fn loads_version_1(version: &str) -> bool {
+fn supports_plugin_v1(version: &str) -> bool {
     let mut parts = version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < REFUSES_1
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < FIRST_WITHOUT_V1
 }
 
 /// Builds `squall` as users do.
@@ -349,8 +349,8 @@ fn print(count: &Count, case: &str, subject: &str, mark: &str) {
 /// line and returns an empty list.
 fn cross_checks(options: &Options) -> Result<Vec<PathBuf>> {
     if options.both {
-        let version = emulators_version()?;
-        if !loads_version_1(&version) {
+        let version = emulator_version()?;
+        if !supports_plugin_v1(&version) {
             println!("SKIP sharing: the cross-checks need plugin version 1, which QEMU {version} refuses");
             return Ok(Vec::new());
         }
@@ -419,7 +419,10 @@ fn agree(command: &Command, count: &Count, others: &[Count], least: u32, most: u
         count.threads
     );
     for other in others {
-        ensure!(count.is_as(other), "{command:?}: the profiler counted {count:?}, a cross-check {other:?}");
+        ensure!(
+            count.equals_printed(other),
+            "{command:?}: the profiler counted {count:?}, a cross-check {other:?}"
+        );
     }
     Ok(())
 }
@@ -443,7 +446,7 @@ fn count(squall: &Path, claim: &Claim, threads: u32, ops: u64, checks: &[PathBuf
     command.args(["--threads", &threads.to_string(), "--ops", &ops.to_string()]);
     let ((count, others), output) = figures(&mut command, checks.len())?;
     // Without marks, a busy engine thread counts as a thread of the loop.
-    let besides = u32::from(!checks.is_empty() && claim.adapts());
+    let besides = u32::from(!checks.is_empty() && claim.is_adaptive());
     agree(&command, &count, &others, threads, threads + besides)?;
     if !checks.is_empty() {
         // These figures include start-up, so they do not measure the promise.
@@ -475,7 +478,7 @@ fn counted(report: &serde_json::Value) -> Option<Count> {
 
 impl Count {
     /// Whether these figures equal those of a cross-check, to the last place that it prints.
-    fn is_as(&self, printed: &Count) -> bool {
+    fn equals_printed(&self, printed: &Count) -> bool {
         let same = |ours: f64, theirs: f64, unit: f64| (ours - theirs).abs() <= unit * 0.51;
         self.threads == printed.threads
             // The profiler counts an access that crosses into the next line twice, the cross-check once.
@@ -501,7 +504,7 @@ fn parse(line: &str) -> Option<Count> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLAIMS, Count, Promise, TOPOLOGY, VPS, counted, loads_version_1, parse, version};
+    use super::{CLAIMS, Count, Promise, TOPOLOGY, VPS, counted, parse, supports_plugin_v1, version};
 
     #[test]
     fn the_profilers_report_is_read() {
@@ -518,21 +521,21 @@ mod tests {
     #[test]
     fn the_instruments_agree_to_the_last_place_that_is_printed() {
         let printed = Count { threads: 8, accesses: 3.01, crossing: 0.0, steady: 1.0, transfers: 0.9001 };
-        assert!(Count { accesses: 3.0149, transfers: 0.900_14, ..printed }.is_as(&printed));
-        assert!(!Count { transfers: 0.900_16, ..printed }.is_as(&printed));
-        assert!(!Count { threads: 7, ..printed }.is_as(&printed));
+        assert!(Count { accesses: 3.0149, transfers: 0.900_14, ..printed }.equals_printed(&printed));
+        assert!(!Count { transfers: 0.900_16, ..printed }.equals_printed(&printed));
+        assert!(!Count { threads: 7, ..printed }.equals_printed(&printed));
         // Only the profiler counts a crossing access twice, and the tolerance covers no more than that.
-        assert!(Count { accesses: 3.51, crossing: 0.5, ..printed }.is_as(&printed));
-        assert!(!Count { accesses: 3.0201, ..printed }.is_as(&printed));
-        assert!(!Count { accesses: 3.01, crossing: 0.5, ..printed }.is_as(&printed));
+        assert!(Count { accesses: 3.51, crossing: 0.5, ..printed }.equals_printed(&printed));
+        assert!(!Count { accesses: 3.0201, ..printed }.equals_printed(&printed));
+        assert!(!Count { accesses: 3.01, crossing: 0.5, ..printed }.equals_printed(&printed));
     }
 
     #[test]
     fn emulators_that_refuse_cross_checks_are_known_by_their_version() {
         assert_eq!(version("qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg)\nCopyright"), Some("7.2.22"));
         assert_eq!(version("bash"), None);
-        assert!(["7.2.22", "8.2.0", "8.0.50"].iter().all(|version| loads_version_1(version)));
-        assert!(["9.0.0", "9.0", "10.2.50", "11.1.0"].iter().all(|version| !loads_version_1(version)));
+        assert!(["7.2.22", "8.2.0", "8.0.50"].iter().all(|version| supports_plugin_v1(version)));
+        assert!(["9.0.0", "9.0", "10.2.50", "11.1.0"].iter().all(|version| !supports_plugin_v1(version)));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn numbered_invariants(tree: &Tree, problems: &mut Problems) {
     let mut known: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for (path, lines) in &texts {
         let mut here = BTreeSet::new();
-        for (line, text) in lines.iter().enumerate() {
+        for (line, text) in lines.iter().enumerate().filter(|(_, text)| text.contains('I')) {
             let Some(number) = stated.captures(text).and_then(|c| c[1].parse().ok()) else { continue };
             if !here.insert(number) {
                 problems.line(path, line, format!("I{number} is stated twice in this file"));
@@ -35,7 +35,7 @@ pub(crate) fn numbered_invariants(tree: &Tree, problems: &mut Problems) {
     }
     for (path, lines) in &texts {
         let here = &known[&format!("{path}:")];
-        for (line, text) in lines.iter().enumerate() {
+        for (line, text) in lines.iter().enumerate().filter(|(_, text)| text.contains('I')) {
             for citation in cited.captures_iter(text) {
                 let number: u32 = citation[2].parse().unwrap_or_default();
                 if !known.get(&citation[1]).is_some_and(|numbers| numbers.contains(&number)) {

@@ -139,7 +139,8 @@ fn is_argued(source: &Source, line: usize) -> bool {
         }
         let code = source.code[above].trim();
         let is_attribute = code.starts_with("#[");
-        let ends_statement = code.ends_with([';', '{', '}']);
+        // rustfmt may wrap the body of a match arm in a block, below the comment.
+        let ends_statement = code.ends_with([';', '{', '}']) && !code.ends_with("=> {");
         let is_blank = code.is_empty() && source.comment[above].is_empty();
         if is_blank || (ends_statement && !is_attribute) {
             return false;

@@ -1,6 +1,8 @@
-//! Packages of Debian's, of any architecture: fetched with `apt-get` into a state folder of our own, and unpacked with `dpkg`.
+//! Debian packages of any architecture: fetched with `apt-get` into a separate state folder, and unpacked
+//! with `dpkg`.
 //!
-//! Nothing is installed and the system's own APT state stays as it is; any user may do this.
+//! The system stays unchanged: packages are unpacked without being installed, and APT uses the separate state
+//! folder. Any user may do this.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,33 +13,33 @@ use anyhow::{Context, Result, bail};
 use super::machines::Arch;
 use crate::shell;
 
-/// Debian's mirror, as its own documents name it.
+/// Debian's official mirror.
 const MIRROR: &str = "http://deb.debian.org/debian";
-/// The keys by which Debian's own tools check that mirror.
+/// The keys with which Debian's tools verify the mirror.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// What keeps `apt-get` from drawing on a terminal.
+/// Options that keep `apt-get` from drawing on a terminal.
 const QUIET: [&str; 3] = ["-q", "-o", "Dpkg::Use-Pty=0"];
 
-/// A suite of one architecture, as the mirror has it now.
+/// The current package lists of a suite for one architecture.
 pub(crate) struct Suite {
     folder: PathBuf,
-    /// What confines APT to the folder.
+    /// Options that confine APT to the folder.
     options: Vec<String>,
 }
 
 impl Suite {
-    /// Asks the mirror what is in `suite` for `arch`; what is fetched goes into `folder`.
+    /// Fetches the package lists of `suite` for `arch` from the mirror, into `folder`.
     ///
     /// # Errors
-    /// When it cannot be had here: no `apt-get` or `dpkg`, no Debian keys, no network, no such suite.
+    /// If `apt-get`, `dpkg`, Debian's keys, the network or the suite is missing.
     pub(crate) fn ask(arch: Arch, suite: &str, folder: &Path) -> Result<Suite> {
         for program in ["apt-get", "apt-cache", "dpkg"] {
             if shell::which(program).is_none() {
-                bail!("{program} is not here to fetch packages with");
+                bail!("{program} is not installed, but is needed to fetch Debian packages");
             }
         }
         if !Path::new(KEYRING).exists() {
-            bail!("{KEYRING} is not here to check the mirror with");
+            bail!("{KEYRING} is missing, but is needed to verify the mirror; install debian-archive-keyring");
         }
         let asked = Suite { folder: folder.to_path_buf(), options: prepare(arch, suite, folder)? };
         shell::output(asked.command("apt-get").args(QUIET).arg("update"))?;
@@ -59,7 +61,7 @@ impl Suite {
             .collect())
     }
 
-    /// These packages, what they depend on, what that depends on, and so on.
+    /// These packages and all packages that they depend on, directly or indirectly.
     pub(crate) fn closure(&self, packages: &[&str]) -> Result<Vec<String>> {
         let leave_out = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"];
         let mut command = self.command("apt-cache");
@@ -75,23 +77,23 @@ impl Suite {
         Ok(all)
     }
 
-    /// Fetches these packages and unpacks them over each other, in `to`.
+    /// Fetches these packages and unpacks them all into `to`.
     pub(crate) fn unpack(&self, packages: &[String], to: &Path) -> Result<()> {
         let download = self.folder.join("download");
-        // What a run that was broken off has left there is not of these.
+        // An interrupted run may have left other packages there.
         let _ = fs::remove_dir_all(&download);
         fs::create_dir_all(&download)?;
         shell::output(
             self.command("apt-get").current_dir(&download).args(QUIET).arg("download").args(packages),
         )?;
-        // Whoever finds `to` finds all of it.
+        // Rename at the end, so that `to` is complete if it exists.
         let part = to.with_extension("part");
         let _ = fs::remove_dir_all(&part);
         fs::create_dir_all(&part)?;
         let mut files: Vec<PathBuf> = fs::read_dir(&download)?.flatten().map(|entry| entry.path()).collect();
         files.retain(|path| path.extension().is_some_and(|e| e == "deb"));
         if files.len() < packages.len() {
-            bail!("apt-get download left {} of {} packages", files.len(), packages.len());
+            bail!("apt-get download fetched {} of {} packages", files.len(), packages.len());
         }
         for file in &files {
             shell::run(Command::new("dpkg").arg("-x").arg(file).arg(&part))?;
@@ -101,7 +103,7 @@ impl Suite {
     }
 }
 
-/// Makes the state folder, and returns the options that confine APT to it.
+/// Makes the state folder and returns the options that confine APT to it.
 fn prepare(arch: Arch, suite: &str, folder: &Path) -> Result<Vec<String>> {
     for part in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join(part))?;

@@ -1,7 +1,7 @@
-//! The initial file system: a `cpio` archive of the `newc` form, uncompressed, as the kernel unpacks it.
+//! The initial file system: an uncompressed `cpio` archive of the `newc` format, which the kernel unpacks.
 //!
-//! The format is the kernel's (Documentation/driver-api/early-userspace/buffer-format.rst): for each entry a header of
-//! ASCII hexadecimal, the name, the data, each padded to four bytes; at the end an entry named `TRAILER!!!`.
+//! Source: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst. Each entry is a header of
+//! ASCII hexadecimal, the name and the data, each padded to four bytes. The last entry is named `TRAILER!!!`.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Adds a folder, and those that it is in, if they are not there yet.
+    /// Adds a folder and its parents, except those that the archive has already.
     pub(crate) fn folder(&mut self, name: &str) {
         let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
         for folder in ends.map(|end| &name[..end]) {
@@ -30,31 +30,31 @@ impl Archive {
         }
     }
 
-    /// Adds the folders that this name is in.
+    /// Adds the parent folders of this name.
     fn parents(&mut self, name: &str) {
         if let Some((parent, _)) = name.rsplit_once('/') {
             self.folder(parent);
         }
     }
 
-    /// Adds a program, and the folders that it is in.
+    /// Adds a program and its parent folders.
     pub(crate) fn program(&mut self, name: &str, data: &[u8]) {
         self.parents(name);
         self.entry(name, PROGRAM, (0, 0), data);
     }
 
-    /// Adds a symbolic link, and the folders that it is in.
-    pub(crate) fn link(&mut self, name: &str, whither: &str) {
+    /// Adds a symbolic link and its parent folders.
+    pub(crate) fn link(&mut self, name: &str, target: &str) {
         self.parents(name);
-        self.entry(name, LINK, (0, 0), whither.as_bytes());
+        self.entry(name, LINK, (0, 0), target.as_bytes());
     }
 
-    /// Adds a character device. The kernel opens `dev/console` for the first process before that could make it.
+    /// Adds a character device. The kernel opens `dev/console` before the first process could make it.
     pub(crate) fn device(&mut self, name: &str, major: u32, minor: u32) {
         self.entry(name, DEVICE, (major, minor), &[]);
     }
 
-    /// The archive, ended.
+    /// Ends the archive and returns its bytes.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes
@@ -62,9 +62,10 @@ impl Archive {
 
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
         self.entries += 1;
-        let size = u32::try_from(data.len()).expect("a file of an initial file system is below 4 GiB");
+        let size = u32::try_from(data.len()).expect("a file of an initial file system is smaller than 4 GiB");
         let name_size = name.len() as u32 + 1;
-        // ino, mode, uid, gid, nlink, mtime, size, device of the file (2), device it stands for (2), name size, check
+        // ino, mode, uid, gid, nlink, mtime, size, device of the file (2), device number (2), name size,
+        // check
         let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
@@ -86,7 +87,7 @@ impl Archive {
 mod tests {
     use super::Archive;
 
-    /// Reads an archive back: name, mode and data of each entry, by the format's own lengths.
+    /// Reads an archive back: the name, mode and data of each entry.
     fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut entries = Vec::new();
         let total = bytes.len();

@@ -1,4 +1,5 @@
-//! Kernels: Debian's, unpacked and not installed. One that was fetched once is used again without asking the mirror.
+//! Debian's kernels, unpacked without being installed. A kernel that was fetched once is used again without
+//! the mirror.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use crate::shell;
 /// The image of the newest cloud kernel of `suite` for `arch`.
 ///
 /// # Errors
-/// When it cannot be had here: no `apt-get` or `dpkg`, no Debian keys, no network, no such suite.
+/// If `apt-get`, `dpkg`, Debian's keys, the network or the suite is missing.
 pub(crate) fn image(arch: Arch, suite: &str) -> Result<PathBuf> {
     let folder = shell::target_dir().join("vm").join(format!("{}-{suite}", arch.debian()));
     let unpacked = folder.join("unpacked");
@@ -21,7 +22,7 @@ pub(crate) fn image(arch: Arch, suite: &str) -> Result<PathBuf> {
     }
     fetch(arch, suite, &folder, &unpacked)
         .with_context(|| format!("kernel of {suite} for {}", arch.debian()))?;
-    find(&unpacked).with_context(|| format!("no image in {}", unpacked.display()))
+    find(&unpacked).with_context(|| format!("{} has no kernel image", unpacked.display()))
 }
 
 /// The kernel image in an unpacked package.
@@ -41,6 +42,6 @@ fn fetch(arch: Arch, suite: &str, folder: &Path, unpacked: &Path) -> Result<()> 
     let package = depends
         .into_iter()
         .find(|name| name.starts_with("linux-image"))
-        .with_context(|| format!("{meta} names no kernel"))?;
+        .with_context(|| format!("package {meta} depends on no kernel"))?;
     suite.unpack(&[package], unpacked)
 }

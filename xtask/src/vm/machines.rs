@@ -1,11 +1,11 @@
-//! The machines that can be built: processors, caches, nodes and distances as QEMU is told, and the same as facts that
-//! Squall must find inside.
+//! The machines that can be built: their processors, caches, nodes and distances. These are arguments to
+//! QEMU, and facts that Squall must find inside the machine.
 
 use std::fmt;
 
 use clap::ValueEnum;
 
-/// An instruction set that QEMU emulates for us.
+/// An instruction set that QEMU emulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Arch {
     /// x86-64, on a PC.
@@ -57,7 +57,7 @@ impl Arch {
         }
     }
 
-    /// What makes the kernel speak before it has found that port.
+    /// The kernel parameter for output before the kernel has found that port.
     pub(crate) fn early_console(self) -> &'static str {
         match self {
             Arch::X86 => "earlyprintk=ttyS0",
@@ -77,19 +77,18 @@ pub(crate) struct Machine {
     pub(crate) cores: u32,
     /// Hardware threads of a core.
     pub(crate) threads: u32,
-    /// NUMA nodes that have processors; each has the same number, in order of their ids.
+    /// NUMA nodes with processors. Each has the same number of processors, in order of their ids.
     pub(crate) nodes: u32,
-    /// Further nodes that have memory and no processor.
+    /// Further nodes, with memory only.
     pub(crate) bare_nodes: u32,
-    /// The Debian suite its kernel comes from, where the emulator is good enough for it.
+    /// The Debian suite of its kernel, if the emulator is recent enough for that kernel.
     pub(crate) suite: &'static str,
 }
 
 /// Memory of each node.
 const NODE_MIB: u32 = 640;
 
-/// Every machine we know how to build. Kernels 6.1 and 6.12 occur, a node without
-/// processors, and a node with two caches.
+/// All machines. Among them are kernels 6.1 and 6.12, a node without processors, and a node with two caches.
 pub(crate) const MACHINES: &[Machine] = &[
     Machine { arch: Arch::X86, sockets: 2, cores: 2, threads: 2, nodes: 2, bare_nodes: 1, suite: NEW_SUITE },
     Machine { arch: Arch::X86, sockets: 4, cores: 2, threads: 2, nodes: 2, bare_nodes: 0, suite: OLD_SUITE },
@@ -97,12 +96,13 @@ pub(crate) const MACHINES: &[Machine] = &[
     Machine { arch: Arch::Arm, sockets: 2, cores: 4, threads: 1, nodes: 2, bare_nodes: 0, suite: NEW_SUITE },
 ];
 
-/// The suite of kernel 6.1, which every QEMU we met emulates well.
+/// The suite of kernel 6.1, which runs under every known version of QEMU.
 const OLD_SUITE: &str = "bookworm";
 /// The suite of a newer kernel, 6.12 at the time of writing.
 const NEW_SUITE: &str = "bookworm-backports";
-/// The first QEMU that translates x86 code well while another processor patches it (its commit deba78709a). Before,
-/// one boot of kernel 6.12 in five ends in a double fault or a lost thread; 6.1 was not seen to.
+/// The first QEMU that correctly translates x86 code while another processor patches it (its commit
+/// deba78709a). With older versions, one boot of kernel 6.12 in five ends in a double fault or a lost thread.
+/// Kernel 6.1 is not affected.
 const QEMU_PATCHING: (u32, u32) = (8, 1);
 
 impl Machine {
@@ -116,8 +116,9 @@ impl Machine {
         if self.arch == Arch::X86 && qemu < QEMU_PATCHING { OLD_SUITE } else { self.suite }
     }
 
-    /// What `squall info --json` must say of it: `vps`, how many clusters a level has, the mode of a primitive. All our
-    /// kernels offer the fast form of both primitives, and a machine where the fallback runs unasked tests less.
+    /// The facts that `squall info --json` must report: `vps`, the number of clusters of each level, and the
+    /// mode of each primitive. All kernels here support the fast mode of both primitives, so a fallback would
+    /// be an error.
     pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![
             ("vps", self.cpus().to_string()),
@@ -127,7 +128,7 @@ impl Machine {
             ("membarrier", "membarrier".to_owned()),
         ];
         if self.arch == Arch::X86 {
-            // The Arm board describes no caches to a kernel that is started without firmware.
+            // Without firmware, the Arm board does not describe its caches to the kernel.
             facts.push(("cache", self.sockets.to_string()));
         }
         facts
@@ -166,7 +167,7 @@ impl Machine {
     }
 }
 
-/// Nodes lie on a line: neighbours at 20, ten more for each step further.
+/// The distance of two nodes on a line: neighbours are at 20, and each further step adds 10.
 fn distance(a: u32, b: u32) -> u32 {
     10 + 10 * a.abs_diff(b)
 }
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_kernel_waits_for_an_emulator_that_bears_it() {
+    fn a_newer_kernel_needs_a_newer_emulator() {
         let machine = MACHINES.iter().find(|m| m.arch == Arch::X86 && m.suite == super::NEW_SUITE).unwrap();
         assert_eq!(machine.suite((7, 2)), super::OLD_SUITE);
         assert_eq!(machine.suite((8, 1)), super::NEW_SUITE);

@@ -1,18 +1,21 @@
-//! `cargo run -p xtask -- vm`: whole emulated machines, booted for Squall.
+//! `cargo run -p xtask -- vm`: boots whole emulated machines and runs Squall's stresses on them.
 //!
-//! Idea: what depends on the machine (topology, processors that come and go, the kernel's version) is tried on machines
-//! that we do not have. QEMU emulates every instruction (TCG), Debian's kernel runs unchanged, and the only program is
-//! our own first process, `squall-vm-init`, with the binary `squall` beside it; both are linked statically.
+//! Idea: code that depends on the machine (its topology, CPU hotplug, the kernel's version) is tested on many
+//! emulated machines. QEMU emulates every instruction (TCG), and Debian's kernel runs unchanged. The only
+//! programs are the first process, `squall-vm-init`, and the binary `squall`; both are linked statically.
 //!
-//! - I1. A machine passes only when its console shows the verdict `VM OK` and QEMU ends by itself with success.
-//! - I2. `SKIP` is printed, and counts as no failure, only for a missing instrument: QEMU, a kernel, a cross linker, or a
-//!   boot that reaches our first program. A build that fails, or a machine that goes silent after its first line, is a
-//!   failure.
-//! - I3. A boot that does not reach our first program is printed, and tried again at most `BOOTS` times in all.
+//! - I1. A machine passes only if its console shows the verdict `VM OK` and QEMU then ends by itself with
+//!   success.
+//! - I2. `SKIP`, which is not a failure, is printed only for a missing instrument: QEMU, a kernel, a cross
+//!   linker, or a boot that reaches the first program. A build that fails, or a machine that is silent after
+//!   its first line, fails.
+//! - I3. A boot that does not reach the first program is reported and tried again, up to `BOOTS` boots in
+//!   all.
 //!
-//! Not promised: anything about speed or about the weak memory order of real Arm processors; TCG shows neither.
+//! Not promised: anything about speed, or about the weak memory order of real Arm processors. TCG shows
+//! neither.
 //!
-//! Source: the kernel's own `tools/testing/selftests/rcutorture`, which boots its torture tests in the same way.
+//! Source: the kernel's `tools/testing/selftests/rcutorture`, which boots its torture tests in the same way.
 
 mod console;
 mod debian;
@@ -33,39 +36,39 @@ use crate::shell::{self, Outcome};
 use console::{Boot, Limits};
 use machines::{Arch, MACHINES, Machine};
 
-/// What `vm` can be asked for.
+/// Options of `vm`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Numbers of processors
+    /// Machines by number of processors
     #[arg(long, value_delimiter = ',', default_value = "8,16,32")]
     cpus: Vec<u32>,
-    /// Instruction sets
+    /// Machines by instruction set
     #[arg(long, value_delimiter = ',', default_value = "x86_64,aarch64")]
     arch: Vec<Arch>,
-    /// Length of each stress
+    /// Seconds of each stress
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Seed of each stress
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Stresses, each with the environment settings it is run under
+    /// Stresses, each with its arguments and environment settings
     #[arg(
         long,
         value_delimiter = ';',
         default_value = "percpu;rcu;objects,--real;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off"
     )]
     stress: Vec<String>,
-    /// Modules of the locality profiler's tests to run instead of the stresses, such as `known,guests`. They are
-    /// built for the machine and use Debian's emulator for it
+    /// Run these modules of the locality profiler's tests instead of the stresses, such as `known,guests`.
+    /// They are built for the machine and use Debian's user-mode emulator there
     #[arg(long, value_delimiter = ',')]
     profiler: Vec<String>,
-    /// Seconds after which a machine that has not ended is killed
+    /// Seconds after which a running machine is killed
     #[arg(long, default_value_t = 900)]
     timeout: u64,
-    /// Seconds after which a machine whose first program has not spoken is killed and booted again
+    /// Seconds after which a machine is killed and booted again if its first program has printed no line
     #[arg(long, default_value_t = 150)]
     boot_timeout: u64,
-    /// Shows the whole console
+    /// Show the whole console
     #[arg(long)]
     verbose: bool,
 }
@@ -77,15 +80,15 @@ impl Options {
     }
 }
 
-/// Lines of the console that are shown when a machine fails or a boot is lost.
+/// The number of console lines shown if a machine fails or a boot is lost.
 const TAIL: usize = 60;
-/// Boots of one machine that may be lost before it is skipped.
+/// The number of lost boots after which a machine is skipped.
 const BOOTS: u32 = 3;
 
-/// Runs the machines asked for, one after the other.
+/// Runs the chosen machines, one after the other.
 ///
 /// # Errors
-/// When a machine fails, or none of those we know was asked for.
+/// If a machine fails, or if the options choose no known machine.
 pub(crate) fn command(options: &Options) -> Result<()> {
     let chosen: Vec<&Machine> = MACHINES
         .iter()
@@ -93,7 +96,7 @@ pub(crate) fn command(options: &Options) -> Result<()> {
         .collect();
     if chosen.is_empty() {
         bail!(
-            "no machine of that kind; known are:\n{}",
+            "no machine matches --arch and --cpus; known are:\n{}",
             MACHINES.iter().map(|m| format!("  {m}\n")).collect::<String>()
         );
     }
@@ -113,7 +116,7 @@ pub(crate) fn command(options: &Options) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join("; ")) }
 }
 
-/// Builds, boots and judges one machine.
+/// Builds and boots one machine, and returns its outcome.
 fn boot(machine: &Machine, options: &Options) -> Result<Outcome> {
     let arch = machine.arch;
     if shell::which(arch.qemu()).is_none() {
@@ -138,23 +141,23 @@ fn boot(machine: &Machine, options: &Options) -> Result<Outcome> {
         (profiler::pack(arch, &emulator, &built)?, built.orders())
     };
     let line = command_line(machine, &orders);
-    persist(machine, || boot_once(machine, &image, &initramfs, &line, options))
+    boot_until_reached(machine, || boot_once(machine, &image, &initramfs, &line, options))
 }
 
-/// Boots until the first program is reached, at most [`BOOTS`] times.
-fn persist(machine: impl Display, mut boot: impl FnMut() -> Result<Boot>) -> Result<Outcome> {
+/// Boots until a boot reaches the first program, at most [`BOOTS`] times.
+fn boot_until_reached(machine: impl Display, mut boot: impl FnMut() -> Result<Boot>) -> Result<Outcome> {
     let mut last = String::new();
     for number in 1..=BOOTS {
         match boot()? {
             Boot::Passed => return Ok(Outcome::Passed),
             Boot::Failed(why) => bail!(why),
             Boot::Lost(why) => {
-                println!("vm: {machine}: boot {number} of {BOOTS} {why}; nothing of ours ran");
+                println!("vm: {machine}: boot {number} of {BOOTS} {why}; Squall did not run");
                 last = why;
             }
         }
     }
-    Ok(Outcome::Skipped(format!("{BOOTS} boots were lost; the last {last}")))
+    Ok(Outcome::Skipped(format!("{BOOTS} boots were lost; the last one {last}")))
 }
 
 /// Boots the machine once and watches it to its end.
@@ -170,7 +173,7 @@ fn boot_once(
     let watched = console::lines(&mut child).map(|lines| console::watch(&lines, limits, options.verbose));
     let ended = matches!(watched, Ok((_, true)));
     if !ended {
-        // It may have ended by itself after the limit; then there is nothing to kill.
+        // An error means that it ended by itself after the limit.
         let _ = child.kill();
     }
     let status = child.wait()?;
@@ -180,15 +183,15 @@ fn boot_once(
         for line in seen.tail(TAIL) {
             println!("  | {line}");
         }
-        println!("  QEMU's own words: {}", complaints(machine).display());
+        println!("  QEMU's messages: {}", messages_file(machine).display());
     }
     Ok(boot)
 }
 
-/// Starts the emulator, its console on a pipe.
+/// Starts the emulator with its console on a pipe.
 fn start(machine: &Machine, image: &Path, initramfs: &Path, line: &str) -> Result<Child> {
-    let log = complaints(machine);
-    let complaints = fs::File::create(&log).with_context(|| log.display().to_string())?;
+    let log = messages_file(machine);
+    let messages = fs::File::create(&log).with_context(|| log.display().to_string())?;
     Command::new(machine.arch.qemu())
         .args(machine.arguments())
         .args(["-display", "none", "-nodefaults", "-no-reboot", "-serial", "stdio"])
@@ -199,13 +202,13 @@ fn start(machine: &Machine, image: &Path, initramfs: &Path, line: &str) -> Resul
         .args(["-append", line])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(complaints)
+        .stderr(messages)
         .spawn()
         .with_context(|| format!("cannot start {}", machine.arch.qemu()))
 }
 
-/// The file of the emulator's own complaints: on every boot it lists what it does not emulate.
-fn complaints(machine: &Machine) -> PathBuf {
+/// The file of the emulator's messages. On every boot the emulator lists the features that it lacks.
+fn messages_file(machine: &Machine) -> PathBuf {
     shell::target_dir().join("vm").join(format!("{}-{}.log", machine.arch.name(), machine.cpus()))
 }
 
@@ -223,7 +226,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// Why nothing can be built for this instruction set here, if so.
+/// The reason why this host cannot build for `arch`; `None` if it can.
 fn missing_compiler(arch: Arch) -> Option<String> {
     if arch.name() == std::env::consts::ARCH {
         return None;
@@ -239,7 +242,7 @@ fn missing_compiler(arch: Arch) -> Option<String> {
     }
 }
 
-/// Where the standard library of this target lies, if it is installed.
+/// The folder of the standard library of this target, if it is installed.
 fn target_libdir(arch: Arch) -> Option<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let dir = shell::output(rustc.args(["--print", "target-libdir", "--target", arch.target()])).ok()?;
@@ -250,7 +253,7 @@ fn linker(arch: Arch) -> String {
     format!("{}-linux-gnu-gcc", arch.name())
 }
 
-/// Builds the two programs, linked statically, and packs them.
+/// Builds the two statically linked programs and packs them.
 fn build(arch: Arch) -> Result<PathBuf> {
     let target_dir = shell::target_dir().join("vm").join("build");
     let mut cargo = shell::cargo();
@@ -280,18 +283,20 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| path.display().to_string())
 }
 
-/// How the kernel starts: a panic ends QEMU; it says all it does, until our first program quietens it, so that a lost boot
-/// has a tail to show; and it starts on one processor, the first program brings the others online. While it starts, the
-/// kernel patches its own code, and QEMU before 8.1 now and then goes on with the old code on the other processors: they
-/// all meet the breakpoint at the patched place over and over, and the boot hangs.
+/// Kernel parameters. A panic ends QEMU. The kernel logs everything until the first program reduces the log
+/// level, so that a lost boot has lines to show.
+///
+/// The kernel starts on one processor, and the first program brings the others online. A starting kernel
+/// patches its code, and QEMU before 8.1 now and then continues with the old code on other processors. These
+/// then hit the breakpoint at the patched place forever, and the boot hangs.
 const KERNEL: &str = "panic=-1 loglevel=7 maxcpus=1";
 
-/// What the kernel and our first process are told.
+/// The kernel's command line, with the arguments of the first process.
 fn command_line(machine: &Machine, orders: &str) -> String {
     format!("console={} {} {KERNEL}{orders}", machine.arch.console(), machine.arch.early_console())
 }
 
-/// What our first process is told of the machine and its stresses.
+/// Arguments of the first process: the facts of the machine and its stresses.
 fn orders(machine: &Machine, options: &Options) -> String {
     let facts: Vec<String> = machine.facts().iter().map(|(fact, value)| format!("{fact}:{value}")).collect();
     let mut line = format!(" squall.expect={} squall.seconds={}", facts.join(","), options.seconds);
@@ -305,7 +310,7 @@ fn orders(machine: &Machine, options: &Options) -> String {
 #[cfg(test)]
 mod tests {
     use super::console::Boot;
-    use super::{BOOTS, Outcome, parse_version, persist};
+    use super::{BOOTS, Outcome, boot_until_reached, parse_version};
 
     #[test]
     fn the_version_of_qemu_is_its_first_two_numbers() {
@@ -315,10 +320,10 @@ mod tests {
         assert_eq!(parse_version("no number"), None);
     }
 
-    /// What comes of boots that end like this, and how many of them were needed.
+    /// The outcome of boots with these ends, and the number of boots used.
     fn boots(ends: &[Boot]) -> (anyhow::Result<Outcome>, usize) {
         let mut left = ends.iter().cloned();
-        let outcome = persist("machine", || Ok(left.next().expect("one boot too many")));
+        let outcome = boot_until_reached("machine", || Ok(left.next().expect("one boot too many")));
         (outcome, ends.len() - left.len())
     }
 

@@ -1,8 +1,9 @@
-//! The locality profiler on a machine of another architecture: its own tests, built for that machine and run there under the
-//! emulator that Debian has for it. The command line, the plugin, and the programs that are counted are all that architecture's.
+//! The locality profiler on a machine of another architecture. Its tests are built for that machine and run
+//! there under Debian's user-mode emulator of that architecture. The command line, the plugin and the counted
+//! programs are all of that architecture too.
 //!
-//! Idea: a test finds its examples beside itself, and the names of files that were built in are those of the machine that built; so
-//! everything lies in the initial file system under the name that it has here.
+//! Idea: a test looks for its examples beside itself, under the paths of the machine that built it. So the
+//! initial file system holds every file under the path that it has here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,19 +16,20 @@ use super::linker;
 use super::machines::Arch;
 use crate::shell;
 
-/// The suite that the emulator and the libraries come from: the oldest emulator that the profiler takes.
+/// The suite of the emulator and the libraries. Its emulator is the oldest that the profiler supports.
 const SUITE: &str = "bookworm";
-/// The package of the emulator, and that of a program that a test starts.
+/// The package of the emulator, and the package of a program that a test starts.
 const PACKAGES: [&str; 2] = ["qemu-user", "coreutils"];
-/// That program.
+/// The program that a test starts.
 const STARTED: &str = "bin/false";
-/// Modules of tests that need a compiler or a shell, which the machine does not have.
+/// Modules of tests that need a compiler or a shell. The machine has neither.
 const LEFT_OUT: [&str; 2] = ["aarch64", "emulators"];
 
-/// The emulator for `arch`, a program of `arch`, with all its libraries: the root of a file system.
+/// Fetches the emulator for `arch`, itself a program of `arch`, with its libraries. Returns the root of their
+/// files.
 ///
 /// # Errors
-/// When it cannot be had here.
+/// If the packages cannot be fetched.
 pub(crate) fn emulator(arch: Arch) -> Result<PathBuf> {
     let folder = shell::target_dir().join("vm").join(format!("{}-emulator", arch.debian()));
     let unpacked = folder.join("unpacked");
@@ -38,14 +40,14 @@ pub(crate) fn emulator(arch: Arch) -> Result<PathBuf> {
     Ok(unpacked)
 }
 
-/// What is run there.
+/// The programs to run on the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     /// The test program.
     tests: Vec<PathBuf>,
     /// Modules of tests to run.
     modules: Vec<String>,
-    /// What they need.
+    /// The examples that the tests run.
     examples: Vec<PathBuf>,
     /// The first program.
     init: Option<PathBuf>,
@@ -54,13 +56,13 @@ pub(crate) struct Built {
 /// Builds the profiler's tests for `arch`, with the examples that they run. `names` selects modules of tests.
 ///
 /// # Errors
-/// If the build fails, or there is no such module.
+/// If the build fails, or a module does not exist.
 pub(crate) fn build(arch: Arch, names: &[String]) -> Result<Built> {
     let mut built = Built { modules: names.to_vec(), ..Built::default() };
     let folder = shell::root().join("profiler/squall-locality/tests/main");
     for name in names {
         if LEFT_OUT.contains(&name.as_str()) {
-            bail!("the tests of {name} need a compiler or a shell, and the machine has none");
+            bail!("the tests of {name} need a compiler or a shell, which the machine lacks");
         }
         if !folder.join(name).with_extension("rs").is_file() {
             bail!("there is no module {name} in {}", folder.display());
@@ -74,7 +76,7 @@ pub(crate) fn build(arch: Arch, names: &[String]) -> Result<Built> {
     Ok(built)
 }
 
-/// Runs Cargo for `arch`; what it says of what it made.
+/// Runs Cargo for `arch` and returns its messages.
 fn cargo(arch: Arch, arguments: &[&str]) -> Result<String> {
     let mut cargo = shell::cargo();
     cargo.args(arguments).args(["--quiet", "--target", arch.target(), "--message-format", "json"]);
@@ -86,7 +88,7 @@ fn cargo(arch: Arch, arguments: &[&str]) -> Result<String> {
 }
 
 impl Built {
-    /// Adds the programs that Cargo says it made.
+    /// Adds the programs named in Cargo's messages.
     fn add(&mut self, said: &str) {
         for line in said.lines() {
             let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
@@ -100,7 +102,7 @@ impl Built {
         }
     }
 
-    /// Orders for the first program: the test program with each module as a filter.
+    /// Arguments for the first program: the test program once per module, with the module as a filter.
     pub(crate) fn orders(&self) -> String {
         let Some(test) = self.tests.first() else { return String::new() };
         let test = test.display();
@@ -108,10 +110,10 @@ impl Built {
     }
 }
 
-/// Packs the emulator, and what was built.
+/// Packs the emulator and the built programs into an initial file system.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// If a file cannot be read or written.
 pub(crate) fn pack(arch: Arch, emulator: &Path, built: &Built) -> Result<PathBuf> {
     let mut archive = Archive::default();
     for folder in ["dev", "proc", "sys", "tmp"] {
@@ -135,7 +137,7 @@ pub(crate) fn pack(arch: Arch, emulator: &Path, built: &Built) -> Result<PathBuf
     Ok(file)
 }
 
-/// Adds the shared libraries in this folder, and below.
+/// Adds the shared libraries in this folder and its subfolders.
 fn libraries(archive: &mut Archive, root: &Path, folder: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(root.join(folder)) else { return Ok(()) };
     for entry in entries {
@@ -148,8 +150,8 @@ fn libraries(archive: &mut Archive, root: &Path, folder: &Path) -> Result<()> {
         } else if !text.contains(".so") {
             continue;
         } else if kind.is_symlink() {
-            let whither = fs::read_link(entry.path())?;
-            archive.link(text, whither.to_str().context("a link that is not UTF-8")?);
+            let target = fs::read_link(entry.path())?;
+            archive.link(text, target.to_str().context("a link that is not UTF-8")?);
         } else {
             archive.program(text, &read(&entry.path())?);
         }
@@ -172,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cargo_made_is_known_by_its_kind() {
+    fn built_programs_are_sorted_by_their_kind() {
         let line = |kind: &str, path: &str| {
             format!(r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"]}},"executable":{path}}}"#)
         };
