@@ -137,7 +137,7 @@ impl AddressSpace {
             return CallerVp::Locked((cached as usize % self.parts) as u32);
         }
         let cpu = squall_sys::affinity::current_cpu() % self.parts;
-        area::set_own_cache(Asker::Allocator, cpu as u32, USES_PER_QUESTION - 1);
+        area::set_own_cache(Asker::Allocator, cpu as u32, USES_PER_QUERY - 1);
         CallerVp::Locked(cpu as u32)
     }
 
@@ -386,7 +386,7 @@ const BOUND_SEGMENTS_MAX: usize = 8192;
 static UNASKED: AtomicBool = AtomicBool::new(false);
 
 /// The number of times that a thread without restartable sequences uses one answer of the kernel.
-const USES_PER_QUESTION: u32 = 64;
+const USES_PER_QUERY: u32 = 64;
 
 impl SlabBackend for AddressSpace {
     #[inline]

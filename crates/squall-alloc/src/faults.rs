@@ -18,11 +18,11 @@ pub(crate) fn allowed() -> Option<()> {
     left.is_ok().then_some(())
 }
 
-/// For tests: lets `questions` requests for memory through and refuses all later ones. `None` refuses no
+/// For tests: lets `requests` requests for memory through and refuses all later ones. `None` refuses no
 /// request.
 #[doc(hidden)]
-pub fn refuse_after(questions: Option<u32>) {
-    LEFT.store(questions.map_or(-1, i64::from), Ordering::Relaxed);
+pub fn refuse_after(requests: Option<u32>) {
+    LEFT.store(requests.map_or(-1, i64::from), Ordering::Relaxed);
 }
 
 static NODES: AtomicUsize = AtomicUsize::new(0);

@@ -664,10 +664,13 @@ mod tests {
                 // SAFETY: the slab is ours.
                 let taken = unsafe {
                     Slab::take(&raw mut slab, 0, most, &mut |offset, run| {
-                        assert!(last < Some(offset), "those of the lowest addresses, in order");
+                        assert!(last < Some(offset), "blocks are taken in address order");
                         last = Some(offset);
                         let first = offset / SIZES[class];
-                        assert!((first..first + run).all(|block| out.insert(block)), "it was out");
+                        assert!(
+                            (first..first + run).all(|block| out.insert(block)),
+                            "a taken block was free before"
+                        );
                     })
                 };
                 assert!(taken == most || slab.free == 0);

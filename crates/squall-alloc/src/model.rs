@@ -66,7 +66,7 @@ impl TestPages {
     fn use_block(&self, offset: usize) {
         assert!(
             !*self.free[(offset >> SLAB_SHIFT) / units(CLASS)].lock().unwrap(),
-            "its pages were given back"
+            "the pages of the block were given back"
         );
         self.blocks[offset / SIZES[CLASS]].with_mut(|block| {
             // SAFETY: loom rejects the model if another thread accesses it.
@@ -120,7 +120,7 @@ impl SegmentBackend for TestPages {
 fn take(heap: &Heap, test_pages: &TestPages) -> usize {
     let mut block = None;
     heap.take(test_pages, CLASS, 1, |offset, _| block = Some(offset));
-    block.expect("there are enough")
+    block.expect("the pool has enough units")
 }
 
 fn put(heap: &Heap, test_pages: &TestPages, block: usize, from_elsewhere: bool) {
@@ -212,7 +212,7 @@ fn pages_leave() {
         thread::spawn(move || test_pages.pool.purge(&*test_pages, 0, usize::MAX))
     };
     for _ in 0..2 {
-        let unit = test_pages.pool.take(&*test_pages, 0, half).expect("none is lost");
+        let unit = test_pages.pool.take(&*test_pages, 0, half).expect("no unit is lost");
         *test_pages.free[unit as usize / half].lock().unwrap() = false;
         test_pages.use_block((unit as usize) << SLAB_SHIFT);
     }
@@ -238,7 +238,7 @@ fn a_segment_is_refused() {
     while grow(&growth.0, &growth.1, &growth.2) {
         count += 1;
     }
-    assert_eq!(count, END as u32, "none is lost");
+    assert_eq!(count, END as u32, "no unit is lost");
 }
 
 mod checks {

@@ -558,7 +558,7 @@ mod tests {
         all.iter().for_each(|unit| pool.give(&test_pages, *unit, 1));
         assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 0, dirty: 80 * 64 });
         let asked = test_pages.asked.get();
-        assert!(asked < 8, "it was asked {asked} times, and refused");
+        assert!(asked < 8, "the system was asked {asked} times although it refused");
         assert!(!pool.decay(&test_pages) && !pool.decay(&test_pages));
         assert_eq!(test_pages.asked.get(), asked);
         // An explicit purge finds that memory is taken again.
@@ -584,7 +584,7 @@ mod tests {
         pool.give(&test_pages, all[40 * 64 + 1], 1);
         test_pages.looks.set(0);
         pool.purge(&test_pages, 0, usize::MAX);
-        assert!(test_pages.looks.get() < 10, "{} looks", test_pages.looks.get());
+        assert!(test_pages.looks.get() < 10, "{} accesses to segments", test_pages.looks.get());
         // A unit with memory is taken first, even if the other list is longer.
         pool.give(&test_pages, all[7 * 64 + 3], 1);
         assert_eq!(pool.take(&test_pages, 0, 1), Some(all[7 * 64 + 3]));

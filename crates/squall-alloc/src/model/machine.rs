@@ -170,7 +170,7 @@ impl Used {
         let second = std::iter::from_fn(|| self.machine.pop(0)).collect::<Vec<_>>();
         let mut all: Vec<usize> = had.chain(first).chain(second).map(|block| block.addr()).collect();
         all.sort_unstable();
-        assert_eq!(all, [1, 2], "each block is somewhere, and once");
+        assert_eq!(all, [1, 2], "each block is in one place");
     }
 }
 
@@ -245,13 +245,13 @@ impl BlockHomes for TwoHeaps {
 
     fn put_on(&self, home: u32, blocks: &[*mut u8], _sent_home: bool) {
         for block in blocks {
-            assert_eq!(self.home_of(*block), Some(home), "a block is put where it is at home");
+            assert_eq!(self.home_of(*block), Some(home), "a block is put into the heap of its home");
             put(&self.heaps[home as usize], &self.test_pages, block.addr() - 1, true);
         }
     }
 
     fn foreign(&self, _block: *mut u8) {
-        panic!("a block leads home as long as somebody has it");
+        panic!("a block in use leads to its home");
     }
 }
 
@@ -318,7 +318,7 @@ pub(super) fn sent_home() {
     other.join().unwrap();
     two.empty();
     let left = (out(&two.heaps[0]), out(&two.heaps[1]));
-    assert_eq!(left, (2, 1), "all came home but those that were kept");
+    assert_eq!(left, (2, 1), "all blocks but the kept ones came home");
     assert!(!kept.contains(&block));
 }
 
@@ -348,6 +348,6 @@ pub(super) fn kept() {
     }
     other.join().unwrap();
     two.empty();
-    assert_eq!(out(&two.heaps[1]), 1, "it came home");
+    assert_eq!(out(&two.heaps[1]), 1, "the block came home");
     two.test_pages.use_block(kept);
 }

@@ -9,7 +9,7 @@ fn busy(seed: usize) -> usize {
 }
 
 /// Forks. The child runs `busy` and ends. Returns whether it ended well.
-fn child_is_well(seed: usize) -> bool {
+fn child_succeeds(seed: usize) -> bool {
     // SAFETY: the child only allocates, which is the subject of the test, and ends at once; it takes no locks
     // but the allocator's.
     unsafe {
@@ -43,7 +43,7 @@ fn a_child_allocates_after_a_fork_amid_allocations() {
             });
         }
         for seed in 0..40 {
-            assert!(child_is_well(seed));
+            assert!(child_succeeds(seed));
         }
         over.store(true, Ordering::Relaxed);
     });

@@ -21,7 +21,7 @@ unsafe impl Send for Block {}
 type Blocks = Vec<Block>;
 
 fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, 8).expect("a good layout")
+    Layout::from_size_align(size, 8).expect("a valid layout")
 }
 
 fn take(placement: Placement, size: usize, blocks: &mut Blocks) -> bool {
@@ -60,10 +60,10 @@ fn on<T: Send>(number: usize, body: impl FnOnce() -> T + Send) -> T {
                 libc::CPU_SET(cpu, &mut set);
                 libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
             };
-            assert_eq!(failed, 0, "a processor that we may use");
+            assert_eq!(failed, 0, "the processor is allowed");
             body()
         });
-        thread.join().expect("it does not panic")
+        thread.join().expect("the thread does not panic")
     })
 }
 
@@ -78,12 +78,12 @@ fn in_small_arenas(test: &str, more: &[(&str, &str)], body: impl FnOnce()) {
 }
 
 /// Returns whether all cached blocks can be recovered.
-fn can_empty() -> bool {
+fn can_drain() -> bool {
     trim() || mode() == Some(Mode::Locked)
 }
 
 /// Checks that the whole block range can be allocated, from the heap of any processor. Then frees all of it.
-fn all_can_be_had(seed: u64) {
+fn check_all_usable(seed: u64) {
     let (mut random, mut blocks) = (Random::new(seed), Vec::new());
     while take(Placement::Near(random.below(4) as u32), LONG, &mut blocks) {}
     assert_eq!(blocks.len(), LONG_COUNT, "seed {seed}: {:?}", stats().map(|stats| stats.nodes));
@@ -93,7 +93,9 @@ fn all_can_be_had(seed: u64) {
 #[test]
 fn spare_slabs_of_another_processor_are_found() {
     in_small_arenas("last_resort::spare_slabs_of_another_processor_are_found", &[], || {
-        let spare = || stats().expect("it was used").vps.iter().map(|vp| vp.spare_bytes).collect::<Vec<_>>();
+        let spare = || {
+            stats().expect("the allocator was used").vps.iter().map(|vp| vp.spare_bytes).collect::<Vec<_>>()
+        };
         // Half of the block range.
         let burst = || {
             let mut blocks = Vec::new();
@@ -108,14 +110,15 @@ fn spare_slabs_of_another_processor_are_found() {
             assert!(kept.iter().all(|bytes| *bytes <= SPARE_BYTES as u64), "{kept:?}");
             kept.iter().sum::<u64>() > SPARE_BYTES as u64 / 2
         });
-        if !can_empty() {
+        if !can_drain() {
             return;
         }
         assert!(spare().iter().all(|bytes| *bytes == 0));
         on(0, burst);
-        on(1, || all_can_be_had(5));
+        on(1, || check_all_usable(5));
         // Spare slabs serve blocks of another size, too.
-        let used = || stats().expect("it was used").nodes.iter().map(|units| units.used).sum::<usize>();
+        let used =
+            || stats().expect("the allocator was used").nodes.iter().map(|units| units.used).sum::<usize>();
         in_some_try(&|| {
             on(0, || {
                 burst();
@@ -138,7 +141,7 @@ fn free_blocks_of_another_processor_are_found() {
         while take(Placement::Near(1), LONG, &mut blocks) {}
         assert_eq!(blocks.len(), LONG_COUNT);
         blocks.drain(..).for_each(free);
-        all_can_be_had(1);
+        check_all_usable(1);
     });
 }
 
@@ -163,7 +166,10 @@ fn cached_blocks_are_found() {
         while take(Placement::Near(1), LONG, &mut blocks) {}
         let got = blocks.len();
         blocks.drain(..).for_each(free);
-        assert!(got == LONG_COUNT || !can_empty(), "{got} of {LONG_COUNT}, and {before} were cached");
+        assert!(
+            got == LONG_COUNT || !can_drain(),
+            "{got} of {LONG_COUNT} blocks; {before} were cached before"
+        );
     });
 }
 
@@ -180,8 +186,8 @@ fn a_strictly_local_block_never_comes_from_another_processor() {
         while take(Placement::Near(0), 5_000, &mut blocks) {}
         on(1, || while take(Placement::Local, 100, &mut local) {});
         // If the kernel cannot restart sequences, the blocks cached on the other processor stay there.
-        let can_empty = can_empty();
-        assert!(local.len() > 511 || !can_empty, "{} blocks", local.len());
+        let can_drain = can_drain();
+        assert!(local.len() > 511 || !can_drain, "{} blocks", local.len());
         // Blocks of another processor have lines of their own: 128 bytes each.
         let slab = |at: NonNull<u8>| at.addr().get() >> 16;
         let first = local[0].0;
@@ -191,8 +197,8 @@ fn a_strictly_local_block_never_comes_from_another_processor() {
             assert!(local[1..].iter().all(|block| block.0.addr().get().is_multiple_of(128)));
         }
         local.drain(..).chain(blocks.drain(..)).for_each(free);
-        if can_empty {
-            all_can_be_had(2);
+        if can_drain {
+            check_all_usable(2);
         }
     });
 }
@@ -207,7 +213,7 @@ fn all_memory_is_usable_after_refusals() {
         }
         return;
     }
-    let seed = std::env::var("SQUALL_TEST_SEED").expect("a seed").parse().expect("a number");
+    let seed = std::env::var("SQUALL_TEST_SEED").expect("a seed").parse().expect("a decimal number");
     println!("SQUALL_TEST_SEED={seed}");
     let mut random = Random::new(seed);
     // Half of the runs have a decay pass at every slow path; in the others, passes come by time.
@@ -236,8 +242,8 @@ fn all_memory_is_usable_after_refusals() {
         refuse_after(None);
         if round % 8 == 7 {
             blocks.drain(..).for_each(free);
-            if can_empty() {
-                all_can_be_had(seed + round);
+            if can_drain() {
+                check_all_usable(seed + round);
             }
         }
     }

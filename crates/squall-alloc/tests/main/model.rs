@@ -35,20 +35,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 200 }, ..ProptestConfig::default() })]
 
     #[test]
-    #[cfg_attr(miri, ignore = "large blocks are never given back there")]
+    #[cfg_attr(miri, ignore = "Miri never unmaps large blocks")]
     fn any_sequence_agrees_with_the_model(steps in prop::collection::vec(step(), 1..200)) {
         run(steps);
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "large blocks are never given back there")]
+    #[cfg_attr(miri, ignore = "Miri never unmaps large blocks")]
     fn any_fuzzer_input_agrees_with_the_model(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
         alloc(&bytes);
     }
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "it starts processes")]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
 fn the_other_modes_agree_with_the_model() {
     let test = "model::any_sequence_agrees_with_the_model";
     support::must_pass(test, &[("SQUALL_RSEQ", "off")]);

@@ -12,9 +12,9 @@ const PLACEMENTS: [Placement; 5] =
     [Placement::General, Placement::Local, Placement::LocalOf(1), Placement::Shared, Placement::Near(1)];
 
 /// Counts its drops.
-struct Told<'a>(&'a Cell<usize>, [u8; 3_000]);
+struct DropCounter<'a>(&'a Cell<usize>, [u8; 3_000]);
 
-impl Drop for Told<'_> {
+impl Drop for DropCounter<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() + 1);
     }
@@ -22,7 +22,7 @@ impl Drop for Told<'_> {
 
 /// Allocates like a global allocator: zeroed blocks, and resizes in both directions. A block with a refused
 /// resize keeps its content. Returns the number of refusals.
-fn of_program() -> usize {
+fn allocate_like_global() -> usize {
     let mut refused = 0;
     for size in SIZES.map(|size| size.max(1)) {
         let mut layout = Layout::from_size_align(size, 8).unwrap();
@@ -55,17 +55,17 @@ fn of_program() -> usize {
 
 /// Allocates a few blocks of each size and placement, and frees them. Returns the number of refusals.
 fn round() -> usize {
-    let (mut blocks, mut refused) = (Vec::new(), of_program());
+    let (mut blocks, mut refused) = (Vec::new(), allocate_like_global());
     for placement in PLACEMENTS {
         let dropped = Cell::new(0);
-        match Arena::new(placement).place(Told(&dropped, [1; 3_000])) {
+        match Arena::new(placement).place(DropCounter(&dropped, [1; 3_000])) {
             Ok(placed) => {
                 assert_eq!((dropped.get(), placed.1[2_999]), (0, 1));
                 drop(placed);
             }
             Err(_) => refused += 1,
         }
-        assert_eq!(dropped.get(), 1, "it was dropped once");
+        assert_eq!(dropped.get(), 1, "the value was dropped once");
     }
     for size in SIZES {
         for placement in PLACEMENTS {
@@ -105,18 +105,14 @@ fn a_refusal_at_any_request_returns_null_and_leaks_no_memory() {
         round();
         let emptied = trim();
         let before = held();
-        for questions in 0.. {
-            refuse_after(Some(questions));
+        for requests in 0.. {
+            refuse_after(Some(requests));
             let refused = round();
             refuse_after(None);
             let emptied = trim() && emptied;
-            assert!(
-                !emptied || held() == before,
-                "after {questions} questions: {:?}, not {before:?}",
-                held()
-            );
+            assert!(!emptied || held() == before, "after {requests} requests: {:?}, not {before:?}", held());
             if refused == 0 {
-                assert!(questions > 0, "large blocks ask");
+                assert!(requests > 0, "a large block asks the system");
                 break;
             }
         }
@@ -126,21 +122,21 @@ fn a_refusal_at_any_request_returns_null_and_leaks_no_memory() {
 #[test]
 fn a_refusal_during_setup_is_recoverable() {
     if !is_child() {
-        for questions in 0..6 {
+        for requests in 0..6 {
             let output = again(
                 "no_memory::a_refusal_during_setup_is_recoverable",
-                &[("SQUALL_TEST_QUESTIONS", &questions.to_string())],
+                &[("SQUALL_TEST_REQUESTS", &requests.to_string())],
             );
-            assert!(output.status.success(), "{questions}: {}", String::from_utf8_lossy(&output.stdout));
+            assert!(output.status.success(), "{requests}: {}", String::from_utf8_lossy(&output.stdout));
         }
         return;
     }
-    let questions = std::env::var("SQUALL_TEST_QUESTIONS").unwrap().parse().unwrap();
+    let requests = std::env::var("SQUALL_TEST_REQUESTS").unwrap().parse().unwrap();
     let layout = Layout::new::<u64>();
-    refuse_after(Some(questions));
+    refuse_after(Some(requests));
     let first = Arena::new(Placement::General).allocate(layout);
     refuse_after(None);
-    let second = Arena::new(Placement::General).allocate(layout).expect("now there is memory");
+    let second = Arena::new(Placement::General).allocate(layout).expect("memory is allowed again");
     for block in first.into_iter().chain([second]) {
         // SAFETY: freed once.
         unsafe { Arena::new(Placement::General).free(block, layout) };
@@ -161,7 +157,7 @@ fn a_full_block_range_is_out_of_memory() {
     while let Ok(block) = Arena::new(Placement::General).allocate(layout) {
         blocks.push(block);
     }
-    assert_eq!(blocks.len(), 128 * (65_536 / 1024), "all of the arena is blocks");
+    assert_eq!(blocks.len(), 128 * (65_536 / 1024), "the whole block range is in use");
     while let Some(block) = blocks.pop() {
         // SAFETY: freed once.
         unsafe { Arena::new(Placement::General).free(block, layout) };
@@ -188,7 +184,7 @@ fn a_refused_segment_is_made_usable_later() {
         count += usize::from(!full);
     }
     // Blocks of 512 KiB each.
-    assert_eq!(count, 128, "all of the arena is blocks");
+    assert_eq!(count, 128, "the whole block range is in use");
 }
 
 #[test]
@@ -204,7 +200,7 @@ fn free_memory_of_another_node_is_used() {
         while let Ok(block) = Arena::new(Placement::Near(vp)).allocate(layout) {
             blocks.push(block);
         }
-        assert!(blocks.len() > 6_000, "only {} near {vp}, and all pages are free", blocks.len());
+        assert!(blocks.len() > 6_000, "only {} blocks near {vp}, although all pages were free", blocks.len());
         for block in blocks {
             // SAFETY: freed once.
             unsafe { Arena::new(Placement::General).free(block, layout) };
@@ -214,12 +210,12 @@ fn free_memory_of_another_node_is_used() {
 
 /// Bytes of this process's mappings: the writable ones, and all of them.
 fn mapped() -> (usize, usize) {
-    let text = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells");
+    let text = std::fs::read_to_string("/proc/self/maps").expect("/proc/self can be read");
     let (mut writable, mut all) = (0, 0);
     for line in text.lines() {
-        let (range, rest) = line.split_once(' ').expect("a range and more");
-        let (from, to) = range.split_once('-').expect("two addresses");
-        let number = |text| usize::from_str_radix(text, 16).expect("a number");
+        let (range, rest) = line.split_once(' ').expect("a line of /proc/self/maps");
+        let (from, to) = range.split_once('-').expect("a range of addresses");
+        let number = |text| usize::from_str_radix(text, 16).expect("a decimal number");
         let bytes = number(to) - number(from);
         all += bytes;
         writable += if rest.starts_with("rw") { bytes } else { 0 };
@@ -242,13 +238,13 @@ fn the_setup_maps_little_writable_memory() {
     // A system without overcommit counts all writable memory. For 256 GiB, the map has 32 MiB, and the region
     // 64 KiB for each processor.
     let grown = mapped().0 - before;
-    assert!(grown < 128 << 20, "{grown} bytes may be written");
+    assert!(grown < 128 << 20, "{grown} bytes are mapped writable");
     // SAFETY: freed once.
     unsafe { Arena::new(Placement::General).free(block, layout) };
 }
 
 #[test]
-#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer itself needs addresses and mappings")]
 fn an_address_limit_leaves_half_to_the_program() {
     let test = "no_memory::an_address_limit_leaves_half_to_the_program";
     if !is_child() {
@@ -256,7 +252,7 @@ fn an_address_limit_leaves_half_to_the_program() {
         return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
     }
     if limit_addresses(700 << 20).is_none() {
-        return eprintln!("an emulator keeps the limit to itself");
+        return eprintln!("skipped: the emulator hides the limit");
     }
     let before = mapped().1;
     let layout = Layout::new::<[u8; 1000]>();
@@ -283,7 +279,7 @@ fn limit_addresses(left: usize) -> Option<()> {
 }
 
 #[test]
-#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer itself needs addresses and mappings")]
 fn an_address_limit_leaves_most_to_another_allocator() {
     let test = "no_memory::an_address_limit_leaves_most_to_another_allocator";
     if !is_child() {
@@ -291,7 +287,7 @@ fn an_address_limit_leaves_most_to_another_allocator() {
         return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
     }
     if limit_addresses(2 << 30).is_none() {
-        return eprintln!("an emulator keeps the limit to itself");
+        return eprintln!("skipped: the emulator hides the limit");
     }
     let before = mapped().1;
     let layout = Layout::new::<[u8; 1000]>();
@@ -350,7 +346,7 @@ fn a_large_block_shrinks_without_memory_and_grows_by_copy() {
 }
 
 /// Maps pages until the process has as many mappings as it may have. Gives up after too many.
-fn map_all() -> Option<Vec<*mut libc::c_void>> {
+fn exhaust_mappings() -> Option<Vec<*mut libc::c_void>> {
     const MAPPINGS_MAX: usize = 200_000;
     let mut pages = Vec::with_capacity(MAPPINGS_MAX);
     for index in 0..MAPPINGS_MAX {
@@ -369,7 +365,7 @@ fn map_all() -> Option<Vec<*mut libc::c_void>> {
 }
 
 #[test]
-#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer itself needs addresses and mappings")]
 fn a_refused_unmapping_is_retried() {
     let test = "no_memory::a_refused_unmapping_is_retried";
     if !is_child() {
@@ -377,18 +373,19 @@ fn a_refused_unmapping_is_retried() {
     }
     let (pool, layout) = (Arena::new(Placement::General), Layout::new::<[u8; 4 << 20]>());
     let blocks: Vec<_> = (0..3).map(|_| pool.allocate(layout).expect("there is memory")).collect();
-    let aligned = Layout::from_size_align(4 << 20, 4 << 20).expect("a good layout");
+    let aligned = Layout::from_size_align(4 << 20, 4 << 20).expect("a valid layout");
     // The blocks must be neighbours, so that the kernel joined them and has to split them.
     let mut sorted: Vec<_> = blocks.iter().map(|block| block.addr().get()).collect();
     sorted.sort_unstable();
-    let middle = *blocks.iter().find(|block| block.addr().get() == sorted[1]).expect("one of three");
+    let middle =
+        *blocks.iter().find(|block| block.addr().get() == sorted[1]).expect("one of the three blocks");
     if sorted[1] - sorted[0] != layout.size() || sorted[2] - sorted[1] != layout.size() {
-        return eprintln!("the kernel placed them apart");
+        return eprintln!("skipped: the kernel did not place the blocks side by side");
     }
     // SAFETY: our own block.
     unsafe { middle.write_bytes(1, layout.size()) };
-    let Some(pages) = map_all() else {
-        return eprintln!("this process may have as many mappings as it likes");
+    let Some(pages) = exhaust_mappings() else {
+        return eprintln!("skipped: the process has no limit on mappings");
     };
     let resident = |at: std::ptr::NonNull<u8>| {
         let mut pages = vec![0u8; layout.size() / 4096];
@@ -397,11 +394,15 @@ fn a_refused_unmapping_is_retried() {
         (failed == 0).then(|| pages.iter().any(|page| page & 1 != 0))
     };
     let half = layout.size() / 2;
-    assert_eq!(change(middle.as_ptr(), layout.size(), half), middle.as_ptr(), "one shrinks all the same");
+    assert_eq!(
+        change(middle.as_ptr(), layout.size(), half),
+        middle.as_ptr(),
+        "a block shrinks although the unmapping is refused"
+    );
     assert_eq!(stats().expect("the allocator was used").unmapped_later_bytes, half);
     // SAFETY: freed once.
     unsafe { pool.free(middle, Layout::from_size_align(half, 1).unwrap()) };
-    assert_eq!(resident(middle), Some(false), "it is mapped still, and has no memory");
+    assert_eq!(resident(middle), Some(false), "the range is still mapped and has no memory");
     assert_eq!(stats().expect("the allocator was used").unmapped_later_bytes, layout.size());
     for page in pages {
         // SAFETY: our own page.

@@ -12,7 +12,7 @@ const SIZES: [usize; 9] = [1, 8, 16, 24, 64, 100, 200, 448, 1000];
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 300 };
 
 /// Moves the calling thread to this processor. Returns false if that is refused.
-fn go_to(cpu: usize) -> bool {
+fn move_to(cpu: usize) -> bool {
     if cfg!(miri) { cpu == 0 } else { squall_sys::affinity::restrict_to(&[cpu]).is_ok() }
 }
 
@@ -28,7 +28,7 @@ fn by_processor(placement: Placement) -> Vec<Block> {
     let allocate = move || {
         let mut blocks = Vec::new();
         for _ in 0..ROUNDS {
-            for cpu in (0..2).filter(|cpu| go_to(*cpu)) {
+            for cpu in (0..2).filter(|cpu| move_to(*cpu)) {
                 for size in SIZES {
                     let layout = Layout::from_size_align(size, 8).unwrap();
                     let block = Arena::new(placement).allocate(layout).unwrap();
@@ -51,7 +51,7 @@ fn free(blocks: &[Block]) {
 }
 
 /// Returns two blocks of different owners with bytes on one run of `line` bytes, if there are any.
-fn a_shared_line(blocks: &[Block], line: usize) -> Option<(Block, Block)> {
+fn find_shared_line(blocks: &[Block], line: usize) -> Option<(Block, Block)> {
     let mut owners: HashMap<usize, Block> = HashMap::new();
     for block in blocks {
         let (address, size, owner) = *block;
@@ -66,7 +66,7 @@ fn a_shared_line(blocks: &[Block], line: usize) -> Option<(Block, Block)> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn to_09_blocks_of_different_owners_are_never_on_one_line() {
     in_both_modes("placement::to_09_blocks_of_different_owners_are_never_on_one_line", || {
         let (general, local) = (by_processor(Placement::General), by_processor(Placement::Local));
@@ -74,25 +74,25 @@ fn to_09_blocks_of_different_owners_are_never_on_one_line() {
             // The program's own blocks may include kept blocks of one line from another VP. They share no
             // line of 64 bytes.
             let line = if cfg!(squall_global_alloc) { LINE_BYTES } else { LINES_BYTES };
-            assert_eq!(a_shared_line(&general, line), None);
-            assert_eq!(a_shared_line(&local, LINES_BYTES), None);
+            assert_eq!(find_shared_line(&general, line), None);
+            assert_eq!(find_shared_line(&local, LINES_BYTES), None);
         }
         // Strictly local and general blocks have no line in common, on whichever VP they were allocated.
         let kinds: Vec<Block> = general.iter().map(|block| (block.0, block.1, 0)).collect();
         let kinds: Vec<Block> =
             kinds.into_iter().chain(local.iter().map(|block| (block.0, block.1, 1))).collect();
-        assert_eq!(a_shared_line(&kinds, LINE_BYTES), None);
+        assert_eq!(find_shared_line(&kinds, LINE_BYTES), None);
         free(&general);
         free(&local);
     });
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn co_14_local_of_blocks_come_from_the_named_vp() {
     in_both_modes("placement::co_14_local_of_blocks_come_from_the_named_vp", || {
         // If the machine can have only one processor, both numbers name its VP.
-        let are_two = || stats().expect("the allocator was used").vps.len() > 1;
+        let has_two_vps = || stats().expect("the allocator was used").vps.len() > 1;
         // Each processor allocates for both VPs in turn.
         let blocks: Vec<Block> = (0..2)
             .flat_map(|vp| {
@@ -104,18 +104,18 @@ fn co_14_local_of_blocks_come_from_the_named_vp() {
         for (address, size, vp) in &blocks {
             // SAFETY: a block of ours.
             let home = unsafe { squall_alloc::home_of(std::ptr::with_exposed_provenance_mut(*address)) };
-            let home = home.expect("it is of a slab").0 as usize;
-            assert!(home == *vp || !are_two(), "{size} bytes of the VP {vp} are of {home}");
+            let home = home.expect("the block is in a slab").0 as usize;
+            assert!(home == *vp || !has_two_vps(), "{size} bytes for VP {vp} came from VP {home}");
         }
-        if are_two() {
-            assert_eq!(a_shared_line(&blocks, LINE_BYTES), None);
+        if has_two_vps() {
+            assert_eq!(find_shared_line(&blocks, LINE_BYTES), None);
         }
         free(&blocks);
     });
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn co_14_local_of_blocks_are_never_kept_ones() {
     support::in_child("placement::co_14_local_of_blocks_are_never_kept_ones", || {
         if processors() < 2 || mode() != Some(Mode::Restartable) {
@@ -125,7 +125,7 @@ fn co_14_local_of_blocks_are_never_kept_ones() {
         let layout = Layout::new::<[u8; 256]>();
         allocate_and_free_on(1, 100, layout);
         let blocks = std::thread::spawn(move || {
-            go_to(1);
+            move_to(1);
             (0..200)
                 .map(|_| {
                     let block = Arena::new(Placement::LocalOf(1)).allocate(layout).unwrap().cast::<u8>();
@@ -155,7 +155,7 @@ fn local_of(vps: &[u32], align: usize) -> Vec<Block> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn co_14_aligned_local_blocks_share_no_line() {
     let test = "placement::co_14_aligned_local_blocks_share_no_line";
     in_both_modes(test, || {
@@ -163,13 +163,13 @@ fn co_14_aligned_local_blocks_share_no_line() {
         // Each aligned block is an owner of its own; the packed blocks are one owner.
         let each = lines.iter().enumerate().map(|(index, block)| (block.0, block.1, index + 1));
         let all: Vec<Block> = each.chain(packed.iter().map(|block| (block.0, block.1, 0))).collect();
-        assert_eq!(a_shared_line(&all, LINE_BYTES), None);
+        assert_eq!(find_shared_line(&all, LINE_BYTES), None);
         // Aligned blocks are packed, too.
-        let mut of_a_line: Vec<usize> =
+        let mut line_addresses: Vec<usize> =
             lines.iter().filter(|block| block.1 <= LINE_BYTES).map(|block| block.0).collect();
-        of_a_line.sort_unstable();
+        line_addresses.sort_unstable();
         let is_debug = std::env::var_os("SQUALL_ALLOC_DEBUG").is_some();
-        assert!(is_debug || of_a_line.windows(2).any(|two| two[1] - two[0] == LINE_BYTES));
+        assert!(is_debug || line_addresses.windows(2).any(|two| two[1] - two[0] == LINE_BYTES));
         free(&lines);
         free(&packed);
     });
@@ -179,7 +179,7 @@ fn co_14_aligned_local_blocks_share_no_line() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn co_14_vps_beyond_the_limit_share_no_line() {
     let test = "placement::co_14_vps_beyond_the_limit_share_no_line";
     const VPS: u32 = 3_000;
@@ -190,11 +190,11 @@ fn co_14_vps_beyond_the_limit_share_no_line() {
     // The last VP, one beyond it, one that may name the same heap, and two more.
     let is_virtual = std::env::var_os("SQUALL_TOPOLOGY").is_some();
     let blocks = local_of(&[VPS - 1, VPS, (1 << 16) - 1, 1 << 20, 0], 8);
-    assert_eq!(a_shared_line(&blocks, LINE_BYTES), None);
+    assert_eq!(find_shared_line(&blocks, LINE_BYTES), None);
     for (address, _, vp) in &blocks {
         // SAFETY: a block of ours.
         let home = unsafe { squall_alloc::home_of(std::ptr::with_exposed_provenance_mut(*address)) };
-        let (home, node) = home.expect("it is of a slab");
+        let (home, node) = home.expect("the block is in a slab");
         if is_virtual && *vp < VPS as usize {
             assert_eq!((home as usize, node as usize), (*vp, usize::from(*vp > 0)));
         }
@@ -209,14 +209,14 @@ fn co_14_a_shared_block_has_lines_of_its_own() {
         // Each block is an owner of its own.
         let each: Vec<Block> =
             shared.iter().enumerate().map(|(index, block)| (block.0, block.1, index)).collect();
-        assert_eq!(a_shared_line(&each, LINES_BYTES), None);
+        assert_eq!(find_shared_line(&each, LINES_BYTES), None);
         let near: Vec<Block> = (0..ROUNDS)
             .map(|index| {
                 let block = Arena::new(Placement::Near(1)).allocate(Layout::new::<u64>()).unwrap();
                 (block.addr().get(), 8, index)
             })
             .collect();
-        assert_eq!(a_shared_line(&near, LINES_BYTES), None);
+        assert_eq!(find_shared_line(&near, LINES_BYTES), None);
         free(&shared);
         free(&near);
     });
@@ -224,7 +224,7 @@ fn co_14_a_shared_block_has_lines_of_its_own() {
 
 /// Returns whether the numbers of used blocks agree. If the program's own blocks come from this allocator,
 /// they vary.
-fn are_as_many(one: u64, other: u64) -> bool {
+fn agree(one: u64, other: u64) -> bool {
     if cfg!(squall_global_alloc) { one.abs_diff(other) < 300 } else { one == other }
 }
 
@@ -234,24 +234,24 @@ fn used() -> u64 {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn to_09_a_block_freed_elsewhere_goes_home() {
     in_both_modes("placement::to_09_a_block_freed_elsewhere_goes_home", || {
         trim();
         let before = used();
         let blocks = by_processor(Placement::General);
         let (now, expected) = (used(), before + blocks.len() as u64);
-        assert!(are_as_many(now, expected), "{now} are used, and not {expected}");
+        assert!(agree(now, expected), "{now} blocks are in use instead of {expected}");
         // Frees all of them on one processor.
         let blocks = std::thread::spawn(move || {
-            go_to(0);
+            move_to(0);
             free(&blocks);
             blocks.len()
         });
         assert!(blocks.join().unwrap() > 0);
         if trim() {
             let now = used();
-            assert!(are_as_many(now, before), "{now} are used, and not {before}");
+            assert!(agree(now, before), "{now} blocks are in use instead of {before}");
             // If the program's own blocks come from this allocator, it caches some again at once.
             if cfg!(squall_global_alloc) {
                 return;
@@ -271,20 +271,20 @@ fn sent_home() -> u64 {
 /// Allocates `count` blocks on processor 0 and frees them on `processor`.
 fn allocate_and_free_on(processor: usize, count: usize, layout: Layout) {
     let blocks = std::thread::spawn(move || {
-        go_to(0);
+        move_to(0);
         let allocate = |_| Arena::new(Placement::General).allocate(layout).unwrap().addr().get();
         (0..count).map(allocate).map(|address| (address, layout.size(), 0)).collect::<Vec<Block>>()
     });
     let blocks = blocks.join().unwrap();
     let freed = std::thread::spawn(move || {
-        go_to(processor);
+        move_to(processor);
         free(&blocks);
     });
     freed.join().unwrap();
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn to_09_only_remote_frees_count_as_sent_home() {
     support::in_child("placement::to_09_only_remote_frees_count_as_sent_home", || {
         if processors() < 2 || mode() != Some(Mode::Restartable) || !trim() {
@@ -297,7 +297,7 @@ fn to_09_only_remote_frees_count_as_sent_home() {
             allocate_and_free_on(processor, 1000, layout);
             // A thread on the other processor empties the cache of processor 0.
             let trimmed = std::thread::spawn(|| {
-                go_to(1);
+                move_to(1);
                 trim()
             });
             assert!(trimmed.join().unwrap());
@@ -311,21 +311,21 @@ fn to_09_only_remote_frees_count_as_sent_home() {
 
 /// Allocates a block of this layout on processor 0, frees it on 1, and allocates one there. Returns whether
 /// it is the same block.
-fn is_kept(layout: Layout, by_program: bool) -> bool {
+fn is_reused(layout: Layout, is_global: bool) -> bool {
     let on = |processor: usize, body: Box<dyn FnOnce() -> usize + Send>| {
         std::thread::spawn(move || {
-            go_to(processor);
+            move_to(processor);
             body()
         })
         .join()
         .unwrap()
     };
-    let take = move || match by_program {
+    let take = move || match is_global {
         // SAFETY: the size is not 0.
         true => unsafe { LocalityAlloc.alloc(layout) }.addr(),
         false => Arena::new(Placement::General).allocate(layout).unwrap().addr().get(),
     };
-    let put = move |address: usize| match by_program {
+    let put = move |address: usize| match is_global {
         // SAFETY: allocated for this layout, and freed once.
         true => unsafe { LocalityAlloc.dealloc(std::ptr::with_exposed_provenance_mut(address), layout) },
         false => free(&[(address, layout.size(), 0)]),
@@ -345,13 +345,13 @@ fn is_kept(layout: Layout, by_program: bool) -> bool {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn to_09_whole_lines_stay_with_the_freeing_vp_of_the_node() {
     support::in_child("placement::to_09_whole_lines_stay_with_the_freeing_vp_of_the_node", || {
         if processors() < 2 || mode() != Some(Mode::Restartable) {
             return;
         }
-        for by_program in [false, true] {
+        for is_global in [false, true] {
             // The magazine of the longest class has room for two blocks, which those of the previous round
             // would take.
             if !trim() {
@@ -359,23 +359,23 @@ fn to_09_whole_lines_stay_with_the_freeing_vp_of_the_node() {
             }
             for size in [64, 128, 192, 1000, 5000, 60_000] {
                 let layout = Layout::from_size_align(size, 8).unwrap();
-                assert!(is_kept(layout, by_program), "{size} bytes");
+                assert!(is_reused(layout, is_global), "{size} bytes");
             }
             // Blocks of these sizes have neighbours of another VP on their lines.
             for size in [8, 16, 48, 80, 100] {
                 let layout = Layout::from_size_align(size, 8).unwrap();
-                assert!(!is_kept(layout, by_program), "{size} bytes");
+                assert!(!is_reused(layout, is_global), "{size} bytes");
             }
         }
     });
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there are no nodes")]
+#[cfg_attr(miri, ignore = "Miri has no nodes")]
 fn to_09_blocks_of_another_node_are_sent_home() {
     let test = "placement::to_09_blocks_of_another_node_are_sent_home";
     if cfg!(squall_global_alloc) {
-        return eprintln!("the first block was given out before this could be pretended");
+        return eprintln!("skipped: the allocator was used before the test could pretend nodes");
     }
     if !support::is_child() {
         return support::must_pass(test, &[]);
@@ -384,9 +384,9 @@ fn to_09_blocks_of_another_node_are_sent_home() {
     if processors() < 2 || mode() != Some(Mode::Restartable) {
         return;
     }
-    for (by_program, size) in [(false, 64), (true, 64), (false, 1000), (true, 1000), (true, 60_000)] {
+    for (is_global, size) in [(false, 64), (true, 64), (false, 1000), (true, 1000), (true, 60_000)] {
         let layout = Layout::from_size_align(size, 8).unwrap();
-        assert!(!is_kept(layout, by_program), "{size} bytes");
+        assert!(!is_reused(layout, is_global), "{size} bytes");
     }
     if squall_sys::nodes::has_policy() {
         return;
@@ -397,7 +397,7 @@ fn to_09_blocks_of_another_node_are_sent_home() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn kept_blocks_do_not_count_as_used() {
     let test = "placement::kept_blocks_do_not_count_as_used";
     if !support::is_child() {
@@ -417,11 +417,14 @@ fn kept_blocks_do_not_count_as_used() {
     assert!(cfg!(squall_global_alloc) || before == 0);
     allocate_and_free_on(processors().min(2) - 1, 100, Layout::new::<[u8; 256]>());
     let now = used();
-    assert!(now == before || cfg!(squall_global_alloc) && now.abs_diff(before) < 50, "{now} are used");
+    assert!(
+        now == before || cfg!(squall_global_alloc) && now.abs_diff(before) < 50,
+        "{now} blocks are in use"
+    );
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there is one processor")]
+#[cfg_attr(miri, ignore = "Miri has one processor")]
 fn the_bytes_of_an_outbox_are_bounded() {
     support::in_child("placement::the_bytes_of_an_outbox_are_bounded", || {
         if processors() < 2 {
@@ -432,7 +435,7 @@ fn the_bytes_of_an_outbox_are_bounded() {
         let before = pages();
         allocate_and_free_on(1, 100, Layout::new::<[u8; 200_000]>());
         // The 100 blocks have 320 units.
-        assert!(pages() <= before + 40, "{} units are in use, and were {before}", pages());
+        assert!(pages() <= before + 40, "{} units are in use, {before} before", pages());
     });
 }
 
@@ -487,11 +490,11 @@ fn a_placed_value_is_dropped_once_and_moved_out_whole() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "there are no nodes")]
+#[cfg_attr(miri, ignore = "Miri has no nodes")]
 fn to_09_pages_are_requested_from_their_node() {
     let test = "placement::to_09_pages_are_requested_from_their_node";
     if cfg!(squall_global_alloc) {
-        return eprintln!("the first block was given out before this could be pretended");
+        return eprintln!("skipped: the allocator was used before the test could pretend nodes");
     }
     if !support::is_child() {
         return support::must_pass(test, &[]);
@@ -499,12 +502,12 @@ fn to_09_pages_are_requested_from_their_node() {
     // The machine may have one node only: the pretended second one has no processor.
     squall_alloc::pretend_nodes(2);
     if squall_sys::nodes::has_policy() {
-        return eprintln!("this program was given a policy");
+        return eprintln!("skipped: the program has a memory policy");
     }
     let node = squall_sys::pages::current_place().map(|(_, node)| node);
     let mut probe = 0u8;
     if squall_sys::nodes::preferred(&raw mut probe).is_err() {
-        return eprintln!("the kernel does not tell of nodes");
+        return eprintln!("skipped: the kernel reports no nodes");
     }
     for placement in [Placement::General, Placement::Shared, Placement::Near(0)] {
         for size in [100, 100_000, 1_000_000] {
@@ -544,7 +547,7 @@ fn a_memory_policy_of_the_program_has_precedence() {
     // SAFETY: set_mempolicy(2) with a set of so many bits, which only the call reads; it looks at one bit
     // less than named.
     if unsafe { libc::syscall(libc::SYS_set_mempolicy, INTERLEAVE, &raw const first_node, 65usize) } != 0 {
-        return eprintln!("the kernel takes no policies here");
+        return eprintln!("skipped: the kernel accepts no memory policy");
     }
     squall_alloc::pretend_nodes(2);
     for size in [100, 1_000_000] {

@@ -13,12 +13,12 @@ pub(crate) fn is_child() -> bool {
 
 /// Runs the test of this name in a child with these environment variables.
 pub(crate) fn again(test: &str, variables: &[(&str, &str)]) -> Output {
-    let program = std::env::current_exe().expect("this program has a path");
+    let program = std::env::current_exe().expect("the program has a path");
     // An emulated program starts others through the emulator.
     let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
         Ok(runner) => {
             let mut words = runner.split_whitespace();
-            let mut command = Command::new(words.next().expect("a runner"));
+            let mut command = Command::new(words.next().expect("SQUALL_TEST_RUNNER names a program"));
             command.args(words).arg(program);
             command
         }

@@ -9,7 +9,7 @@ const LAYOUT: Layout = Layout::new::<[u64; 5]>();
 const POOL: Arena = Arena::new(Placement::General);
 
 /// Runs the test in a child in debug mode, which must end with this message.
-fn is_told(test: &str, words: &str) {
+fn must_report(test: &str, words: &str) {
     let output = again(test, &[("SQUALL_ALLOC_DEBUG", "1")]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains(words), "{test}: {text}");
@@ -27,7 +27,7 @@ fn a_double_free_is_reported() {
         free(block, LAYOUT);
         return free(block, LAYOUT);
     }
-    is_told("wrong_frees::a_double_free_is_reported", "double free of the block at 0x");
+    must_report("wrong_frees::a_double_free_is_reported", "double free of the block at 0x");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_foreign_free_is_reported() {
         return free(NonNull::from(&mut [0u64; 5]).cast(), LAYOUT);
     }
     if cfg!(debug_assertions) {
-        is_told(
+        must_report(
             "wrong_frees::a_foreign_free_is_reported",
             "foreign free: no block of this allocator begins at 0x",
         );
@@ -51,7 +51,7 @@ fn a_free_within_a_block_is_reported() {
         // SAFETY: within the block.
         return free(unsafe { block.add(16) }, LAYOUT);
     }
-    is_told("wrong_frees::a_free_within_a_block_is_reported", "foreign free");
+    must_report("wrong_frees::a_free_within_a_block_is_reported", "foreign free");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn an_overrun_is_reported() {
         unsafe { block.add(LAYOUT.size()).write(1) };
         return free(block, LAYOUT);
     }
-    is_told(
+    must_report(
         "wrong_frees::an_overrun_is_reported",
         "has 40 bytes, and the guard behind them was written at byte 40",
     );
@@ -81,7 +81,7 @@ fn a_write_to_a_freed_block_is_reported() {
         }
         return free(keep, LAYOUT);
     }
-    is_told("wrong_frees::a_write_to_a_freed_block_is_reported", "byte 8 of the freed block at 0x");
+    must_report("wrong_frees::a_write_to_a_freed_block_is_reported", "byte 8 of the freed block at 0x");
 }
 
 #[test]
@@ -90,7 +90,10 @@ fn a_wrong_layout_is_reported() {
         return free(POOL.allocate(LAYOUT).unwrap(), Layout::new::<u64>());
     }
     if cfg!(debug_assertions) {
-        is_told("wrong_frees::a_wrong_layout_is_reported", "was allocated with 40 bytes and is freed with 8");
+        must_report(
+            "wrong_frees::a_wrong_layout_is_reported",
+            "was allocated with 40 bytes and is freed with 8",
+        );
     }
 }
 
@@ -122,7 +125,7 @@ fn a_double_free_of_a_large_block_is_reported() {
         let _next = POOL.allocate(LARGE).unwrap();
         return free(block, LARGE);
     }
-    is_told("wrong_frees::a_double_free_of_a_large_block_is_reported", "double free of the block at 0x");
+    must_report("wrong_frees::a_double_free_of_a_large_block_is_reported", "double free of the block at 0x");
 }
 
 #[test]
@@ -132,7 +135,7 @@ fn a_foreign_free_of_a_large_block_is_reported() {
         // SAFETY: within the block.
         return free(unsafe { block.add(4096) }, LARGE);
     }
-    is_told("wrong_frees::a_foreign_free_of_a_large_block_is_reported", "foreign free");
+    must_report("wrong_frees::a_foreign_free_of_a_large_block_is_reported", "foreign free");
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn a_wrong_layout_of_a_large_block_is_reported() {
     if is_child() {
         return free(POOL.allocate(LARGE).unwrap(), Layout::new::<[u8; 2 << 20]>());
     }
-    is_told(
+    must_report(
         "wrong_frees::a_wrong_layout_of_a_large_block_is_reported",
         "was allocated with 1048576 bytes and is freed with 2097152",
     );

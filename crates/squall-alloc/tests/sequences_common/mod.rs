@@ -124,7 +124,7 @@ pub(crate) fn run(steps: impl IntoIterator<Item = Step>) {
             Step::FreeElsewhere(which) if !held.is_empty() => {
                 let key = *held.keys().nth(which % held.len()).unwrap();
                 let held = held.remove(&key).unwrap();
-                std::thread::spawn(move || held.free()).join().expect("it is what it was");
+                std::thread::spawn(move || held.free()).join().expect("the freeing thread does not panic");
             }
             Step::Decay => drop(decay()),
             Step::Trim => drop(trim()),
