@@ -44,7 +44,7 @@ use crate::raw::moment::Moment;
 use crate::raw::record::{Record, attention};
 use crate::registration::with_record;
 use crate::run::{LIMIT_BYTES, adopt, orphans, run, run_all, run_everything};
-use crate::thread::{DOMAIN, in_deferred_call, is_quiet, own_record, put_off};
+use crate::thread::{DOMAIN, in_deferred_call, is_quiet, own_record, postpone};
 use crate::wait::{WaitError, after, may_wait, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
@@ -129,8 +129,8 @@ pub unsafe fn __retire_memory<T: Send + 'static>(value: *mut T) {
 /// # Safety
 /// Called once, with a box that has no other owner.
 unsafe fn free<T>(data: *mut ()) {
-    // SAFETY: the only call of a `Deferred`; its data is the box given to `retire_raw`. The grace period
-    // that point 2 of that contract relies on has ended, so no reference to the box exists now.
+    // SAFETY: the only call of a `Deferred`; its data is the box given to `retire_raw`. The grace period that
+    // point 2 of that contract relies on has ended, so no reference to the box exists now.
     drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
 
@@ -212,11 +212,11 @@ pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32
 pub unsafe fn __defer_memory(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
     #[cold]
     #[inline(never)]
-    fn slowly(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
-        add_slowly(Kind::Memory, Deferred::sized(call, data, bytes));
+    fn slow(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
+        add_slow(Kind::Memory, Deferred::sized(call, data, bytes));
     }
-    if !add_at_once(Kind::Memory, Deferred::sized(call, data, bytes)) {
-        slowly(call, data, bytes);
+    if !add_fast(Kind::Memory, Deferred::sized(call, data, bytes)) {
+        slow(call, data, bytes);
     }
 }
 
@@ -229,24 +229,24 @@ fn add(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
 fn add_plain(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
     #[cold]
     #[inline(never)]
-    fn slowly(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-        add_slowly(kind, Deferred::new(call, data, bytes));
+    fn slow(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+        add_slow(kind, Deferred::new(call, data, bytes));
     }
-    if !add_at_once(kind, Deferred::new(call, data, bytes)) {
-        slowly(kind, call, data, bytes);
+    if !add_fast(kind, Deferred::new(call, data, bytes)) {
+        slow(kind, call, data, bytes);
     }
 }
 
 /// Adds a call if that takes only a write to the list, as it mostly does. Returns whether it was added.
 ///
-/// [`add_slowly`] handles the other cases. It is called last, through a function with the caller's own
+/// [`add_slow`] handles the other cases. It is called last, through a function with the caller's own
 /// parameters, so that the fast path saves no registers for it.
 #[inline(always)]
-fn add_at_once(kind: Kind, call: Deferred) -> bool {
-    own_record().is_some_and(|record| DOMAIN.defer_at_once(record, kind, call))
+fn add_fast(kind: Kind, call: Deferred) -> bool {
+    own_record().is_some_and(|record| DOMAIN.defer_fast(record, kind, call))
 }
 
-fn add_slowly(kind: Kind, call: Deferred) {
+fn add_slow(kind: Kind, call: Deferred) {
     if own_record().is_none() && with_record(|_| ()).is_err() {
         return;
     }
@@ -260,12 +260,12 @@ fn add_slowly(kind: Kind, call: Deferred) {
         crate::reclaimer::announce();
     }
     if added.closed {
-        closed(record);
+        batch_closed(record);
     }
 }
 
 #[inline(never)]
-fn closed(record: &'static Record) {
+fn batch_closed(record: &'static Record) {
     if in_deferred_call() {
         return;
     }
@@ -273,12 +273,12 @@ fn closed(record: &'static Record) {
     if inside {
         record.owe(attention::DEFERRED);
     }
-    if inside || put_off(record) {
+    if inside || postpone(record) {
         if oldest_of(record, &[Kind::Code, Kind::Object]).is_some() {
             // Users' code does not run at the end of an operation or of a callback-free scope.
-            record.deferrals.want();
+            record.deferrals.ask_reclaimer();
         }
-        help(record, Kind::Memory);
+        run_ripe(record, Kind::Memory);
         return;
     }
     if over_bound(record)
@@ -288,7 +288,7 @@ fn closed(record: &'static Record) {
         // On an error the calls stay pending, and `keep_bound` handles them.
         let _ = wait_unchecked(oldest, Haste::Normal, after(LIMIT_WAIT));
     }
-    help_all(record);
+    run_all_ripe(record);
     keep_bound(record);
 }
 
@@ -303,30 +303,30 @@ pub(crate) fn after_operation(record: &'static Record) {
     if in_deferred_call() {
         return;
     }
-    if put_off(record) {
-        help(record, Kind::Memory);
+    if postpone(record) {
+        run_ripe(record, Kind::Memory);
         return;
     }
-    help_if_allowed(record);
+    run_ripe_if_allowed(record);
     keep_bound(record);
 }
 
 /// Runs the ripe batches of the calling thread, without waiting.
-fn help_all(record: &'static Record) {
-    Kind::ALL.into_iter().for_each(|kind| help(record, kind));
+fn run_all_ripe(record: &'static Record) {
+    Kind::ALL.into_iter().for_each(|kind| run_ripe(record, kind));
 }
 
 /// Runs the ripe batches of the calling thread, without waiting; users' code only if the reclaimer may not
 /// run it.
-fn help_if_allowed(record: &'static Record) {
-    if crate::reclaimer::allowed() { help(record, Kind::Memory) } else { help_all(record) }
+fn run_ripe_if_allowed(record: &'static Record) {
+    if crate::reclaimer::allowed() { run_ripe(record, Kind::Memory) } else { run_all_ripe(record) }
 }
 
-fn help(record: &'static Record, kind: Kind) {
+fn run_ripe(record: &'static Record, kind: Kind) {
     while let Some((oldest, batches)) = DOMAIN.oldest(record, kind) {
         let mut passed = DOMAIN.grace.passed();
         if passed < oldest {
-            if batches < enough(kind) || squall_sys::fork::forked() {
+            if batches < batches_per_grace_period(kind) || squall_sys::fork::forked() {
                 return;
             }
             if !matches!(DOMAIN.grace.poll(&DOMAIN.registry, oldest), Ok(true)) {
@@ -342,7 +342,7 @@ fn help(record: &'static Record, kind: Kind) {
 }
 
 /// Returns the number of closed batches at which a thread asks for a grace period.
-fn enough(kind: Kind) -> usize {
+fn batches_per_grace_period(kind: Kind) -> usize {
     match kind {
         // If the fence is dear, more calls share it.
         Kind::Memory | Kind::Code => {
@@ -378,13 +378,13 @@ fn keep_bound(record: &'static Record) {
     if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
         return;
     }
-    help_if_allowed(record);
+    run_ripe_if_allowed(record);
     if !crate::reclaimer::allowed() {
         return;
     }
     // The calls still pending are users' code, for the reclaimer.
-    record.deferrals.want();
-    crate::reclaimer::urge();
+    record.deferrals.ask_reclaimer();
+    crate::reclaimer::wake();
     while over_bound(record) && deadline.is_some_and(|deadline| Instant::now() < deadline) {
         squall_sys::sync::thread::sleep(BOUND_POLL);
     }

@@ -129,7 +129,7 @@ fn run_job(job: &Job) -> Quiescent {
                 result.displaced += 1;
                 result.panicked += usize::from(panicked);
             }
-            Ran::Not => continue,
+            Ran::Skipped => continue,
         }
         if job.how == Where::Any {
             break;
@@ -146,7 +146,7 @@ fn run_job(job: &Job) -> Quiescent {
 enum Ran {
     Placed(bool),
     Displaced(bool),
-    Not,
+    Skipped,
 }
 
 /// Runs `function` on `vp`. If that is impossible, runs it elsewhere, unless the run is optional.
@@ -163,5 +163,5 @@ fn run_on(vp: Vp, function: &Function, optional: bool) -> Ran {
     } else if squall_sys::affinity::restrict_to(&[vp.index()]).is_ok() {
         return Ran::Placed(run());
     }
-    if optional { Ran::Not } else { Ran::Displaced(run()) }
+    if optional { Ran::Skipped } else { Ran::Displaced(run()) }
 }

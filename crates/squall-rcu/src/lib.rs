@@ -77,5 +77,5 @@ pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until}
 #[cfg(any(loom, squall_model))]
 #[doc(hidden)]
 pub mod __model {
-    pub use crate::raw::model_door::{ENTER_FENCE, Quiescence, Reader};
+    pub use crate::raw::model_access::{ENTER_FENCE, Quiescence, Reader};
 }

@@ -108,6 +108,6 @@ pub fn quiescent_do(
         done: done.clone(),
     };
     push(job);
-    crate::reclaimer::urge();
+    crate::reclaimer::wake();
     Ok(Pending(done))
 }

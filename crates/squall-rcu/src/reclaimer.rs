@@ -148,7 +148,7 @@ fn announce_cold() {
 }
 
 /// Wakes the reclaimer now, for work that should not wait for the next round.
-pub(crate) fn urge() {
+pub(crate) fn wake() {
     if allowed() && !squall_sys::fork::forked() {
         let _ = WORK.claim();
         start();
@@ -199,7 +199,7 @@ fn work() {
 /// A thread with pending calls.
 enum Thread {
     /// The reclaimer itself, with calls that deferred calls deferred in turn. It runs them now.
-    Ourselves,
+    Reclaimer,
     /// Another thread, with this id.
     Other(u32),
 }
@@ -207,14 +207,14 @@ enum Thread {
 impl Owner for Thread {
     fn time_run(&self) -> Option<u64> {
         match self {
-            Thread::Ourselves => None,
+            Thread::Reclaimer => None,
             Thread::Other(id) => affinity::time_run(*id),
         }
     }
 
     fn is_asleep(&self) -> bool {
         match self {
-            Thread::Ourselves => true,
+            Thread::Reclaimer => true,
             Thread::Other(id) => !affinity::is_runnable(*id),
         }
     }
@@ -237,12 +237,12 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
         let (calls, bytes) = other.deferrals.pending();
         // A thread with no calls but with room in its lists is still asked: the reclaimer frees that room
         // too.
-        if calls == 0 && other.deferrals.room() == 0 {
+        if calls == 0 && other.deferrals.list_bytes() == 0 {
             other.deferrals.note_empty();
             return false;
         }
-        let owner = if ptr::eq(other, record) { Thread::Ourselves } else { Thread::Other(other.thread()) };
-        let take = other.deferrals.lies(now_ms, &owner) || bytes > LIMIT_BYTES / 2;
+        let owner = if ptr::eq(other, record) { Thread::Reclaimer } else { Thread::Other(other.thread()) };
+        let take = other.deferrals.is_left_behind(now_ms, &owner) || bytes > LIMIT_BYTES / 2;
         if take {
             outcome = Round::Took;
         }
@@ -250,7 +250,7 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
     });
     if ran.is_err() {
         // Grace periods can no longer end: look again only when a new call is announced.
-        WORK.give_up();
+        WORK.clear();
     }
     outcome
 }
@@ -259,7 +259,9 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
 fn rest() {
     let pending = || {
         let mut left = orphaned().0;
-        DOMAIN.registry.for_each(|record| left += record.deferrals.pending().0 + record.deferrals.room());
+        DOMAIN
+            .registry
+            .for_each(|record| left += record.deferrals.pending().0 + record.deferrals.list_bytes());
         left > 0 || has_jobs()
     };
     // On an error, memory can no longer be reclaimed, so there is no work to look for either.

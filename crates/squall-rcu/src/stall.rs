@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::raw::grace::Holdup;
 
 /// Default stall timeout, in ms, unless [`set_stall_timeout`] or `SQUALL_STALL_MS` sets another.
-const PATIENCE_MS: u64 = 10_000;
+const DEFAULT_MS: u64 = 10_000;
 /// Marks a timeout that has not been read from the environment yet.
 const UNSET: u64 = u64::MAX;
 
-static PATIENCE: AtomicU64 = AtomicU64::new(UNSET);
+static STALL_TIMEOUT_MS: AtomicU64 = AtomicU64::new(UNSET);
 static HANDLER: Mutex<Option<Handler>> = Mutex::new(None);
 static NAMES: OnceLock<fn(u64) -> String> = OnceLock::new();
 
@@ -94,20 +94,20 @@ pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
 /// use std::time::Duration;
 /// squall_rcu::set_stall_timeout(Duration::from_millis(500));
 /// ```
-pub fn set_stall_timeout(patience: Duration) {
-    let ms = u64::try_from(patience.as_millis()).unwrap_or(UNSET - 1).clamp(1, UNSET - 1);
-    PATIENCE.store(ms, Ordering::Relaxed);
+pub fn set_stall_timeout(stall_timeout: Duration) {
+    let ms = u64::try_from(stall_timeout.as_millis()).unwrap_or(UNSET - 1).clamp(1, UNSET - 1);
+    STALL_TIMEOUT_MS.store(ms, Ordering::Relaxed);
 }
 
-pub(crate) fn patience() -> Duration {
-    let ms = PATIENCE.load(Ordering::Relaxed);
+pub(crate) fn stall_timeout() -> Duration {
+    let ms = STALL_TIMEOUT_MS.load(Ordering::Relaxed);
     if ms != UNSET {
         return Duration::from_millis(ms);
     }
     let asked = std::env::var("SQUALL_STALL_MS").ok().and_then(|text| text.parse().ok());
-    let patience = Duration::from_millis(asked.unwrap_or(PATIENCE_MS).max(1));
-    set_stall_timeout(patience);
-    patience
+    let stall_timeout = Duration::from_millis(asked.unwrap_or(DEFAULT_MS).max(1));
+    set_stall_timeout(stall_timeout);
+    stall_timeout
 }
 
 /// Not public: installs the function that translates a tag given to [`__enter`](crate::__enter) for stall

@@ -57,7 +57,7 @@ pub fn stats() -> RcuStats {
     let (mut pending_calls, mut pending_bytes) = crate::run::orphaned();
     let mut list_bytes = 0;
     DOMAIN.registry.for_each(|record| {
-        list_bytes += record.deferrals.room();
+        list_bytes += record.deferrals.list_bytes();
         let (calls, bytes) = record.deferrals.pending();
         pending_calls += calls;
         pending_bytes += bytes;

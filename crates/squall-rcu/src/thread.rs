@@ -74,11 +74,13 @@ pub(crate) fn current() -> &'static Record {
 }
 
 /// Returns whether `record`, the calling thread's current one, is that of an unregistered thread.
+#[inline]
 pub(crate) fn is_unregistered(record: &Record) -> bool {
     ptr::eq(record, &UNREGISTERED)
 }
 
 /// Returns the calling thread's record, if it is registered.
+#[inline]
 pub(crate) fn own_record() -> Option<&'static Record> {
     let record = current();
     (!is_unregistered(record)).then_some(record)
@@ -129,8 +131,8 @@ pub(crate) fn end_quiet_unregistered() {
 
 /// Returns whether the calling thread, the owner of `record`, is in a callback-free scope. If so, notes in
 /// the record that calls fell due.
-pub(crate) fn put_off(record: &Record) -> bool {
-    record.put_off() || QUIET.get() > 0
+pub(crate) fn postpone(record: &Record) -> bool {
+    record.postpone() || QUIET.get() > 0
 }
 
 /// Returns whether the calling thread is in a callback-free scope.
@@ -139,6 +141,7 @@ pub(crate) fn is_quiet() -> bool {
 }
 
 /// Returns whether the calling thread is inside a deferred call.
+#[inline]
 pub(crate) fn in_deferred_call() -> bool {
     RUNNING.get()
 }

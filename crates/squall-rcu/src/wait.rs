@@ -297,7 +297,7 @@ pub(crate) fn wait_unchecked(
     haste: Haste,
     deadline: Option<Instant>,
 ) -> Result<(), WaitError> {
-    let limits = Limits { haste, deadline, patience: crate::stall::patience() };
+    let limits = Limits { haste, deadline, stall_timeout: crate::stall::stall_timeout() };
     loop {
         match DOMAIN.grace.wait(&DOMAIN.registry, moment, limits) {
             Ok(()) => return Ok(()),

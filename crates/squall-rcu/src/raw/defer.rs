@@ -42,9 +42,9 @@ pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 3 } else { 51
 /// Bytes that close a batch early.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
 /// Longest time, in ms, that a thread may have calls pending without running any of them.
-const LIE_MS: u64 = 1000;
+const LEFT_BEHIND_MS: u64 = 1000;
 /// Running time, in ns, after which a thread that defers no call is taken to do other work.
-const ELSEWHERE_NS: u64 = 1_000_000;
+const OTHER_WORK_NS: u64 = 1_000_000;
 /// Empty lists kept for reuse.
 const SPARE_LISTS: usize = 2;
 
@@ -165,11 +165,11 @@ pub(crate) struct Deferrals {
     calls: AtomicU64,
     bytes: AtomicU64,
     // Memory of the lists themselves, in bytes. Written and read like `calls`.
-    room: AtomicU64,
+    list_bytes: AtomicU64,
     // Written by the owner: batches that it took to run.
     taken_by_owner: AtomicU64,
     // Written by the owner, cleared by the reclaimer: the owner cannot run all of these calls itself.
-    wanted: AtomicBool,
+    asked: AtomicBool,
     // Written by the reclaimer at its last look: batches taken, calls pending, and the time since which the
     // owner has run no pending call, in the reclaimer's ms.
     taken_seen: AtomicU64,
@@ -240,7 +240,7 @@ impl Queue {
 
     /// Adds a call if there is room for it and it does not fill the batch. Returns whether it was added.
     #[inline(always)]
-    pub(crate) fn push_within(&mut self, kind: Kind, call: Deferred) -> bool {
+    pub(crate) fn push_fast(&mut self, kind: Kind, call: Deferred) -> bool {
         let line = &mut self.lines[kind as usize];
         let bytes = line.open_bytes + call.bytes as usize;
         let calls = line.open.len();
@@ -309,7 +309,7 @@ impl Queue {
     }
 
     /// Returns the memory of the lists themselves, in bytes.
-    fn room(&self) -> u64 {
+    fn list_bytes(&self) -> u64 {
         let (mut calls, mut batches) = (0, 0);
         for line in &self.lines {
             calls += line.spare.iter().map(Vec::capacity).sum::<usize>();
@@ -351,9 +351,9 @@ impl Deferrals {
             taken: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            room: AtomicU64::new(0),
+            list_bytes: AtomicU64::new(0),
             taken_by_owner: AtomicU64::new(0),
-            wanted: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             taken_seen: AtomicU64::new(0),
             calls_seen: AtomicU64::new(0),
             since_ms: AtomicU64::new(0),
@@ -369,9 +369,9 @@ impl Deferrals {
             taken: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            room: AtomicU64::new(0),
+            list_bytes: AtomicU64::new(0),
             taken_by_owner: AtomicU64::new(0),
-            wanted: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             taken_seen: AtomicU64::new(0),
             calls_seen: AtomicU64::new(0),
             since_ms: AtomicU64::new(0),
@@ -400,13 +400,14 @@ impl Deferrals {
     /// Short enough to inline, so that a caller can move its slow path to another function without saving
     /// registers for it.
     #[inline(always)]
-    pub(crate) fn as_owner_at_once<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Option<R> {
+    pub(crate) fn try_as_owner<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Option<R> {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // SAFETY: by I1 the owner holds the queue: `owner_tries` saw `taken` 0. `f` cannot enter again, since
-        // `busy` is 1.
-        let result = self.owner_tries(fenced).then(|| self.queue.with_mut(|queue| f(unsafe { &mut *queue })));
+        // SAFETY: by I1 the owner holds the queue: `owner_try_enter` saw `taken` 0. `f` cannot enter again,
+        // since `busy` is 1.
+        let result =
+            self.owner_try_enter(fenced).then(|| self.queue.with_mut(|queue| f(unsafe { &mut *queue })));
         // Release: pairs with the acquire in `take`.
         self.busy.store(0, sites::OWNER_RELEASE.order(Ordering::Release));
         result
@@ -414,13 +415,13 @@ impl Deferrals {
 
     #[inline(always)]
     fn owner_enter(&self, fenced: bool) {
-        if !self.owner_tries(fenced) {
-            self.owner_waits(fenced);
+        if !self.owner_try_enter(fenced) {
+            self.owner_enter_slow(fenced);
         }
     }
 
     #[inline(always)]
-    fn owner_tries(&self, fenced: bool) -> bool {
+    fn owner_try_enter(&self, fenced: bool) -> bool {
         self.busy.store(1, Ordering::Relaxed);
         if !sites::OWNER_FENCE.is_weak() {
             // Pairs with the heavy fence between `begin_take` and `take` (argument for I1).
@@ -432,14 +433,14 @@ impl Deferrals {
 
     #[cold]
     #[inline(never)]
-    fn owner_waits(&self, fenced: bool) {
+    fn owner_enter_slow(&self, fenced: bool) {
         loop {
             // Release: pairs with the acquire in `take`.
             self.busy.store(0, Ordering::Release);
             while self.taken.load(Ordering::Relaxed) != 0 {
                 yield_now();
             }
-            if self.owner_tries(fenced) {
+            if self.owner_try_enter(fenced) {
                 return;
             }
         }
@@ -449,7 +450,8 @@ impl Deferrals {
     /// fence, calls [`Deferrals::take`] if the fence succeeded, and calls [`Deferrals::end_take`] in any
     /// case.
     pub(crate) fn begin_take(&self) {
-        // Relaxed: the heavy fence that follows orders it; that fence pairs with the one in `owner_tries`.
+        // Relaxed: the heavy fence that follows orders it; that fence pairs with the one in
+        // `owner_try_enter`.
         self.taken.store(1, Ordering::Relaxed);
     }
 
@@ -468,21 +470,21 @@ impl Deferrals {
 
     /// Hands the list back to the owner.
     pub(crate) fn end_take(&self) {
-        // Release: pairs with the acquire in `owner_tries`.
+        // Release: pairs with the acquire in `owner_try_enter`.
         self.taken.store(0, sites::TAKE_RELEASE.order(Ordering::Release));
     }
 
     /// Updates the counters from the queue. For the thread that holds the queue.
-    pub(crate) fn note(&self, queue: &Queue) {
+    pub(crate) fn update_counts(&self, queue: &Queue) {
         let (calls, bytes) = queue.totals();
         self.calls.store(calls, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
-        self.room.store(queue.room(), Ordering::Relaxed);
+        self.list_bytes.store(queue.list_bytes(), Ordering::Relaxed);
     }
 
     /// Counts one more call, for the owner that holds its list. Returns the new number of calls.
     #[inline(always)]
-    pub(crate) fn note_push(&self, bytes: u32) -> u64 {
+    pub(crate) fn count_push(&self, bytes: u32) -> u64 {
         let calls = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(calls, Ordering::Relaxed);
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
@@ -491,14 +493,14 @@ impl Deferrals {
 
     /// Returns whether calls are pending, for the owner.
     #[inline(always)]
-    pub(crate) fn has_some(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         self.calls.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the memory of the lists, in bytes, as of the last time that a batch was taken or the lists
     /// were visited.
-    pub(crate) fn room(&self) -> u64 {
-        self.room.load(Ordering::Relaxed)
+    pub(crate) fn list_bytes(&self) -> u64 {
+        self.list_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the calls and bytes pending here.
@@ -507,21 +509,21 @@ impl Deferrals {
     }
 
     /// Counts a batch that the owner took to run.
-    pub(crate) fn note_taken(&self) {
+    pub(crate) fn count_taken(&self) {
         self.taken_by_owner.store(self.taken_by_owner.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Asks for the reclaimer: the owner cannot run all of the pending calls itself.
-    pub(crate) fn want(&self) {
-        self.wanted.store(true, Ordering::Relaxed);
+    pub(crate) fn ask_reclaimer(&self) {
+        self.asked.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the owner has left its pending calls behind, as judged by the reclaimer at `now_ms`.
     ///
-    /// It has in one of three cases. (a) It asked for the reclaimer. (b) It has run no call for [`LIE_MS`].
-    /// (c) It has neither added nor run a call since the last check, although it had the time
-    /// ([`had_time`](Deferrals::had_time)) or is asleep.
-    pub(crate) fn lies(&self, now_ms: u64, owner: &impl Owner) -> bool {
+    /// It has in one of three cases. (a) It asked for the reclaimer. (b) It has run no call for
+    /// [`LEFT_BEHIND_MS`]. (c) It has neither added nor run a call since the last check, although it had the
+    /// time ([`had_time`](Deferrals::had_time)) or is asleep.
+    pub(crate) fn is_left_behind(&self, now_ms: u64, owner: &impl Owner) -> bool {
         let (taken, calls) =
             (self.taken_by_owner.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed));
         let ran = self.taken_seen.load(Ordering::Relaxed) != taken;
@@ -535,19 +537,19 @@ impl Deferrals {
         if ran || (before == 0 && calls > 0) {
             self.since_ms.store(now_ms, Ordering::Relaxed);
         }
-        let wanted = self.wanted.load(Ordering::Relaxed);
-        if wanted {
-            self.wanted.store(false, Ordering::Relaxed);
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked {
+            self.asked.store(false, Ordering::Relaxed);
         }
-        let lain = now_ms.saturating_sub(self.since_ms.load(Ordering::Relaxed));
-        let lies = wanted
-            || lain >= LIE_MS
+        let idle_ms = now_ms.saturating_sub(self.since_ms.load(Ordering::Relaxed));
+        let left_behind = asked
+            || idle_ms >= LEFT_BEHIND_MS
             || (!ran && before == calls && (self.had_time(owner) || owner.is_asleep()));
-        if lies {
+        if left_behind {
             // The reclaimer takes the calls now, so the time starts again.
             self.since_ms.store(now_ms, Ordering::Relaxed);
         }
-        lies
+        left_behind
     }
 
     /// Notes that the list is empty, for the reclaimer.
@@ -557,11 +559,11 @@ impl Deferrals {
         }
     }
 
-    /// Returns whether the owner has run for [`ELSEWHERE_NS`] since the last call of this function.
+    /// Returns whether the owner has run for [`OTHER_WORK_NS`] since the last call of this function.
     fn had_time(&self, owner: &impl Owner) -> bool {
         let Some(run) = owner.time_run() else { return false };
         let before = self.run_seen.load(Ordering::Relaxed);
         self.run_seen.store(run, Ordering::Relaxed);
-        before != 0 && run.saturating_sub(before) >= ELSEWHERE_NS
+        before != 0 && run.saturating_sub(before) >= OTHER_WORK_NS
     }
 }

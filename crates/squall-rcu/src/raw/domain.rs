@@ -91,12 +91,12 @@ impl Domain {
     /// The fast path is taken if some calls are pending already, there is room, the batch does not become
     /// full, and no taker has the list.
     #[inline(always)]
-    pub(crate) fn defer_at_once(&self, record: &Record, kind: Kind, call: Deferred) -> bool {
+    pub(crate) fn defer_fast(&self, record: &Record, kind: Kind, call: Deferred) -> bool {
         let bytes = call.bytes;
-        let added = record.deferrals.as_owner_at_once(record.is_fenced(), |queue| {
-            let added = record.deferrals.has_some() && queue.push_within(kind, call);
+        let added = record.deferrals.try_as_owner(record.is_fenced(), |queue| {
+            let added = record.deferrals.has_pending() && queue.push_fast(kind, call);
             if added {
-                record.deferrals.note_push(bytes);
+                record.deferrals.count_push(bytes);
             }
             added
         });
@@ -109,7 +109,7 @@ impl Domain {
         let bytes = call.bytes;
         record.deferrals.as_owner(record.is_fenced(), |queue| {
             let closed = queue.push(kind, call, || self.grace.mark());
-            let first = record.deferrals.note_push(bytes) == 1;
+            let first = record.deferrals.count_push(bytes) == 1;
             Added { closed, first }
         })
     }
@@ -136,8 +136,8 @@ impl Domain {
     ) -> Option<Batch> {
         let popped = record.deferrals.as_owner(record.is_fenced(), |queue| {
             let batch = queue.pop(kind, passed)?;
-            record.deferrals.note(queue);
-            record.deferrals.note_taken();
+            record.deferrals.update_counts(queue);
+            record.deferrals.count_taken();
             then();
             Some(batch)
         });
@@ -149,7 +149,7 @@ impl Domain {
         // Refused only inside a signal handler; the list is then freed.
         let _ = record.deferrals.as_owner(record.is_fenced(), |queue| {
             queue.recycle(kind, list);
-            record.deferrals.note(queue);
+            record.deferrals.update_counts(queue);
         });
     }
 
@@ -157,7 +157,7 @@ impl Domain {
     pub(crate) fn take_own(&self, record: &Record, then: impl FnOnce()) -> Vec<Batch> {
         let taken = record.deferrals.as_owner(record.is_fenced(), |queue| {
             let all = queue.take_all(|| self.grace.mark());
-            record.deferrals.note(queue);
+            record.deferrals.update_counts(queue);
             then();
             all
         });
@@ -192,13 +192,13 @@ impl Domain {
             return Ok(());
         }
         records.iter().for_each(|record| record.deferrals.begin_take());
-        // Pairs with the fence in `Deferrals::owner_tries` (`defer/I1`).
+        // Pairs with the fence in `Deferrals::owner_try_enter` (`defer/I1`).
         let fence = if sites::TAKE_FENCE.is_weak() { Ok(()) } else { asym::heavy() };
         for record in records {
             if fence.is_ok() {
                 record.deferrals.take(|queue| {
                     visit(queue);
-                    record.deferrals.note(queue);
+                    record.deferrals.update_counts(queue);
                 });
             }
             record.deferrals.end_take();

@@ -77,7 +77,7 @@ pub(crate) enum Unfinished<'a> {
 struct Scan {
     open: Vec<(*const Record, Seen)>,
     since: Option<Instant>,
-    told: bool,
+    reported: bool,
 }
 
 // SAFETY: the pointers are shared references to `Sync` records, which live as long as the registry
@@ -137,7 +137,7 @@ impl GracePeriods {
             course: Apart::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
             role: Apart::new(Role {
                 driven: AtomicBool::new(false),
-                scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
+                scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, reported: false }),
             }),
             events: Apart::new(Events { left: EventCount::new(), changed: EventCount::new() }),
         }
@@ -149,7 +149,7 @@ impl GracePeriods {
             course: Apart::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
             role: Apart::new(Role {
                 driven: AtomicBool::new(false),
-                scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
+                scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, reported: false }),
             }),
             events: Apart::new(Events { left: EventCount::new(), changed: EventCount::new() }),
         }
@@ -289,7 +289,7 @@ pub(crate) struct Limits {
     pub(crate) haste: Haste,
     pub(crate) deadline: Option<Instant>,
     /// How long one operation may delay the grace period before it is reported as a stall.
-    pub(crate) patience: Duration,
+    pub(crate) stall_timeout: Duration,
 }
 
 /// Returns the pauses before each look, in spin iterations.
@@ -326,7 +326,7 @@ impl Driver<'_> {
             }
             self.start(registry)?;
         } else {
-            self.look();
+            self.recheck();
         }
         let over = self.with_scan(|scan| scan.open.is_empty());
         if over {
@@ -352,7 +352,7 @@ impl Driver<'_> {
         self.with_scan(|scan| {
             debug_assert!(scan.open.is_empty());
             scan.since = None;
-            scan.told = false;
+            scan.reported = false;
             registry.for_each(|record| {
                 if let Some(seen) = record.seen() {
                     scan.open.push((record, seen));
@@ -363,7 +363,7 @@ impl Driver<'_> {
     }
 
     /// Drops the operations that have ended from the scan.
-    fn look(&self) {
+    fn recheck(&self) {
         self.with_scan(|scan| {
             // SAFETY: records live as long as the registry that the scan was made from (`registry/I1`).
             scan.open.retain(|(record, seen)| !unsafe { &**record }.is_over(*seen));
@@ -393,7 +393,7 @@ impl Driver<'_> {
                 over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
             }
             if !over {
-                self.sleep_for_first(remaining(limits.deadline)?, limits.patience)?;
+                self.sleep_for_first(remaining(limits.deadline)?, limits.stall_timeout)?;
                 has_slept = true;
             }
         }
@@ -404,7 +404,7 @@ impl Driver<'_> {
     fn sleep_for_first<'a>(
         &self,
         remaining: Option<Duration>,
-        patience: Duration,
+        stall_timeout: Duration,
     ) -> Result<(), Unfinished<'a>> {
         let seen_left = self.grace.events.left.prepare();
         let Some((record, seen)) = self.with_scan(|scan| scan.open.first().copied()) else { return Ok(()) };
@@ -419,28 +419,28 @@ impl Driver<'_> {
         if record.is_over(seen) {
             return Ok(());
         }
-        let patience = self.patience_left(patience);
-        if patience == Some(Duration::ZERO) {
+        let stall_timeout = self.stall_timeout_left(stall_timeout);
+        if stall_timeout == Some(Duration::ZERO) {
             let since = self.with_scan(|scan| scan.since.map_or(Duration::ZERO, |since| since.elapsed()));
             return Err(Unfinished::Stalled(Holdup { record, seen, since }));
         }
-        self.grace.events.left.wait(seen_left, [remaining, patience].into_iter().flatten().min());
+        self.grace.events.left.wait(seen_left, [remaining, stall_timeout].into_iter().flatten().min());
         Ok(())
     }
 
     /// Returns how long to sleep at most before a stall must be reported. Returns zero once per grace period,
     /// when the report is due.
-    fn patience_left(&self, patience: Duration) -> Option<Duration> {
+    fn stall_timeout_left(&self, stall_timeout: Duration) -> Option<Duration> {
         if cfg!(loom) {
             return None;
         }
         self.with_scan(|scan| {
             let lasted = scan.since.get_or_insert_with(Instant::now).elapsed();
-            if scan.told {
+            if scan.reported {
                 return None;
             }
-            scan.told = lasted >= patience;
-            Some(patience.saturating_sub(lasted))
+            scan.reported = lasted >= stall_timeout;
+            Some(stall_timeout.saturating_sub(lasted))
         })
     }
 }

@@ -14,4 +14,4 @@ pub(crate) mod work;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 #[cfg(any(loom, squall_model))]
-pub(crate) mod model_door;
+pub(crate) mod model_access;

@@ -21,7 +21,8 @@ use super::work::Work;
 #[cfg(loom)]
 use squall_machine::park::sites as park;
 
-const LIMITS: Limits = Limits { haste: Haste::Normal, deadline: None, patience: Duration::from_secs(3600) };
+const LIMITS: Limits =
+    Limits { haste: Haste::Normal, deadline: None, stall_timeout: Duration::from_secs(3600) };
 
 /// A value that a reader reads within an operation. A writer replaces it and then overwrites the old slot, as
 /// if freed.
@@ -308,7 +309,7 @@ fn defer_against_take() {
 
 /// An owner defers on the fast path while another thread takes its list. All calls of a batch but the first
 /// and the last take this path.
-fn defer_at_once_against_take() {
+fn defer_fast_against_take() {
     let domain = Arc::new(Domain::new());
     let counter = Arc::new(AtomicUsize::new(0));
     let record_of = domain.clone();
@@ -318,7 +319,7 @@ fn defer_at_once_against_take() {
     let another = Arc::into_raw(counter.clone()).cast_mut().cast();
     // Refused if the taker holds the list, or has emptied it and so left no room. A refused call is left
     // untouched.
-    if !domain.defer_at_once(record, Kind::Memory, counting(another)) {
+    if !domain.defer_fast(record, Kind::Memory, counting(another)) {
         let _ = domain.defer(record, Kind::Memory, counting(another)).expect("not a handler");
     }
     run(domain.take_own(record, || ()));
@@ -407,7 +408,7 @@ models!(
     exit_inside,
     record_reused,
     defer_against_take,
-    defer_at_once_against_take,
+    defer_fast_against_take,
     defer_runs_late,
     announce_first,
     rest_first,
@@ -437,8 +438,8 @@ twins! {
     twin_drive_release: DRIVE_RELEASE breaks two_poll,
     twin_drive_acquire: DRIVE_ACQUIRE breaks two_poll,
     twin_owner_fence: OWNER_FENCE breaks defer_against_take,
-    twin_owner_fence_at_once: OWNER_FENCE breaks defer_at_once_against_take,
-    twin_owner_release_at_once: OWNER_RELEASE breaks defer_at_once_against_take,
+    twin_owner_fence_fast: OWNER_FENCE breaks defer_fast_against_take,
+    twin_owner_release_fast: OWNER_RELEASE breaks defer_fast_against_take,
     twin_take_fence: TAKE_FENCE breaks defer_against_take,
     twin_owner_release: OWNER_RELEASE breaks defer_against_take,
     twin_take_release: TAKE_RELEASE breaks defer_against_take,

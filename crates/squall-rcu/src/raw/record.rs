@@ -37,7 +37,7 @@
 //!   holds another operation's data, except in the signal-handler case of I3. It exists only in builds with
 //!   debug assertions.
 //! - I8. Only the owner writes `quiet`. While `quiet` counts a callback-free scope, the owner runs no
-//!   deferred users' code and does not wait for its bound. `PUT_OFF` says that work fell due meanwhile. A
+//!   deferred users' code and does not wait for its bound. `POSTPONED` says that work fell due meanwhile. A
 //!   mark made by a signal handler may be lost, which only delays.
 //!
 //! Source: liburcu's `urcu_memb` reader, which keeps depth and phase in one word for the same reason; K42's
@@ -68,7 +68,7 @@ const _: () = assert!(SLOW | DEPTH | ENDED == u64::MAX && ENDED & DEPTH == 0 && 
 /// One callback-free scope, in `quiet`.
 const QUIET_ONE: u32 = 1 << 1;
 /// Work fell due inside the scopes.
-const PUT_OFF: u32 = 1;
+const POSTPONED: u32 = 1;
 
 /// Bits of `attention`.
 pub(crate) mod attention {
@@ -97,7 +97,7 @@ pub(crate) struct Record {
     owing: AtomicU64,
     // Written by the owner: odd while it runs deferred calls (`defer/I2` of the crate).
     runs: AtomicU32,
-    // Written by the owner: callback-free scopes, and `PUT_OFF` (I8).
+    // Written by the owner: callback-free scopes, and `POSTPONED` (I8).
     quiet: AtomicU32,
     /// The owner's deferred calls.
     pub(crate) deferrals: Deferrals,
@@ -361,11 +361,11 @@ impl Record {
     pub(crate) fn end_quiet(&self) -> bool {
         let quiet = self.quiet.load(Ordering::Relaxed).saturating_sub(QUIET_ONE);
         self.quiet.store(quiet, Ordering::Relaxed);
-        if quiet == PUT_OFF {
+        if quiet == POSTPONED {
             std::hint::cold_path();
             self.quiet.store(0, Ordering::Relaxed);
         }
-        quiet == PUT_OFF
+        quiet == POSTPONED
     }
 
     /// Returns whether a callback-free scope is open. For the owner.
@@ -377,10 +377,10 @@ impl Record {
     /// Postpones work that has fallen due to the end of the callback-free scope. Returns whether a scope is
     /// open.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn put_off(&self) -> bool {
+    pub(crate) fn postpone(&self) -> bool {
         let quiet = self.quiet.load(Ordering::Relaxed);
         if quiet >= QUIET_ONE {
-            self.quiet.store(quiet | PUT_OFF, Ordering::Relaxed);
+            self.quiet.store(quiet | POSTPONED, Ordering::Relaxed);
         }
         quiet >= QUIET_ONE
     }

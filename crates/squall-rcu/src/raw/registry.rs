@@ -126,6 +126,7 @@ impl Registry {
     }
 
     /// Returns the number of records made so far, and the number that belong to a thread now.
+    #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.made.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed))
     }

@@ -58,7 +58,7 @@ impl Work {
 
     /// Clears the flag even though calls may be pending: they cannot be run now.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn clear(&self) {
         self.set.store(false, Ordering::Relaxed);
     }
 

@@ -50,7 +50,7 @@ impl Quiescence {
     ///
     /// # Safety
     /// The reader belongs to this domain, and one thread uses it at a time.
-    pub unsafe fn guard<R>(&self, reader: Reader, f: impl FnOnce() -> R) -> R {
+    pub unsafe fn in_operation<R>(&self, reader: Reader, f: impl FnOnce() -> R) -> R {
         // SAFETY: a record of this domain, which outlives this borrow (`registry/I1`).
         let record = unsafe { reader.0.as_ref() };
         let token = self.0.enter(record);
