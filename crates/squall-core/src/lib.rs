@@ -8,98 +8,59 @@
 #[cfg(loom)]
 use squall_alloc as _;
 
-// Under loom the models alone use them.
+// Under loom the models alone use it.
 #[cfg_attr(loom, allow(dead_code))]
-pub(crate) mod class;
-#[cfg_attr(loom, allow(dead_code))]
-pub(crate) mod id;
-#[cfg_attr(loom, allow(dead_code))]
-pub(crate) mod raw;
+pub(crate) mod protocol;
 
 #[cfg(not(loom))]
-mod context;
+mod call;
 #[cfg(not(loom))]
-mod clock;
+mod object;
 #[cfg(not(loom))]
-mod create;
-#[cfg(not(loom))]
-mod death;
-#[cfg(not(loom))]
-mod error;
-#[cfg(not(loom))]
-mod gather;
-#[cfg(not(loom))]
-mod ground;
-#[cfg(not(loom))]
-mod hit;
-#[cfg(not(loom))]
-mod husks;
-#[cfg(not(loom))]
-mod inspect;
-#[cfg(not(loom))]
-mod interface;
-#[cfg(not(loom))]
-mod layout;
-#[cfg(not(loom))]
-mod lent;
-#[cfg(not(loom))]
-mod memory;
-#[cfg(not(loom))]
-mod multi;
-#[cfg(not(loom))]
-mod owned;
-#[cfg(not(loom))]
-mod reference;
-#[cfg(not(loom))]
-mod root;
-#[cfg(not(loom))]
-mod single;
-#[cfg(not(loom))]
-mod stall;
+mod observe;
 #[cfg(not(loom))]
 pub mod swap;
-#[cfg(not(loom))]
-pub mod tables;
-#[cfg(not(loom))]
-mod well_known;
-#[cfg(not(loom))]
-pub mod wrap;
 
 #[cfg(not(loom))]
-pub use context::{RepContext, Interrupted, RepIter};
-pub use class::{ObjectKind, Source};
+pub use call::error::{CallError, CallErrorKind};
 #[cfg(not(loom))]
-pub use error::{CallError, CreateError, CallErrorKind};
-pub use id::{Id, NoId};
+pub use call::handle::Handle;
 #[cfg(not(loom))]
-pub use inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
+pub use call::interface::{Extends, Interface, InterfaceOf, Super, interfaces_count};
 #[cfg(not(loom))]
-pub use interface::{Extends, Interface, InterfaceOf, Super, interfaces_count};
+pub use object::context::{Interrupted, RepContext, RepIter};
 #[cfg(not(loom))]
-pub use memory::RepMemory;
+pub use object::owned::{Destruction, Owned};
 #[cfg(not(loom))]
-pub use owned::{Destruction, Owned};
+pub use object::root::{Cleanup, Miss, MissAnswer, RepRef, Root};
 #[cfg(not(loom))]
-pub use reference::Handle;
+pub use object::shared::{shared, shared_with, swappable, swappable_with, try_shared};
 #[cfg(not(loom))]
-pub use root::{Cleanup, RepRef, Miss, MissAnswer, Root};
+pub use object::well_known::WellKnown;
 #[cfg(not(loom))]
-pub use single::{shared, shared_with, swappable, swappable_with, try_shared};
+pub use object::wrap;
 #[cfg(not(loom))]
-pub use well_known::WellKnown;
+pub use observe::inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
+#[cfg(not(loom))]
+pub use observe::tables;
+pub use protocol::class::{ObjectKind, Source};
+#[cfg(not(loom))]
+pub use protocol::create_error::CreateError;
+pub use protocol::id::{Id, NoId};
+#[cfg(not(loom))]
+pub use protocol::memory::RepMemory;
 
 /// Not public: what the code that the macro writes uses.
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod __macro {
-    pub use crate::class::Source;
-    pub use crate::error::CallError;
-    pub use crate::hit::{Act, Hit};
-    pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
-    pub use crate::lent::{Lender, Lends, Lent};
-    pub use crate::reference::{
-        Answer, Arguments, Blocking, Carries, Carry, Checked, Handle, CopiedArguments, Gone, MovedArguments,
-        Panic, Panics,
-    };
-    pub use crate::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};
+    pub use crate::call::answer::{Answer, Carries, Carry, Checked, Gone, Panic, Panics};
+    pub use crate::call::blocking::{Arguments, Blocking, CopiedArguments, MovedArguments};
+    pub use crate::call::error::CallError;
+    pub use crate::call::handle::Handle;
+    pub use crate::call::hit::{Act, Hit};
+    pub use crate::call::interface::{Extends, Interface, InterfaceOf, Super};
+    pub use crate::call::view::{Lender, Lends, Lent};
+    pub use crate::object::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};
+    pub use crate::protocol::class::Source;
 }

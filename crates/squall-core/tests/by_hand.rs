@@ -3,7 +3,8 @@
 
 use squall_core::__macro::Panic;
 use squall_core::{
-    RepContext, Handle, Extends, Interface, InterfaceOf, Owned, Root, Source, Super, shared, tables, try_shared,
+    Extends, Handle, Interface, InterfaceOf, Owned, RepContext, Root, Source, Super, shared, tables,
+    try_shared,
 };
 use squall_machine::ClusterSize;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! Husks: what an ended object leaves goes to the next one of its size on its VP, and to nobody else.
 #![cfg(not(loom))]
 
-use squall_core::{CallError, Handle, Owned, CallErrorKind, info_of, shared, tables};
+use squall_core::{CallError, CallErrorKind, Handle, Owned, info_of, shared, tables};
 use squall_machine::{Machine, Vp};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 //! allocator that counts.
 #![cfg(not(any(loom, miri, squall_global_alloc)))]
 
-use squall_core::{RepContext, Owned, RepMemory, Root, shared};
+use squall_core::{Owned, RepContext, RepMemory, Root, shared};
 use squall_machine::ClusterSize;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};

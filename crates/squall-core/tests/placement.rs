@@ -1,8 +1,8 @@
 //! Where representatives lie: on lines that no other VP's have, in memory of their VP's node; and that nothing of them is lost.
 #![cfg(not(any(loom, miri, squall_asan, squall_tsan)))]
 
-use squall_alloc::{Placement, Arena, home_of, stats, trim};
-use squall_core::{RepContext, Owned, RepMemory, Root, shared, tables};
+use squall_alloc::{Arena, Placement, home_of, stats, trim};
+use squall_core::{Owned, RepContext, RepMemory, Root, shared, tables};
 use squall_machine::{ClusterSize, Vp, machine};
 use std::alloc::Layout;
 use std::collections::HashMap;

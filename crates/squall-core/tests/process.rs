@@ -6,7 +6,8 @@ mod forked;
 
 use forked::in_forked_child;
 use squall_core::{
-    RepContext, CallError, Handle, CreateError, Owned, CallErrorKind, Root, WellKnown, shared, tables, try_shared,
+    CallError, CallErrorKind, CreateError, Handle, Owned, RepContext, Root, WellKnown, shared, tables,
+    try_shared,
 };
 use squall_machine::{ClusterSize, Vp};
 use std::process::Command;

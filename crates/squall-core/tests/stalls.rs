@@ -1,7 +1,7 @@
 //! What the report of a grace period that does not end says of objects: the handler is the process's, hence one test.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
-use squall_core::{RepContext, Handle, Owned, Root, shared};
+use squall_core::{Handle, Owned, RepContext, Root, shared};
 use squall_machine::ClusterSize;
 use squall_rcu::Stall;
 use std::sync::atomic::{AtomicBool, Ordering};

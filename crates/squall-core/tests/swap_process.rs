@@ -5,8 +5,8 @@
 mod forked;
 
 use forked::in_forked_child;
-use squall_core::swap::{StateFormats, Replacement, State, Swap, SwapFailure, arbitrate, recent};
-use squall_core::{Handle, ObjectState, Owned, CallErrorKind, info_of, swappable};
+use squall_core::swap::{Replacement, State, StateFormats, Swap, SwapFailure, arbitrate, recent};
+use squall_core::{CallErrorKind, Handle, ObjectState, Owned, info_of, swappable};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -189,7 +189,8 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
                 let began = Instant::now();
                 let swap = Swap::new(co).deadline(began).run(new()).unwrap_err();
                 // A call may hit what is cached; else it errs.
-                let called = co.try_total().map_or_else(|error| error.reason() == CallErrorKind::Forked, |_| true);
+                let called =
+                    co.try_total().map_or_else(|error| error.reason() == CallErrorKind::Forked, |_| true);
                 swap.failure() == SwapFailure::Forked && called && recent().is_empty()
             }));
         }

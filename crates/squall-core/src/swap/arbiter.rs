@@ -6,132 +6,25 @@
 //!
 //! Cost: see [`arbitrate`]. Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
 
-use squall_sys::sync::atomic::{AtomicBool, Ordering, fence};
 use squall_sys::sync::Arc;
+use squall_sys::sync::atomic::{AtomicBool, Ordering, fence};
 use squall_sys::sync::thread;
 use std::fmt;
 use std::ptr::NonNull;
 
-use crate::error::{CallError, CallErrorKind};
-use crate::ground::{Tables, existing};
-use crate::id::Id;
-use crate::interface::{Interface, find_method};
-use crate::raw::mediator::{Mediator, Phase, Put, attach, detach};
-use crate::raw::object::{Ground, Object, unkeep};
-use crate::raw::slot::Absent;
-use crate::reference::Handle;
-use crate::swap::calls::{Full, retire};
+use crate::call::arbitration::{Arbitration, Call, Function};
+use crate::call::handle::Handle;
+use crate::call::interface::{Interface, find_method};
+use crate::call::mediated::{Full, retire};
+use crate::protocol::id::Id;
+use crate::protocol::mediation::{Put, attach, detach};
+use crate::protocol::mediator::{Mediator, Phase};
+use crate::protocol::miss::unkeep;
+use crate::protocol::object::Object;
+use crate::protocol::platform::Platform;
+use crate::protocol::slot::Absent;
+use crate::protocol::tables::{Tables, existing};
 use crate::swap::report::{SwapError, SwapFailure};
-
-type Function = Box<dyn Fn(&mut Call<'_>) + Send + Sync>;
-
-/// A function by way of which calls go.
-pub(crate) struct Arbitration {
-    function: Function,
-    /// The only method that it is for, if it is not for all.
-    method: Option<&'static str>,
-    // Written when it is detached.
-    live: AtomicBool,
-}
-
-impl Arbitration {
-    pub(crate) fn is_live(&self) -> bool {
-        self.live.load(Ordering::Relaxed)
-    }
-
-    /// Whether calls of this method go by way of it.
-    pub(crate) fn is_of(&self, method: &str) -> bool {
-        self.method.is_none_or(|only| only == method)
-    }
-
-    /// Sends a call by way of the function. Returns its result, or that the function refused it.
-    pub(crate) fn call<R>(
-        &self,
-        interface: &'static str,
-        id: Id,
-        method: &'static str,
-        f: impl FnOnce() -> R,
-    ) -> Result<R, CallError> {
-        let (mut f, mut result) = (Some(f), None);
-        let mut run = || {
-            if let Some(f) = f.take() {
-                result = Some(f());
-            }
-        };
-        let mut call = Call { interface, id, method, run: &mut run, state: CallState::Waiting };
-        (self.function)(&mut call);
-        if let CallState::Waiting = call.state {
-            call.proceed();
-        }
-        let state = call.state;
-        match (result, state) {
-            (Some(result), _) => Ok(result),
-            (None, CallState::Refused(why)) => Err(CallError::unnamed(None, id, CallErrorKind::Refused(why))),
-            (None, _) => Err(CallError::unnamed(None, id, CallErrorKind::Refused("its method panicked before"))),
-        }
-    }
-}
-
-/// A call on its way through an arbiter.
-///
-/// If the function neither lets it [`proceed`](Call::proceed) nor [refuses](Call::refuse) it, the call goes on when the
-/// function has returned.
-pub struct Call<'a> {
-    interface: &'static str,
-    id: Id,
-    method: &'static str,
-    run: &'a mut dyn FnMut(),
-    state: CallState,
-}
-
-#[derive(Clone, Copy)]
-enum CallState {
-    Waiting,
-    Made,
-    Refused(&'static str),
-}
-
-impl Call<'_> {
-    /// The interface by which it was called.
-    pub fn interface(&self) -> &'static str {
-        self.interface
-    }
-
-    /// The object, as that interface.
-    pub fn id(&self) -> Id {
-        self.id
-    }
-
-    /// The method.
-    pub fn method(&self) -> &'static str {
-        self.method
-    }
-
-    /// Runs the method now, so that the function may do something after it. Once; later calls of this do nothing, and so do
-    /// those after a refusal.
-    ///
-    /// # Panics
-    /// If the method does: let that through, so that it reaches the caller.
-    pub fn proceed(&mut self) {
-        if let CallState::Waiting = self.state {
-            self.state = CallState::Made;
-            (self.run)();
-        }
-    }
-
-    /// The call errs, for this reason ([`CallErrorKind::Refused`]). Not after it was made.
-    pub fn refuse(&mut self, why: &'static str) {
-        if let CallState::Waiting = self.state {
-            self.state = CallState::Refused(why);
-        }
-    }
-}
-
-impl fmt::Debug for Call<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Call({}#{}.{}())", self.interface, self.id, self.method)
-    }
-}
 
 /// A function that arbitrates an object's calls, until this is dropped or [detached](Arbiter::detach).
 ///
@@ -175,7 +68,7 @@ pub fn arbitrate_object(
     id: Id,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
-    let interface = crate::inspect::class_of(id).map_or("an object", |class| class.interface);
+    let interface = crate::observe::inspect::class_of(id).map_or("an object", |class| class.interface);
     begin(interface, id, None, Box::new(function))
 }
 

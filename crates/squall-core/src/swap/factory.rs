@@ -11,12 +11,12 @@ use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::error::CreateError;
-use crate::id::Id;
-use crate::inspect;
-use crate::interface::Interface;
-use crate::owned::Owned;
-use crate::reference::Handle;
+use crate::call::handle::Handle;
+use crate::call::interface::Interface;
+use crate::object::owned::Owned;
+use crate::observe::inspect;
+use crate::protocol::create_error::CreateError;
+use crate::protocol::id::Id;
 use crate::swap::{Replacement, Swap, SwapError, SwapReport};
 
 /// What makes objects now.
@@ -59,7 +59,7 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// As [`Factory::try_create`] errs; if the maker does.
     #[track_caller]
     pub fn create(&self) -> Owned<I> {
-        self.try_create().unwrap_or_else(|error| crate::create::refuse(I::NAME, &error))
+        self.try_create().unwrap_or_else(|error| crate::object::create::refuse(I::NAME, &error))
     }
 
     /// As [`Factory::create`], with an error in place of the panic.

@@ -7,30 +7,27 @@
 //! the calls that meet them in `calls.rs`.
 
 pub(crate) mod arbiter;
-pub(crate) mod calls;
 mod factory;
-pub(crate) mod format;
-mod replacement;
 mod report;
 mod run;
 
-use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::Arc;
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::interface::Interface;
-use crate::reference::Handle;
+use crate::call::handle::Handle;
+use crate::call::interface::Interface;
 
-pub use arbiter::{Arbiter, Call, arbitrate, arbitrate_method, arbitrate_object};
+pub use crate::call::arbitration::Call;
+pub use crate::object::replacement::Replacement;
+pub use crate::object::state::{RootFormats, State, StateFormats, Whole};
+pub use crate::protocol::formats::{Format, Transferred};
+pub use arbiter::{Arbiter, arbitrate, arbitrate_method, arbitrate_object};
 pub use factory::{Factory, Upgraded};
-pub(crate) use format::List;
-pub use format::{Format, StateFormats, RootFormats, State, Transferred, Whole};
-pub use replacement::Replacement;
 pub use report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent};
-pub(crate) use run::doomed;
 
 /// How long a swap waits for counted calls if nobody says otherwise.
 const DRAIN: Duration = Duration::from_millis(20);

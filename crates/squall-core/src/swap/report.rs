@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::id::Id;
+use crate::protocol::id::Id;
 
 /// The steps of a swap, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +92,7 @@ pub struct SwapReport {
 
 impl SwapReport {
     /// The most pauses that are recorded of a swap.
-    pub const PAUSES_MAX: usize = 32;
+    pub const PAUSES_MAX: usize = crate::call::mediated::PAUSES_MAX;
 
     /// From the first step to the last.
     pub fn total(&self) -> Duration {

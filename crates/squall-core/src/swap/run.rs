@@ -7,9 +7,9 @@
 
 use squall_machine::Vp;
 use squall_rcu::{Marker, WaitError};
-use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::Arc;
 use squall_sys::sync::Mutex;
+use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::thread;
 use std::any::Any;
 use std::error::Error;
@@ -17,18 +17,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use crate::class::{Class, ObjectKind};
-use crate::death::run_drop;
-use crate::ground::{Tables, existing};
-use crate::id::Id;
-use crate::owned::wake;
-use crate::raw::mediator::{Mediator, Phase, Put, Settled, attach, relieve, settle};
-use crate::raw::object::{InFlight, Object, unkeep};
-use crate::raw::reps::{Owner, Rep};
+use crate::call::frames::{in_method, in_transfer, transferring};
+use crate::call::mediated::{Full, retire};
+use crate::object::owned::wake;
+use crate::object::replacement::discard;
+use crate::protocol::class::{Class, ObjectKind};
+use crate::protocol::destroy::run_drop;
+use crate::protocol::formats::{Agreed, List, agree};
+use crate::protocol::id::Id;
+use crate::protocol::mediation::{Put, Settled, attach, relieve, settle};
+use crate::protocol::mediator::{Mediator, Phase};
+use crate::protocol::miss::{InFlight, unkeep};
+use crate::protocol::object::Object;
+use crate::protocol::reps::{Owner, Rep};
+use crate::protocol::sleepers::sleepers;
+use crate::protocol::tables::{Tables, existing};
 use crate::swap::arbiter::{Business, Serving, TRIES, serving, take_away};
-use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
-use crate::swap::format::{Agreed, List, agree};
-use crate::swap::replacement::discard;
 use crate::swap::report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, remember};
 use crate::swap::{Cancel, Limits};
 
@@ -580,20 +584,4 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
 /// Drops an error, which is the users' code.
 fn discard_error(error: Option<Back>) {
     run_drop(|| drop(error));
-}
-
-/// An object was destroyed by a thread that found this mediator in its slot: those who wait err at once.
-///
-/// # Safety
-/// Within the operation in which the caller took the mediator out of the slot, once. `ownerless` says whether the caller is
-/// its owner now (`mediator/I3`).
-#[cold]
-#[inline(never)]
-pub(crate) unsafe fn doomed(mediator: NonNull<Mediator>, ownerless: bool) {
-    // SAFETY: valid within this operation.
-    sleepers(unsafe { mediator.as_ref() }.id.slot()).signal(u32::MAX);
-    if ownerless {
-        // SAFETY: ours, and in no slot.
-        unsafe { retire(mediator) };
-    }
 }

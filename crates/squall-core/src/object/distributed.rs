@@ -1,0 +1,517 @@
+//! Objects with a root and a representative for each cluster that calls.
+//!
+//! - I1. A representative is made outside every lock, published by one exchange (`reps/I1`), and made active only while
+//!   the object lives (`gate/I3`).
+//! - I2. Representatives are added within the object's gate only, so none is added once it is drained.
+//! - I3. Memory quiet closes the object first. From then on the tree is not walked on behalf of a representative.
+//! - I4. The root and the block live while a link is left: one of the object's own until the last representative was
+//!   dropped, and one of each [`RepContext`](crate::RepContext).
+//!
+//! Source: CO-12; without its lock (CO-68).
+
+use squall_machine::park::EventCount;
+use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
+use std::alloc::Layout;
+use std::any::TypeId;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+
+use crate::call::interface::{Counted, Interface};
+use crate::call::layout::{Block, Room};
+use crate::call::view::Words;
+use crate::object::context::RepContext;
+use crate::object::create::{self, Place};
+use crate::object::owned::Owned;
+use crate::object::root::{Cleanup, Miss, Outcome, Root};
+use crate::object::state::RootFormats;
+use crate::protocol::class::{Class, Found, More, ObjectKind, Refusal, Visit, bytes};
+use crate::protocol::clock;
+use crate::protocol::create_error::CreateError;
+use crate::protocol::destroy::{self, run_drop};
+use crate::protocol::membership::Membership;
+use crate::protocol::memory;
+use crate::protocol::miss::{InFlight, activate};
+use crate::protocol::object::{Object, header};
+use crate::protocol::reps::{Rep, Reps};
+use crate::protocol::tables::existing;
+
+type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep, LentBy<R>>;
+
+/// Room for what representatives of a root lend.
+struct LentBy<R>(PhantomData<R>);
+
+impl<R: Root> Room for LentBy<R> {
+    const BYTES: usize = if R::LENDER.lends() { size_of::<Words>() } else { 0 };
+}
+
+/// An object with a root.
+#[repr(C)]
+pub(crate) struct Multi<R: Root> {
+    object: Object,
+    clusters: &'static Clusters,
+    pub(crate) reps: Reps,
+    pub(crate) membership: Membership,
+    pub(crate) root: ManuallyDrop<R>,
+    /// Where its methods sleep, and learn of its end.
+    pub(crate) sleepers: EventCount,
+}
+
+/// An object and its block.
+type Made<R> = (Owned<<R as Root>::Interface>, NonNull<Multi<R>>);
+
+/// Where misses wait that have a representative to publish while somebody holds membership still.
+static THAWED: EventCount = EventCount::new();
+
+/// What a thread is in the midst of.
+struct Making {
+    object: NonNull<Object>,
+    cluster: Cluster,
+    outer: *const Making,
+}
+
+thread_local! {
+    static MAKING: Cell<*const Making> = const { Cell::new(ptr::null()) };
+    static FROZEN: RefCell<Vec<NonNull<Object>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<R: Root> Multi<R> {
+    /// Of the block.
+    const LAYOUT: Layout = {
+        let layout = Layout::new::<Multi<R>>();
+        if R::ROOT_LINES { memory::whole_lines(layout) } else { layout }
+    };
+
+    /// Of a representative's block.
+    const REP_LAYOUT: Layout = R::REP_MEMORY.room(RepBlock::<R>::LAYOUT);
+
+    const CLASS: &'static Class = &Class {
+        name: std::any::type_name::<R>,
+        kind: ObjectKind::Clustered,
+        sleeps: true,
+        interface: <R::Interface as Interface>::NAME,
+        source: <R::Interface as Interface>::SOURCE,
+        interfaces: <R::Interface as Counted>::INTERFACES,
+        object_bytes: bytes(Self::LAYOUT.size()),
+        rep_bytes: Self::REP_LAYOUT.size(),
+        value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
+        for_each_rep: Self::for_each_rep,
+        more: More {
+            type_id: TypeId::of::<R>(),
+            interface_id: TypeId::of::<R::Interface>(),
+            // SAFETY: called with objects of this class.
+            formats: |list| R::formats(&mut unsafe { RootFormats::new(list) }),
+            // SAFETY: an object of this class, valid.
+            moved: |object| unsafe { object.cast::<Multi<R>>().as_ref() }.root.moved(),
+            prepare: |object| Self::make_eager(object.cast()),
+            resolve: Self::resolve,
+            wake: Self::wake,
+            // SAFETY: passed on, with what belongs to this class.
+            quiet: |object| unsafe { destroy::quiet_call(object, Self::CLASS, Self::finish) },
+            finish: Self::finish,
+            drop_rep: Self::drop_rep,
+            drop_root: Self::drop_root,
+        },
+    };
+
+    pub(crate) fn make(
+        place: Place,
+        root: R,
+        size: ClusterSize,
+        made_at: &'static Location<'static>,
+    ) -> Result<Owned<R::Interface>, CreateError> {
+        let (owned, block) = Self::publish(place, root, size, made_at)?;
+        Self::make_eager(block)?;
+        Ok(owned)
+    }
+
+    /// The object without representatives.
+    pub(crate) fn publish(
+        place: Place,
+        root: R,
+        size: ClusterSize,
+        made_at: &'static Location<'static>,
+    ) -> Result<Made<R>, CreateError> {
+        let created = create::begin(place, Self::CLASS, Self::LAYOUT)?;
+        let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
+        let multi = Self::around(object, root, size);
+        let block = created.block.cast::<Multi<R>>();
+        // SAFETY: our own room, of this layout.
+        unsafe { block.write(multi) };
+        Ok((created.publish(), block))
+    }
+
+    #[inline(always)]
+    fn around(object: Object, root: R, size: ClusterSize) -> Multi<R> {
+        Multi {
+            object,
+            clusters: machine().clusters(size),
+            reps: Reps::new(),
+            membership: Membership::new(),
+            root: ManuallyDrop::new(root),
+            sleepers: EventCount::new(),
+        }
+    }
+
+    /// An object to take another one's place.
+    pub(crate) fn to_come(
+        root: R,
+        size: ClusterSize,
+        made_at: &'static Location<'static>,
+    ) -> NonNull<Object> {
+        let room = create::Room::new(Self::LAYOUT);
+        let block = room.block.cast::<Multi<R>>();
+        let multi = Self::around(Object::to_come(Self::CLASS, made_at, clock::ticks()), root, size);
+        // SAFETY: our own room, of this layout.
+        unsafe { block.write(multi) };
+        std::mem::forget(room);
+        block.cast()
+    }
+
+    /// Whether a swap waits for the calls that hold a representative.
+    ///
+    /// # Safety
+    /// It is one of this class, and valid.
+    pub(crate) unsafe fn is_waited_for(rep: NonNull<Rep>) -> bool {
+        // SAFETY: the caller's promise; it has so many headers.
+        unsafe {
+            let owner = RepBlock::<R>::owner(rep);
+            (0..Self::CLASS.interfaces).any(|index| header(owner, index).as_ref().is_waited_for())
+        }
+    }
+
+    /// Makes the representatives of an eager class. The caller owns the object; if one panics, it is destroyed as it is.
+    pub(crate) fn make_eager(block: NonNull<Multi<R>>) -> Result<(), CreateError> {
+        if !R::EAGER {
+            return Ok(());
+        }
+        // SAFETY: the caller owns it.
+        let clusters = unsafe { block.as_ref() }.clusters;
+        let made = squall_rcu::try_pin(|_| {
+            for cluster in clusters.iter() {
+                // SAFETY: as above.
+                if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast(), 0) } {
+                    Self::find_or_make(block, cluster, clusters.members(cluster)[0]);
+                }
+            }
+        });
+        made.map_err(CreateError::from)
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    pub(crate) fn clusters(&self) -> &'static Clusters {
+        self.clusters
+    }
+
+    /// The value of a representative of this class.
+    ///
+    /// # Safety
+    /// It is one, and the pointer may be used for the whole block.
+    #[inline(always)]
+    pub(crate) unsafe fn value(rep: NonNull<Rep>) -> NonNull<R::Rep> {
+        // SAFETY: the caller's promise.
+        unsafe { RepBlock::<R>::value(rep) }
+    }
+
+    /// Where a value lies behind its representative, in bytes.
+    pub(crate) const VALUE_AT: usize = RepBlock::<R>::VALUE_AT;
+
+    /// The representative of `cluster`, if it has one. The object is not closed.
+    pub(crate) fn find(&self, cluster: Cluster) -> Option<NonNull<Rep>> {
+        // SAFETY: nodes are valid until the object is closed.
+        unsafe { self.reps.find(cluster.index() as u32) }
+    }
+
+    /// The representative of `cluster`, made for `vp` if it has none. Within the object's gate, or before anybody knows it.
+    pub(crate) fn find_or_make(this: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NonNull<Rep> {
+        // SAFETY: the caller is within the object's gate.
+        let multi = unsafe { this.as_ref() };
+        if let Some(rep) = multi.find(cluster) {
+            return rep;
+        }
+        let making = Making { object: this.cast(), cluster, outer: MAKING.get() };
+        making.refuse_if_nested();
+        let restore = Restore(MAKING.replace(&raw const making));
+        let rep = NewRep::<R>::make(this, cluster, vp);
+        drop(restore);
+        // If this panics, or another was faster, the new one is dropped: outside the section that freezes wait for.
+        multi.wait_for_membership();
+        let outcome = rep.publish();
+        multi.membership.published();
+        match outcome {
+            Ok(published) => published,
+            Err((winner, _loser)) => winner,
+        }
+    }
+
+    /// Waits until a representative may be published.
+    fn wait_for_membership(&self) {
+        while !self.membership.try_publish() {
+            let this = NonNull::from(&self.object);
+            let mine = FROZEN.try_with(|frozen| frozen.borrow().contains(&this)).unwrap_or(false);
+            assert!(
+                !mine,
+                "{}#{} of class {}: a thread that holds its representatives still called it on a VP that has none (CO-16)",
+                self.object.class.interface,
+                self.object.id,
+                (self.object.class.name)(),
+            );
+            let seen = THAWED.prepare();
+            if self.membership.try_publish() {
+                return;
+            }
+            THAWED.wait(seen, None);
+        }
+    }
+
+    /// Holds membership still while `f` runs.
+    pub(crate) fn frozen<T>(&self, f: impl FnOnce() -> T) -> T {
+        struct Thaw<'a>(&'a Membership);
+        impl Drop for Thaw<'_> {
+            fn drop(&mut self) {
+                let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().pop());
+                self.0.thaw();
+                THAWED.signal(u32::MAX);
+            }
+        }
+        let this = NonNull::from(&self.object);
+        self.membership.freeze();
+        let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().push(this));
+        let _thaw = Thaw(&self.membership);
+        while !self.membership.settled() {
+            // A few instructions of another thread, which may have been preempted.
+            squall_sys::sync::thread::yield_now();
+        }
+        // In an operation, so that nothing in it can wait for a grace period: a miss that waits for us holds that up.
+        squall_rcu::pin(|_| f())
+    }
+
+    unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
+        // SAFETY: an object of this class, not closed: its nodes are valid.
+        unsafe {
+            let mut walk = object.cast::<Multi<R>>().as_ref().reps.walk();
+            while let Some(rep) = walk.step() {
+                f(RepBlock::<R>::owner(rep));
+            }
+        }
+    }
+
+    unsafe fn resolve(object: NonNull<Object>, vp: Vp) -> Result<Found, Refusal> {
+        let this = object.cast::<Multi<R>>();
+        // SAFETY: an object of this class, within its gate; so is whatever the miss leads to.
+        unsafe {
+            let reply = this.as_ref().root.handle_miss(Miss::new(this, vp));
+            match reply.0 {
+                Outcome::Refused(why) => Err(Refusal(why)),
+                Outcome::Rep { rep, cache } => {
+                    assert_eq!(
+                        rep.as_ref().owner.object,
+                        object,
+                        "a root answered with another object's representative"
+                    );
+                    Ok(Found { owner: RepBlock::<R>::owner(rep), cache })
+                }
+            }
+        }
+    }
+
+    unsafe fn wake(object: NonNull<Object>) {
+        // SAFETY: an object of this class, valid.
+        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
+        multi.sleepers.signal(u32::MAX);
+        multi.root.wake();
+    }
+
+    unsafe fn finish(object: NonNull<Object>) {
+        // SAFETY: an object of this class, and memory is quiet: only its drops use it now.
+        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
+        multi.object.close();
+        let mut reps = Vec::new();
+        let mut walk = multi.reps.walk();
+        // SAFETY: nobody has freed a node yet.
+        while let Some(rep) = unsafe { walk.step() } {
+            reps.push(rep);
+        }
+        multi.object.count_up(reps.len() as u32 + 1);
+        let mut done = 1;
+        for rep in reps {
+            // SAFETY: ours alone: nobody walks the tree any more (I3); each is dropped or buried once.
+            unsafe {
+                let near = R::CLEANUP == Cleanup::Anywhere || destroy::is_near(Vp::new(rep.as_ref().vp));
+                if near {
+                    Self::drop_rep(rep);
+                    done += 1;
+                } else {
+                    destroy::bury(rep);
+                }
+            }
+        }
+        // SAFETY: those dropped here, and this function's own.
+        unsafe { destroy::dropped(object, done) };
+    }
+
+    unsafe fn drop_rep(rep: NonNull<Rep>) {
+        // SAFETY: the caller's alone, of this class; its object lives until the last is dropped (I4).
+        unsafe {
+            let multi = rep.as_ref().owner.object.cast::<Multi<R>>().as_ref();
+            let vp = Vp::new(rep.as_ref().vp);
+            let value = RepBlock::<R>::value(rep).read();
+            run_drop(|| multi.root.cleanup(vp, value));
+            Self::let_go(rep);
+        }
+    }
+
+    /// One of the two keepers is done with a representative's block.
+    ///
+    /// # Safety
+    /// The caller is one of them, and uses it no more.
+    pub(crate) unsafe fn let_go(rep: NonNull<Rep>) {
+        // SAFETY: kept by the caller until here, and by nobody if it was the last.
+        unsafe {
+            // The class's own constant, as where it was taken (`memory/I1`).
+            if rep.as_ref().let_go() {
+                R::REP_MEMORY.give(rep.cast(), Self::REP_LAYOUT);
+            }
+        }
+    }
+
+    unsafe fn drop_root(object: NonNull<Object>) {
+        // SAFETY: valid while there is a link, and ended by who has the last.
+        unsafe {
+            if object.as_ref().unlink() {
+                Self::end(object.cast());
+            }
+        }
+    }
+
+    /// # Safety
+    /// The last link is gone.
+    unsafe fn end(this: NonNull<Multi<R>>) {
+        // SAFETY: nobody else has it. The other fields need no drop.
+        unsafe {
+            let multi = &mut *this.as_ptr();
+            run_drop(|| ManuallyDrop::drop(&mut multi.root));
+            (&raw mut multi.sleepers).drop_in_place();
+            create::end(this.cast(), Self::LAYOUT);
+        }
+    }
+}
+
+/// What the drop of an [`RepContext`] does.
+pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
+    unsafe fn end<R: Root>(this: *mut ()) {
+        if let Some(this) = NonNull::new(this.cast()) {
+            // SAFETY: once, after the last link.
+            unsafe { Multi::<R>::end(this) };
+        }
+    }
+    // SAFETY: valid while there is a link.
+    if unsafe { this.as_ref() }.object.unlink() {
+        // Somebody kept an `RepContext` beyond its representative, and drops it where it likes: the root's drop goes where drops
+        // belong.
+        // SAFETY: once, for an object that nobody can reach.
+        unsafe { squall_rcu::defer_raw(end::<R>, this.as_ptr().cast(), Multi::<R>::LAYOUT.size()) };
+    }
+}
+
+/// Puts back what a thread was in the midst of.
+struct Restore(*const Making);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        MAKING.set(self.0);
+    }
+}
+
+impl Making {
+    /// Panics if this thread is making the same representative already.
+    fn refuse_if_nested(&self) {
+        let mut outer = self.outer;
+        // SAFETY: those in the list are on the stack below us.
+        while let Some(making) = unsafe { outer.as_ref() } {
+            // SAFETY: an object whose gate this thread is in.
+            let object = unsafe { self.object.as_ref() };
+            assert!(
+                making.object != self.object || making.cluster != self.cluster,
+                "{}#{} of class {}: make_rep called its own object before there was a representative to answer",
+                object.class.interface,
+                object.id,
+                (object.class.name)(),
+            );
+            outer = making.outer;
+        }
+    }
+}
+
+/// A representative that is built and not yet published.
+struct NewRep<R: Root> {
+    object: NonNull<Multi<R>>,
+    rep: NonNull<Rep>,
+}
+
+impl<R: Root> NewRep<R> {
+    fn make(object: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NewRep<R> {
+        /// Lets the block go if `make_rep` panics.
+        struct Unfilled<R: Root>(NonNull<Rep>, PhantomData<R>);
+        impl<R: Root> Drop for Unfilled<R> {
+            fn drop(&mut self) {
+                // SAFETY: the object's part of a block that has no value.
+                unsafe { Multi::<R>::let_go(self.0) };
+            }
+        }
+        // SAFETY: the caller is within the object's gate.
+        let clusters = unsafe { object.as_ref() }.clusters;
+        let rep = R::REP_MEMORY.take(Multi::<R>::REP_LAYOUT, clusters, cluster, vp).cast::<Rep>();
+        // SAFETY: our own room.
+        unsafe { rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32)) };
+        let unfilled = Unfilled::<R>(rep, PhantomData);
+        // SAFETY: the caller is within the object's gate.
+        unsafe { object.as_ref() }.object.link();
+        let at = RepContext::new(object, rep, vp, cluster);
+        // SAFETY: the caller is within the object's gate.
+        let value = unsafe { object.as_ref() }.root.make_rep(at);
+        // SAFETY: our own block, whose prefix is written.
+        unsafe { RepBlock::<R>::fill(rep, None, value) };
+        std::mem::forget(unfilled);
+        // SAFETY: filled just now.
+        unsafe { RepBlock::<R>::lend(rep, &R::LENDER) };
+        NewRep { object, rep }
+    }
+
+    /// Publishes it and makes it active; or returns the one that was faster, and this.
+    fn publish(self) -> Result<NonNull<Rep>, (NonNull<Rep>, NewRep<R>)> {
+        // SAFETY: within the object's gate: its nodes are valid, and this one is built.
+        unsafe {
+            let multi = self.object.as_ref();
+            match multi.reps.add(self.rep) {
+                Ok(()) => {
+                    activate(multi.object(), RepBlock::<R>::owner(self.rep));
+                    let published = self.rep;
+                    std::mem::forget(self);
+                    Ok(published)
+                }
+                Err(winner) => Err((winner, self)),
+            }
+        }
+    }
+}
+
+impl<R: Root> Drop for NewRep<R> {
+    fn drop(&mut self) {
+        // SAFETY: built, and nobody else has seen it.
+        unsafe {
+            run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
+            Multi::<R>::let_go(self.rep);
+        }
+    }
+}
+
+/// What is behind a link, for [`RepContext`](crate::RepContext): the tables exist, since there is an object.
+pub(crate) fn ground() -> &'static crate::protocol::tables::Tables {
+    existing().expect("there is an object, so there are tables")
+}

@@ -1,0 +1,734 @@
+//! Models of mediators: swaps against calls, misses, holds, destruction, and each other.
+//!
+//! The steps are those of `swap/run.rs` and `swap/calls.rs`, which call the same functions; users' code is a look at a
+//! representative's value, and a transfer changes that of each: the checker sees if the two can meet. The two objects of a
+//! model differ in their serials, 1 for the old and 2 for the new one.
+
+use squall_machine::park::Seen;
+use squall_rcu::__model::Reader;
+use squall_sys::sync::atomic::Ordering;
+use squall_sys::sync::thread;
+use std::ptr::NonNull;
+
+use super::world::{Body, Name, Sent, ThingRef, World, beside, ignore_met, lend, take_back};
+use super::{models, twins};
+use crate::protocol::header::Header;
+use crate::protocol::mediation::{Put, Settled, ask, attach, leave, settle};
+use crate::protocol::mediator::{Admission, Mediator, Phase};
+use crate::protocol::miss::{InFlight, release, unkeep};
+use crate::protocol::object::{entry_of, header, hit};
+use crate::protocol::platform::Platform;
+use crate::protocol::sites;
+use crate::protocol::slot::Absent;
+use crate::protocol::teardown::{Killed, kill, kill_object};
+use squall_sys::sync::weaken::Site;
+
+/// Not an ordering: the grace period between the mediator's coming and its blocking. `swap/run.rs` waits for it.
+const FORWARD: Site = Site(70);
+/// Not an ordering: a call that takes a hold through a mediator is counted while it does. `reach` of `reference.rs` sees to
+/// that.
+const COUNT_HOLDS: Site = Site(73);
+
+/// How a call went.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Met {
+    /// It reached the object of this serial, by its entry or not.
+    Reached { serial: u32, hit: bool },
+    /// It has to wait.
+    Parked(Seen),
+    /// There is no object.
+    Erred,
+}
+
+impl Met {
+    pub(super) fn serial(self) -> u32 {
+        match self {
+            Met::Reached { serial, .. } => serial,
+            other => panic!("a call reached nothing: {other:?}"),
+        }
+    }
+
+    pub(super) fn is_hit(self) -> bool {
+        matches!(self, Met::Reached { hit: true, .. })
+    }
+
+    fn is_parked(self) -> bool {
+        matches!(self, Met::Parked(_))
+    }
+}
+
+/// As `header_of` of `calls.rs`.
+unsafe fn header_of(world: &World, thing: ThingRef) -> Option<NonNull<Header>> {
+    // SAFETY: the caller's: within an operation, or in a model that frees nothing before all is over.
+    unsafe {
+        if let Some(header) = entry_of(world.entry(0, 0), thing.object(), 0) {
+            return Some(header);
+        }
+        let miss = InFlight::inside(world, thing.object(), 0)?;
+        let found = header(world.find_or_make(thing, 0, 0), 0);
+        miss.install(0, found);
+        Some(found)
+    }
+}
+
+/// A call on VP 0, which does `inside` while it is in the object.
+fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> Met {
+    // SAFETY: as in `header_of`.
+    unsafe {
+        if let Some(header) = hit(world.entry(0, 0), name.id) {
+            let serial = Body::visit(header);
+            inside();
+            return Met::Reached { serial, hit: true };
+        }
+        let reached = |thing, inside: &mut dyn FnMut()| match header_of(world, thing) {
+            Some(header) => {
+                let serial = Body::visit(header);
+                inside();
+                Met::Reached { serial, hit: false }
+            }
+            None => Met::Erred,
+        };
+        let mut inside = Some(inside);
+        let mut inside = || {
+            if let Some(inside) = inside.take() {
+                inside();
+            }
+        };
+        let mediator = match InFlight::enter(world, name.id) {
+            Ok(miss) => {
+                let thing = ThingRef::of(miss.block());
+                let found = header(world.find_or_make(thing, 0, 0), 0);
+                miss.install(0, found);
+                drop(miss);
+                let serial = Body::visit(found);
+                inside();
+                return Met::Reached { serial, hit: false };
+            }
+            Err(Absent::Mediated(mediator)) => mediator.as_ref(),
+            Err(_) => return Met::Erred,
+        };
+        match ask(world, mediator, || passes) {
+            Ok(Admission::Counted) => {
+                let met = reached(ThingRef::of(mediator.old), &mut inside);
+                leave(world, mediator);
+                met
+            }
+            Ok(Admission::Arbitrated) => reached(ThingRef::of(mediator.old), &mut inside),
+            Ok(Admission::To(object)) => reached(ThingRef::of(object), &mut inside),
+            Ok(Admission::Doomed) => Met::Erred,
+            Ok(Admission::Parked) => unreachable!("who parks has seen why"),
+            Err(seen) => Met::Parked(seen),
+        }
+    }
+}
+
+pub(super) fn call(world: &World, name: Name) -> Met {
+    call_with(world, name, false, || ())
+}
+
+/// A swap of a model: the old object is known under `name`, the new one is not.
+#[derive(Clone, Copy)]
+pub(super) struct Swap {
+    pub(super) world: &'static World,
+    pub(super) name: Name,
+    pub(super) old: ThingRef,
+    pub(super) new: ThingRef,
+    pub(super) mediator: Sent<NonNull<Mediator>>,
+}
+
+pub(super) fn mediator(name: Name, old: ThingRef, new: Option<ThingRef>) -> Sent<NonNull<Mediator>> {
+    let mediator = Mediator::new(name.id, old.object(), new.map(ThingRef::object), Phase::Forward);
+    Sent(NonNull::from(Box::leak(Box::new(mediator))))
+}
+
+impl Swap {
+    /// A swap to be made, in a world of one VP.
+    pub(super) fn run(in_operations: bool, model: impl FnOnce(Swap)) {
+        World::run(&[0], in_operations, |world| {
+            let (old, name) = world.create(1, 1);
+            let new = ThingRef::to_come(Name { serial: 2, ..name });
+            let swap = Swap { world, name, old, new, mediator: mediator(name, old, Some(new)) };
+            model(swap);
+            // SAFETY: all threads are joined; from `Box::leak`.
+            drop(unsafe { Box::from_raw(swap.mediator.get().as_ptr()) });
+        });
+    }
+
+    fn this(&self) -> &'static Mediator {
+        // SAFETY: freed when all is over.
+        unsafe { &*self.mediator.get().as_ptr() }
+    }
+
+    fn attach(&self, reader: Option<Reader>) -> bool {
+        // SAFETY: in an operation, or in a model that frees nothing before all is over.
+        self.world.in_operation(reader, || unsafe {
+            self.keep() && {
+                let there = attach(self.world, self.mediator.get()) == Put::There;
+                if !there {
+                    self.unkeep(None);
+                }
+                there
+            }
+        })
+    }
+
+    /// Keeps the old object, unless it is dead.
+    pub(super) fn keep(&self) -> bool {
+        // SAFETY: valid, as above.
+        unsafe { self.old.object().as_ref() }.gate.keep()
+    }
+
+    pub(super) fn unkeep(&self, reader: Option<Reader>) {
+        // SAFETY: kept, once.
+        self.world.in_operation(reader, || unsafe { unkeep(self.world, self.old.object()) });
+    }
+
+    /// Whether every call that began before the mediator came is over. A model cannot wait.
+    fn forwarded(&self) -> bool {
+        FORWARD.is_weak() || self.world.grace_period()
+    }
+
+    /// Tries to find the old object without calls.
+    fn try_transfer(&self) -> bool {
+        // SAFETY: the old object is valid: this thread alone ends it.
+        unsafe { self.this().try_transfer(self.world) }
+    }
+
+    /// Moves the state: nobody else may be in either of the two.
+    fn transfer(&self) {
+        // SAFETY: both are valid, as above.
+        unsafe {
+            self.old.reps().into_iter().for_each(|rep| Body::transfer(rep));
+            let _ = self.world.find_or_make(self.new, 0, 0);
+            self.new.reps().into_iter().for_each(|rep| Body::transfer(rep));
+        }
+    }
+
+    /// Blocks, and moves the state if that is possible at once. Returns whether it was.
+    pub(super) fn block_and_transfer(&self) -> bool {
+        self.this().block();
+        let quiet = self.try_transfer();
+        if quiet {
+            self.transfer();
+        }
+        quiet
+    }
+
+    /// Completes, or rolls back, and clears up, as `Run::decide` and `Run::clear_up`. Returns whether the new one serves, or
+    /// did before it was destroyed.
+    fn end(&self, moved: bool, reader: Option<Reader>) -> bool {
+        let phase = if moved { Phase::Complete } else { Phase::RolledBack };
+        // SAFETY: in an operation, or nothing is freed.
+        let settled = self
+            .world
+            .in_operation(reader, || unsafe { settle(self.world, self.mediator.get(), phase, None) });
+        self.clear_up(moved, settled, reader)
+    }
+
+    pub(super) fn clear_up(&self, moved: bool, settled: Settled, reader: Option<Reader>) -> bool {
+        let moved = moved && settled != Settled::Doomed;
+        self.unkeep(reader);
+        if !moved {
+            self.discard();
+        }
+        moved
+    }
+
+    /// Ends the new object, which nobody has called.
+    pub(super) fn discard(&self) {
+        // SAFETY: as said.
+        let _ = unsafe { self.new.object().as_ref() }.gate.move_away();
+        self.world.end(self.new);
+    }
+
+    /// Blocks and ends, with all that calls let it do.
+    fn go(&self, reader: Option<Reader>) -> bool {
+        let moved = self.forwarded() && self.block_and_transfer();
+        self.end(moved, reader)
+    }
+
+    /// All threads are joined: calls reach what serves, which is then destroyed, and both have ended once.
+    pub(super) fn conclude(&self, moved: bool) {
+        let (winner, serial) = if moved { (self.new, 2) } else { (self.old, 1) };
+        assert_eq!(call(self.world, self.name).serial(), serial);
+        assert!(
+            call(self.world, self.name).is_hit(),
+            "an object that was swapped is not called by its entry"
+        );
+        assert!(self.world.destroy(None, winner));
+        assert!(matches!(call(self.world, self.name), Met::Erred));
+        self.over(moved);
+    }
+
+    /// All threads are joined, and the object was destroyed: both have ended once.
+    pub(super) fn over(&self, moved: bool) {
+        if moved {
+            self.world.conclude_one(self.old);
+        }
+        self.world.conclude(2, if moved { self.new } else { self.old });
+    }
+}
+
+/// Calls that the mediator meets, while the object is swapped: none is in it while its state moves, and those that come after
+/// find the state there.
+fn counted(swap_on_main: bool) {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
+        let calls = move || {
+            let mut last = 1;
+            for _ in 0..2 {
+                match call(world, name) {
+                    Met::Reached { serial, .. } => {
+                        assert!(serial >= last, "a thread's calls went back to the old object");
+                        last = serial;
+                    }
+                    Met::Parked(_) => return,
+                    Met::Erred => panic!("a call erred while the object was swapped"),
+                }
+            }
+        };
+        let go = move || {
+            let done = swap.block_and_transfer();
+            let _ = swap.end(done, None);
+            moved.store(done, Ordering::Relaxed);
+        };
+        beside(swap_on_main, go, calls);
+        swap.conclude(moved.load(Ordering::Relaxed));
+        // SAFETY: all threads are joined; from `Box::leak`.
+        unsafe { take_back(lent) };
+    });
+}
+
+fn counted_swap_first() {
+    counted(true);
+}
+
+fn counted_calls_first() {
+    counted(false);
+}
+
+/// The new object is found in its slot, by a thread that has not met the mediator.
+fn found_in_the_slot() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        swap.this().block();
+        assert!(swap.try_transfer());
+        let caller = thread::spawn(move || {
+            if let Met::Reached { serial, .. } = call(world, name) {
+                assert_eq!(serial, 2);
+            }
+        });
+        swap.transfer();
+        assert!(swap.end(true, None));
+        caller.join().unwrap();
+        swap.conclude(true);
+    });
+}
+
+/// The mediator comes while calls are made that it cannot count; what serves no more is freed.
+fn attach_against_calls(in_order: bool, cached: bool) {
+    Swap::run(true, |swap| {
+        let Swap { world, name, .. } = swap;
+        let (caller, swapper) = (world.reader(), world.reader());
+        if cached {
+            world.in_operation(caller, || ignore_met(call(world, name)));
+        }
+        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
+        let calls = move || {
+            for _ in 0..2 {
+                let met = world.in_operation(caller, || call(world, name));
+                assert!(!matches!(met, Met::Erred));
+            }
+        };
+        let go = move || {
+            assert!(swap.attach(swapper));
+            moved.store(swap.go(swapper), Ordering::Relaxed);
+            let _ = world.reclaim(swap.old);
+        };
+        beside(in_order, calls, go);
+        let moved = moved.load(Ordering::Relaxed);
+        world.in_operation(caller, || {
+            assert_eq!(call(world, name).serial(), if moved { 2 } else { 1 });
+        });
+        let winner = if moved { swap.new } else { swap.old };
+        assert!(world.destroy(swapper, winner));
+        if moved && world.ended() == 0 {
+            world.conclude_one(swap.old);
+        }
+        world.conclude(2, winner);
+        // SAFETY: all threads are joined; from `Box::leak`.
+        unsafe { take_back(lent) };
+    });
+}
+
+fn attach_in_operations() {
+    attach_against_calls(true, true);
+}
+
+fn attach_first_in_operations() {
+    attach_against_calls(false, true);
+}
+
+fn attach_against_misses_in_operations() {
+    attach_against_calls(true, false);
+}
+
+/// A miss makes a representative while the mediator comes: it does not answer behind the mediator's back.
+fn late_maker_against_attach() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        let miss = thread::spawn(move || ignore_met(call(world, name)));
+        assert!(swap.attach(None));
+        miss.join().unwrap();
+        assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+        let _ = swap.end(false, None);
+        swap.conclude(false);
+    });
+}
+
+/// A call that the mediator has counted makes a representative while the swap is rolled back: it answers afterwards.
+fn late_maker_against_roll_back() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        let miss = thread::spawn(move || ignore_met(call(world, name)));
+        let _ = swap.end(false, None);
+        miss.join().unwrap();
+        ignore_met(call(world, name));
+        assert!(call(world, name).is_hit(), "a representative that nobody activates");
+        swap.conclude(false);
+    });
+}
+
+/// Takes a hold through the mediator, as `reach` of `reference.rs`.
+unsafe fn hold_through(swap: Swap) -> Option<NonNull<Header>> {
+    let (world, this) = (swap.world, swap.this());
+    // SAFETY: in a model that frees nothing before all is over.
+    unsafe {
+        if !matches!(ask(world, this, || false), Ok(Admission::Counted)) {
+            return None;
+        }
+        if COUNT_HOLDS.is_weak() {
+            leave(world, this);
+        }
+        let held = header_of(world, swap.old);
+        held.into_iter().for_each(|held| held.as_ref().hold());
+        if !COUNT_HOLDS.is_weak() {
+            leave(world, this);
+        }
+        held
+    }
+}
+
+/// A call that may block takes its hold through the mediator, and uses it outside; the state moves when it is over.
+fn hold_against_transfer(before: bool) {
+    Swap::run(false, |swap| {
+        let world = swap.world;
+        assert!(swap.attach(None));
+        // SAFETY: as above.
+        let held = if before { unsafe { hold_through(swap) } } else { None }.map(Sent);
+        let caller = thread::spawn(move || {
+            // SAFETY: as above.
+            unsafe {
+                if let Some(held) = held.map(Sent::get).or_else(|| hold_through(swap)) {
+                    Body::visit(held);
+                    release(world, held);
+                }
+            }
+        });
+        let moved = swap.block_and_transfer();
+        let _ = swap.end(moved, None);
+        caller.join().unwrap();
+        swap.conclude(moved);
+    });
+}
+
+fn hold_beside_transfer() {
+    hold_against_transfer(false);
+}
+
+fn hold_before_transfer() {
+    hold_against_transfer(true);
+}
+
+/// The last of the calls that hold the object tells the swap, which sleeps.
+fn last_hold_wakes() {
+    Swap::run(false, |swap| {
+        let world = swap.world;
+        assert!(swap.attach(None));
+        // SAFETY: nothing is freed before all is over.
+        let held = unsafe { hold_through(swap) }.map(Sent);
+        let caller = thread::spawn(move || {
+            // SAFETY: held.
+            held.into_iter().for_each(|held| unsafe { release(world, held.get()) });
+        });
+        swap.this().block();
+        // SAFETY: as above.
+        unsafe {
+            loop {
+                let seen = world.sleepers(0).prepare();
+                swap.this().notify(!sites::LAST_COUNTED.is_weak());
+                if swap.try_transfer() {
+                    break;
+                }
+                world.sleepers(0).wait(seen, None);
+            }
+            swap.this().notify(false);
+        }
+        swap.transfer();
+        let _ = swap.end(true, None);
+        caller.join().unwrap();
+        swap.conclude(true);
+    });
+}
+
+/// A call that holds the object calls it again: it passes, or is woken to do so, since the swap waits for it.
+fn holders_pass() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        let caller = thread::spawn(move || {
+            // SAFETY: nothing is freed before all is over.
+            let held = unsafe { hold_through(swap) }.map(Sent);
+            if held.is_none() {
+                return;
+            }
+            while let Met::Parked(seen) = call_with(world, name, true, || ()) {
+                world.sleepers(0).wait(seen, None);
+            }
+            // SAFETY: held.
+            held.into_iter().for_each(|held| unsafe { release(world, held.get()) });
+        });
+        swap.this().block();
+        let moved = swap.try_transfer();
+        if moved {
+            swap.transfer();
+        } else {
+            // It has looked; whoever holds goes on before the swap does anything else.
+            caller.join().unwrap();
+            let _ = swap.end(false, None);
+            return swap.conclude(false);
+        }
+        let _ = swap.end(true, None);
+        caller.join().unwrap();
+        swap.conclude(true);
+    });
+}
+
+/// The last counted call tells the swap, which sleeps.
+fn last_counted_wakes() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        let caller = thread::spawn(move || ignore_met(call(world, name)));
+        swap.this().block();
+        loop {
+            let seen = world.sleepers(0).prepare();
+            if swap.try_transfer() {
+                break;
+            }
+            world.sleepers(0).wait(seen, None);
+        }
+        swap.transfer();
+        let _ = swap.end(true, None);
+        caller.join().unwrap();
+        swap.conclude(true);
+    });
+}
+
+/// A call that parks is let go when the swap is decided.
+fn parked_are_let_go(moved: bool) {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        swap.this().block();
+        assert!(swap.try_transfer());
+        let caller = thread::spawn(move || {
+            loop {
+                match call(world, name) {
+                    Met::Parked(seen) => world.sleepers(0).wait(seen, None),
+                    other => return other.serial(),
+                }
+            }
+        });
+        if moved {
+            swap.transfer();
+        }
+        let _ = swap.end(moved, None);
+        assert_eq!(caller.join().unwrap(), if moved { 2 } else { 1 });
+        swap.conclude(moved);
+    });
+}
+
+fn parked_go_to_the_new_one() {
+    parked_are_let_go(true);
+}
+
+fn parked_go_back() {
+    parked_are_let_go(false);
+}
+
+/// A call in the object calls it again: it does not park, since the swap waits for it.
+fn nested_calls_pass() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        let caller = thread::spawn(move || {
+            // What is counted passes (`passes` of `calls.rs`).
+            ignore_met(call_with(world, name, false, || {
+                let inner = call_with(world, name, true, || ());
+                assert!(!inner.is_parked(), "a call waits for a swap that waits for it");
+            }));
+        });
+        let moved = swap.block_and_transfer();
+        let _ = swap.end(moved, None);
+        caller.join().unwrap();
+        swap.conclude(moved);
+    });
+}
+
+/// The object is destroyed while it is swapped: every call that begins afterwards errs, and both objects end once.
+fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        if attached {
+            assert!(swap.attach(None));
+        }
+        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
+        let go = move || {
+            if !attached && !swap.attach(None) {
+                return swap.discard();
+            }
+            let done = swap.block_and_transfer();
+            moved.store(swap.end(done, None), Ordering::Relaxed);
+        };
+        let destroy = move || {
+            // SAFETY: nothing is freed before all is over.
+            let killed = unsafe { kill(world, name.id) };
+            assert_ne!(killed, Killed::Before);
+            world.go_on(killed);
+            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+        };
+        beside(destroy_on_main, destroy, go);
+        assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+        swap.over(moved.load(Ordering::Relaxed));
+        // SAFETY: all threads are joined; from `Box::leak`.
+        unsafe { take_back(lent) };
+    });
+}
+
+fn destroy_first() {
+    destroy_against_swap(true, true);
+}
+
+fn destroy_last() {
+    destroy_against_swap(false, true);
+}
+
+fn destroy_against_attach() {
+    destroy_against_swap(true, false);
+}
+
+fn attach_against_destroy() {
+    destroy_against_swap(false, false);
+}
+
+/// A swap is settled while another one of the same object begins: no representative answers behind the second mediator's
+/// back.
+fn attach_against_settle() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, old, .. } = swap;
+        assert!(swap.attach(None));
+        ignore_met(call(world, name));
+        let second = Swap { mediator: mediator(name, old, Some(swap.new)), ..swap };
+        let first = thread::spawn(move || {
+            // SAFETY: nothing is freed before all is over.
+            let settled = unsafe { settle(world, swap.mediator.get(), Phase::RolledBack, None) };
+            assert_eq!(settled, Settled::Decided { there: true });
+            swap.unkeep(None);
+        });
+        let there = second.attach(None);
+        first.join().unwrap();
+        if there {
+            assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+            let moved = second.block_and_transfer();
+            assert!(second.end(moved, None));
+            swap.conclude(true);
+        } else {
+            swap.discard();
+            swap.conclude(false);
+        }
+        // SAFETY: all threads are joined; from `Box::leak`.
+        drop(unsafe { Box::from_raw(second.mediator.get().as_ptr()) });
+    });
+}
+
+/// Two swaps of one object: one finds the other there, and changes nothing.
+fn two_swaps() {
+    Swap::run(false, |swap| {
+        let second = Swap { mediator: mediator(swap.name, swap.old, Some(swap.new)), ..swap };
+        let other = thread::spawn(move || second.attach(None));
+        let mine = swap.attach(None);
+        let others = other.join().unwrap();
+        assert!(mine != others, "two mediators before one object");
+        let there = if mine { swap } else { second };
+        assert!(there.block_and_transfer());
+        let _ = there.end(true, None);
+        swap.conclude(true);
+        // SAFETY: all threads are joined; from `Box::leak`.
+        drop(unsafe { Box::from_raw(second.mediator.get().as_ptr()) });
+    });
+}
+
+models!(
+    counted_swap_first,
+    counted_calls_first,
+    found_in_the_slot,
+    attach_in_operations,
+    attach_first_in_operations,
+    attach_against_misses_in_operations,
+    late_maker_against_attach,
+    late_maker_against_roll_back,
+    hold_beside_transfer,
+    hold_before_transfer,
+    last_hold_wakes,
+    holders_pass,
+    last_counted_wakes,
+    parked_go_to_the_new_one,
+    parked_go_back,
+    nested_calls_pass,
+    destroy_first,
+    destroy_last,
+    destroy_against_attach,
+    attach_against_destroy,
+    two_swaps,
+    attach_against_settle,
+);
+
+twins! {
+    twin_uncount: sites::UNCOUNT, breaks swaps::counted_swap_first,
+    twin_transfer: sites::TRANSFER, breaks swaps::counted_swap_first,
+    twin_decide: sites::DECIDE, breaks swaps::counted_calls_first,
+    twin_admit: sites::ADMIT, breaks swaps::counted_calls_first,
+    twin_forward: FORWARD, breaks swaps::attach_in_operations,
+    twin_suspend_headers: sites::SUSPEND_HEADERS, breaks swaps::attach_in_operations,
+    twin_move_away: sites::MOVE_AWAY, breaks swaps::attach_in_operations,
+    twin_suspend: sites::SUSPEND, breaks swaps::late_maker_against_attach,
+    twin_confirm_suspended: sites::CONFIRM, breaks swaps::late_maker_against_attach,
+    twin_resume: sites::RESUME, breaks swaps::late_maker_against_roll_back,
+    twin_confirm_resumed: sites::CONFIRM, breaks swaps::late_maker_against_roll_back,
+    twin_holds_of_swap: sites::HOLDS_OF_SWAP, breaks swaps::hold_beside_transfer,
+    twin_count_holds: COUNT_HOLDS, breaks swaps::hold_beside_transfer,
+    twin_look_holds_of_swap: sites::LOOK_HOLDS, breaks swaps::hold_before_transfer,
+    twin_release_of_swap: sites::RELEASE, breaks swaps::hold_before_transfer,
+    twin_last_hold: sites::LAST_COUNTED, breaks swaps::last_hold_wakes,
+    twin_back_to_block: sites::BACK_TO_BLOCK, breaks swaps::holders_pass,
+    twin_last_counted: sites::LAST_COUNTED, breaks swaps::last_counted_wakes,
+    twin_release_parked: sites::RELEASE_PARKED, breaks swaps::parked_go_to_the_new_one,
+    twin_release_parked_back: sites::RELEASE_PARKED, breaks swaps::parked_go_back,
+    twin_first_slot_last: sites::FIRST_SLOT_LAST, breaks swaps::attach_against_settle,
+    twin_pass: sites::PASS, breaks swaps::nested_calls_pass,
+}

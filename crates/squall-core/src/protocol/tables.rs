@@ -1,0 +1,345 @@
+//! The tables: a local one for each VP, a global one, and the ids.
+//!
+//! Problem: a table must cover every object made anywhere, on every VP, and cost memory only where it is used. Idea: all
+//! tables are one reservation of address space each, of fixed size, and pages appear where they are touched, on the
+//! memory of the VP that touched them. Slots are handed to VPs in blocks of one page of a local table, so that the
+//! objects of one VP lie together in every table and an id tells its home.
+//!
+//! - I1. `LOCAL_BASE` goes once from 0 to the address of VP 0's table; that of VP v lies `v << LOCAL_SHIFT` bytes on. Before
+//!   it lies one that nobody writes, for threads whose VP is not at hand: they find nothing there, and look further.
+//! - I2. A slot belongs to the VP that took its block, its home, for good; while free it is in one list of that home, in
+//!   one husk there, or ahead of its `fresh` mark.
+//! - I3. Slots that were carved as a run of n stay a run of n.
+//! - I4. An entry is null or the address of a header that was installed there. Discarding makes entries null, at any time.
+//!
+//! Not promised: exclusion on a VP. Its list has a lock, which only threads of that VP and those who free its slots take.
+//! Cost: reserved address space of [`SLOTS_MAX`] × 8 bytes per VP and × 16 bytes once; memory by the page.
+//! Source: CO-05, CO-06, TO-06, TO-08.
+
+use squall_machine::park::EventCount;
+use squall_machine::pervp::PerVp;
+use squall_machine::{Vp, machine};
+use squall_sys::apart::Apart;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::ptr::NonNull;
+
+use crate::protocol::class::Class;
+use crate::protocol::clock::Epoch;
+use crate::protocol::create_error::CreateError;
+use crate::protocol::header::Header;
+use crate::protocol::id::{Id, SLOTS_MAX};
+use crate::protocol::object::{Object, any};
+use crate::protocol::platform::{Platform, Stage};
+use crate::protocol::recycle::Husks;
+use crate::protocol::slot::Slot;
+
+const ENTRY_BYTES: usize = size_of::<AtomicPtr<Header>>();
+/// Distance of the tables of neighbouring VPs, as a power of two.
+pub(crate) const LOCAL_SHIFT: u32 = (SLOTS_MAX as usize * ENTRY_BYTES).trailing_zeros();
+/// Slots that a VP takes at a time: a page of a local table.
+pub(crate) const BLOCK: u32 = if cfg!(miri) { 32 } else { 512 };
+/// Slots at the beginning that are handed out by number.
+pub(crate) const WELL_KNOWN: u32 = BLOCK;
+const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
+/// The home of a block that nobody has taken.
+const NO_HOME: u32 = 0;
+
+/// See I1.
+pub(crate) static LOCAL_BASE: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
+static TABLES: Apart<OnceLock<Tables>> = Apart::new(OnceLock::new());
+/// Held while the tables are made.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// The tables of this process.
+pub(crate) struct Tables {
+    local: NonNull<AtomicPtr<Header>>,
+    slots: NonNull<Slot>,
+    /// The home of each block, plus one.
+    homes: Box<[AtomicU32]>,
+    // Written where a VP takes a block.
+    next_block: Apart<AtomicU32>,
+    free: PerVp<Mutex<Free>>,
+    pub(crate) husks: Husks,
+    vp_limit: usize,
+    epoch: Epoch,
+}
+
+// SAFETY: the pointers are addresses of mappings that are never given back, of atomics that every thread may use.
+unsafe impl Send for Tables {}
+// SAFETY: as above.
+unsafe impl Sync for Tables {}
+
+/// The free slots of a VP that are in no husk.
+#[derive(Debug)]
+struct Free {
+    /// Slots of the block at hand that were never used: first and last but one.
+    fresh: (u32, u32),
+    /// Runs that were used before, first in first out; by length, from 1.
+    runs: Vec<VecDeque<u32>>,
+}
+
+impl Free {
+    fn new() -> Free {
+        Free { fresh: (0, 0), runs: Vec::new() }
+    }
+
+    fn queue(&mut self, length: u32) -> &mut VecDeque<u32> {
+        let index = length as usize - 1;
+        if self.runs.len() <= index {
+            self.runs.resize_with(index + 1, VecDeque::new);
+        }
+        &mut self.runs[index]
+    }
+}
+
+/// The tables, made now if this is the first object.
+pub(crate) fn tables() -> Result<&'static Tables, CreateError> {
+    match TABLES.get() {
+        Some(tables) => Ok(tables),
+        None => make_tables(),
+    }
+}
+
+/// The tables, if there ever was an object.
+#[inline]
+pub(crate) fn existing() -> Option<&'static Tables> {
+    TABLES.get()
+}
+
+#[cold]
+fn make_tables() -> Result<&'static Tables, CreateError> {
+    let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
+    let _making = lock(&MAKING);
+    // So that calls need not ask whether anybody has asked (`entry_here`).
+    let _ = Vp::current();
+    if let Some(tables) = TABLES.get() {
+        return Ok(tables);
+    }
+    let vp_limit = machine().vp_limit();
+    let local_bytes = (vp_limit + 1) << LOCAL_SHIFT;
+    let slots_bytes = SLOTS_MAX as usize * size_of::<Slot>();
+    let reserve = |bytes| squall_sys::rseq_memory::reserve(bytes).map_err(CreateError::OutOfMemory);
+    // SAFETY: within the reservation: the first table is that of no VP (I1).
+    let local = unsafe { reserve(local_bytes)?.byte_add(1 << LOCAL_SHIFT) };
+    let slots = reserve(slots_bytes)?;
+    let free = PerVp::try_new(|_| Mutex::new(Free::new()))
+        .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
+    let husks = Husks::try_new().map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
+    let tables = Tables {
+        local: local.cast(),
+        slots: slots.cast(),
+        homes: (0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)).collect(),
+        // The first block is the well-known one.
+        next_block: Apart::new(AtomicU32::new(1)),
+        free,
+        husks,
+        vp_limit,
+        epoch: Epoch::now(),
+    };
+    // Release: pairs with nothing that matters: whoever has a reference to an object came by it after this.
+    LOCAL_BASE.store(local.as_ptr().expose_provenance(), Ordering::Release);
+    squall_rcu::__name_tags(crate::protocol::stall::name);
+    Ok(TABLES.get_or_init(|| tables))
+}
+
+thread_local! {
+    // No destructor, so it can be read at any time, by a signal handler too.
+    static COLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread is where it takes a lock of this module. A signal handler that comes then is refused: the lock may
+/// be held by the code that it interrupted.
+pub(crate) struct Cold;
+
+impl Cold {
+    pub(crate) fn enter() -> Option<Cold> {
+        COLD.with(|cold| !cold.replace(true)).then(|| Cold)
+    }
+}
+
+impl Drop for Cold {
+    fn drop(&mut self) {
+        COLD.with(|cold| cold.set(false));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics under these locks but a failed allocation, which leaves the lists whole.
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+impl Tables {
+    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
+    pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
+        let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
+        let (vp, list) = loop {
+            let vp = Vp::current();
+            match self.free.get(vp) {
+                Some(list) => break (vp, list),
+                // Made for the VP where the thread is by then.
+                None => _ = self.free.here(),
+            }
+        };
+        let mut free = lock(list);
+        let slot = match free.queue(length).pop_front() {
+            Some(slot) => slot,
+            None => match self.carve(&mut free, vp, length) {
+                Ok(slot) => slot,
+                Err(error) => {
+                    drop(free);
+                    // The last ones may lie in husks of another size.
+                    let husk = if length == 1 { self.husks.take_apart() } else { None };
+                    return husk.map(|(id, _)| id).ok_or(error);
+                }
+            },
+        };
+        drop(free);
+        // Relaxed: the slot is ours, by the lock under which its generation was written.
+        Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
+    }
+
+    /// Takes slots that were never used.
+    fn carve(&self, free: &mut Free, vp: Vp, length: u32) -> Result<u32, CreateError> {
+        if free.fresh.1 - free.fresh.0 < length {
+            let block = self.next_block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |block| {
+                ((block as usize) < BLOCKS).then_some(block + 1)
+            });
+            let block = block.map_err(|_| CreateError::OutOfIds)?;
+            // What is left of the block before is too short for this run, and good for single slots.
+            let rest = free.fresh.0..free.fresh.1;
+            for slot in rest.clone() {
+                self.slot(slot).generation.store(1, Ordering::Relaxed);
+            }
+            free.queue(1).extend(rest);
+            self.homes[block as usize].store(vp.index() as u32 + 1, Ordering::Relaxed);
+            free.fresh = (block * BLOCK, (block + 1) * BLOCK);
+        }
+        let first = free.fresh.0;
+        free.fresh.0 += length;
+        for slot in first..first + length {
+            self.slot(slot).generation.store(1, Ordering::Relaxed);
+        }
+        Ok(first)
+    }
+
+    /// Ends the use of a run by the object of this class with this id: the run is under its next generation then, if it has one. Returns
+    /// whether it can be used again.
+    #[inline]
+    pub(crate) fn advance(&self, id: Id, class: &'static Class) -> bool {
+        !any(class.interfaces, move |index| !self.slot(id.slot() + index).advance(id.generation(), class))
+    }
+
+    /// Ends the use of a well-known run.
+    #[cold]
+    pub(crate) fn vacate(&self, id: Id, class: &'static Class) {
+        // Not in a handler: nothing is reclaimed there.
+        let _cold = Cold::enter();
+        // Who asks for a well-known object sees both changes or neither.
+        super::claims::with_nobody_asking(|| {
+            self.advance(id, class);
+            (id.slot()..id.slot() + class.interfaces).for_each(|slot| self.slot(slot).vacate());
+        });
+    }
+
+    /// Gives a run that can be used again back to its home.
+    #[cold]
+    pub(crate) fn give_back(&self, slot: u32, length: u32) {
+        // Not in a handler: as above.
+        let _cold = Cold::enter();
+        if let Some(free) = self.home(slot).and_then(|home| self.free.get(home)) {
+            lock(free).queue(length).push_back(slot);
+        }
+    }
+
+    /// The VP whose range this slot is of.
+    #[inline]
+    pub(crate) fn home(&self, slot: u32) -> Option<Vp> {
+        let home = self.homes.get((slot / BLOCK) as usize)?.load(Ordering::Relaxed);
+        home.checked_sub(1).map(Vp::new)
+    }
+
+    /// Slots that were ever handed to a VP lie below it.
+    pub(crate) fn slots_end(&self) -> u32 {
+        self.next_block.load(Ordering::Relaxed) * BLOCK
+    }
+
+    /// Frees the blocks of ended objects that are kept on the VP where the caller is. Returns how many bytes.
+    pub(crate) fn trim(&self) -> usize {
+        let mut freed = 0;
+        while let Some((id, bytes)) = self.husks.take_apart() {
+            self.give_back(id.slot(), 1);
+            freed += bytes;
+        }
+        freed
+    }
+
+    /// Bytes of the blocks of ended objects that are kept, about.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        (0..self.vp_limit as u32).map(|vp| self.husks.bytes_on(Vp::new(vp))).sum()
+    }
+
+    /// When the first object was made.
+    pub(crate) fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    /// Makes the entries of this part of a VP's table null, and gives their pages back.
+    pub(crate) fn discard(&self, vp: Vp, first: u32, count: u32) {
+        assert!(vp.index() < self.vp_limit && first + count <= SLOTS_MAX);
+        let bytes = count as usize * ENTRY_BYTES;
+        let from = std::ptr::from_ref(self.entry(vp.index(), first)).cast_mut().cast::<u8>();
+        // SAFETY: within the reservation of the tables (I1), which holds only entries, for which null is right (I4).
+        if unsafe { squall_sys::rseq_memory::discard(from, bytes) }.is_err() {
+            for slot in first..first + count {
+                self.entry(vp.index(), slot).store(std::ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Platform for Tables {
+    #[inline(always)]
+    fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header> {
+        debug_assert!(vp < self.vp_limit && slot < SLOTS_MAX);
+        // SAFETY: within the reservation: the VP is below the limit (`vp/I2`), the slot came from an id.
+        unsafe { self.local.byte_add(vp << LOCAL_SHIFT).add(slot as usize).as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, slot: u32) -> &Slot {
+        // Whoever has an id has it from here.
+        debug_assert!(slot < SLOTS_MAX);
+        // SAFETY: within the reservation; zeros are an empty slot.
+        unsafe { self.slots.add(slot as usize).as_ref() }
+    }
+
+    fn sleepers(&self, slot: u32) -> &EventCount {
+        super::sleepers::sleepers(slot)
+    }
+
+    fn vp_limit(&self) -> usize {
+        self.vp_limit
+    }
+
+    fn after_grace_period(&self, object: NonNull<Object>, stage: Stage) {
+        crate::protocol::destroy::after_grace_period(object, stage);
+    }
+}
+
+/// The entry of `slot` on the VP where the calling thread is; an empty one if that is not at hand.
+///
+/// # Safety
+/// There is an object or was one, so the tables have been made. The slot came from an id.
+#[inline(always)]
+pub(crate) unsafe fn entry_here(slot: u32) -> &'static AtomicPtr<Header> {
+    // SAFETY: making the tables asks for the VP first.
+    let vp = unsafe { Vp::index_at_hand() };
+    let base = squall_sys::near_static!(LOCAL_BASE, usize);
+    let address = base.wrapping_add_signed(vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
+    // SAFETY: within the reservation, which begins with the table of VP -1 (I1); it is never given back.
+    unsafe { &*std::ptr::with_exposed_provenance(address) }
+}
