@@ -34,9 +34,9 @@ const FACADE: u32 = 7;
 /// The floor of programs as users write them.
 const EXAMPLES: u32 = 8;
 /// The floor of the programs that measure Squall.
-const ROOF: u32 = 9;
+const INSTRUMENTS: u32 = 9;
 /// The floor of the tools that build and check the rest. Like floor 0, it depends on no crate of Squall.
-const BESIDE: u32 = 0;
+const TOOLS: u32 = 0;
 
 /// Every crate of the workspace.
 pub(crate) const CRATES: &[Crate] = &[
@@ -55,18 +55,23 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-locality", floor: 6, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall", floor: FACADE, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-cache-example", floor: EXAMPLES, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "squall-bench", floor: ROOF, may_unsafe: Unsafe::Below("src/rivals"), one_door: false },
+    Crate {
+        name: "squall-bench",
+        floor: INSTRUMENTS,
+        may_unsafe: Unsafe::Below("src/rivals"),
+        one_door: false,
+    },
     Crate {
         name: "squall-stress",
-        floor: ROOF + 1,
+        floor: INSTRUMENTS + 1,
         may_unsafe: Unsafe::Below("src/rcu/signals"),
         one_door: false,
     },
-    Crate { name: "squall-cli", floor: ROOF + 2, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "squall-locality-plugin", floor: BESIDE, may_unsafe: Unsafe::Anywhere, one_door: false },
-    Crate { name: "squall-history", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "squall-vm-init", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "xtask", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-cli", floor: INSTRUMENTS + 2, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-locality-plugin", floor: TOOLS, may_unsafe: Unsafe::Anywhere, one_door: false },
+    Crate { name: "squall-history", floor: TOOLS, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-vm-init", floor: TOOLS, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "xtask", floor: TOOLS, may_unsafe: Unsafe::Nowhere, one_door: false },
 ];
 
 /// The crate of this name.

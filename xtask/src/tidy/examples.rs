@@ -112,7 +112,7 @@ const EXAMPLES: &[Example] = &[
                     ("ARCHITECTURE.md", "### `squall-sys`\n**Invariant.** a\n### x\n**Does not know.**\n"),
                 ],
             ),
-            ("is not here", &[]),
+            ("is missing", &[]),
         ],
     },
     Example {
@@ -229,28 +229,28 @@ const EXAMPLES: &[Example] = &[
         ],
         bad: &[
             (
-                "std::sync goes past",
+                "std::sync bypasses",
                 &[
                     ("crates/squall-machine/Cargo.toml", MACHINE),
                     ("crates/squall-machine/src/a.rs", "use std::sync::Mutex;\n"),
                 ],
             ),
             (
-                "std::thread goes past",
+                "std::thread bypasses",
                 &[
                     ("crates/squall-machine/Cargo.toml", MACHINE),
                     ("crates/squall-machine/src/a.rs", "fn f() { std::thread::yield_now() }\n"),
                 ],
             ),
             (
-                "loom goes past",
+                "loom bypasses",
                 &[
                     ("crates/squall-machine/Cargo.toml", MACHINE),
                     ("crates/squall-machine/src/a.rs", "#[cfg(loom)]\nuse loom::sync::Arc;\n"),
                 ],
             ),
             (
-                "core::cell::UnsafeCell goes past",
+                "core::cell::UnsafeCell bypasses",
                 &[
                     ("crates/squall-machine/Cargo.toml", MACHINE),
                     ("crates/squall-machine/src/a.rs", "use core::cell::UnsafeCell;\n"),
@@ -271,14 +271,14 @@ const EXAMPLES: &[Example] = &[
         ],
         bad: &[
             (
-                "does not say",
+                "lacks #![",
                 &[
                     ("crates/squall-vm-init/Cargo.toml", VM),
                     ("crates/squall-vm-init/src/main.rs", "fn main() {}\n"),
                 ],
             ),
             (
-                "does not say",
+                "lacks #![",
                 &[
                     ("crates/squall-vm-init/Cargo.toml", VM),
                     ("crates/squall-vm-init/src/bin/two.rs", "// #![forbid(unsafe_code)]\n"),
@@ -291,18 +291,18 @@ const EXAMPLES: &[Example] = &[
         rule: "owned-fd",
         good: &[("a/src/lib.rs", "use std::os::fd::{AsFd, OwnedFd};\nfn close() { self.close(); }\n")],
         bad: &[
-            ("RawFd in place", &[("a/src/lib.rs", "fn f(fd: RawFd) {}\n")]),
-            ("from_raw_fd in place", &[("a/src/lib.rs", "let fd = unsafe { OwnedFd::from_raw_fd(3) };\n")]),
-            ("libc::close in place", &[("a/src/lib.rs", "libc::close(fd);\n")]),
+            ("RawFd is refused", &[("a/src/lib.rs", "fn f(fd: RawFd) {}\n")]),
+            ("from_raw_fd is refused", &[("a/src/lib.rs", "let fd = unsafe { OwnedFd::from_raw_fd(3) };\n")]),
+            ("libc::close is refused", &[("a/src/lib.rs", "libc::close(fd);\n")]),
         ],
     },
     Example {
         rule: "lints-inherited",
         good: &[("crates/squall-sys/Cargo.toml", SYS)],
         bad: &[
-            ("does not take", &[("a/Cargo.toml", "[package]\nname = \"squall-sys\"\n")]),
+            ("lacks `workspace = true`", &[("a/Cargo.toml", "[package]\nname = \"squall-sys\"\n")]),
             (
-                "does not take",
+                "lacks `workspace = true`",
                 &[("a/Cargo.toml", "[package]\nname = \"squall-sys\"\n[lints]\nworkspace = false\n")],
             ),
         ],
@@ -380,8 +380,8 @@ const EXAMPLES: &[Example] = &[
             ("README.md", "```text\nignore\n```\n"),
         ],
         bad: &[
-            ("an ignored example", &[("a/src/lib.rs", "/// ```ignore\n")]),
-            ("an ignored example", &[("README.md", "```rust,ignore\n")]),
+            ("an ignored example: use no_run, or delete it", &[("a/src/lib.rs", "/// ```ignore\n")]),
+            ("an ignored example: use no_run, or delete it", &[("README.md", "```rust,ignore\n")]),
         ],
     },
     Example {
@@ -391,17 +391,20 @@ const EXAMPLES: &[Example] = &[
             "See /proc/cpuinfo, /sys/devices, /tmp and `docs/work/here`; a//work and x/home/y.\n",
         )],
         bad: &[
-            ("a path of one machine", &[("README.md", concat!("Run /ho", "me/anna/squall.\n"))]),
-            ("a path of one machine", &[("a.sh", concat!("DIR=/wo", "rk/main\n"))]),
+            (
+                "a path of one machine: use a relative path",
+                &[("README.md", concat!("Run /ho", "me/anna/squall.\n"))],
+            ),
+            ("a path of one machine: use a relative path", &[("a.sh", concat!("DIR=/wo", "rk/main\n"))]),
         ],
     },
     Example {
         rule: "no-leftovers",
         good: &[("a/src/lib.rs", "// X-22 is a ruling; hackney is not.\nfn todo() {}\n")],
         bad: &[
-            ("is left over", &[("a/src/lib.rs", concat!("// TO", "DO: later\n"))]),
-            ("is left over", &[("README.md", concat!("(FIX", "ME)\n"))]),
-            ("is left over", &[("a/src/lib.rs", concat!("fn f() { unimple", "mented!() }\n"))]),
+            ("marks unfinished work", &[("a/src/lib.rs", concat!("// TO", "DO: later\n"))]),
+            ("marks unfinished work", &[("README.md", concat!("(FIX", "ME)\n"))]),
+            ("marks unfinished work", &[("a/src/lib.rs", concat!("fn f() { unimple", "mented!() }\n"))]),
         ],
     },
     Example {
@@ -507,7 +510,7 @@ const EXAMPLES: &[Example] = &[
         good: &[("a.md", "one\n"), ("empty", ""), ("crates/a/tests/sysfs/list", "0-3\t\n\n")],
         bad: &[
             ("white space", &[("a.md", "one \ntwo\n")]),
-            ("a tab", &[("a.md", "\tone\n")]),
+            ("a tab outside C", &[("a.md", "\tone\n")]),
             ("one newline", &[("a.md", "one")]),
             ("one newline", &[("a.md", "one\n\n")]),
         ],
@@ -616,7 +619,7 @@ fn mechanisms_are_tested_when_done() {
     for (rows, words) in bad {
         assert_one(rule, tree(rows), words);
     }
-    assert_one(rule, Vec::new(), "is not here");
+    assert_one(rule, Vec::new(), "is missing");
 }
 
 #[test]
@@ -632,5 +635,5 @@ fn style_and_tidy_name_the_same_rules() {
     assert_one(rule, list(&[&ids[..], &["unheard-of"]].concat()), "marked T and not checked");
     let unmarked = vec![("STYLE.md".to_owned(), list(&ids)[0].1.clone() + "31. `later`: text\n")];
     assert_one(rule, unmarked, "an unknown mark");
-    assert_one(rule, Vec::new(), "is not here");
+    assert_one(rule, Vec::new(), "is missing");
 }

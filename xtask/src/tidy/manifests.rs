@@ -41,7 +41,7 @@ impl Package {
     }
 
     /// The names of all packages that it depends on, for building, testing or one target, except for
-    /// [`LENT`].
+    /// [`ALLOCATOR_FOR_TESTS`].
     fn dependencies(&self) -> Vec<String> {
         let mut names = Vec::new();
         collect_dependencies(&self.table, &mut names);
@@ -50,7 +50,7 @@ impl Package {
             if let Some(table) = table.as_table() {
                 collect_dependencies(table, &mut of_target);
             }
-            of_target.retain(|name| (target.as_str(), name.as_str()) != LENT);
+            of_target.retain(|name| (target.as_str(), name.as_str()) != ALLOCATOR_FOR_TESTS);
             names.append(&mut of_target);
         }
         names
@@ -59,7 +59,7 @@ impl Package {
 
 /// The dependency that every crate may name: the allocator, for the build in which all tests run on it
 /// (`.ci/run global`). The first part is the target under which it is named.
-const LENT: (&str, &str) = ("cfg(squall_global_alloc)", "squall-alloc");
+const ALLOCATOR_FOR_TESTS: (&str, &str) = ("cfg(squall_global_alloc)", "squall-alloc");
 
 fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
     for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
@@ -72,14 +72,14 @@ fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
 
 /// Workspaces of their own, which the main workspace does not build. The fuzzer's targets need an
 /// instrumenting compiler; the programs from the registry need about two hundred packages.
-const APART: [&str; 2] = ["instruments/fuzz/", "instruments/bench/programs/"];
+const OWN_WORKSPACES: [&str; 2] = ["instruments/fuzz/", "instruments/bench/programs/"];
 
 /// The packages of the tree. A manifest that cannot be parsed is a problem.
 pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {
     let mut packages = Vec::new();
     let is_manifest = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
-    let is_apart = |path: &str| APART.iter().any(|folder| path.starts_with(folder));
-    for (path, text) in tree.written().filter(|(path, _)| is_manifest(path) && !is_apart(path)) {
+    let has_own_workspace = |path: &str| OWN_WORKSPACES.iter().any(|folder| path.starts_with(folder));
+    for (path, text) in tree.written().filter(|(path, _)| is_manifest(path) && !has_own_workspace(path)) {
         let table: Table = match text.parse() {
             Ok(table) => table,
             Err(error) => {
@@ -138,7 +138,7 @@ pub(crate) fn unsafe_floor(tree: &Tree, problems: &mut Problems) {
             let root = [format!("{source}/lib.rs"), format!("{source}/main.rs")].contains(&path.to_owned())
                 || below(path, &format!("{source}/bin"));
             if root && !rust.code.iter().any(|line| line.contains(attribute)) {
-                problems.file(path, format!("does not say {attribute}"));
+                problems.file(path, format!("lacks {attribute}"));
             }
             let Unsafe::Below(folder) = known.may_unsafe else { continue };
             if below(path, &format!("{}/{folder}", package.folder)) {
@@ -159,7 +159,7 @@ pub(crate) fn lints_inherited(tree: &Tree, problems: &mut Problems) {
         let inherits =
             package.table.get("lints").and_then(|lints| lints.get("workspace")).and_then(Value::as_bool);
         if inherits != Some(true) {
-            problems.file(&package.manifest, "does not take the workspace's lints");
+            problems.file(&package.manifest, "lacks `workspace = true` under [lints]");
         }
     }
 }

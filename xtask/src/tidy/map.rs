@@ -16,7 +16,7 @@ const STYLE: &str = "STYLE.md";
 /// names its crate in back-ticks; under it stand an **Invariant** and a **Does not know**.
 pub(crate) fn map_matches_tree(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(MAP) else {
-        problems.file(MAP, "is not here");
+        problems.file(MAP, "is missing");
         return;
     };
     let mut missing: BTreeSet<String> =
@@ -76,7 +76,7 @@ fn entry(line: &str) -> Option<&str> {
 /// number, the id in back-ticks and, in brackets, its marks: T, L, C or R.
 pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(STYLE) else {
-        problems.file(STYLE, "is not here");
+        problems.file(STYLE, "is missing");
         return;
     };
     let mut marked = BTreeSet::new();
@@ -93,7 +93,7 @@ pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {
             problems.line(STYLE, line, format!("{id} has an unknown mark; known are T, L, C, R"));
         }
         if marks.contains(&"T") && !marked.insert(id) {
-            problems.line(STYLE, line, format!("{id} stands here twice"));
+            problems.line(STYLE, line, format!("{id} is listed twice"));
         }
     }
     let checked: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();

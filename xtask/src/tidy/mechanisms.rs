@@ -17,7 +17,7 @@ const STATES: [&str; 3] = ["done", "part", "planned"];
 /// exist.
 pub(crate) fn mechanisms_tested(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(LIST) else {
-        problems.file(LIST, "is not here");
+        problems.file(LIST, "is missing");
         return;
     };
     let tests = test_names(tree);
@@ -37,7 +37,7 @@ pub(crate) fn mechanisms_tested(tree: &Tree, problems: &mut Problems) {
             continue;
         };
         if !ids.insert(id) {
-            problems.line(LIST, line, format!("{id} stands here twice"));
+            problems.line(LIST, line, format!("{id} is listed twice"));
         }
         if id.is_empty() || paper.is_empty() || words.is_empty() {
             problems.line(LIST, line, "a row without id, paper or words");

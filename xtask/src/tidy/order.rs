@@ -67,7 +67,11 @@ pub(crate) fn one_sync_door(tree: &Tree, problems: &mut Problems) {
         for (path, source) in tree.rust(&format!("{}/src", package.folder)) {
             for (line, code) in source.shipped() {
                 if let Some(way) = other_way(code) {
-                    problems.line(path, line, format!("{way} goes past squall_sys::sync"));
+                    problems.line(
+                        path,
+                        line,
+                        format!("{way} bypasses squall_sys::sync: import it from there"),
+                    );
                 }
             }
         }
@@ -99,7 +103,7 @@ pub(crate) fn owned_fd(tree: &Tree, problems: &mut Problems) {
     for (path, source) in tree.rust("") {
         for (line, code) in source.shipped() {
             for word in BANNED.iter().filter(|word| !word_positions(code, word).is_empty()) {
-                problems.line(path, line, format!("{word} in place of an OwnedFd"));
+                problems.line(path, line, format!("{word} is refused: use an OwnedFd"));
             }
         }
     }

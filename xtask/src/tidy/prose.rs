@@ -11,7 +11,7 @@ pub(crate) fn no_ignored_doctest(tree: &Tree, problems: &mut Problems) {
     for (path, text) in tree.written().filter(|(path, _)| path.ends_with(".rs") || path.ends_with(".md")) {
         let matches = |text: &str| text.contains("ignore") && fence.is_match(text);
         for (line, _) in text.lines().enumerate().filter(|(_, text)| matches(text)) {
-            problems.line(path, line, "an ignored example");
+            problems.line(path, line, "an ignored example: use no_run, or delete it");
         }
     }
 }
@@ -27,7 +27,7 @@ pub(crate) fn no_machine_paths(tree: &Tree, problems: &mut Problems) {
     for (path, text) in tree.written() {
         let matches = |text: &str| may_match(text) && pattern.is_match(text);
         for (line, _) in text.lines().enumerate().filter(|(_, text)| matches(text)) {
-            problems.line(path, line, "a path of one machine");
+            problems.line(path, line, "a path of one machine: use a relative path");
         }
     }
 }
@@ -44,7 +44,11 @@ pub(crate) fn no_leftovers(tree: &Tree, problems: &mut Problems) {
     for (path, text) in tree.written().filter(|(path, _)| !path.starts_with("LICENSE")) {
         for (line, text) in text.lines().enumerate().filter(|(_, text)| may_match(text)) {
             if let Some(found) = pattern.find(text) {
-                problems.line(path, line, format!("{} is left over", found.as_str()));
+                problems.line(
+                    path,
+                    line,
+                    format!("{} marks unfinished work: finish it, or write an issue", found.as_str()),
+                );
             }
         }
     }
@@ -55,10 +59,10 @@ pub(crate) fn clean_text(tree: &Tree, problems: &mut Problems) {
     for (path, text) in tree.written().filter(|(path, _)| !recorded(path)) {
         for (line, text) in text.lines().enumerate() {
             if text.ends_with(|c: char| c.is_whitespace()) {
-                problems.line(path, line, "white space at the end");
+                problems.line(path, line, "white space at the end of the line");
             }
             if text.contains('\t') && !path.ends_with(".c") {
-                problems.line(path, line, "a tab");
+                problems.line(path, line, "a tab outside C");
             }
         }
         if !text.is_empty() && (!text.ends_with('\n') || text.ends_with("\n\n")) {

@@ -49,7 +49,7 @@ pub(crate) fn short_functions(tree: &Tree, problems: &mut Problems) {
                     problems.line(
                         LONG_FUNCTIONS,
                         line,
-                        format!("{name} has {length} lines now: write that down"),
+                        format!("{name} has {length} lines now: write that down in the list"),
                     );
                 }
                 allowed => {
