@@ -273,7 +273,10 @@ fn a_shutdown_refuses_those_that_wait() {
             let waiting: Vec<_> = (0..3).map(|_| threads.spawn(waits)).collect();
             until(|| came.load(Ordering::Relaxed) == 3);
             std::thread::sleep(SHORT);
-            assert!(waiting.iter().all(|request| !request.is_finished()), "a request was admitted during a stop");
+            assert!(
+                waiting.iter().all(|request| !request.is_finished()),
+                "a request was admitted during a stop"
+            );
             counter.shutdown(Limits::NONE).unwrap();
             assert!(waiting.into_iter().all(|request| request.join().unwrap() == Err(ShutDown)));
         });

@@ -89,7 +89,9 @@ impl fmt::Display for ControlError {
             ControlError::NotStopped => "the request counter is not stopped",
             ControlError::ShutDown => "the request counter has been shut down",
             ControlError::NotShutDown => "the request counter has not been shut down",
-            ControlError::Busy => "another control operation of the request counter is at work: try again later",
+            ControlError::Busy => {
+                "another control operation of the request counter is at work: try again later"
+            }
             ControlError::TimedOut => "the limit passed before the last request left",
             ControlError::Interrupted => "the wait for the last request was interrupted",
         })
