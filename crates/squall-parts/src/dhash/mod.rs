@@ -2,6 +2,7 @@
 //!
 //! - I1. Of all callers that ask for a key, exactly one fills it for each of its lives.
 //! - I2. A key that one table finds is found by all, until it is emptied in all at one moment.
+//!
 #![doc = include_str!("README.md")]
 #![forbid(unsafe_code)]
 

@@ -3,6 +3,7 @@
 //! - I1. Suppose that a reader has seen a value of a master, or was told of it by a thread that has. Then it
 //!   sees no earlier value in that master or in any of its replicas.
 //! - I2. A reader never waits.
+//!
 #![doc = include_str!("README.md")]
 
 // Under loom only the models use it.

@@ -184,7 +184,7 @@ fn reclaimed() {
         let world = world.clone();
         thread::spawn(move || {
             // SAFETY: registered in this domain, and used by this thread alone.
-            unsafe { world.quiescence.op(reader, || world.read(0)) }
+            unsafe { world.quiescence.in_operation(reader, || world.read(0)) }
         })
     };
     let mut dead = world.replace(2, true);

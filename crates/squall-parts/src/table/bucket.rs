@@ -21,21 +21,19 @@
 //!   So a reader that loads a state without `CHAINED` and finds no entry here has missed no entry that was
 //!   present at that moment.
 
+use crate::table::hash::tag_above;
 use crate::table::layout::{IsKey, Layout};
 use crate::table::platform::store_with_barrier;
 use crate::table::sites;
-use crate::table::slab::{ROW, tag_above};
-use crate::table::tags::Tags;
+use crate::table::tags::{SLOTS, Tags};
 use squall_lock::{Lock, LockGuard};
 use squall_sys::fetch::LINE;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::num::NonZero;
 use std::ptr;
 
-/// Slots of a bucket: as many as tags are compared at once. More slots mean fewer chains, and a reader of a
-/// chain waits for two more lines. By Poisson's law, in a half full table 8 of 1,000 insertions find all
-/// sixteen slots taken; with eight slots per bucket it would be 51.
-pub(crate) const SLOTS: usize = if cfg!(loom) { 8 } else { 16 };
+/// Slots of a row: a row fills a line or two if a bucket has several lines.
+pub(crate) const ROW: usize = 4;
 
 /// The state word of a bucket: a bit for each slot, two flags, and the version above them.
 pub(crate) type State = u64;

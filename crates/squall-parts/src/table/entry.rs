@@ -1,32 +1,7 @@
-//! Operations on one entry: `Compute`, `Computed` and `Entry`.
+//! `Entry`: chains of operations on one key.
 
 use crate::table::table::Table;
 use std::hash::{BuildHasher, Hash};
-
-/// The decision of [`Table::compute`]'s function about the entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compute<V> {
-    /// Leave the entry unchanged.
-    Keep,
-    /// Insert the key with this value, or replace its value.
-    Put(V),
-    /// Remove the key if it is present.
-    Remove,
-}
-
-/// The effect of [`Table::compute`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Computed {
-    /// No effect: the function returned `Keep`, or there was no entry to remove.
-    Kept,
-    /// The key was absent and has been inserted.
-    Inserted,
-    /// The key's value was replaced.
-    Updated,
-    /// The key was removed.
-    Removed,
-}
 
 /// A view of one key of a table, present or absent, made by [`Table::entry`].
 ///
@@ -34,8 +9,8 @@ pub enum Computed {
 /// between two of them.
 #[derive(Debug)]
 pub struct Entry<'a, K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> {
-    pub(crate) table: &'a Table<K, V, S>,
-    pub(crate) key: K,
+    table: &'a Table<K, V, S>,
+    key: K,
 }
 
 impl<K, V, S> Entry<'_, K, V, S>
@@ -91,5 +66,24 @@ where
         V: Clone + Default,
     {
         self.or_insert_with(V::default)
+    }
+}
+
+impl<K, V, S> Table<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns a view of the key's entry, for chains of operations on it.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = Table::new();
+    /// hits.entry("home").and_modify(|n| n + 1).or_insert(1);
+    /// assert_eq!(hits.get("home"), Some(1));
+    /// ```
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        Entry { table: self, key }
     }
 }

@@ -7,10 +7,12 @@
 //! unchanged. The invariants are in the header of `raw.rs`.
 
 use crate::table::bucket::{FirstProbe, is_moved};
+use crate::table::hash::{mix, tag};
 use crate::table::layout::{IsKey, Layout};
-use crate::table::raw::{EMPTIED_LOG2, Found, Raw};
+use crate::table::raw::{Found, Raw};
+use crate::table::resize::EMPTIED_LOG2;
 use crate::table::sites;
-use crate::table::slab::{Location, mix, tag};
+use crate::table::slab::Location;
 use squall_sys::sync::atomic::Ordering;
 
 /// The result of a lookup in the home's own bucket.
@@ -47,6 +49,22 @@ impl<L: Layout> Raw<L> {
             }
             FirstProbe::Absent => FastFind::Absent,
             FirstProbe::Unknown => FastFind::Unknown,
+        }
+    }
+
+    /// Returns the content of a key's slot. Unlike `find`, without its location.
+    ///
+    /// # Safety
+    /// As for [`find`](Raw::find).
+    #[inline(always)]
+    pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
+        // SAFETY: the caller.
+        unsafe {
+            match self.find_fast(hash, is_key) {
+                FastFind::Found(found) => Some(found.raw()),
+                FastFind::Absent => None,
+                FastFind::Unknown => self.find(hash, is_key).map(|found| found.raw()),
+            }
         }
     }
 

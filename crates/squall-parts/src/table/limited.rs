@@ -3,7 +3,7 @@
 //! - I1. Each entry has taken one from the budget. A change that may insert a key takes one before, and gives
 //!   it back if the key was present. A removal gives one back afterwards.
 
-use crate::table::entry::{Compute, Computed};
+use crate::table::compute::{Compute, Computed};
 use crate::table::limit::{Budget, Exhausted, Reservation};
 use crate::table::table::Table;
 use squall_rcu::pin;

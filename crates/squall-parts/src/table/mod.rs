@@ -2,16 +2,19 @@
 //!
 //! - I1. A reader writes no memory that another processor reads, and waits for no other thread.
 //! - I2. A reader gets an entry that was in the table at one moment during its lookup.
+//!
 #![doc = include_str!("README.md")]
 
+#[cfg(not(loom))]
+mod at_home;
 mod bucket;
+#[cfg(not(loom))]
+mod compute;
 #[cfg(not(loom))]
 mod entry;
 mod fast;
+mod hash;
 mod layout;
-#[cfg(not(loom))]
-mod ops;
-mod platform;
 // Loom builds have no `Table` to limit.
 #[cfg_attr(loom, allow(dead_code))]
 mod limit;
@@ -19,21 +22,34 @@ mod limit;
 mod limited;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(not(loom))]
+mod ops;
+mod platform;
 mod raw;
+mod resize;
 mod sites;
 mod slab;
 #[cfg(not(loom))]
 mod table;
 mod tags;
+#[cfg(not(loom))]
+mod update;
+#[cfg(not(loom))]
+mod walk;
 mod word;
+mod write;
 
 #[cfg(not(loom))]
-pub use entry::{Compute, Computed, Entry};
+pub use compute::{Compute, Computed};
+#[cfg(not(loom))]
+pub use entry::Entry;
 pub use limit::{Budget, Exhausted, Reservation};
 #[cfg(not(loom))]
 pub use limited::{Full, Limited};
 #[cfg(not(loom))]
-pub use table::{Iter, Table, position};
+pub use table::Table;
+#[cfg(not(loom))]
+pub use walk::{Iter, position};
 
 /// Internal: copies a value of one of `std`'s plain types. Values of other types are not copied.
 #[cfg(not(loom))]

@@ -2,11 +2,12 @@
 //! reused slots, and homes that move while they are read and written. The models use the loom side of
 //! `platform`: retired memory is never freed.
 
-use crate::table::bucket::SLOTS;
 use crate::table::fast::{FastFind, NeedsSlowPath};
+use crate::table::hash::{mix, tag};
 use crate::table::layout::{Boxed, Flat, Layout, Split, Wide};
-use crate::table::raw::{Change, Raw};
-use crate::table::slab::{mix, tag};
+use crate::table::raw::Raw;
+use crate::table::tags::SLOTS;
+use crate::table::write::Change;
 use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 

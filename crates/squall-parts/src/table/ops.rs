@@ -1,10 +1,11 @@
 //! The table's operations, for any layout. Each function runs within an operation that its caller has opened;
 //! the `unsafe` ones require it.
 
-use crate::table::entry::{Compute, Computed};
+use crate::table::compute::{Compute, Computed};
 use crate::table::fast::{FastFind, NeedsSlowPath};
 use crate::table::layout::{IsKey, Layout};
-use crate::table::raw::{Change, Found, Raw};
+use crate::table::raw::{Found, Raw};
+use crate::table::write::Change;
 use squall_rcu::pin;
 
 #[inline(always)]

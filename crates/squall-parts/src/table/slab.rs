@@ -6,9 +6,10 @@
 //!   link may follow it. A chain without entries is skipped (bucket/I6), and reused.
 //! - I3. `next` is set once, and only in a slab that was the table's current one then (raw/I1).
 
-use crate::table::bucket::{Bucket, Head, Link, Probe, SLOTS, State};
+use crate::table::bucket::{Bucket, Head, Link, Probe, ROW, State};
 use crate::table::layout::{IsKey, Layout};
 use crate::table::sites;
+use crate::table::tags::SLOTS;
 #[cfg(not(loom))]
 use squall_sys::fetch::{self, LINE};
 use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -47,29 +48,6 @@ pub(crate) struct MoveProgress {
 unsafe impl<L: Layout> Send for Slab<L> {}
 // SAFETY: as above.
 unsafe impl<L: Layout> Sync for Slab<L> {}
-
-/// Mixes a hash so that similar hashes spread, and the topmost bits depend on all bits: Fibonacci hashing
-/// (Knuth 1973, section 6.4). One multiplication suffices, without folding its two halves: only the topmost
-/// bits, which select the home, must be good (see [`tag`]). Fewer instructions let a processor overlap more
-/// lookups.
-#[inline(always)]
-pub(crate) fn mix(hash: u64) -> u64 {
-    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// Returns the tag of a mixed hash: bits that do not select the home, in slabs of up to 2^32 homes. They
-/// depend on the lower half of the hasher's result. If that half is equal for all keys, all keys of a bucket
-/// are compared; there is no other harm.
-#[inline(always)]
-pub(crate) fn tag(mixed: u64) -> u8 {
-    (tag_above(mixed) >> 24) as u8
-}
-
-/// Returns the tag in the topmost byte, above three other bytes.
-#[inline(always)]
-pub(crate) fn tag_above(mixed: u64) -> u32 {
-    mixed as u32
-}
 
 /// One zeroed allocation, in huge pages where possible. A large table uses up physical pages only as it
 /// fills.
@@ -159,8 +137,6 @@ type HomeArray<T> = Array<T>;
 #[cfg(loom)]
 type HomeArray<T> = Box<[T]>;
 
-/// Slots of a row: a row fills a line or two if a bucket has several lines.
-pub(crate) const ROW: usize = 4;
 const ROWS: usize = SLOTS / ROW;
 
 /// Returns the row from the result of [`Slab::rows`].

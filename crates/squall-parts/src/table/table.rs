@@ -1,13 +1,9 @@
-//! `Table`: the public interface of the hash table.
+//! `Table`: the public interface of the hash table. Constructors, reads, and the size are here; `update` has the writes,
+//! `walk` the iteration, and `at_home` the fast paths.
 
-use crate::table::entry::{Compute, Computed, Entry};
 use crate::table::layout::{Boxed, Flat, Split, Wide};
-use crate::table::ops::{
-    both, change, change_at_home, compute, find_at_home, keep_if, put, put_at_home, read, read_at_home, step,
-    take, take_at_home, try_insert, visit,
-};
+use crate::table::ops::{both, read};
 use crate::table::raw::Raw;
-use crate::table::slab::mix;
 use crate::table::word::{fits_word, fits_words, has_stable_bits};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
@@ -64,11 +60,11 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// assert_eq!(hits.read("about", |n| n + 1), None);
 /// ```
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
-    entries: Entries<K, V>,
-    hasher: S,
+    pub(crate) entries: Entries<K, V>,
+    pub(crate) hasher: S,
 }
 
-enum Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+pub(crate) enum Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     Flat(Raw<Flat<K, V>>),
     Wide(Raw<Wide<K, V>>),
     Boxed(Raw<Boxed<K, V>>),
@@ -97,16 +93,17 @@ macro_rules! either {
         }
     };
 }
+pub(crate) use either;
 
 /// Whether entries of these types lie in the slots, one word each for key and value.
 #[inline(always)]
-fn is_flat<K: 'static, V: 'static>() -> bool {
+pub(crate) fn is_flat<K: 'static, V: 'static>() -> bool {
     fits_word::<K>() && fits_word::<V>()
 }
 
 /// Whether entries of these types lie in the slots, with a key of several words.
 #[inline(always)]
-fn is_wide<K: 'static, V: 'static>() -> bool {
+pub(crate) fn is_wide<K: 'static, V: 'static>() -> bool {
     fits_words::<K>() && fits_word::<V>()
 }
 
@@ -168,7 +165,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         &self.hasher
     }
 
-    fn rehash(&self) -> impl Fn(&K) -> u64 {
+    pub(crate) fn rehash(&self) -> impl Fn(&K) -> u64 {
         |key| self.hasher.hash_one(key)
     }
 
@@ -228,45 +225,6 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { read(raw, hash, move |found| found.borrow() == key, f) })
     }
 
-    /// Fast path of [`read_in`](Table::read_in): succeeds if the key is in its home's own bucket or absent,
-    /// as in most reads. Calls no function except the hasher, the key's comparison, and `f`.
-    ///
-    /// # Errors
-    /// The key may be elsewhere: [`read_in`](Table::read_in) is the slow path. `f` comes back uncalled.
-    #[inline(always)]
-    pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
-        &self,
-        _: &Guard,
-        key: &Q,
-        f: F,
-    ) -> Result<Option<R>, F>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe { read_at_home(raw, hash, move |found| found.borrow() == key, f) })
-    }
-
-    /// Fast path of [`read_in`](Table::read_in) for a key that is present in its home's own bucket.
-    ///
-    /// # Errors
-    /// The key is not in its home's own bucket. `f` comes back uncalled.
-    #[inline(always)]
-    pub fn find_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
-        &self,
-        _: &Guard,
-        key: &Q,
-        f: F,
-    ) -> Result<R, F>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe { find_at_home(raw, hash, move |found| found.borrow() == key, f) })
-    }
-
     /// Calls `f` with the table's copy of the key and its value. Returns its result, or `None` if the key is
     /// absent.
     ///
@@ -303,436 +261,6 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         K: Borrow<Q>,
     {
         self.read(key, |_| ()).is_some()
-    }
-
-    // --- writing ---
-
-    /// Sets the key's value. Returns a clone of the old value, or `None` if the key was absent. A present key
-    /// stays or is replaced by `key`, which is equal.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = Table::new();
-    /// assert_eq!((table.insert(1, 10), table.insert(1, 20)), (None, Some(10)));
-    /// ```
-    pub fn insert(&self, key: K, value: V) -> Option<V>
-    where
-        V: Clone,
-    {
-        self.put(key, value, V::clone)
-    }
-
-    /// Sets the key's value. Returns whether the key was present. Unlike [`insert`](Table::insert), clones no
-    /// value.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = Table::new();
-    /// assert!(!table.set(1, 10) && table.set(1, 20));
-    /// ```
-    #[inline]
-    pub fn set(&self, key: K, value: V) -> bool {
-        self.put(key, value, |_| ()).is_some()
-    }
-
-    #[inline]
-    fn put<R>(&self, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
-        pin(|guard| self.put_in(guard, key, value, f))
-    }
-
-    /// Sets the key's value, in an operation that is already open. Returns `f`'s result for the old value, or
-    /// `None` if the key was absent.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
-    /// let table: Table<u64, String> = Table::new();
-    /// table.set(1, "old".to_owned());
-    /// assert_eq!(pin(|guard| table.put_in(guard, 1, "new".to_owned(), |old| old.len())), Some(3));
-    /// ```
-    #[inline(always)]
-    pub fn put_in<R>(&self, _: &Guard, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
-        let hash = self.hasher.hash_one(&key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
-    }
-
-    /// Fast path of [`put_in`](Table::put_in). Succeeds if no other thread writes to the key's home, that
-    /// home has room, and the table is not resizing. Calls no function except `f`, the hasher, and the key's
-    /// comparison.
-    ///
-    /// # Errors
-    /// The slow path is needed: [`put_in`](Table::put_in). The table is unchanged; key and value come back.
-    #[inline(always)]
-    pub fn put_at_home<R>(
-        &self,
-        _: &Guard,
-        key: K,
-        value: V,
-        f: impl FnOnce(&V) -> R,
-    ) -> Result<Option<R>, (K, V)> {
-        let hash = self.hasher.hash_one(&key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe { put_at_home(raw, hash, key, value, f) })
-    }
-
-    /// Inserts the key if it is absent.
-    ///
-    /// # Errors
-    /// The key is present: key and value come back.
-    /// # Example
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = Table::new();
-    /// assert_eq!((table.try_insert(1, 10), table.try_insert(1, 20)), (Ok(()), Err((1, 20))));
-    /// ```
-    pub fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
-        let hash = self.hasher.hash_one(&key);
-        pin(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), |_| ()).map_err(|(k, v, ())| (k, v)) })
-        })
-    }
-
-    /// Returns a clone of the key's value. If the key is absent, inserts the result of `value` first. Threads
-    /// that miss the key at once may each make a value. One of these is inserted, and all threads return it.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, String> = Table::new();
-    /// assert_eq!(table.get_or_insert_with(1, || "first".to_owned()), "first");
-    /// assert_eq!(table.get_or_insert_with(1, || "second".to_owned()), "first");
-    /// ```
-    pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        let hash = self.hasher.hash_one(&key);
-        if let Some(value) = self.get(&key) {
-            return value;
-        }
-        let value = value();
-        let inserted = value.clone();
-        pin(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe {
-                match try_insert(raw, hash, key, value, &self.rehash(), V::clone) {
-                    Ok(()) => inserted,
-                    Err((.., there)) => there,
-                }
-            })
-        })
-    }
-
-    /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
-    /// assert_eq!((table.remove(&1), table.remove(&1)), (Some(10), None));
-    /// ```
-    pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-        V: Clone,
-    {
-        self.take(key, V::clone)
-    }
-
-    /// Removes the key. Returns whether it was present. Unlike [`remove`](Table::remove), clones no value.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
-    /// assert!(table.discard(&1) && !table.discard(&1));
-    /// ```
-    #[inline]
-    pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.take(key, |_| ()).is_some()
-    }
-
-    #[inline]
-    fn take<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
-    where
-        K: Borrow<Q>,
-    {
-        pin(|guard| self.take_in(guard, key, f))
-    }
-
-    /// Removes the key, in an operation that is already open. Returns `f`'s result for its value, or `None`
-    /// if the key was absent.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
-    /// let table: Table<u64, String> = Table::new();
-    /// table.set(1, "gone".to_owned());
-    /// assert_eq!(pin(|guard| table.take_in(guard, &1, |value| value.len())), Some(4));
-    /// ```
-    #[inline(always)]
-    pub fn take_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Guard, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe { take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f) })
-    }
-
-    /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, and
-    /// the table is not resizing. The key must be in that home's own bucket or absent. Calls no function
-    /// except `f`, the hasher, and the key's comparison.
-    ///
-    /// # Errors
-    /// The slow path is needed: [`take_in`](Table::take_in). The table is unchanged; `f` comes back uncalled.
-    #[inline(always)]
-    pub fn take_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
-        &self,
-        _: &Guard,
-        key: &Q,
-        f: F,
-    ) -> Result<Option<R>, F>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe {
-            take_at_home(raw, hash, move |found| found.borrow() == key, &self.rehash(), f)
-        })
-    }
-
-    /// Removes the key if `f` returns `true` for its value. Returns whether it did. The removed value is the
-    /// one that `f` saw: if another writer was faster, `f` is called again.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
-    /// assert!(!table.remove_if(&1, |n| *n > 10) && table.remove_if(&1, |n| *n == 10));
-    /// ```
-    pub fn remove_if<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> bool) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.change(key, |value| if f(value) { Compute::Remove } else { Compute::Keep }) == Computed::Removed
-    }
-
-    /// Replaces the key's value by `f`'s result. Returns whether the key is present. If another writer was
-    /// faster, `f` is called again.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
-    /// assert!(hits.update("home", |n| n + 1) && !hits.update("about", |n| n + 1));
-    /// ```
-    #[inline]
-    pub fn update<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> V) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.change(key, |value| Compute::Put(f(value))) == Computed::Updated
-    }
-
-    /// Replaces, removes or keeps the entry of a present key, as `f` decides from its value. Like
-    /// [`compute`](Table::compute), for a borrowed key. `f` may run several times.
-    ///
-    /// ```
-    /// use squall_parts::table::{Compute, Computed, Table};
-    /// let stock: Table<&str, u32> = [("apple", 1)].into_iter().collect();
-    /// let sell = |n: &u32| if *n > 1 { Compute::Put(n - 1) } else { Compute::Remove };
-    /// assert_eq!(stock.change("apple", sell), Computed::Removed);
-    /// assert_eq!(stock.change("apple", sell), Computed::Kept);
-    /// ```
-    #[inline]
-    pub fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
-    where
-        K: Borrow<Q>,
-    {
-        pin(|guard| self.change_in(guard, key, f))
-    }
-
-    /// Like [`change`](Table::change), in an operation that is already open.
-    #[inline(always)]
-    pub fn change_in<Q: Eq + Hash + ?Sized>(
-        &self,
-        _: &Guard,
-        key: &Q,
-        f: impl FnMut(&V) -> Compute<V>,
-    ) -> Computed
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe { change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f) })
-    }
-
-    /// Fast path of [`change_in`](Table::change_in). Succeeds if the key is absent, or in its home's own
-    /// bucket without a concurrent writer, as in most changes. If `f` replaces the value, the calls are to
-    /// the hasher, the key's comparison, `f`, and the allocator of the value.
-    ///
-    /// # Errors
-    /// The slow path is needed: [`change_in`](Table::change_in). The table is unchanged; `f` comes back,
-    /// perhaps after a call.
-    #[inline(always)]
-    pub fn change_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
-        &self,
-        _: &Guard,
-        key: &Q,
-        f: F,
-    ) -> Result<Computed, F>
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.hasher.hash_one(key);
-        // SAFETY: within the operation.
-        either!(self, raw => unsafe {
-            change_at_home(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
-        })
-    }
-
-    /// Inserts, replaces, removes or keeps the key's entry, as `f` decides from its value, in one atomic
-    /// step. `f` gets `None` if the key is absent. If another writer was faster, `f` is called again with the
-    /// new value.
-    ///
-    /// ```
-    /// use squall_parts::table::{Compute, Computed, Table};
-    /// let hits: Table<&str, u64> = Table::new();
-    /// let count = |n: Option<&u64>| Compute::Put(n.map_or(1, |n| n + 1));
-    /// assert_eq!(hits.compute("home", count), Computed::Inserted);
-    /// assert_eq!(hits.compute("home", count), Computed::Updated);
-    /// assert_eq!(hits.get("home"), Some(2));
-    /// ```
-    pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        let hash = self.hasher.hash_one(&key);
-        pin(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe { compute(raw, hash, key, &self.rehash(), &mut f) })
-        })
-    }
-
-    /// Returns a view of the key's entry, for chains of operations on it.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let hits: Table<&str, u64> = Table::new();
-    /// hits.entry("home").and_modify(|n| n + 1).or_insert(1);
-    /// assert_eq!(hits.get("home"), Some(1));
-    /// ```
-    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
-        Entry { table: self, key }
-    }
-
-    // --- all entries ---
-
-    /// Calls `f` for each entry. A key that is present all the time is visited exactly once; one that comes
-    /// or goes meanwhile may be missed.
-    ///
-    /// `f` runs in one operation per home.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
-    /// let mut sum = 0;
-    /// table.for_each(|_, value| sum += value);
-    /// assert_eq!(sum, 45);
-    /// ```
-    pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
-        either!(self, raw => visit(raw, &self.rehash(), |entry| {
-            // SAFETY: within the operation of `visit`.
-            unsafe { both(raw, entry, &mut f) };
-        }));
-    }
-
-    /// Calls `f` for the entries of the home that contains the position `from`, starting there. Returns the
-    /// position behind the home; `None` after the last. Walks start at position 0. Positions mean the same in
-    /// all tables with an equal hasher, of any size. So a walk can continue in another table.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = (0..100).map(|n| (n, n)).collect();
-    /// let (mut from, mut count) = (Some(0), 0);
-    /// while let Some(at) = from {
-    ///     from = table.visit_from(at, |_, _| count += 1);
-    /// }
-    /// assert_eq!(count, 100);
-    /// ```
-    pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
-        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
-            // SAFETY: within the operation of `step`.
-            unsafe { both(raw, entry, &mut f) };
-        }))
-    }
-
-    /// Like [`retain`](Table::retain), for one home at a time, with positions as in
-    /// [`visit_from`](Table::visit_from).
-    pub fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
-        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
-            // SAFETY: within the operation of `step`.
-            unsafe { keep_if(raw, entry, &self.rehash(), &mut f) };
-        }))
-    }
-
-    /// Returns the position of a key in walks: see [`visit_from`](Table::visit_from).
-    pub fn position<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        position(&self.hasher, key)
-    }
-
-    /// Removes all entries for which `f` returns `false`. It may miss entries that come meanwhile.
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
-    /// table.retain(|_, value| value % 2 == 0);
-    /// assert_eq!(table.len(), 5);
-    /// ```
-    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) {
-        either!(self, raw => visit(raw, &self.rehash(), |entry| {
-            // SAFETY: within the operation of `visit`.
-            unsafe { keep_if(raw, entry, &self.rehash(), &mut f) };
-        }));
-    }
-
-    /// Removes all entries. It may miss entries that come meanwhile.
-    pub fn clear(&self) {
-        self.retain(|_, _| false);
-    }
-
-    /// Iterates over clones of the entries, home by home, with the guarantees of
-    /// [`for_each`](Table::for_each).
-    ///
-    /// ```
-    /// use squall_parts::table::Table;
-    /// let table: Table<u64, u64> = [(1, 10), (2, 20)].into_iter().collect();
-    /// let mut entries: Vec<_> = table.iter().collect();
-    /// entries.sort_unstable();
-    /// assert_eq!(entries, [(1, 10), (2, 20)]);
-    /// ```
-    pub fn iter(&self) -> Iter<'_, K, V, S>
-    where
-        K: Clone,
-        V: Clone,
-    {
-        Iter::new(self, |key, value| (key.clone(), value.clone()))
-    }
-
-    /// Iterates over clones of the keys.
-    pub fn keys(&self) -> Iter<'_, K, V, S, K>
-    where
-        K: Clone,
-    {
-        Iter::new(self, |key, _| key.clone())
-    }
-
-    /// Iterates over clones of the values.
-    pub fn values(&self) -> Iter<'_, K, V, S, V>
-    where
-        V: Clone,
-    {
-        Iter::new(self, |_, value| value.clone())
     }
 
     // --- size ---
@@ -802,67 +330,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 }
 
-/// Returns the position of a key in walks through tables with this hasher: see [`Table::visit_from`].
-pub fn position<Q: Hash + ?Sized>(hasher: &impl BuildHasher, key: &Q) -> u64 {
-    mix(hasher.hash_one(key))
-}
-
 // --- trait implementations ---
-
-/// The iterator of [`Table::iter`], [`keys`](Table::keys) and [`values`](Table::values). It clones one home's
-/// entries at a time.
-pub struct Iter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, T = (K, V)> {
-    table: &'a Table<K, V, S>,
-    make: fn(&K, &V) -> T,
-    /// The position of the next home.
-    from: Option<u64>,
-    found: Vec<T>,
-}
-
-impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, T> Iter<'a, K, V, S, T> {
-    fn new(table: &'a Table<K, V, S>, make: fn(&K, &V) -> T) -> Self {
-        Iter { table, make, from: Some(0), found: Vec::new() }
-    }
-}
-
-impl<K, V, S, T> Iterator for Iter<'_, K, V, S, T>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        while self.found.is_empty() {
-            let at = self.from?;
-            let (table, make) = (self.table, self.make);
-            // Assigned only when complete: a clone may panic.
-            let (found, next) = pin(|_| {
-                either!(table, raw => {
-                    let mut entries = Vec::new();
-                    // SAFETY: within the operation.
-                    unsafe {
-                        let next = raw.visit(at, &table.rehash(), &mut entries);
-                        (entries.drain(..).map(|entry| both(raw, entry, make)).collect(), next)
-                    }
-                })
-            });
-            (self.found, self.from) = (found, next);
-        }
-        self.found.pop()
-    }
-}
-
-impl<K, V, S, T> fmt::Debug for Iter<'_, K, V, S, T>
-where
-    K: Send + Sync + 'static,
-    V: Send + Sync + 'static,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").finish_non_exhaustive()
-    }
-}
 
 impl<K, V, S> fmt::Debug for Table<K, V, S>
 where

@@ -1,0 +1,119 @@
+//! Fast paths of `Table`, for callers that handle the slow path themselves.
+//!
+//! Each `*_at_home` method handles the common case: the key is in its home's own bucket or absent, and no other thread
+//! writes to that home. It is compiled into the caller and reports all other cases as an error.
+
+use crate::table::compute::{Compute, Computed};
+use crate::table::ops::{change_at_home, find_at_home, put_at_home, read_at_home, take_at_home};
+use crate::table::table::{Entries, Table, either, is_flat, is_wide};
+use crate::table::word::has_stable_bits;
+use squall_rcu::Guard;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+
+impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> Table<K, V, S> {
+    /// Fast path of [`read_in`](Table::read_in): succeeds if the key is in its home's own bucket or absent,
+    /// as in most reads. Calls no function except the hasher, the key's comparison, and `f`.
+    ///
+    /// # Errors
+    /// The key may be elsewhere: [`read_in`](Table::read_in) is the slow path. `f` comes back uncalled.
+    #[inline(always)]
+    pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+        &self,
+        _: &Guard,
+        key: &Q,
+        f: F,
+    ) -> Result<Option<R>, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { read_at_home(raw, hash, move |found| found.borrow() == key, f) })
+    }
+
+    /// Fast path of [`read_in`](Table::read_in) for a key that is present in its home's own bucket.
+    ///
+    /// # Errors
+    /// The key is not in its home's own bucket. `f` comes back uncalled.
+    #[inline(always)]
+    pub fn find_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+        &self,
+        _: &Guard,
+        key: &Q,
+        f: F,
+    ) -> Result<R, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { find_at_home(raw, hash, move |found| found.borrow() == key, f) })
+    }
+
+    /// Fast path of [`put_in`](Table::put_in). Succeeds if no other thread writes to the key's home, that
+    /// home has room, and the table is not resizing. Calls no function except `f`, the hasher, and the key's
+    /// comparison.
+    ///
+    /// # Errors
+    /// The slow path is needed: [`put_in`](Table::put_in). The table is unchanged; key and value come back.
+    #[inline(always)]
+    pub fn put_at_home<R>(
+        &self,
+        _: &Guard,
+        key: K,
+        value: V,
+        f: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>, (K, V)> {
+        let hash = self.hasher.hash_one(&key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { put_at_home(raw, hash, key, value, f) })
+    }
+
+    /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, and
+    /// the table is not resizing. The key must be in that home's own bucket or absent. Calls no function
+    /// except `f`, the hasher, and the key's comparison.
+    ///
+    /// # Errors
+    /// The slow path is needed: [`take_in`](Table::take_in). The table is unchanged; `f` comes back uncalled.
+    #[inline(always)]
+    pub fn take_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+        &self,
+        _: &Guard,
+        key: &Q,
+        f: F,
+    ) -> Result<Option<R>, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe {
+            take_at_home(raw, hash, move |found| found.borrow() == key, &self.rehash(), f)
+        })
+    }
+
+    /// Fast path of [`change_in`](Table::change_in). Succeeds if the key is absent, or in its home's own
+    /// bucket without a concurrent writer, as in most changes. If `f` replaces the value, the calls are to
+    /// the hasher, the key's comparison, `f`, and the allocator of the value.
+    ///
+    /// # Errors
+    /// The slow path is needed: [`change_in`](Table::change_in). The table is unchanged; `f` comes back,
+    /// perhaps after a call.
+    #[inline(always)]
+    pub fn change_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
+        &self,
+        _: &Guard,
+        key: &Q,
+        f: F,
+    ) -> Result<Computed, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe {
+            change_at_home(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
+        })
+    }
+}

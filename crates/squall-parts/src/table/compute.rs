@@ -1,0 +1,26 @@
+//! Decisions of [`Table::compute`](crate::table::Table::compute) and their effects.
+
+/// The decision of [`Table::compute`](crate::table::Table::compute)'s function about the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compute<V> {
+    /// Leave the entry unchanged.
+    Keep,
+    /// Insert the key with this value, or replace its value.
+    Put(V),
+    /// Remove the key if it is present.
+    Remove,
+}
+
+/// The effect of [`Table::compute`](crate::table::Table::compute).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Computed {
+    /// No effect: the function returned `Keep`, or there was no entry to remove.
+    Kept,
+    /// The key was absent and has been inserted.
+    Inserted,
+    /// The key's value was replaced.
+    Updated,
+    /// The key was removed.
+    Removed,
+}

@@ -1,0 +1,311 @@
+//! Resizing: when a table gets another size, and how its homes move to the next slab.
+//!
+//! The invariants are those of `raw.rs` (raw/I1 to raw/I3): one thread claims and makes the next slab, each home moves
+//! under its lock, and the thread that finds all homes moved makes the next slab the current one.
+
+use crate::table::bucket::is_moved;
+use crate::table::hash::{mix, tag};
+use crate::table::layout::Layout;
+use crate::table::platform;
+use crate::table::raw::{GROW_PERCENT, MIN_HOMES, Raw, homes_for};
+use crate::table::sites;
+use crate::table::slab::Slab;
+use crate::table::tags::SLOTS;
+use squall_sys::sync::atomic::Ordering;
+
+/// Homes that one writer moves for others.
+const HOMES_PER_HELP: usize = if cfg!(loom) { 0 } else { 8 };
+/// Sampling rates ([`Slab::is_sampled`]) of the two operations that may check the table's size: an insertion
+/// into a chain, and a removal that empties a bucket.
+pub(crate) const CROWDED_LOG2: u32 = 3;
+pub(crate) const EMPTIED_LOG2: u32 = 2;
+/// The table shrinks when it has fewer entries per 100 slots than this.
+const SHRINK_PERCENT: usize = 15;
+
+/// The result of starting a move.
+#[derive(PartialEq, Eq)]
+enum MoveStart {
+    Ready,
+    /// Another thread is about to make the next slab, or this slab is no longer the current one.
+    Busy,
+    NoMemory,
+}
+
+/// The homes of one slab that one thread is moving: buffers reused from home to home, and the number of homes
+/// moved. The drop adds that number to the slab's counter, once, since all movers share that word.
+pub(crate) struct MoveBatch<'s, L: Layout> {
+    slab: &'s Slab<L>,
+    found: Vec<L::Raw>,
+    entries: Vec<(u64, L::Raw)>,
+    homes: usize,
+}
+
+impl<L: Layout> MoveBatch<'_, L> {
+    pub(crate) fn new(slab: &Slab<L>) -> MoveBatch<'_, L> {
+        let (found, entries) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
+        MoveBatch { slab, found, entries, homes: 0 }
+    }
+}
+
+impl<L: Layout> Drop for MoveBatch<'_, L> {
+    fn drop(&mut self) {
+        if self.homes != 0 {
+            // Release: pairs with the acquire of `finish_move`.
+            self.slab.progress.moved.fetch_add(self.homes, Ordering::AcqRel);
+        }
+    }
+}
+
+impl<L: Layout> Raw<L> {
+    // --- moving ---
+
+    /// Moves a home to the next slab, and counts it. The caller calls [`finish_move`](Raw::finish_move)
+    /// afterwards.
+    ///
+    /// # Safety
+    /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
+    pub(crate) unsafe fn move_home(
+        home: usize,
+        rehash: &impl Fn(&L::Key) -> u64,
+        moving: &mut MoveBatch<'_, L>,
+    ) {
+        let slab = moving.slab;
+        let next = Self::next(slab);
+        moving.found.clear();
+        moving.entries.clear();
+        // SAFETY: the caller.
+        unsafe { slab.collect(home, &mut moving.found) };
+        // All hashes are computed before the first entry moves: they run user code, which may panic.
+        // SAFETY: loaded in this operation.
+        let hash = |raw| (unsafe { L::key(raw, |key| mix(rehash(key))) }, raw);
+        moving.entries.extend(moving.found.iter().copied().map(hash));
+        // In a larger slab, this home's entries go to homes that no other thread reaches before this home is
+        // marked as moved.
+        let shared = next.homes() < slab.homes();
+        // A hasher that contradicts its earlier result must not lead into a home of other keys.
+        let (first, last) = slab.range(home);
+        // In a smaller slab, all entries go into one home, which has a larger range. Locks are taken in the
+        // order of slabs. The next slab's homes are not moving yet (I1).
+        let _lock = shared.then(|| next.bucket(next.home(first)).lock());
+        for &(mixed, raw) in &moving.entries {
+            let mixed = mixed.clamp(first, last);
+            let (bucket, slot, _) = next.find_room(next.bucket(next.home(mixed)), mixed);
+            bucket.publish_moved(slot, tag(mixed), |slot| L::copy(slot, raw));
+        }
+        slab.bucket(home).set_moved();
+        moving.homes += 1;
+    }
+
+    /// Moves some homes of a slab that has a next one, and finishes the move if they were the last.
+    ///
+    /// # Safety
+    /// In an operation.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn help(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
+        // Relaxed: a ticket. Tickets wrap around, since a thread that took a home before may have been
+        // stopped halfway.
+        let first = slab.progress.cursor.fetch_add(HOMES_PER_HELP, Ordering::Relaxed);
+        let mut moving = MoveBatch::new(slab);
+        for home in (0..HOMES_PER_HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
+            // Checked before locking: towards the end, most homes have moved.
+            if !is_moved(slab.bucket(home).state()) {
+                // SAFETY: the caller.
+                unsafe { Self::move_if_here(home, rehash, &mut moving) };
+            }
+        }
+        drop(moving);
+        self.finish_move(slab);
+    }
+
+    /// # Safety
+    /// In an operation; there is a next slab.
+    unsafe fn move_if_here(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut MoveBatch<'_, L>) {
+        let bucket = moving.slab.bucket(home);
+        let _lock = bucket.lock();
+        if !is_moved(bucket.state()) {
+            // SAFETY: the caller; under the lock.
+            unsafe { Self::move_home(home, rehash, moving) };
+        }
+    }
+
+    /// Makes the next slab the current one, once all homes of this one have moved. Only the first call does
+    /// so.
+    fn finish_move(&self, slab: &Slab<L>) {
+        // Acquire: pairs with the release of each `MoveBatch`: all its entries are in the next slab.
+        if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
+            return;
+        }
+        let old = std::ptr::from_ref(slab).cast_mut();
+        let next = slab.next.load(Ordering::Acquire);
+        // AcqRel: the release pairs with the acquire of `current`; the acquire with the release that made
+        // `slab` current.
+        if let Ok(old) = self.current.compare_exchange(old, next, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: from `Box::into_raw`. The exchange cut the only path to it (I5). Only one exchange
+            // succeeds: a slab becomes the current one once.
+            unsafe { platform::retire_sized(old, slab.bytes()) };
+        }
+    }
+
+    /// Moves all homes that have not moved. Returns whether there was a next slab.
+    ///
+    /// # Safety
+    /// In an operation.
+    pub(crate) unsafe fn move_all(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) -> bool {
+        // Acquire: pairs with the release of `begin_move`.
+        if slab.next.load(Ordering::Acquire).is_null() {
+            return false;
+        }
+        let mut moving = MoveBatch::new(slab);
+        for home in 0..slab.homes() {
+            if !is_moved(slab.bucket(home).state()) {
+                // SAFETY: the caller.
+                unsafe { Self::move_if_here(home, rehash, &mut moving) };
+            }
+        }
+        drop(moving);
+        // Acquire: as in `finish_move`.
+        if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
+            // Another thread has moved a home and is about to count it. Yield, since the caller will retry
+            // until then.
+            squall_sys::sync::thread::yield_now();
+        }
+        self.finish_move(slab);
+        true
+    }
+
+    // --- another size ---
+
+    /// Starts a move to another size if the number of entries asks for it.
+    ///
+    /// # Safety
+    /// In an operation.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn resize(&self, rehash: &impl Fn(&L::Key) -> u64) {
+        // SAFETY: the caller.
+        let slab = unsafe { self.current() };
+        let (len, slots) = (self.len(), slab.slots());
+        // Relaxed: a hint.
+        let min_homes = self.min_homes.load(Ordering::Relaxed);
+        let full = len.saturating_mul(100) / GROW_PERCENT > slots;
+        let sparse = len.saturating_mul(100) / SHRINK_PERCENT < slots && slab.homes() > min_homes;
+        if full || sparse {
+            // Room for half as many again, so that the next change of size is far away. If memory is
+            // exhausted, the chains grow instead.
+            if self.begin_move(slab, homes_for(len + len / 2).max(min_homes)) == MoveStart::Ready {
+                // SAFETY: the caller.
+                unsafe { self.help(slab, rehash) };
+            }
+        }
+    }
+
+    /// Gives a slab a next one, unless it is no longer current or another thread does.
+    fn begin_move(&self, slab: &Slab<L>, homes: usize) -> MoveStart {
+        // Acquire: pairs with the release further down.
+        if !slab.next.load(Ordering::Acquire).is_null() {
+            return MoveStart::Ready;
+        }
+        // One thread makes the next slab, which takes a while if it is large. Other threads that notice
+        // meanwhile do not make their own, but go on with this slab.
+        // Relaxed: a ticket. Its holder finds the slab to be current, or the slab would have a next one.
+        // Acquire: pairs with the release of `finish_move`.
+        if !std::ptr::eq(self.current.load(Ordering::Acquire), slab)
+            || slab.progress.is_claimed.swap(true, Ordering::Relaxed) && !sites::CLAIM.is_weak()
+        {
+            return MoveStart::Busy;
+        }
+        let Some(new) = Slab::new(homes) else {
+            slab.progress.is_claimed.store(false, Ordering::Relaxed);
+            return MoveStart::NoMemory;
+        };
+        // Release: pairs with the acquire of `next` and of `write_in_slab`.
+        slab.next.store(Box::into_raw(new), Ordering::Release);
+        MoveStart::Ready
+    }
+
+    /// Replaces a slab with an exhausted bucket by one of the same size.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn replace_exhausted(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
+        // SAFETY: the caller. If the slab is not yet the current one, it becomes so.
+        unsafe {
+            let current = self.current();
+            if !std::ptr::eq(current, slab) {
+                self.move_all(current, rehash);
+            }
+        }
+        match self.begin_move(slab, slab.homes()) {
+            MoveStart::Ready => {}
+            // The caller retries.
+            MoveStart::Busy => squall_sys::sync::thread::yield_now(),
+            // A repeated version could be mistaken for the earlier one.
+            MoveStart::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>()),
+        }
+    }
+
+    /// Makes room for this many entries in all. With `less`, shrinks to the entries there are. Returns
+    /// `false` if memory is exhausted.
+    ///
+    /// # Safety
+    /// In an operation.
+    pub(crate) unsafe fn resize_to(
+        &self,
+        entries: usize,
+        less: bool,
+        rehash: &impl Fn(&L::Key) -> u64,
+    ) -> bool {
+        loop {
+            // SAFETY: the caller.
+            let slab = unsafe { self.current() };
+            // Completes a move that is under way first.
+            // SAFETY: the caller.
+            if unsafe { self.move_all(slab, rehash) } {
+                continue;
+            }
+            let homes = homes_for(entries.max(self.len()));
+            if less {
+                self.min_homes.store(MIN_HOMES, Ordering::Relaxed);
+            }
+            if homes != slab.homes() && (less || homes > slab.homes()) {
+                match self.begin_move(slab, homes) {
+                    MoveStart::Ready => {}
+                    MoveStart::Busy => squall_sys::sync::thread::yield_now(),
+                    MoveStart::NoMemory => return false,
+                }
+                continue;
+            }
+            if !less {
+                self.min_homes.fetch_max(homes, Ordering::Relaxed);
+            }
+            return true;
+        }
+    }
+
+    // --- for models ---
+
+    /// Starts to move to a slab of twice as many homes.
+    #[cfg(all(test, loom))]
+    pub(crate) fn grow(&self) {
+        // SAFETY: no memory is freed in a model.
+        let slab = unsafe { self.current() };
+        assert!(self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready);
+    }
+
+    /// Moves all homes to a slab of twice as many, unless another thread has started a move.
+    #[cfg(all(test, loom))]
+    pub(crate) fn try_grow(&self, rehash: &impl Fn(&L::Key) -> u64) {
+        // SAFETY: no memory is freed in a model.
+        let slab = unsafe { self.current() };
+        if self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready {
+            self.complete_move(rehash);
+        }
+    }
+
+    /// Moves all homes that have not moved.
+    #[cfg(all(test, loom))]
+    pub(crate) fn complete_move(&self, rehash: &impl Fn(&L::Key) -> u64) {
+        // SAFETY: no memory is freed in a model.
+        unsafe { self.move_all(self.current(), rehash) };
+    }
+}

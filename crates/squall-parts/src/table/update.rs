@@ -1,0 +1,252 @@
+//! Writes of `Table`: insertions, changes and removals.
+
+use crate::table::compute::{Compute, Computed};
+use crate::table::ops::{change, compute, put, take, try_insert};
+use crate::table::table::{Entries, Table, either, is_flat, is_wide};
+use crate::table::word::has_stable_bits;
+use squall_rcu::{Guard, pin};
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+
+impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> Table<K, V, S> {
+    /// Sets the key's value. Returns a clone of the old value, or `None` if the key was absent. A present key
+    /// stays or is replaced by `key`, which is equal.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert_eq!((table.insert(1, 10), table.insert(1, 20)), (None, Some(10)));
+    /// ```
+    pub fn insert(&self, key: K, value: V) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.put(key, value, V::clone)
+    }
+
+    /// Sets the key's value. Returns whether the key was present. Unlike [`insert`](Table::insert), clones no
+    /// value.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert!(!table.set(1, 10) && table.set(1, 20));
+    /// ```
+    #[inline]
+    pub fn set(&self, key: K, value: V) -> bool {
+        self.put(key, value, |_| ()).is_some()
+    }
+
+    #[inline]
+    fn put<R>(&self, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
+        pin(|guard| self.put_in(guard, key, value, f))
+    }
+
+    /// Sets the key's value, in an operation that is already open. Returns `f`'s result for the old value, or
+    /// `None` if the key was absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::pin;
+    /// let table: Table<u64, String> = Table::new();
+    /// table.set(1, "old".to_owned());
+    /// assert_eq!(pin(|guard| table.put_in(guard, 1, "new".to_owned(), |old| old.len())), Some(3));
+    /// ```
+    #[inline(always)]
+    pub fn put_in<R>(&self, _: &Guard, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
+        let hash = self.hasher.hash_one(&key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
+    }
+
+    /// Inserts the key if it is absent.
+    ///
+    /// # Errors
+    /// The key is present: key and value come back.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert_eq!((table.try_insert(1, 10), table.try_insert(1, 20)), (Ok(()), Err((1, 20))));
+    /// ```
+    pub fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
+        let hash = self.hasher.hash_one(&key);
+        pin(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), |_| ()).map_err(|(k, v, ())| (k, v)) })
+        })
+    }
+
+    /// Returns a clone of the key's value. If the key is absent, inserts the result of `value` first. Threads
+    /// that miss the key at once may each make a value. One of these is inserted, and all threads return it.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, String> = Table::new();
+    /// assert_eq!(table.get_or_insert_with(1, || "first".to_owned()), "first");
+    /// assert_eq!(table.get_or_insert_with(1, || "second".to_owned()), "first");
+    /// ```
+    pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
+    where
+        V: Clone,
+    {
+        let hash = self.hasher.hash_one(&key);
+        if let Some(value) = self.get(&key) {
+            return value;
+        }
+        let value = value();
+        let inserted = value.clone();
+        pin(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe {
+                match try_insert(raw, hash, key, value, &self.rehash(), V::clone) {
+                    Ok(()) => inserted,
+                    Err((.., there)) => there,
+                }
+            })
+        })
+    }
+
+    /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// assert_eq!((table.remove(&1), table.remove(&1)), (Some(10), None));
+    /// ```
+    pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.take(key, V::clone)
+    }
+
+    /// Removes the key. Returns whether it was present. Unlike [`remove`](Table::remove), clones no value.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// assert!(table.discard(&1) && !table.discard(&1));
+    /// ```
+    #[inline]
+    pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.take(key, |_| ()).is_some()
+    }
+
+    #[inline]
+    fn take<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        pin(|guard| self.take_in(guard, key, f))
+    }
+
+    /// Removes the key, in an operation that is already open. Returns `f`'s result for its value, or `None`
+    /// if the key was absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::pin;
+    /// let table: Table<u64, String> = Table::new();
+    /// table.set(1, "gone".to_owned());
+    /// assert_eq!(pin(|guard| table.take_in(guard, &1, |value| value.len())), Some(4));
+    /// ```
+    #[inline(always)]
+    pub fn take_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Guard, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f) })
+    }
+
+    /// Removes the key if `f` returns `true` for its value. Returns whether it did. The removed value is the
+    /// one that `f` saw: if another writer was faster, `f` is called again.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// assert!(!table.remove_if(&1, |n| *n > 10) && table.remove_if(&1, |n| *n == 10));
+    /// ```
+    pub fn remove_if<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> bool) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.change(key, |value| if f(value) { Compute::Remove } else { Compute::Keep }) == Computed::Removed
+    }
+
+    /// Replaces the key's value by `f`'s result. Returns whether the key is present. If another writer was
+    /// faster, `f` is called again.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
+    /// assert!(hits.update("home", |n| n + 1) && !hits.update("about", |n| n + 1));
+    /// ```
+    #[inline]
+    pub fn update<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.change(key, |value| Compute::Put(f(value))) == Computed::Updated
+    }
+
+    /// Replaces, removes or keeps the entry of a present key, as `f` decides from its value. Like
+    /// [`compute`](Table::compute), for a borrowed key. `f` may run several times.
+    ///
+    /// ```
+    /// use squall_parts::table::{Compute, Computed, Table};
+    /// let stock: Table<&str, u32> = [("apple", 1)].into_iter().collect();
+    /// let sell = |n: &u32| if *n > 1 { Compute::Put(n - 1) } else { Compute::Remove };
+    /// assert_eq!(stock.change("apple", sell), Computed::Removed);
+    /// assert_eq!(stock.change("apple", sell), Computed::Kept);
+    /// ```
+    #[inline]
+    pub fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        pin(|guard| self.change_in(guard, key, f))
+    }
+
+    /// Like [`change`](Table::change), in an operation that is already open.
+    #[inline(always)]
+    pub fn change_in<Q: Eq + Hash + ?Sized>(
+        &self,
+        _: &Guard,
+        key: &Q,
+        f: impl FnMut(&V) -> Compute<V>,
+    ) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f) })
+    }
+
+    /// Inserts, replaces, removes or keeps the key's entry, as `f` decides from its value, in one atomic
+    /// step. `f` gets `None` if the key is absent. If another writer was faster, `f` is called again with the
+    /// new value.
+    ///
+    /// ```
+    /// use squall_parts::table::{Compute, Computed, Table};
+    /// let hits: Table<&str, u64> = Table::new();
+    /// let count = |n: Option<&u64>| Compute::Put(n.map_or(1, |n| n + 1));
+    /// assert_eq!(hits.compute("home", count), Computed::Inserted);
+    /// assert_eq!(hits.compute("home", count), Computed::Updated);
+    /// assert_eq!(hits.get("home"), Some(2));
+    /// ```
+    pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        let hash = self.hasher.hash_one(&key);
+        pin(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { compute(raw, hash, key, &self.rehash(), &mut f) })
+        })
+    }
+}
