@@ -3,8 +3,8 @@
 // This TCG plugin sees every load and store of the emulated program. Its counts are exact and equal on every machine;
 // they contain no times. It prints two figures per operation, without the main thread:
 //
-//   write_shared_accesses_per_op   accesses to steadily write-shared lines: at least two threads touch the line in one
-//                                  per cent of their operations or more, and one of them writes it that often
+//   write_shared_accesses_per_op   accesses to steadily write-shared lines: at least two threads touch the line in more
+//                                  than one per cent of their operations, and one of them writes it that often
 //   transfers_per_op_at_most       upper bound for transfers of a line between processors, over all interleavings and
 //                                  without a threshold: a thread misses on a line at most once per own access, and at
 //                                  most once per write by others
