@@ -73,8 +73,11 @@ const RULES: &[Rule] = &[
     Rule { id: "style-matches-tidy", check: map::style_matches_tidy },
 ];
 
-/// The functions that count for the rules with a ratchet.
-const COUNTED: &[fn(&Tree, &mut Problems) -> Vec<(Measure, Counts)>] = &[imports::counts, plain::counts];
+/// A function that counts the violations of rules with a ratchet.
+type Counter = fn(&Tree, &mut Problems) -> Vec<(Measure, Counts)>;
+
+/// The counters of all rules with a ratchet.
+const COUNTED: &[Counter] = &[imports::counts, plain::counts];
 
 /// Options of `tidy`.
 #[derive(clap::Args)]
