@@ -4,7 +4,7 @@ use std::hash::RandomState;
 
 use squall::Handle;
 use squall::objects::map::{self, Compute, MapExt, OwnedMap, Map};
-use squall::rcu::op;
+use squall::rcu::pin;
 
 use crate::item::Item;
 use crate::store::{Change, Key, Store};

@@ -30,7 +30,7 @@ pub trait CachedList<T: Send + Sync + 'static>: Send + Sync {
     fn look<'o>(&self, guard: &'o Guard) -> ListView<'o, T>;
 
     /// Calls `act` once with the list, for what changes it: when this returns, nothing is done to it any more.
-    fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>));
+    fn write(&self, act: &mut dyn FnMut(ListWriter<'_, T>));
 
     /// What it keeps where.
     fn form(&self) -> Form;
@@ -154,7 +154,7 @@ fn write<T: Send + Sync + 'static, R>(
     f: impl FnOnce(&Changes<'_, T>) -> R,
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
-    co.with(&mut |writer| done = f.take().map(|f| f(&writer.0)));
+    co.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
     done.expect("an implementation of a cached list calls what it is given")
 }
 
@@ -246,7 +246,7 @@ impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
         ListView { cache: self.lend_cache(guard), store: self.lend_store(guard) }
     }
 
-    fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>)) {
+    fn write(&self, act: &mut dyn FnMut(ListWriter<'_, T>)) {
         pin(|guard| act(ListWriter(Changes { store: self.store(), here: self.own_cache(guard), reach: self })));
     }
 

@@ -39,7 +39,7 @@ pub trait CachedMap<
     fn look<'o>(&self, guard: &'o Guard) -> MapView<'o, K, V, S>;
 
     /// Calls `act` once with the map, for what changes it: when this returns, nothing is done to it any more.
-    fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>));
+    fn write(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>));
 
     /// What it keeps where.
     fn form(&self) -> Form;
@@ -229,7 +229,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     let (mut f, mut done) = (Some(f), None);
-    co.with(&mut |writer| done = f.take().map(|f| f(&writer.0)));
+    co.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
     done.expect("an implementation of a cached map calls what it is given")
 }
 
@@ -417,7 +417,7 @@ where
         MapView { cache: self.lend_cache(guard), lines: self.lend_store(guard) }
     }
 
-    fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>)) {
+    fn write(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>)) {
         pin(|guard| act(MapWriter(Changes { lines: self.store(), here: self.own_cache(guard), reach: self })));
     }
 

@@ -19,7 +19,7 @@ macro_rules! act {
         |$this:pat_param, $guard:ident, $hit:ident| $do:expr
         $(, briefly |$brief:pat_param| $briefly:expr)?
     ) => {
-        impl<K, V, S, $($of)*> Act<dyn Mapping<K, V, S>, $result> for $name
+        impl<K, V, S, $($of)*> Act<dyn Map<K, V, S>, $result> for $name
         where
             K: Eq + Hash + Send + Sync + 'static,
             V: Send + Sync + 'static,
@@ -27,13 +27,13 @@ macro_rules! act {
             $($bounds)*
         {
             #[inline(always)]
-            fn act<'o>(self, $guard: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> $result {
+            fn act<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> $result {
                 let $this = self;
                 $do
             }
 
             $(#[inline(always)]
-            fn act_briefly<'o>(self, $guard: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> Result<$result, Self> {
+            fn act_briefly<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> Result<$result, Self> {
                 let $brief = self;
                 $briefly
             })?

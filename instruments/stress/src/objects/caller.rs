@@ -10,7 +10,7 @@
 
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 
-use squall::rcu::op;
+use squall::rcu::pin;
 use squall::{CallError, Handle, Id, CallErrorKind};
 
 use super::board::Entry;
