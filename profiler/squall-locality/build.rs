@@ -17,7 +17,7 @@ use squall_locality_plugin::{PRELOAD, SOURCES};
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=SQUALL_LOCALITY_RUSTC");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
     let target = plugin_target();
     println!("cargo::rustc-env=SQUALL_PLUGIN_TARGET={}", target.as_deref().unwrap_or("the target"));
     let mut plugin_why = String::new();
@@ -32,7 +32,7 @@ fn main() {
             if name == "plugin" {
                 plugin_why = why;
             }
-            fs::write(&library, []).expect("the build's folder can be written to");
+            fs::write(&library, []).expect("OUT_DIR is writable");
         }
     }
     // A `cargo::rustc-env` value must be a single line.

@@ -550,7 +550,7 @@ pub static qemu_plugin_version: AtomicU32 = AtomicU32::new(1);
 
 /// Runs when the library is loaded, before the emulator reads the version.
 #[cfg_attr(squall_plugin, used, unsafe(link_section = ".init_array"))]
-#[cfg_attr(not(squall_plugin), allow(dead_code, reason = "for the library alone"))]
+#[cfg_attr(not(squall_plugin), allow(dead_code, reason = "used only in the library"))]
 static ON_LOAD: extern "C" fn() = {
     extern "C" fn on_load() {
         qemu_plugin_version.store(api::version().cast_unsigned(), Ordering::Relaxed);

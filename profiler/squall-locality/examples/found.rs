@@ -85,7 +85,7 @@ fn evmap() {
     // Each thread takes one handle and uses only that.
     let handles: Vec<_> = (0..THREADS).map(|_| Mutex::new(Some(reader.clone()))).collect();
     let take =
-        |thread: usize| handles[thread].lock().expect("nobody panics").take().expect("it is taken once");
+        |thread: usize| handles[thread].lock().expect("not poisoned").take().expect("it is taken once");
     let read = |handle: &evmap::ReadHandle<u64, u64>| {
         for i in 0..OPS {
             assert_eq!(handle.get_one(&(i % 64)).map(|value| *value), Some(i % 64));
@@ -118,7 +118,7 @@ fn find_all() {
 
 /// Whether the profiler finds the line. Prints the result.
 fn is_found(known: &Known) -> bool {
-    let mut options = Options::new(std::env::current_exe().expect("our path"));
+    let mut options = Options::new(std::env::current_exe().expect("the path of this program"));
     options.arguments = vec![known.name.into()];
     let run = run(&options).unwrap_or_else(|error| {
         println!("{}: {error}", known.name);
@@ -126,7 +126,7 @@ fn is_found(known: &Known) -> bool {
     });
     assert_eq!(run.outcome, Outcome::Exited(0), "{} runs", known.name);
     let sources = read::sources(&run.folder).expect("the run's files");
-    let model = Model::preset("server").expect("it is there");
+    let model = Model::preset("server").expect("a known preset");
     let mut request = Request::new(Rules::new(Some(OPS), 64), model);
     request.pid = run.pid;
     request.lines_max = 100;

@@ -160,8 +160,8 @@ fn main() {
         "tail" => tail(number()),
         #[cfg(target_arch = "x86_64")]
         "stacks" => stacks(),
-        "stack" => std::thread::spawn(|| stack(1_000)).join().expect("it adds"),
-        "local" => std::thread::spawn(|| local(1_000)).join().expect("it adds"),
+        "stack" => std::thread::spawn(|| stack(1_000)).join().expect("no panic"),
+        "local" => std::thread::spawn(|| local(1_000)).join().expect("no panic"),
         other => {
             eprintln!("no program {other}");
             exit(2);
@@ -179,14 +179,14 @@ fn closes(folder: &str) {
     };
     close_all();
     let first = File::create(format!("{folder}/first")).expect("a file");
-    assert_eq!(first.as_raw_fd(), 3, "the lowest number that is free");
+    assert_eq!(first.as_raw_fd(), 3, "the lowest free number");
     drop(first);
     for round in 0..10 {
         close_all();
         let files: Vec<_> = (0..20).map(|at| format!("{folder}/{round}-{at}")).collect();
         let mut open: Vec<File> = files.iter().map(|path| File::create(path).expect("a file")).collect();
         let numbers: Vec<c_int> = open.iter().map(AsRawFd::as_raw_fd).collect();
-        assert_eq!(numbers, (3..23).collect::<Vec<c_int>>(), "nobody else has any");
+        assert_eq!(numbers, (3..23).collect::<Vec<c_int>>(), "no other descriptor is open");
         threads(4, |_| {
             mark::begin();
             add(&SHARED, 100);
@@ -238,7 +238,7 @@ fn idle(ops: u64) {
     add(&SHARED, ops);
     turns[2].wait();
     mark::end();
-    sleeper.join().expect("it adds");
+    sleeper.join().expect("no panic");
 }
 
 /// Allocating and freeing leaves `errno` unchanged.

@@ -162,7 +162,7 @@ fn run(name: &str, threads: usize, ops: u64) {
             // Only readers of constant data. They take turns, so that no reader has to retry.
             let lock = Apart(RwLock::new(Apart(7)));
             in_turns(threads, ops, |_, _| {
-                assert_eq!(lock.0.read().expect("nobody panics").0, 7);
+                assert_eq!(lock.0.read().expect("not poisoned").0, 7);
             });
         }
         "queue" => {
@@ -179,9 +179,9 @@ fn run(name: &str, threads: usize, ops: u64) {
         "mutex-map" => {
             // A hasher without a random seed, so that a lookup makes the same accesses in every run.
             let map = Mutex::new(HashMap::<u64, u64, BuildHasherDefault<DefaultHasher>>::default());
-            map.lock().expect("nobody panics").insert(1, 1);
+            map.lock().expect("not poisoned").insert(1, 1);
             in_turns(threads, ops, |_, i| {
-                *map.lock().expect("nobody panics").entry(1).or_default() += i;
+                *map.lock().expect("not poisoned").entry(1).or_default() += i;
             });
         }
         "arc" => {
@@ -240,7 +240,7 @@ fn run_to_the_end(name: &str, threads: usize, ops: u64) {
                         SHARED.fetch_add(1, Relaxed);
                     }
                 });
-                thread.join().expect("it adds");
+                thread.join().expect("no panic");
             }
         }
         "abort" => {

@@ -47,7 +47,7 @@ fn compare(runs: usize, limit: f64) {
         println!("SKIP: {error}");
         exit(0)
     });
-    let program = std::env::current_exe().expect("our path");
+    let program = std::env::current_exe().expect("the path of this program");
     println!("{}; seconds, the least of {runs}", emulator.version);
     println!("{:8} {:>9} {:>9} {:>7}", "program", "emulated", "counted", "ratio");
     let mut above = false;
@@ -68,7 +68,7 @@ fn alone(emulator: &Emulator, program: &Path, name: &str) -> f64 {
     let begin = Instant::now();
     let status =
         Command::new(&emulator.path).arg(program).args(["work", name]).stdout(Stdio::null()).status();
-    assert!(status.expect("it runs").success());
+    assert!(status.expect("a run").success());
     begin.elapsed().as_secs_f64()
 }
 
@@ -78,7 +78,7 @@ fn counted(program: &Path, name: &str) -> f64 {
     options.arguments = vec!["work".into(), name.into()];
     options.window = window;
     options.quiet = true;
-    let run = run(&options).expect("it runs");
+    let run = run(&options).expect("a run");
     assert_eq!(run.outcome, Outcome::Exited(0));
     run.seconds
 }

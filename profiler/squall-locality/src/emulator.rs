@@ -131,7 +131,7 @@ mod tests {
             // Another process writes the script. In this process a child forked by another test could inherit
             // the file open for writing, and running it would fail with `ETXTBSY`.
             let install = Command::new("install").args(["-m", "700"]).arg(&text).arg(&path).status();
-            assert!(install.is_ok_and(|status| status.success()), "a script of ours is installed");
+            assert!(install.is_ok_and(|status| status.success()), "the script is installed");
             Emulator::find(Some(&path)).map(|_| ()).map_err(|error| error.0)
         };
         assert!(said("7.1.0", "-plugin").expect_err("it is older than 7.2").contains("too old"));
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_program_that_is_no_emulator_is_refused_with_a_hint() {
         for path in ["/nonexistent/qemu", "/bin/true", "no-such-emulator"] {
-            let refused = Emulator::find(Some(Path::new(path))).expect_err("it is none");
+            let refused = Emulator::find(Some(Path::new(path))).expect_err("an error");
             assert!(refused.0.contains("apt install qemu-user"), "{refused}");
         }
     }

@@ -106,7 +106,7 @@ pub struct Head {
 }
 
 /// An event of a process. The fields are those of the format's records.
-#[allow(missing_docs, reason = "said where the format is")]
+#[allow(missing_docs, reason = "documented with the format")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Address of the program's memory in the emulator, parent process, and architecture.

@@ -470,7 +470,7 @@ mod tests {
     fn the_folder_is_private() {
         use std::os::unix::fs::PermissionsExt;
         let folder = new_folder(0).expect("a folder");
-        let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
+        let mode = fs::metadata(&folder).expect("the folder exists").permissions().mode();
         fs::remove_dir(&folder).expect("it is empty");
         assert_eq!(mode & 0o777, 0o700);
     }
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(chosen(1_501, false, true).as_deref(), Ok("/files"));
         // Little room is better than no folder.
         assert_eq!(chosen(10, true, false).as_deref(), Ok("/memory"));
-        let Error(said) = chosen(1_501, false, false).expect_err("there is none");
+        let Error(said) = chosen(1_501, false, false).expect_err("an error");
         for part in ["/memory", "/files", "noexec", "TMPDIR"] {
             assert!(said.contains(part), "{said}");
         }

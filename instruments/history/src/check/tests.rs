@@ -172,7 +172,7 @@ proptest! {
 
 /// The generator is useful only if both verdicts are frequent.
 #[test]
-#[cfg_attr(miri, ignore = "a statistic, of code that other tests run")]
+#[cfg_attr(miri, ignore = "a statistic; other tests run this code")]
 fn both_verdicts_are_common() {
     let mut rng = crate::rng::Rng::new(1, 1);
     let mut bytes = |count: usize| -> Vec<u8> { (0..count).map(|_| rng.draw() as u8).collect() };
@@ -211,7 +211,7 @@ fn too_few_steps_give_no_verdict() {
     let answered = (0..threads).map(|thread| Answer(thread, KeyRet::Value(Some(1))));
     let history = History::from_events(asked.chain(answered));
     let refused = Checker::new(Key, Some(0)).steps_max(3).check(&history);
-    assert!(matches!(refused, Err(Refused::Wrong(_))), "nothing fits at the beginning: {refused:?}");
+    assert!(matches!(refused, Err(Refused::Wrong(_))), "no call fits first: {refused:?}");
     let answered = (0..threads).map(|thread| Answer(thread, KeyRet::Flag(true)));
     let asked = (0..threads).map(|thread| Ask(thread, KeyOp::Set(thread as u64)));
     let last = [Ask(0, KeyOp::Get), Answer(0, KeyRet::Value(Some(99)))];

@@ -119,7 +119,7 @@ impl Report {
 /// Number of lines in each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs, reason = "as `Phase`")]
+#[allow(missing_docs, reason = "documented by `Phase`")]
 #[non_exhaustive]
 pub struct Phases {
     pub steady: u64,

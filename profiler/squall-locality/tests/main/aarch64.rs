@@ -178,7 +178,7 @@ fn count_on(processor: &str, name: &str, window: Window) -> Option<Report> {
 /// The only line, and its accesses per operation.
 fn only_line(report: &Report) -> (&LineReport, f64) {
     let [line] = &report.lines[..] else { panic!("{:?}", report.lines) };
-    (line, report.write_shared_accesses_per_op.expect("operations were said"))
+    (line, report.write_shared_accesses_per_op.expect("operations are given"))
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn aarch64_helper_accesses_count_for_the_caller() {
     let file = line.code[0].frames[0].file.as_deref().expect("it has debug information");
     assert!(file.ends_with("aarch64.c"), "{file}");
     let Some(report) = count("outlined-lock", Window::Auto) else { return };
-    let line = report.lines.iter().find(|line| line.content == "lock").expect("it is taken and given back");
+    let line = report.lines.iter().find(|line| line.content == "lock").expect("a lock");
     assert!(touched_in(line).iter().all(|function| *function == "outlined_lock"), "{:?}", line.code);
     // A processor without atomic instructions uses exclusive pairs.
     let Some(report) = count_on("cortex-a57", "outlined-add", Window::Auto) else { return };

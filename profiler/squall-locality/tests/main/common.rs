@@ -32,7 +32,7 @@ pub(crate) fn skip(lacks: &str, why: &str) {
 /// # Panics
 /// If the example was not built.
 pub(crate) fn built(example: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("our path");
+    let test = std::env::current_exe().expect("the path of this program");
     let folder = test.parent().and_then(|deps| deps.parent()).expect("Cargo's folder");
     let path = folder.join("examples").join(example);
     assert!(path.is_file(), "{} is not there: it is built by `cargo test` or `--examples`", path.display());
@@ -69,13 +69,13 @@ pub(crate) fn options(example: &str, arguments: &[&str]) -> Option<Options> {
 
 /// Runs and reports at most `lines_max` lines.
 pub(crate) fn look(options: &Options, ops: Option<u64>, lines_max: usize) -> Report {
-    report_on(&run(options).expect("it runs"), options, ops, lines_max)
+    report_on(&run(options).expect("a run"), options, ops, lines_max)
 }
 
 /// Report on this run.
 pub(crate) fn report_on(run: &Run, options: &Options, ops: Option<u64>, lines_max: usize) -> Report {
     let sources = read::sources(&run.folder).expect("files");
-    let mut request = Request::new(Rules::new(ops, 64), Model::preset("server").expect("it is there"));
+    let mut request = Request::new(Rules::new(ops, 64), Model::preset("server").expect("a known preset"));
     request.outcome = run.outcome.clone();
     request.pid = run.pid;
     if let Window::Function(name) = &options.window {

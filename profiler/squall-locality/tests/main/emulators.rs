@@ -21,14 +21,14 @@ impl Drop for Folder {
 fn script(name: &str, text: &str) -> (Folder, PathBuf) {
     let folder = Folder(std::env::temp_dir().join(format!("squall-liar-{}-{name}", std::process::id())));
     std::fs::create_dir_all(&folder.0).expect("a folder");
-    let emulator = Emulator::find(None).expect("it is there").path;
+    let emulator = Emulator::find(None).expect("an emulator").path;
     let source = folder.0.join("source");
     std::fs::write(&source, format!("#!/bin/sh\nemulator={}\n{text}", emulator.display())).expect("written");
     let path = folder.0.join("emulator");
     // Another process writes the script. In this process a child forked by another test could inherit the
     // file open for writing, and running it would fail with `ETXTBSY`.
     let install = Command::new("install").args(["-m", "700"]).arg(&source).arg(&path).status();
-    assert!(install.is_ok_and(|status| status.success()), "a script of ours is installed");
+    assert!(install.is_ok_and(|status| status.success()), "the script is installed");
     (folder, path)
 }
 
@@ -48,7 +48,7 @@ fn finds_what_is_known(emulator: &Path) {
 /// Whether the emulator here has a plugin interface before version 7, which came with 11.1 (development
 /// version 11.0.50).
 fn is_before_7() -> bool {
-    let version = Emulator::find(None).expect("it is there").version;
+    let version = Emulator::find(None).expect("an emulator").version;
     let number = version.split("version ").nth(1).unwrap_or_default();
     let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     let mut part = || parts.next().unwrap_or(0);

@@ -33,7 +33,7 @@ fn words(words: &[u64]) -> Vec<u8> {
 /// program with this name.
 fn full(became: &str) -> Report {
     const BASE: u64 = 1 << 32;
-    let program = std::env::current_exe().expect("our path");
+    let program = std::env::current_exe().expect("the path of this program");
     let own = functions(&program, "forms::full").expect("its symbols").first().expect("this").offset;
     let site = words(&[0, BASE + own + 1]);
     let first = log(1, &[(record::SITE, &site), (record::ALLOC, &words(&[1, 0, 0x40, 64]))]);
@@ -224,5 +224,5 @@ fn rows_belong_to_their_entries() {
         serde_json::to_value(report(&sources(files), &request(64, None))).expect("an object")
     };
     assert_eq!(found(&parts, 4), found(&whole, 0));
-    assert_ne!(found(&parts, 0), found(&whole, 0), "else nothing was tested");
+    assert_ne!(found(&parts, 0), found(&whole, 0), "the rows matter");
 }

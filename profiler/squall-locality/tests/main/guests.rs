@@ -58,7 +58,7 @@ fn guest_that_closes_all_descriptors_keeps_its_own_files() {
         }
     }
     // Ten rounds of four threads with a hundred writes each.
-    assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 4_000);
+    assert_eq!(line_of(&report, "SHARED").expect("a shared line").writes, 4_000);
     assert_eq!(report.losses, Losses::default());
 }
 
@@ -122,14 +122,14 @@ fn guest_that_calls_exec_is_reported_if_it_succeeds() {
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert_eq!(report.processes[0].became, None);
     assert!(!report.notes.iter().any(|note| note.contains("became")), "{:?}", report.notes);
-    assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 10_000);
+    assert_eq!(line_of(&report, "SHARED").expect("a shared line").writes, 10_000);
     options.arguments = vec!["exec".into(), "/bin/false".into()];
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(1), "it is the other's");
     assert_eq!(report.processes[0].became.as_deref(), Some("/bin/false"));
     let notes = report.notes.iter().filter(|note| note.contains("became /bin/false"));
     assert_eq!(notes.count(), 1);
-    assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 10_000);
+    assert_eq!(line_of(&report, "SHARED").expect("a shared line").writes, 10_000);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn guest_that_is_killed_keeps_its_counts() {
     let Some(options) = options("guest", &["kill", "4000"]) else { return };
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Signal(9));
-    assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 8_000);
+    assert_eq!(line_of(&report, "SHARED").expect("a shared line").writes, 8_000);
     assert!(report.incomplete.iter().any(|why| why.contains("signal 9")));
     for text in [table(&report), page(&report)] {
         let head = text.split("accesses").next().unwrap_or_default();
@@ -153,7 +153,7 @@ fn guest_with_more_threads_than_descriptors_is_counted_completely() {
     let report = look(&options, Some(20), LINES);
     assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 1_200));
     assert_eq!(report.losses, Losses::default());
-    assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 24_000);
+    assert_eq!(line_of(&report, "SHARED").expect("a shared line").writes, 24_000);
     assert_eq!(report.write_shared_accesses_per_op, Some(1.0), "{}", table(&report));
 }
 
@@ -267,7 +267,7 @@ fn guest_that_never_ends_is_killed_with_its_processes() {
         assert_eq!(alive, Vec::<u32>::new());
         report.processes.len() == 3 && line_of(&report, "SHARED").is_some_and(|line| line.writes > 1_000)
     });
-    assert!(whole, "three processes, and the line that two threads of one share");
+    assert!(whole, "three processes, and a line shared by two threads");
 }
 
 #[test]

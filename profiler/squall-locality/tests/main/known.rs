@@ -20,8 +20,8 @@ fn count(name: &str, threads: u32, ops: u64) -> Option<(Report, f64, f64)> {
     let report = look(&options, Some(ops), LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert_eq!(report.threads, threads as usize, "{name}");
-    let shared = report.write_shared_accesses_per_op.expect("operations were said");
-    let transfers = report.transfers_per_op_at_most.expect("operations were said");
+    let shared = report.write_shared_accesses_per_op.expect("operations are given");
+    let transfers = report.transfers_per_op_at_most.expect("operations are given");
     Some((report, shared, transfers))
 }
 
@@ -208,7 +208,7 @@ fn a_function_can_be_the_window() {
     assert_eq!(report.threads, 2);
     assert!(is(report.write_shared_accesses_per_op.expect("operations"), 1.0), "one for each operation");
     options.window = Window::Function("no_such_function".into());
-    let refused = run(&options).expect_err("there is none");
+    let refused = run(&options).expect_err("an error");
     assert!(refused.0.contains("no function no_such_function"), "{refused}");
 }
 
@@ -243,13 +243,13 @@ fn the_example_is_where_cargo_puts_it() {
 #[test]
 #[cfg_attr(
     squall_global_alloc,
-    ignore = "blocks are known by the C library's allocator, which is not that program's then"
+    ignore = "only blocks of the C library's allocator are known, and the program uses another"
 )]
 fn false_sharing_in_crates_of_others_is_found_and_named() {
     if let Err(why) = emulator(None) {
         return skip("emulator", &why);
     }
-    let output = Command::new(built("found")).output().expect("it runs");
+    let output = Command::new(built("found")).output().expect("a run");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
     // Line tables alone give function names without the type; full debug information adds generic arguments.

@@ -94,7 +94,7 @@ proptest! {
         (apart, plainly, to_its_own) in any::<(bool, bool, bool)>(),
         ops in proptest::option::of(1u64..3_000),
     ) {
-        let model = Model::preset("server").expect("it is there");
+        let model = Model::preset("server").expect("a known preset");
         if let Some(line) = line(&threads, How { apart, plainly, to_its_own }) {
             let (by_model, bound) = (model.transfers(&line, ops), line.transfers_at_most as f64);
             prop_assert!(by_model <= bound * (1.0 + 1e-9), "{by_model} is more than {bound}: {line:?}");
@@ -122,7 +122,7 @@ proptest! {
 
 #[test]
 fn the_model_is_the_mean_of_all_orders() {
-    let model = Model::preset("server").expect("it is there");
+    let model = Model::preset("server").expect("a known preset");
     let cases: [&[(u64, u64)]; 5] = [
         &[(0, 60), (0, 60)],
         &[(100, 0), (0, 30)],
@@ -131,7 +131,7 @@ fn the_model_is_the_mean_of_all_orders() {
         &[(30, 30), (30, 30), (30, 30), (30, 30)],
     ];
     for threads in cases {
-        let line = line(threads, ATOMICALLY).expect("it is shared");
+        let line = line(threads, ATOMICALLY).expect("a shared line");
         let (mut transfers, mut upgrades, mut seed) = (0, 0, 1);
         const ORDERS: u32 = 4_000;
         for _ in 0..ORDERS {
@@ -160,38 +160,38 @@ fn the_model_is_the_mean_of_all_orders() {
 #[test]
 fn given_latencies_are_in_the_models_name() {
     let model =
-        Model::preset("server").expect("it is there").with_latencies(Some(10.0), None).expect("a latency");
+        Model::preset("server").expect("a known preset").with_latencies(Some(10.0), None).expect("a latency");
     assert_eq!((model.name.as_str(), model.near_ns, model.far_ns), ("server, near 10 ns", 10.0, 120.0));
     for ns in [-1.0, f64::NAN, f64::INFINITY] {
-        let refused = Model::preset("server").expect("it is there").with_latencies(None, Some(ns));
-        assert!(refused.expect_err("it is none").0.contains("far latency"));
+        let refused = Model::preset("server").expect("a known preset").with_latencies(None, Some(ns));
+        assert!(refused.expect_err("an error").0.contains("far latency"));
     }
 }
 
 #[test]
 fn a_visit_needs_the_line_once() {
-    let model = Model::preset("server").expect("it is there");
+    let model = Model::preset("server").expect("a known preset");
     // Five instructions in each of a hundred operations.
     let accesses: Vec<Access> =
         (0..5).map(|place| Access { pc: 0x1000 + place * 4, kind: insn::ATOMIC, ..WRITES }).collect();
     let files = vec![whole_log(1), table(1, 0, &accesses), table(1, 1, &accesses)];
     let mut rules = Rules::new(Some(100), 64);
     rules.with_main = true;
-    let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
+    let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("a shared line");
     assert_eq!((line.transfers_at_most, model.transfers(&line, Some(100))), (1_000, 100.0));
     // A hundred instructions, each of which runs in one of a hundred operations.
     let accesses: Vec<Access> = (0..100)
         .map(|place| Access { pc: 0x1000 + place * 4, writes: 1, kind: insn::ATOMIC, ..WRITES })
         .collect();
     let files = vec![whole_log(1), table(1, 0, &accesses), table(1, 1, &accesses)];
-    let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
+    let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("a shared line");
     assert_eq!((model.transfers(&line, Some(100)), model.transfers(&line, None)), (100.0, 1.0));
 }
 
 #[test]
 fn plain_stores_to_own_bytes_are_cheaper_than_atomic_ones() {
-    let model = Model::preset("server").expect("it is there");
-    let transfers = |how| model.transfers(&line(&[(0, 800), (0, 800)], how).expect("it is shared"), None);
+    let model = Model::preset("server").expect("a known preset");
+    let transfers = |how| model.transfers(&line(&[(0, 800), (0, 800)], how).expect("a shared line"), None);
     let packed = transfers(How { plainly: true, to_its_own: true, ..ATOMICALLY });
     assert_eq!((packed, transfers(ATOMICALLY)), (800.0 / model.stores_together, 800.0));
     // Bytes that others write as well must be fetched.

@@ -18,7 +18,7 @@ fn libraries_are_loaded_from_a_folder_without_noexec() {
     match std::env::var(PLACES).as_deref() {
         Err(_) => start_again(),
         Ok("temporary") => {
-            let run = run(&options).expect("it runs");
+            let run = run(&options).expect("a run");
             assert_eq!(run.outcome, Outcome::Exited(0));
             assert!(run.folder.starts_with(std::env::temp_dir()), "{}", run.folder.display());
             assert!(std::fs::read_dir(&run.folder).expect("its files").count() > 3);
@@ -35,7 +35,7 @@ fn libraries_are_loaded_from_a_folder_without_noexec() {
 /// Restarts this test where `/dev/shm` is `noexec`, once with a usable folder for temporary files and once
 /// without.
 fn start_again() {
-    let test = std::env::current_exe().expect("our path");
+    let test = std::env::current_exe().expect("the path of this program");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("places");
     std::fs::create_dir_all(&folder).expect("a folder");
     let mount = "mount -t tmpfs -o noexec none /dev/shm";

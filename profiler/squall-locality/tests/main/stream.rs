@@ -11,7 +11,7 @@ use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head,
 fn request(line_bytes: u32, ops: Option<u64>) -> Request {
     let mut rules = Rules::new(ops, line_bytes);
     rules.with_main = true;
-    let mut request = Request::new(rules, Model::preset("server").expect("it is there"));
+    let mut request = Request::new(rules, Model::preset("server").expect("a known preset"));
     request.command = vec!["program".into(), "<argument>".into()];
     request.outcome = Outcome::Signal(11);
     request.pid = 1;

@@ -77,7 +77,8 @@ fn request(options: u8, ops: u8) -> Request {
     };
     let mut rules = Rules::new(ops, line_bytes);
     rules.with_main = options & 8 != 0;
-    let model = Model::preset(if options & 16 == 0 { "server" } else { "numa-1999" }).expect("it is there");
+    let model =
+        Model::preset(if options & 16 == 0 { "server" } else { "numa-1999" }).expect("a known preset");
     let mut request = Request::new(rules, model);
     request.command = vec!["program".into(), "<argument>".into()];
     request.outcome = if options & 2 == 0 { Outcome::Exited(0) } else { Outcome::Signal(i32::MIN) };
