@@ -1,6 +1,4 @@
 #![forbid(unsafe_code)]
-//! Policies: code around an object that decides how a call is made, and the attributes that steer it.
-//!
 #![doc = include_str!("../README.md")]
 
 pub mod attribute;

@@ -110,7 +110,7 @@ fn kt_09_a_synchronous_call_has_its_result_or_an_error() {
     let desk = desk();
     assert_eq!(synchronous(desk.co(), |desk| desk.add(2)).unwrap(), 2);
     let failed = synchronous(desk.co(), |desk| desk.fail()).unwrap_err();
-    assert_eq!(failed.to_string(), "it panicked: the clerk failed");
+    assert_eq!(failed.to_string(), "the method panicked: the clerk failed");
     let co = desk.co();
     drop(desk);
     let gone = synchronous(co, |desk| desk.add(2)).unwrap_err();

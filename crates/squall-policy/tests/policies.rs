@@ -233,7 +233,7 @@ fn kt_08_attributes_of_a_call_reach_its_policy_and_nobody_else() {
     assert_eq!(hits.add(1), 2, "for that call alone");
     // One that the policy does not know.
     let unknown = with(hits.co(), (&ELSEWHERE, 4), |hits| hits.try_add(1)).unwrap().unwrap_err();
-    assert!(unknown.to_string().contains("none of its policy's"), "{unknown}");
+    assert!(unknown.to_string().contains("an attribute that its policy does not have"), "{unknown}");
     let values = binding.values().unwrap();
     assert_eq!(values.list().iter().find(|info| info.name == "limit").unwrap().from, Scope::Instance);
 }

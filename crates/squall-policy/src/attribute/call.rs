@@ -1,21 +1,24 @@
-//! The attributes of one call: what the caller gives, and what the callee receives.
+//! Attributes of one call: the caller gives them, the callee receives them.
 //!
-//! Problem: what is given to a call must reach its callee through stubs that know nothing of it, must not reach any other
-//! call, and an object that interprets none must not pay.
+//! Problem: attributes must reach their callee through stubs that do not know of them. They must not reach
+//! any other call, and an object that interprets no attributes must not pay.
 //!
-//! Idea: [`with`] addresses the attributes to one object and leaves them in a few words of the thread; the object, or the
-//! policy around it, asks for them by [`receive`], which hides them from all others while it runs.
+//! Idea: [`with`] addresses the attributes to one object and stores them in a few words of the thread. The
+//! object, or the policy around it, fetches them with [`receive`], which hides them from all other callees
+//! while it runs.
 //!
-//! - I1. What waits is addressed: only a `receive` of that object sees it.
-//! - I2. While a `receive` runs that saw some, none wait, except those of a `with` inside it. So nothing that is called
-//!   from there has them, unless they are given again.
-//! - I3. When a `with` or a `receive` ends, by a panic too, what waits is what waited when it began.
+//! - I1. Waiting attributes are addressed: only a `receive` of that object sees them.
+//! - I2. While a `receive` runs that saw attributes, the only waiting ones are those of a `with` inside it.
+//!   So calls made from there do not have them, unless they are given again.
+//! - I3. When a `with` or a `receive` ends, also by a panic, the waiting attributes are those that waited
+//!   when it began.
 //!
-//! Not promised: that an object which never receives, called in a `with` of its own, hides what was given from a later
-//! call of itself; nobody else can see it (I1).
-//! Cost: the caller writes 16 bytes for each attribute, once. No allocation before calls are nested 32 attributes deep.
-//! Source: KTK §2.1 (`INVOKE q$op(args) <attributes>`). There they lie in the invocation block, which every invocation
-//! has; here a call has none unless something is given.
+//! Not promised: an object that never receives does not consume its attributes. A later call of the same
+//! object within that `with` could still receive them. Other objects cannot (I1).
+//! Cost: the caller writes 16 bytes for each attribute, once. Allocation starts beyond 32 waiting attributes
+//! of nested calls.
+//! Source: KTK §2.1 (`INVOKE q$op(args) <attributes>`). KTK stores them in the invocation block that every
+//! invocation has; here a call without attributes has no block.
 
 use squall_core::{Handle, Id, Interface, interfaces_count};
 use std::fmt;
@@ -27,11 +30,23 @@ use super::value::Value;
 use super::waiting::{Entry, Frame, Span, Waiting, with_waiting};
 use super::{Attribute, Head};
 
-/// The most attributes that can be given to one call.
+/// Largest number of attributes that one call can have.
 pub const CALL_ATTRIBUTES_MAX: usize = 8;
 
-/// Attributes for one call: an ordinary value, that can be built, kept, and sent to another thread, and is given to a call
-/// by reference.
+/// Attributes for one call, as a plain value. It can be built, kept, and sent to another thread, and is given
+/// to a call by reference.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, CallAttributes};
+///
+/// static PRIORITY: Attribute<u32> = Attribute::<u32>::new("priority", 5).between(0, 9);
+///
+/// let mut urgent = CallAttributes::new();
+/// urgent.set(&PRIORITY, 9)?;
+/// assert_eq!((urgent.get(&PRIORITY), urgent.len()), (Some(9), 1));
+/// assert!(urgent.set(&PRIORITY, 10).is_err());
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct CallAttributes {
     count: usize,
@@ -39,10 +54,10 @@ pub struct CallAttributes {
 }
 
 impl CallAttributes {
-    /// None.
+    /// An empty list.
     pub const NONE: CallAttributes = CallAttributes { count: 0, entries: [Entry::NONE; CALL_ATTRIBUTES_MAX] };
 
-    /// None yet.
+    /// Creates an empty list.
     pub const fn new() -> CallAttributes {
         CallAttributes::NONE
     }
@@ -50,7 +65,8 @@ impl CallAttributes {
     /// Adds an attribute, or replaces its value.
     ///
     /// # Errors
-    /// [`Refusal::OutOfRange`]; [`Refusal::TooMany`] above [`CALL_ATTRIBUTES_MAX`]. Nothing was changed.
+    /// [`Refusal::OutOfRange`], and [`Refusal::TooMany`] above [`CALL_ATTRIBUTES_MAX`]. The list stays as it
+    /// was.
     pub fn set<T: Value>(
         &mut self,
         attribute: &'static Attribute<T>,
@@ -60,10 +76,23 @@ impl CallAttributes {
         self.put(attribute.identity(), bits)
     }
 
-    /// Adds an attribute of a class by name, its value as text.
+    /// Adds an attribute of a class by name, with its value as text.
     ///
     /// # Errors
-    /// As [`set`](Self::set), and [`Refusal::Unknown`] and [`Refusal::WrongType`].
+    /// [`Refusal::Unknown`], [`Refusal::WrongType`], [`Refusal::OutOfRange`], and [`Refusal::TooMany`] above
+    /// [`CALL_ATTRIBUTES_MAX`]. The list stays as it was.
+    ///
+    /// ```
+    /// use squall_policy::attribute::{Attribute, CallAttributes, Schema};
+    ///
+    /// static PRIORITY: Attribute<u32> = Attribute::<u32>::new("priority", 5).between(0, 9);
+    /// static SCHEMA: Schema = Schema::new("queue", &[&PRIORITY]);
+    ///
+    /// let mut urgent = CallAttributes::new();
+    /// urgent.set_text(&SCHEMA, "priority", "9")?;
+    /// assert_eq!(urgent.names().collect::<Vec<_>>(), ["priority"]);
+    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// ```
     pub fn set_text(
         &mut self,
         schema: &'static Schema,
@@ -77,23 +106,23 @@ impl CallAttributes {
         self.put(attribute.head(), bits)
     }
 
-    /// The value of an attribute, if it is among them.
+    /// Returns the value of an attribute, if the list has it.
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> Option<T> {
         let entry = self.entries().iter().find(|entry| entry.is_of(attribute.identity()));
         entry.map(|entry| T::from_bits(entry.bits))
     }
 
-    /// How many there are.
+    /// Returns the number of attributes.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The names of the attributes, in the order in which they were set.
+    /// Returns the names of the attributes, in the order in which they were set.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.entries().iter().filter_map(|entry| entry.head).map(|head| head.name)
     }
@@ -125,51 +154,52 @@ impl fmt::Debug for CallAttributes {
     }
 }
 
-/// What was given to a call: its callee has it from [`receive`].
+/// Attributes given to a call. The callee gets them from [`receive`].
 #[derive(Clone, Copy)]
 pub struct Received<'a> {
-    /// Of the thread's stack; empty, if nothing was given. One word, so that it is passed in a register.
+    /// Range in the thread's stack; empty if the call has no attributes. One word, so that it is passed in a
+    /// register.
     span: Span,
-    // Not to be sent: another thread has another stack.
+    // `!Send`: another thread has another stack.
     life: PhantomData<&'a Waiting>,
 }
 
 impl Received<'_> {
-    /// Nothing.
+    /// An empty list.
     pub const NONE: Received<'static> = Received { span: Span::EMPTY, life: PhantomData };
 
-    /// The value of an attribute, if it was given.
+    /// Returns the value of an attribute, if it was given.
     ///
     /// # Cost
-    /// A comparison for each attribute given.
+    /// One comparison for each attribute given.
     #[inline(always)]
     pub fn get<T: Value>(self, attribute: &'static Attribute<T>) -> Option<T> {
         self.find(attribute.identity()).map(T::from_bits)
     }
 
-    /// How many there are.
+    /// Returns the number of attributes.
     #[inline]
     pub fn len(self) -> usize {
         self.span.count()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the call has no attributes.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The names of the attributes, in the order in which they were given.
+    /// Returns the names of the attributes, in the order in which they were given.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         self.heads().map(|head| head.name)
     }
 
-    /// Whether each is an attribute of this class: for who interprets them.
+    /// Checks that the class of the callee has each of the attributes.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`], of the first that is not.
+    /// [`Refusal::Unknown`], for the first attribute that the class does not have.
     /// # Cost
-    /// For each attribute given a comparison with each of the class.
+    /// For each attribute given, one comparison with each attribute of the class.
     #[inline]
     pub fn check(self, schema: &'static Schema) -> Result<(), AttributeError> {
         match self.heads().find(|head| schema.index_of(head).is_none()) {
@@ -178,7 +208,24 @@ impl Received<'_> {
         }
     }
 
-    /// The attributes themselves, to be kept longer than the call, or by another thread.
+    /// Copies the attributes, so that they can outlive the call or move to another thread.
+    ///
+    /// ```
+    /// use squall_core::Handle;
+    /// use squall_policy::attribute::{Attribute, CallAttributes, receive, with};
+    /// #[squall_macros::interface(crate = squall_core)]
+    /// trait Door: Send + Sync {
+    ///     fn open(&self);
+    /// }
+    /// # struct Wood;
+    /// # impl Door for Wood { fn open(&self) {} }
+    /// static WIDE: Attribute<bool> = Attribute::new("wide", false);
+    ///
+    /// let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
+    /// let kept: CallAttributes = with(door.co(), (&WIDE, true), |door| receive(door, |call| call.keep()))?;
+    /// assert_eq!(kept.get(&WIDE), Some(true));
+    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// ```
     pub fn keep(self) -> CallAttributes {
         let mut own = CallAttributes::NONE;
         for (place, entry) in own.entries.iter_mut().zip(self.entries()) {
@@ -198,7 +245,7 @@ impl Received<'_> {
         self.entries().filter_map(|entry| entry.head)
     }
 
-    /// The bits given for the attribute with this head.
+    /// Returns the bits given for the attribute with this head.
     #[inline(always)]
     pub(super) fn find(self, head: &'static Head) -> Option<u64> {
         if self.is_empty() {
@@ -223,18 +270,18 @@ mod sealed {
     use super::{AttributeError, Frame, Waiting};
 
     pub trait Sealed {
-        /// Whether each value may be given.
+        /// Checks that each value may be given.
         fn check(&self) -> Result<(), AttributeError>;
-        /// How many there are: `CALL_ATTRIBUTES_MAX` at most.
+        /// Returns the number of attributes, at most `CALL_ATTRIBUTES_MAX`.
         fn count(&self) -> usize;
-        /// Writes them to the frame that waits, which was made for as many.
+        /// Writes the attributes to `frame`, which has room for [`count`](Sealed::count) entries.
         fn write(&self, waiting: &Waiting, frame: &Frame);
     }
 }
 use sealed::Sealed;
 
-/// What [`with`] gives to a call: an attribute and its value, a tuple of up to four such pairs, a reference to
-/// [`CallAttributes`], or what was [`Received`]. Of an attribute that is given twice, the first counts.
+/// Accepted by [`with`]: an attribute and its value, a tuple of up to four such pairs, a reference to
+/// [`CallAttributes`], or a [`Received`]. If an attribute is given twice, the first value applies.
 pub trait Given: Sealed {}
 
 impl<T: Value> Sealed for (&'static Attribute<T>, T) {
@@ -330,36 +377,53 @@ given_tuple!(2: A 0, B 1);
 given_tuple!(3: A 0, B 1, C 2);
 given_tuple!(4: A 0, B 1, C 2, D 3);
 
-/// Gives attributes to a call: `f` makes the call, and each call of `co` that it makes has them.
+/// Gives attributes to a call: `f` makes the call, and each call of `handle` inside `f` has the attributes.
 ///
-/// They are for that call alone. A call of another object in `f` does not have them, nor does what the callee calls, nor
-/// another thread, nor a future that `f` returns, which runs later; the callee passes them on by giving them again. A
-/// `with` inside this one hides these until it ends. An object that interprets no attributes ignores them.
+/// They apply to that call alone. Calls of other objects in `f`, calls that the callee makes, other threads,
+/// and a future that `f` returns do not have them. The callee passes them on by giving them again. A `with`
+/// inside this one hides these until it ends. An object that interprets no attributes ignores them.
 ///
 /// # Errors
 /// [`Refusal::OutOfRange`]: `f` was not called.
 /// # Cost
-/// A check and a write of two words for each attribute. No allocation, unless calls with attributes are nested so deep that
-/// they have more than 32 together.
+/// One check and one write of two words for each attribute. Allocates only if nested calls have more than 32
+/// attributes together.
 /// # Example
-/// `with(queue, (&PRIORITY, 3), |queue| queue.put(item))?`, or, with two,
-/// `with(queue, ((&PRIORITY, 3), (&URGENT, true)), |queue| queue.put(item))?`; the module has a whole one.
+/// ```
+/// use squall_policy::attribute::{Attribute, receive, with};
+/// #[squall_macros::interface(crate = squall_core)]
+/// trait Queue: Send + Sync {
+///     fn put(&self, item: u64) -> u32;
+/// }
+/// struct Fifo(squall_core::Handle<dyn Queue>);
+/// impl Queue for Fifo {
+///     fn put(&self, _item: u64) -> u32 {
+///         receive(self.0, |call| call.get(&PRIORITY).unwrap_or(PRIORITY.default()))
+///     }
+/// }
+/// static PRIORITY: Attribute<u32> = Attribute::new("priority", 5);
+///
+/// let queue = squall_core::shared_with(Fifo).unwrap();
+/// assert_eq!(with(queue.co(), (&PRIORITY, 9), |queue| queue.put(1))?, 9);
+/// assert_eq!(queue.put(2), 5);
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 #[inline(always)]
-pub fn with<I, G, R>(co: Handle<I>, given: G, f: impl FnOnce(Handle<I>) -> R) -> Result<R, AttributeError>
+pub fn with<I, G, R>(handle: Handle<I>, given: G, f: impl FnOnce(Handle<I>) -> R) -> Result<R, AttributeError>
 where
     I: ?Sized + Interface,
     G: Given,
 {
     given.check()?;
     let _frame = with_waiting(|waiting| {
-        let frame = waiting.push(Handle::id(co), given.count());
+        let frame = waiting.push(Handle::id(handle), given.count());
         given.write(waiting, &frame);
         frame
     });
-    Ok(f(co))
+    Ok(f(handle))
 }
 
-/// Who receives: an object, under the ids of all its interfaces.
+/// Receiver of attributes: an object, under the ids of all its interfaces.
 #[derive(Clone, Copy, Debug)]
 pub struct Callee {
     first: Id,
@@ -367,14 +431,14 @@ pub struct Callee {
 }
 
 impl<I: ?Sized + Interface> From<Handle<I>> for Callee {
-    /// The object, called by this interface or one that it extends.
-    fn from(co: Handle<I>) -> Callee {
-        Callee { first: Handle::id(co), interfaces: interfaces_count::<I>() }
+    /// The object, called through this interface or one that it extends.
+    fn from(handle: Handle<I>) -> Callee {
+        Callee { first: Handle::id(handle), interfaces: interfaces_count::<I>() }
     }
 }
 
 impl From<Id> for Callee {
-    /// The object, called by exactly the interface of this id.
+    /// The object, called through exactly the interface with this id.
     fn from(id: Id) -> Callee {
         Callee { first: id, interfaces: 1 }
     }
@@ -383,20 +447,42 @@ impl From<Id> for Callee {
 impl Callee {
     #[inline(always)]
     fn is(self, id: Id) -> bool {
-        // The ids of one object are consecutive slots of one generation.
+        // An object has consecutive slots of one generation as its ids.
         id.generation() == self.first.generation()
             && id.slot().wrapping_sub(self.first.slot()) < self.interfaces
     }
 }
 
-/// Fetches what was given to this call: in a method of `callee`, or in the policy around it.
+/// Fetches the attributes given to this call. Used in a method of `callee`, or in the policy around it.
 ///
-/// `f` gets the attributes that were given to the call which this thread makes of `callee`; none, if none were. While it
-/// runs, calls that it makes have none. A method that is made again, since its object was swapped while it slept,
-/// receives them again.
+/// `f` gets the attributes that were given to the call of `callee` that this thread makes, or an empty list.
+/// Calls that `f` makes do not have them. A method that is repeated because its object was swapped receives
+/// them again.
 ///
 /// # Cost
-/// Without attributes, the load of a thread-local word.
+/// Without attributes, one load of a thread-local word.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, receive, with};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Door: Send + Sync {
+/// #     fn open(&self);
+/// # }
+/// # struct Wood;
+/// # impl Door for Wood { fn open(&self) {} }
+/// static WIDE: Attribute<bool> = Attribute::new("wide", false);
+/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
+///
+/// let inner = with(door.co(), (&WIDE, true), |door| {
+///     receive(door, |call| {
+///         assert_eq!(call.get(&WIDE), Some(true));
+///         // Hidden from calls made in here.
+///         receive(door, |inner| inner.is_empty())
+///     })
+/// })?;
+/// assert!(inner);
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 #[inline(always)]
 pub fn receive<R>(callee: impl Into<Callee>, f: impl FnOnce(Received<'_>) -> R) -> R {
     let hidden = with_waiting(|waiting| {

@@ -1,12 +1,12 @@
-//! What is wrong with an attribute, whose it is, and what would be right.
+//! Errors of attributes: the owner, the reason, and the values allowed.
 
 use squall_core::Id;
 use std::fmt;
 
-/// The most characters of somebody's text that an error repeats.
+/// Largest number of characters of foreign text that an error repeats.
 const TEXT_CHARS_MAX: usize = 80;
 
-/// Who was to have an attribute. Its `Display` is `object 17.3 of class lock`, for instance.
+/// Owner of the attribute that an error is about. `Display` prints for instance `object 17.3 of class lock`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     place: Place,
@@ -32,7 +32,7 @@ impl Holder {
         Holder { place: Place::Instance, class: Some(class), id }
     }
 
-    /// An operation of this instance.
+    /// Returns one operation of this instance as the owner.
     pub(super) const fn operation(self, name: &'static str) -> Holder {
         Holder { place: Place::Operation(name), ..self }
     }
@@ -41,12 +41,12 @@ impl Holder {
         Holder { place: Place::Call, class, id: None }
     }
 
-    /// The class, where it is known: the callee of a call is not, before it receives.
+    /// Returns the class, if it is known. The callee of a call is unknown until it receives.
     pub fn class_name(&self) -> Option<&'static str> {
         self.class
     }
 
-    /// The object, where it is known.
+    /// Returns the object, if it is known.
     pub fn id(&self) -> Option<Id> {
         self.id
     }
@@ -69,42 +69,57 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why an attribute was refused.
+/// Reason why an attribute was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no attribute of this name.
+    /// The owner has no attribute of this name.
     Unknown {
-        /// Those there are.
+        /// Names of its attributes.
         names: Vec<&'static str>,
     },
-    /// There is no operation of this name.
+    /// The object has no operation of this name.
     UnknownOperation {
-        /// Those there are.
+        /// Names of its operations.
         operations: &'static [&'static str],
     },
-    /// The text is no value of the attribute's type.
+    /// The text is not a value of the attribute's type.
     WrongType {
-        /// The text, its control characters escaped, and cut where it is long.
+        /// The text, with control characters escaped, truncated if it is long.
         text: String,
-        /// What the attribute takes.
+        /// Description of the values that the attribute accepts.
         takes: String,
     },
-    /// A value of the right type, but one that the attribute does not take.
+    /// The value has the right type, but the attribute does not accept it.
     OutOfRange {
-        /// The value.
+        /// The value, as text.
         value: String,
-        /// What the attribute takes.
+        /// Description of the values that the attribute accepts.
         takes: String,
     },
-    /// More attributes than one call can have.
+    /// The call would have more attributes than it can.
     TooMany {
-        /// How many it can have.
+        /// Largest number of attributes of one call.
         max: usize,
     },
 }
 
-/// An attribute was refused; nothing was changed. Says for whom it was, why, and what would be right.
+/// Error: an attribute was rejected. Its value stays. Names the owner, the reason, and the values allowed.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, ClassValues, Refusal, Schema};
+///
+/// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000);
+/// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+///
+/// let error = CLASS.set(&SPINS, 2_000).unwrap_err();
+/// assert!(matches!(error.refusal(), Refusal::OutOfRange { .. }));
+/// assert_eq!(
+///     error.to_string(),
+///     "attribute `spins` of class lock: 2000 is out of range; it takes a whole number from 0 to 1000"
+/// );
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeError(Box<Refused>);
 
@@ -122,18 +137,18 @@ impl AttributeError {
         AttributeError(Box::new(Refused { holder, name: quotable(name), refusal }))
     }
 
-    /// Who was to have the attribute.
+    /// Returns the owner that the attribute was meant for.
     pub fn holder(&self) -> Holder {
         self.0.holder
     }
 
-    /// The name that was asked for: of an attribute, or with [`Refusal::UnknownOperation`] of an operation. Control
-    /// characters are escaped, and a long one is cut.
+    /// Returns the name that was asked for: of an attribute, or of an operation for
+    /// [`Refusal::UnknownOperation`]. Control characters are escaped, and a long name is truncated.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Why it was refused.
+    /// Returns the reason.
     pub fn refusal(&self) -> &Refusal {
         &self.0.refusal
     }
@@ -176,7 +191,7 @@ fn list(f: &mut fmt::Formatter<'_>, what: &str, names: &[&str]) -> fmt::Result {
     }
 }
 
-/// Text of unknown origin, fit to be shown: short, and without control characters.
+/// Makes text of unknown origin fit for display: truncated, with control characters escaped.
 pub(super) fn quotable(text: &str) -> String {
     let mut shown: String =
         text.chars().take(TEXT_CHARS_MAX).flat_map(|c| c.escape_debug()).collect::<String>();

@@ -1,30 +1,36 @@
-//! Attributes: typed, named values with a default, a range and a unit, that say *how* an object does what it does.
+//! Attributes: typed, named values that steer how an object works, and that can be set while the program
+//! runs.
 //!
-//! An [`Attribute`] is a `static`. A class lists those that it understands in a [`Schema`], and has a [`ClassValues`]; each
-//! object that can be steered has an [`InstanceValues`]. A value is looked up from the inside to the outside: given to
-//! this call ([`with`]), set for this operation of the object, for the object, for its class, the default. It can be set
-//! while the program runs, typed or as text; what is wrong is refused with an error that says what would be right.
+//! An [`Attribute`] is a `static` with a default, an optional range and an optional unit. A class lists its
+//! attributes in a [`Schema`] and has one [`ClassValues`]. Each object that can be steered has an
+//! [`InstanceValues`].
+//!
+//! A lookup goes from the innermost scope to the outermost: the value given to this call ([`with`]), the
+//! value set for this operation of the object, for the object, for its class, and the default. Values are set
+//! typed or as text. A rejected value returns an error that names the values allowed.
 //!
 //! # Attributes of one call
 //!
-//! The caller addresses them to an object: `with(co, (&PRIORITY, 3), |co| co.put(item))`. The object fetches them with
-//! [`receive`]: in the method itself, or, for every method, in the policy around the object. They are for that call alone:
+//! The caller addresses the attributes to an object: `with(handle, (&PRIORITY, 3), |handle|
+//! handle.put(item))`. The object fetches them with [`receive`], either in the method or, for all methods, in
+//! the policy around the object. They apply to that call alone:
 //!
-//! * a call of another object in the same closure does not have them;
-//! * what the callee calls does not have them, once it received; it passes them on by giving them again,
-//!   `with(other, call, …)`;
-//! * another thread does not have them;
-//! * an inner `with` hides them until it ends, and a panic restores what was there before;
-//! * an object that does not receive ignores them.
+//! * A call of another object in the same closure does not have them.
+//! * Calls that the callee makes after it received do not have them. The callee passes them on with
+//!   `with(other, call, …)`.
+//! * Another thread does not have them.
+//! * An inner `with` hides them until it ends. A panic restores the previous state.
+//! * An object that never receives ignores them.
 //!
-//! Each call of that object which the closure makes has them, so that a method that is made again, since the object was
-//! swapped meanwhile, still has them. Make one call in the closure.
+//! Each call of that object in the closure has them. So a method that is repeated after a swap still has
+//! them. Make one call in the closure.
 //!
 //! # Cost
 //!
-//! An object without values has no word for them. One with [`InstanceValues`] of which none is set pays 80 bytes, and for
-//! each look-up a load for each scope; words for values appear when the first is set. Every look-up is wait-free. Each
-//! attribute given to a call is one write of two words, and one comparison for each look-up of the callee.
+//! An object without values stores no word for them. An object with an empty [`InstanceValues`] pays 80
+//! bytes, and one load per scope for each lookup. Words for the values are allocated when the first value is
+//! set. Lookups are wait-free. An attribute given to a call costs one write of two words, and one comparison
+//! in each lookup of the callee.
 //!
 //! # Example
 //!
@@ -56,14 +62,14 @@
 //! }
 //!
 //! struct Lines {
-//!     co: Handle<dyn Log>,
+//!     handle: Handle<dyn Log>,
 //!     values: Arc<InstanceValues>,
 //!     lines: std::sync::Mutex<Vec<String>>,
 //! }
 //!
 //! impl Log for Lines {
 //!     fn write(&self, line: &str) {
-//!         receive(self.co, |call| {
+//!         receive(self.handle, |call| {
 //!             let values = self.values.view(Some(0), call);
 //!             let mut lines = self.lines.lock().unwrap();
 //!             let at = match values.get(&JOIN) {
@@ -83,7 +89,7 @@
 //!
 //! let values = Arc::new(InstanceValues::of_class(&CLASS));
 //! let for_log = values.clone();
-//! let owner = shared_with(|co| Lines { co, values: for_log, lines: Default::default() }).unwrap();
+//! let owner = shared_with(|handle| Lines { handle, values: for_log, lines: Default::default() }).unwrap();
 //! let log: Handle<dyn Log> = owner.co();
 //! squall_policy::attribute::attach(Handle::id(log), values.clone());
 //!
@@ -112,8 +118,9 @@
 //! ```
 //!
 //! # Source
-//! KTK §2.1: attributes of classes, instances, operations and invocations (KT-01). KTK's attributes of state variables are
-//! attributes of the instance here: a representative's fields are nobody's business but its own.
+//! KTK §2.1: attributes of classes, instances, operations and invocations (KT-01). KTK also has attributes of
+//! state variables. Here they are attributes of the instance, because the fields of a representative are
+//! private.
 
 mod call;
 mod error;
@@ -139,15 +146,15 @@ pub use values::{AttributeInfo, ClassValues, InstanceValues, Scope, AttributeVie
 #[doc(inline)]
 pub use crate::choices;
 
-/// What every attribute has, whatever its type. Its address is the attribute's identity.
+/// The part of an attribute that is independent of its type. Its address is the attribute's identity.
 #[doc(hidden)]
 pub struct Head {
     name: &'static str,
     unit: &'static str,
     about: &'static str,
-    /// The place that it has in the schema in which it was first looked for, from 1: most are in one only, and need not be
-    /// searched there. It also keeps a `const` from being an attribute: a reference to it is not `'static`, as only a
-    /// `static` has one address.
+    /// Position in the schema that looked the attribute up first, counted from 1; 0 if unknown. Most
+    /// attributes are in one schema only, and this hint saves the search. The atomic also prevents the use of
+    /// a `const` attribute: a reference to it is not `'static`, because only a `static` has one address.
     place: AtomicU8,
 }
 
@@ -161,14 +168,15 @@ pub struct Head {
 /// assert_eq!((SPINS.name(), SPINS.default()), ("spins", 100));
 /// ```
 ///
-/// A default outside the range, or a name that is not of lower-case letters, digits, `-` and `_`, does not compile:
+/// A default outside the range does not compile. Neither does a name with characters other than lower-case
+/// letters, digits, `-` and `_`:
 ///
 /// ```compile_fail,E0080
 /// # use squall_policy::attribute::Attribute;
 /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10);
 /// ```
 ///
-/// Nor can it be used where it is a `const`, which has no identity:
+/// A `const` attribute has no identity, so its use does not compile either:
 ///
 /// ```compile_fail,E0716
 /// # use squall_policy::attribute::{Attribute, CallAttributes};
@@ -178,45 +186,67 @@ pub struct Head {
 /// ```
 #[repr(C)]
 pub struct Attribute<T: Value> {
-    /// First, so that the attribute's address is its head's, whatever its type.
+    /// First field, so that the address of the attribute is the address of its head, for every type.
     head: Head,
     default: T,
     range: Option<(T, T)>,
 }
 
 impl<T: Value> Attribute<T> {
-    /// An attribute with this default, that takes every value of its type.
+    /// Declares an attribute with this default and without a range.
     ///
     /// # Panics
-    /// Where the name is not of lower-case letters, digits, `-` and `_`: at compile time, of a `static`.
+    /// If the name is empty or has characters other than lower-case letters, digits, `-` and `_`. For a
+    /// `static` that is a compile error.
     pub const fn new(name: &'static str, default: T) -> Attribute<T> {
         value::check_name(name);
         Attribute { head: Head { name, unit: "", about: "", place: AtomicU8::new(0) }, default, range: None }
     }
 
-    /// With a unit, as a word: `rounds`. A duration needs none.
+    /// Sets the unit, as a word such as `rounds`. Durations carry their own unit.
+    ///
+    /// ```
+    /// use squall_policy::attribute::Attribute;
+    ///
+    /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).in_unit("rounds");
+    /// assert_eq!(SPINS.name(), "spins");
+    /// ```
     pub const fn in_unit(mut self, unit: &'static str) -> Attribute<T> {
         self.head.unit = unit;
         self
     }
 
-    /// With a sentence on what it changes.
+    /// Sets the description: a phrase that says how the attribute changes the object.
+    ///
+    /// ```
+    /// use squall_policy::attribute::Attribute;
+    ///
+    /// static DEPTH: Attribute<u32> = Attribute::<u32>::new("depth", 2).about("levels searched at most");
+    /// assert_eq!(DEPTH.default(), 2);
+    /// ```
     pub const fn about(mut self, about: &'static str) -> Attribute<T> {
         self.head.about = about;
         self
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.head.name
     }
 
-    /// What it is where it is set nowhere.
+    /// Returns the value that applies where no scope sets one.
     pub const fn default(&self) -> T {
         self.default
     }
 
-    /// Its least and greatest value, if it was declared with a range.
+    /// Returns the least and the greatest value, if a range was declared.
+    ///
+    /// ```
+    /// use squall_policy::attribute::Attribute;
+    ///
+    /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10_000);
+    /// assert_eq!(SPINS.range(), Some((0, 10_000)));
+    /// ```
     pub const fn range(&self) -> Option<(T, T)> {
         self.range
     }
@@ -226,14 +256,21 @@ impl<T: Value> Attribute<T> {
         &self.head
     }
 
-    /// Whether it takes this value.
+    /// Returns `true` if the attribute accepts this value.
+    ///
+    /// ```
+    /// use squall_policy::attribute::Attribute;
+    ///
+    /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10_000);
+    /// assert!(SPINS.accepts(10_000) && !SPINS.accepts(10_001));
+    /// ```
     #[inline]
     pub fn accepts(&self, value: T) -> bool {
         let in_range = |(min, max): (T, T)| min.at_most(value) && value.at_most(max);
         value.is_regular() && self.range.is_none_or(in_range)
     }
 
-    /// The bits of a value that it takes.
+    /// Returns the bits of an accepted value.
     #[inline]
     fn encode(&self, value: T) -> Result<u64, Refusal> {
         match self.accepts(value) {
@@ -251,11 +288,18 @@ impl<T: Value> Attribute<T> {
 macro_rules! ranges {
     ($($type:ident => $measure:ident, |$value:ident| $order:expr;)+) => {$(
         impl Attribute<$type> {
-            /// With a range: from `min` to `max`, both included.
+            /// Sets the range, from `min` to `max` inclusive.
             ///
             /// # Panics
-            /// If the default is not in it, or an end is no value that an attribute can have: at compile time, of a
-            /// `static`.
+            /// If the default is outside the range, or if `min` or `max` is not a valid attribute value. For
+            /// a `static` that is a compile error.
+            ///
+            /// ```
+            /// use squall_policy::attribute::Attribute;
+            ///
+            /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10_000);
+            /// assert_eq!(SPINS.range(), Some((0, 10_000)));
+            /// ```
             pub const fn between(mut self, min: $type, max: $type) -> Attribute<$type> {
                 const fn order($value: $type) -> $measure {
                     $order
@@ -297,33 +341,42 @@ mod sealed {
 
 impl<T: Value> sealed::Sealed for Attribute<T> {}
 
-/// An attribute of any type, as text.
+/// An attribute of any type, seen as text.
+///
+/// ```
+/// use squall_policy::attribute::{AnyAttribute, Attribute};
+///
+/// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000).in_unit("rounds");
+/// let any: &dyn AnyAttribute = &SPINS;
+/// assert_eq!(any.default_text(), "100");
+/// assert_eq!(any.takes(), "a whole number from 0 to 1000, in rounds");
+/// ```
 pub trait AnyAttribute: sealed::Sealed + Sync {
-    /// Its name.
+    /// Returns the name.
     fn name(&self) -> &'static str;
-    /// Its type.
+    /// Returns the type.
     fn kind(&self) -> Kind;
-    /// Its unit, or nothing.
+    /// Returns the unit, or an empty string.
     fn unit(&self) -> &'static str;
-    /// What it changes, or nothing.
+    /// Returns the description, or an empty string.
     fn about(&self) -> &'static str;
-    /// What it is where it is set nowhere.
+    /// Returns the default as text.
     fn default_text(&self) -> String;
-    /// From where to where, or which values.
+    /// Returns the range as text, or the list of values.
     fn range_text(&self) -> String;
-    /// What it takes, in a few words.
+    /// Describes the accepted values in a few words.
     fn takes(&self) -> String;
-    /// The text of a value.
+    /// Returns the text of a value, given as bits.
     ///
     /// # Panics
-    /// If these are not the bits of a value of its type, perhaps.
+    /// May panic if `bits` are not a value of this type.
     fn show(&self, bits: u64) -> String;
-    /// The bits of a value.
+    /// Parses a text and returns the bits of the value.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] and [`Refusal::OutOfRange`].
     fn parse(&self, text: &str) -> Result<u64, Refusal>;
-    /// Its identity.
+    /// Returns the identity.
     #[doc(hidden)]
     fn head(&'static self) -> &'static Head;
 }

@@ -1,8 +1,8 @@
-//! Which values belong to which object, for who knows only its id: a person, a browser, a policy.
+//! Registry of attribute values by object id, for a person, a browser or a policy that knows only the id.
 //!
-//! - I1. What a prune leaves belongs to an object that lives, or to somebody else who keeps the values; and the table is
-//!   pruned whenever it has doubled. So its size is in proportion to the objects and values that there are.
-//! - I2. The values of an object that is being made are not pruned while its maker keeps them.
+//! - I1. Pruning keeps an entry only if its object lives or its values have another owner. The table is
+//!   pruned whenever it has doubled. So its size stays proportional to the number of live objects and values.
+//! - I2. The values of an object that is being created are not pruned while its creator keeps them.
 //!
 //! Cost: a lock and a hash table, outside every call.
 
@@ -13,30 +13,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::values::InstanceValues;
 
-/// Below this many entries the table is not pruned.
+/// Smallest number of entries at which the table is pruned.
 const PRUNE_MIN: usize = 64;
 
 struct Table {
     entries: Option<HashMap<Id, Arc<InstanceValues>>>,
-    /// Pruned at this many entries.
+    /// The table is pruned at this many entries.
     prune_at: usize,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table { entries: None, prune_at: PRUNE_MIN });
 
 fn table() -> MutexGuard<'static, Table> {
-    // Nothing below panics between two changes that belong together.
+    // The code below does not panic between two changes that belong together, so a poisoned lock is usable.
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the values of an object known under its id, unless others are: answers those that are known then.
+/// Registers the values of an object under its id. If the id has values already, the first ones stay. Returns
+/// the registered values.
 ///
-/// They stay known as long as the object lives, unless they are [detached](detach); some time after it has ended they are
-/// forgotten. The object itself need not have them: a policy or its owner may keep them. Whoever attaches them before the
-/// object is there keeps them as well until it is.
+/// They stay registered as long as the object lives, unless [`detach`] removes them. Some time after the
+/// object has ended they are dropped. The object itself need not hold them: a policy or its owner may. A
+/// caller that registers them before the object exists must keep a reference until it does.
 ///
 /// # Cost
-/// A lock, and now and then a look at every object attached.
+/// A lock, and occasionally a check of every registered object.
+///
+/// ```
+/// use squall_core::Handle;
+/// use squall_policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
+/// use std::sync::Arc;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Door: Send + Sync {
+/// #     fn open(&self);
+/// # }
+/// # struct Wood;
+/// # impl Door for Wood { fn open(&self) {} }
+/// static WIDE: Attribute<bool> = Attribute::new("wide", false);
+/// static SCHEMA: Schema = Schema::new("door", &[&WIDE]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
+///
+/// let id = Handle::id(door.co());
+/// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
+/// attribute::of(id).unwrap().set_text("wide", "true")?;
+/// assert!(attribute::of(id).unwrap().get(&WIDE));
+/// assert!(attribute::attached().contains(&id));
+/// attribute::detach(id);
+/// assert!(attribute::of(id).is_none());
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     // In a forked child the lock may be held for ever.
     if forked() {
@@ -46,9 +72,9 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     let mut table = table();
     let Table { entries, prune_at } = &mut *table;
     let entries = entries.get_or_insert_default();
-    // Where no operation can begin, every object looks as if it had ended.
+    // If this thread cannot begin an operation, every object looks as if it had ended.
     if entries.len() >= *prune_at && squall_rcu::try_pin(|_| ()).is_ok() {
-        // Nobody can take another reference to one that is here alone: that is done under this lock.
+        // A count of one stays one: another reference can be taken only under this lock.
         let is_over = |id: &Id, values: &mut Arc<InstanceValues>| {
             Arc::strong_count(values) == 1 && class_of(*id).is_none()
         };
@@ -61,12 +87,12 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     });
     let known = known.clone();
     drop(table);
-    // The last reference to one of them may be here: outside the lock.
+    // Dropped outside the lock, because the last reference to a value may be here.
     drop((values, ended));
     known
 }
 
-/// The values of an object.
+/// Returns the registered values of an object.
 pub fn of(id: Id) -> Option<Arc<InstanceValues>> {
     if forked() {
         return None;
@@ -75,7 +101,7 @@ pub fn of(id: Id) -> Option<Arc<InstanceValues>> {
     table.entries.as_ref()?.get(&id).cloned()
 }
 
-/// Forgets the values of an object; the object keeps them.
+/// Removes the values of an object from the registry. The object keeps them.
 pub fn detach(id: Id) -> Option<Arc<InstanceValues>> {
     if forked() {
         return None;
@@ -83,7 +109,7 @@ pub fn detach(id: Id) -> Option<Arc<InstanceValues>> {
     table().entries.as_mut()?.remove(&id)
 }
 
-/// The ids with values that are known now, those of objects that ended lately among them.
+/// Returns the ids with registered values, including those of objects that ended recently.
 pub fn attached() -> Vec<Id> {
     if forked() {
         return Vec::new();

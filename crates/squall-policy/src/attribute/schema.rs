@@ -1,4 +1,4 @@
-//! What a class understands: its name, its attributes, and the operations for which they can be set apart.
+//! Schema of a class: its name, its attributes, and the operations that can have values of their own.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -7,52 +7,62 @@ use std::sync::atomic::Ordering;
 use super::error::{AttributeError, Holder, Refusal};
 use super::{AnyAttribute, Head};
 
-/// The most attributes that a class can have: one bit each says which are set.
+/// Largest number of attributes of a class: a set of attributes is one word, with one bit each.
 pub const ATTRIBUTES_MAX: usize = 64;
 
 /// The attributes of a class; declared as a `static`.
 ///
-/// An attribute may be in several: a policy's own, say, in that of each class that is used with the policy.
+/// An attribute may be in several schemas. For example, the attribute of a policy is in the schema of each
+/// class that uses the policy.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, Schema};
+///
+/// static SPINS: Attribute<u64> = Attribute::new("spins", 100);
+/// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]).with_operations(&["acquire"]);
+/// assert_eq!((SCHEMA.class(), SCHEMA.operations()), ("lock", &["acquire"][..]));
+/// assert_eq!(SCHEMA.attributes().len(), 1);
+/// ```
 pub struct Schema {
     class: &'static str,
     attributes: &'static [&'static dyn AnyAttribute],
     operations: &'static [&'static str],
-    /// That no two attributes have one name, once that was looked at.
+    /// Filled once the names were found to be unique.
     names_differ: OnceLock<()>,
 }
 
 impl Schema {
-    /// Of a class of this name.
+    /// Creates the schema of the class with this name.
     ///
     /// # Panics
-    /// If there are more than [`ATTRIBUTES_MAX`]: at compile time, of a `static`. Two of one name panic when one is first
-    /// set, listed, or looked up by name.
+    /// If there are more than [`ATTRIBUTES_MAX`]; for a `static` that is a compile error. Duplicate names
+    /// panic later, when an attribute is first set, listed, or looked up by name.
     pub const fn new(class: &'static str, attributes: &'static [&'static dyn AnyAttribute]) -> Schema {
         assert!(attributes.len() <= ATTRIBUTES_MAX, "a class can have 64 attributes");
         Schema { class, attributes, operations: &[], names_differ: OnceLock::new() }
     }
 
-    /// With these operations, for which the attributes of an object can be set apart: an interface's `METHODS`, or other
-    /// names of the author's choice.
+    /// Sets the operations that can have attribute values of their own: the `METHODS` of an interface, or
+    /// other names that the author chooses.
     pub const fn with_operations(mut self, operations: &'static [&'static str]) -> Schema {
         self.operations = operations;
         self
     }
 
-    /// The name of the class.
+    /// Returns the name of the class.
     pub const fn class(&self) -> &'static str {
         self.class
     }
 
-    /// The names of the operations.
+    /// Returns the names of the operations.
     pub const fn operations(&self) -> &'static [&'static str] {
         self.operations
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     ///
     /// # Panics
-    /// If two have one name.
+    /// If two attributes have the same name.
     pub fn attributes(&self) -> &'static [&'static dyn AnyAttribute] {
         self.names_differ.get_or_init(|| {
             for (at, one) in self.attributes.iter().enumerate() {
@@ -63,24 +73,24 @@ impl Schema {
         self.attributes
     }
 
-    /// The place of an attribute, by its identity.
+    /// Returns the position of an attribute, by its identity.
     #[inline]
     pub(super) fn index_of(&self, head: &'static Head) -> Option<usize> {
-        // An attribute begins with its head.
+        // An attribute begins with its head, so the addresses are equal.
         let is_it =
             |one: &&dyn AnyAttribute| std::ptr::from_ref(*one).addr() == std::ptr::from_ref(head).addr();
-        // Relaxed: a hint, which is checked.
+        // Relaxed: a hint, checked before use.
         let hint = usize::from(head.place.load(Ordering::Relaxed)).wrapping_sub(1);
         if self.attributes.get(hint).is_some_and(is_it) {
             return Some(hint);
         }
         let index = self.attributes.iter().position(is_it)?;
-        // Once only: what is in two schemas would be written by their readers in turn.
+        // Written only once: otherwise the readers of an attribute in two schemas would overwrite it in turn.
         let _ = head.place.compare_exchange(0, index as u8 + 1, Ordering::Relaxed, Ordering::Relaxed);
         Some(index)
     }
 
-    /// An attribute by its name, and its place.
+    /// Finds an attribute by its name. Returns its position, too.
     pub(super) fn by_name(
         &self,
         name: &str,

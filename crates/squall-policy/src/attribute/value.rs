@@ -1,14 +1,22 @@
-//! The types that an attribute can have: each value fits 64 bits, and its text can be read back.
+//! Types that an attribute can have. Each value fits 64 bits, and its text can be parsed back.
 //!
-//! - I1. `from_bits(to_bits(v))` is `v`, for each `v` that is regular.
-//! - I2. `parse(show(v))` is `v`, for each `v` that is regular.
+//! - I1. `from_bits(to_bits(v))` is `v`, for each regular `v`.
+//! - I2. `parse(show(v))` is `v`, for each regular `v`.
 
 use squall_machine::ClusterSize;
 use std::fmt;
 use std::num::IntErrorKind;
 use std::time::Duration;
 
-/// What type an attribute has. Its `Display` is a word, as in `u64`; of a choice, `choice`.
+/// Type of an attribute. `Display` prints one word, such as `u64`, or `choice` for a [`Choice`].
+///
+/// ```
+/// use squall_policy::attribute::{AnyAttribute, Attribute, Kind};
+///
+/// static OPEN: Attribute<bool> = Attribute::new("open", true);
+/// assert_eq!(OPEN.kind(), Kind::Bool);
+/// assert_eq!(Kind::U64.to_string(), "u64");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -26,7 +34,7 @@ pub enum Kind {
     Duration,
     /// [`ClusterSize`].
     ClusterSize,
-    /// One of these ([`Choice`]).
+    /// One of these names (see [`Choice`]).
     Choice(&'static [&'static str]),
 }
 
@@ -45,12 +53,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a text is no value of a type.
+/// Reason why a text is not a value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoValue {
-    /// It is not one at all.
+    /// The text does not have the form of a value.
     WrongType,
-    /// It would be one, but the type does not reach so far.
+    /// The text has the form of a value, but the type cannot hold it.
     Beyond,
 }
 
@@ -58,36 +66,49 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that an attribute can have: `bool`, `u32`, `u64`, `i64`, `f64`, [`Duration`], [`ClusterSize`], and each [`Choice`].
+/// A type that an attribute can have: `bool`, `u32`, `u64`, `i64`, `f64`, [`Duration`], [`ClusterSize`], and
+/// each [`Choice`].
+///
+/// ```
+/// use squall_policy::attribute::Value;
+/// use std::time::Duration;
+///
+/// let wait = Duration::parse("1.5ms").unwrap();
+/// assert_eq!(wait, Duration::from_micros(1500));
+/// assert_eq!(Duration::from_bits(wait.to_bits()), wait);
+/// assert_eq!(wait.show(), "1.5ms");
+/// ```
 pub trait Value: sealed::Sealed + Copy + Send + Sync + 'static {
-    /// Which it is.
+    /// The type, as a [`Kind`].
     const KIND: Kind;
 
-    /// The value as a word. Of one that is not [regular](Self::is_regular), any.
+    /// Returns the value as a word. For a value that is not [regular](Self::is_regular) the word is
+    /// arbitrary.
     fn to_bits(self) -> u64;
 
-    /// The inverse of [`to_bits`](Self::to_bits).
+    /// Inverse of [`to_bits`](Self::to_bits).
     ///
     /// # Panics
-    /// If `bits` came from elsewhere, perhaps.
+    /// May panic if `bits` did not come from [`to_bits`](Self::to_bits) of this type.
     fn from_bits(bits: u64) -> Self;
 
-    /// Whether an attribute without a range takes it: a finite number, a duration below 585 years.
+    /// Returns `true` if an attribute without a range accepts the value: a finite number, a duration below
+    /// 585 years.
     fn is_regular(self) -> bool;
 
-    /// Whether it is `other`, or comes before it.
+    /// Returns `true` if the value equals `other` or comes before it.
     fn at_most(self, other: Self) -> bool;
 
-    /// Its text, which [`parse`](Self::parse) reads back.
+    /// Returns the text, which [`parse`](Self::parse) reads back.
     fn show(self) -> String;
 
-    /// Reads a text, without regard to white space around it.
+    /// Parses a text. White space around it is ignored.
     ///
     /// # Errors
-    /// [`NoValue`].
+    /// [`NoValue`] if the text is not a value of this type.
     fn parse(text: &str) -> Result<Self, NoValue>;
 
-    /// The least and the greatest, where an error should name them.
+    /// Returns the least and the greatest value, where an error message should name them.
     fn bounds() -> Option<(Self, Self)>;
 }
 
@@ -210,7 +231,7 @@ impl Value for f64 {
         let number: f64 = text.parse().map_err(|_| NoValue::WrongType)?;
         match number.is_finite() {
             true => Ok(number),
-            // A number too great to be one, or a word for what is none.
+            // A number too large for the type has digits. Words such as `inf` and `nan` have not.
             false if text.contains(|c: char| c.is_ascii_digit()) => Err(NoValue::Beyond),
             false => Err(NoValue::WrongType),
         }
@@ -221,7 +242,8 @@ impl Value for f64 {
     }
 }
 
-/// The units of a duration, in nanoseconds, the greatest first, each with how many digits a fraction of it can have.
+/// Units of a duration in nanoseconds, the largest first. The last field is the number of digits that a
+/// fraction may have.
 const UNITS: [(&str, u64, usize); 4] =
     [("s", 1_000_000_000, 9), ("ms", 1_000_000, 6), ("us", 1_000, 3), ("ns", 1, 0)];
 
@@ -266,7 +288,7 @@ impl Value for Duration {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or(NoValue::WrongType)?;
         let (number, unit) = text.split_at(end);
         let unit = match unit.trim_start() {
-            // The micro sign, and the Greek letter.
+            // The micro sign, and the Greek letter mu.
             "\u{b5}s" | "\u{3bc}s" => "us",
             unit => unit,
         };
@@ -276,12 +298,12 @@ impl Value for Duration {
             _ if whole.is_empty() || fraction.is_empty() || fraction.contains('.') => {
                 return Err(NoValue::WrongType);
             }
-            // Parts of a nanosecond.
+            // A fraction of a nanosecond.
             fine if fine.len() > digits => return Err(NoValue::WrongType),
             "" => 0,
             coarse => format!("{coarse:0<digits$}").parse::<u64>().map_err(|_| NoValue::WrongType)?,
         };
-        // Nothing but digits: if it is not read, it is too great.
+        // Only digits are left here, so a failed parse means that the number is too large.
         let whole: u64 = whole.parse().map_err(|_| NoValue::Beyond)?;
         let ns = whole.checked_mul(unit).and_then(|ns| ns.checked_add(fraction));
         ns.map(Duration::from_nanos).ok_or(NoValue::Beyond)
@@ -294,7 +316,7 @@ impl Value for Duration {
 
 impl sealed::Sealed for ClusterSize {}
 
-/// Larger ones come later; groups of so many VPs after the levels of the machine.
+/// Order: the levels of the machine from small to large, then groups of a fixed number of VPs.
 impl Value for ClusterSize {
     const KIND: Kind = Kind::ClusterSize;
 
@@ -337,14 +359,26 @@ impl Value for ClusterSize {
     }
 }
 
-/// A type of a few named values. [`choices!`](crate::choices) writes one.
+/// A type with a few named values. [`choices!`](crate::choices) declares one.
+///
+/// ```
+/// use squall_policy::attribute::{Choice, choices};
+///
+/// choices! {
+///     pub enum End {
+///         Front = "front",
+///         Back = "back",
+///     }
+/// }
+/// assert_eq!((End::NAMES, End::Back.index()), (&["front", "back"][..], 1));
+/// ```
 pub trait Choice: Copy + Send + Sync + 'static {
     /// The values, in order.
     const ALL: &'static [Self];
-    /// Their names, in the same order: each is different.
+    /// The names, in the order of `ALL`, all different.
     const NAMES: &'static [&'static str];
 
-    /// Which of `ALL` it is. One that is not below its length is no value that an attribute takes.
+    /// Returns the position in `ALL`. A value with an index outside `ALL` is rejected by every attribute.
     fn index(self) -> usize;
 }
 
@@ -388,7 +422,8 @@ impl<T: Choice> Value for T {
     }
 }
 
-/// Refuses names that are not different, or not of lower-case letters, digits, `-` and `_`.
+/// Rejects names that are not unique, and names with characters other than lower-case letters, digits, `-`
+/// and `_`.
 #[doc(hidden)]
 pub const fn check_names(names: &[&str]) {
     let mut at = 0;
@@ -403,7 +438,7 @@ pub const fn check_names(names: &[&str]) {
     }
 }
 
-/// Refuses a name that is not of lower-case letters, digits, `-` and `_`.
+/// Rejects an empty name and characters other than lower-case letters, digits, `-` and `_`.
 pub(super) const fn check_name(name: &str) {
     assert!(!name.is_empty(), "an attribute or a choice has a name");
     let mut at = 0;
@@ -430,10 +465,11 @@ const fn are_equal(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// Declares an enumeration that an attribute can have: its values, each with the name by which it is known as text.
+/// Declares an enumeration for attributes: its values, each with its name in text form.
 ///
-/// It is `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`, and a [`Choice`](crate::attribute::Choice). The names are of
-/// lower-case letters, digits, `-` and `_`, and all different, or it does not compile.
+/// The type is `Copy`, `Debug`, `PartialEq`, `Eq` and `Hash`, and implements
+/// [`Choice`](crate::attribute::Choice). Names must be unique and consist of lower-case letters, digits, `-`
+/// and `_`; other names do not compile.
 ///
 /// ```
 /// use squall_policy::attribute::{Choice, choices};

@@ -1,16 +1,17 @@
-//! Where attributes are set: for a class, for an object, for one operation of an object.
+//! Values set for a class, for an object, and for one operation of an object.
 //!
-//! Problem: a value is read by calls on every VP and set seldom; a reader must not wait, and must see a whole value of the
-//! right type; an object on which nothing is set must be small.
+//! Problem: calls on every VP read a value, and it is seldom set. A reader must not wait, and must see a
+//! whole value of the right type. An object without values must stay small.
 //!
-//! Idea: each level is a word whose bits say which attributes are set there, and an array of words with the values, made
-//! when the first is set.
+//! Idea: each level is a word with one bit per attribute that is set there, and an array of words with the
+//! values. The array is allocated when the first value is set.
 //!
-//! - I1. A value's word holds bits of its attribute's type that are in its range, from before its bit is first set, and for
-//!   ever: unsetting clears the bit alone. So a reader that saw the bit may read the word at any later time.
+//! - I1. Once the bit of a value has been set, the value's word always holds bits of the attribute's type
+//!   that are in its range. Unsetting clears only the bit. So a reader that saw the bit may read the word at
+//!   any later time.
 //!
-//! Not promised: that two attributes which are set together are seen together.
-//! Cost: two loads where nothing is set. Where something is, a comparison for each attribute of the class as well.
+//! Not promised: two attributes set one after the other may be seen one without the other.
+//! Cost: two loads if no value is set. Otherwise one comparison for each attribute of the class as well.
 
 use squall_core::Id;
 use std::fmt;
@@ -23,10 +24,24 @@ use super::schema::Schema;
 use super::value::{Kind, Value};
 use super::{AnyAttribute, Attribute, Head};
 
-/// Where a value comes from, the outermost first. The innermost that is set counts.
+/// Origin of a value, the outermost scope first. The innermost scope that sets a value wins.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema, Scope};
+///
+/// static OPEN: Attribute<bool> = Attribute::new("open", true);
+/// static SCHEMA: Schema = Schema::new("door", &[&OPEN]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+///
+/// let values = InstanceValues::of_class(&CLASS);
+/// assert_eq!(values.view(None, Received::NONE).scope_of(&OPEN), Scope::Default);
+/// values.set(&OPEN, false)?;
+/// assert_eq!(values.view(None, Received::NONE).scope_of(&OPEN), Scope::Instance);
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// The attribute's declaration.
+    /// The declaration of the attribute.
     Default,
     /// Set for the class.
     Class,
@@ -50,32 +65,44 @@ impl fmt::Display for Scope {
     }
 }
 
-/// An attribute as it is at one moment, as text.
+/// Text form of an attribute and its value at one moment.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, ClassValues, Schema};
+///
+/// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000).in_unit("rounds");
+/// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+///
+/// let info = &CLASS.list()[0];
+/// assert_eq!((info.name, info.value.as_str(), info.unit), ("spins", "100", "rounds"));
+/// assert_eq!(info.range, "0 to 1000");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttributeInfo {
-    /// Its name.
+    /// Name of the attribute.
     pub name: &'static str,
-    /// The operation for which this value is; none, if it is for the whole object or class.
+    /// Operation that the value applies to; absent if it applies to the whole object or class.
     pub operation: Option<&'static str>,
-    /// Its type.
+    /// Type of the attribute.
     pub kind: Kind,
-    /// Its value, as it can be set.
+    /// Value, in the form that `set_text` accepts.
     pub value: String,
-    /// Its unit, or nothing.
+    /// Unit, or an empty string.
     pub unit: &'static str,
-    /// What it is where it is set nowhere.
+    /// Default value.
     pub default: String,
-    /// From where to where, or which values.
+    /// Range, or the list of values.
     pub range: String,
-    /// What it changes, or nothing.
+    /// Description, or an empty string.
     pub about: &'static str,
-    /// Where the value comes from.
+    /// Scope that the value comes from.
     pub from: Scope,
 }
 
 impl AttributeInfo {
-    /// By which name this value is set: `name`, or `operation.name`.
+    /// Returns the path that sets this value: `name`, or `operation.name`.
     pub fn path(&self) -> String {
         self.operation.map_or_else(|| self.name.to_owned(), |operation| format!("{operation}.{}", self.name))
     }
@@ -104,11 +131,11 @@ impl AttributeInfo {
     }
 }
 
-/// The values at one level, by the places of their attributes in the schema.
+/// Values at one level, by the position of their attributes in the schema.
 struct Level {
-    /// Which are set.
+    /// One bit for each attribute that is set.
     set: AtomicU64,
-    /// Made when the first is set.
+    /// Allocated when the first value is set.
     words: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -119,17 +146,17 @@ impl Level {
 
     #[inline]
     fn any(&self) -> bool {
-        // Relaxed: who goes on reads again, in `get`.
+        // Relaxed: a caller that goes on reads the word again in `get`.
         self.set.load(Ordering::Relaxed) != 0
     }
 
     #[inline]
     fn get(&self, index: usize) -> Option<u64> {
-        // Acquire: pairs with the Release in `put`. Who sees the bit sees a value in the word (I1).
+        // Acquire: pairs with the Release in `put`. A reader that sees the bit sees a value in the word (I1).
         if self.set.load(Ordering::Acquire) & 1 << index == 0 {
             return None;
         }
-        // Relaxed: a value is one word, and says nothing of any other.
+        // Relaxed: a value is one word and does not announce other memory.
         self.words.get().map(|words| words[index].load(Ordering::Relaxed))
     }
 
@@ -141,14 +168,14 @@ impl Level {
         self.set.fetch_or(1 << index, Ordering::Release);
     }
 
-    /// Whether it was set.
+    /// Clears the bit. Returns `true` if it was set.
     fn clear(&self, index: usize) -> bool {
-        // Relaxed: nothing is read on account of a bit that is not set.
+        // Relaxed: a cleared bit gives no reader a reason to read other memory.
         self.set.fetch_and(!(1 << index), Ordering::Relaxed) & 1 << index != 0
     }
 }
 
-/// Stores a value of the attribute at `index`, if it takes it.
+/// Stores a value of `attribute`, if the attribute accepts it.
 fn put_value<T: Value>(
     schema: &Schema,
     level: &Level,
@@ -183,19 +210,35 @@ fn index_of(
     schema.index_of(head).ok_or_else(|| schema.unknown(head.name, holder()))
 }
 
-/// What is set for a class: it holds for each of its objects that has no value of its own. Declared as a `static`.
+/// Values set for a class. They apply to each object of the class that has no value of its own. Declared as a
+/// `static`.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
+///
+/// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000);
+/// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+///
+/// let one_lock = InstanceValues::of_class(&CLASS);
+/// CLASS.set(&SPINS, 200)?;
+/// assert_eq!((CLASS.get(&SPINS), one_lock.get(&SPINS)), (200, 200));
+/// assert!(CLASS.unset("spins")?);
+/// assert_eq!(CLASS.get_text("spins")?, "100");
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 pub struct ClassValues {
     schema: &'static Schema,
     level: Level,
 }
 
 impl ClassValues {
-    /// Of the class with this schema; nothing is set.
+    /// Creates the values of the class with this schema. All attributes start unset.
     pub const fn new(schema: &'static Schema) -> ClassValues {
         ClassValues { schema, level: Level::new() }
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub const fn schema(&self) -> &'static Schema {
         self.schema
     }
@@ -204,12 +247,13 @@ impl ClassValues {
         Holder::class(self.schema.class())
     }
 
-    /// The value for the class: the default, if none is set.
+    /// Returns the value set for the class, or the default.
     ///
     /// # Panics
-    /// As [`InstanceValues::get`].
+    /// With debug assertions, if the class does not have the attribute. Without them the result is the
+    /// attribute's default.
     /// # Cost
-    /// See the [module](super). Wait-free.
+    /// Wait-free. See the [module](super).
     #[track_caller]
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> T {
         let index = self.schema.index_of(attribute.identity());
@@ -225,20 +269,33 @@ impl ClassValues {
     /// Sets a value.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`] and [`Refusal::OutOfRange`]; nothing was changed.
+    /// [`Refusal::Unknown`] and [`Refusal::OutOfRange`]. The previous value stays.
     pub fn set<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
         put_value(self.schema, &self.level, attribute, value, || self.holder())
     }
 
-    /// Sets a value, by name and as text.
+    /// Sets a value by name, from text.
     ///
     /// # Errors
-    /// As [`set`](Self::set), and [`Refusal::WrongType`].
+    /// [`Refusal::Unknown`], [`Refusal::WrongType`] and [`Refusal::OutOfRange`]. The previous value stays.
+    ///
+    /// ```
+    /// use squall_policy::attribute::{Attribute, ClassValues, Schema};
+    ///
+    /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000);
+    /// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
+    /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+    ///
+    /// CLASS.set_text("spins", "7")?;
+    /// assert_eq!(CLASS.get(&SPINS), 7);
+    /// assert!(CLASS.set_text("spins", "many").is_err());
+    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// ```
     pub fn set_text(&self, name: &str, text: &str) -> Result<(), AttributeError> {
         put_text(self.schema, &self.level, name, text, || self.holder())
     }
 
-    /// The value as text, as [`set_text`](Self::set_text) takes it.
+    /// Returns the value in the text form that [`set_text`](Self::set_text) accepts.
     ///
     /// # Errors
     /// [`Refusal::Unknown`].
@@ -247,7 +304,7 @@ impl ClassValues {
         Ok(self.info(index, attribute).value)
     }
 
-    /// Takes a setting back; `true` if there was one.
+    /// Unsets a value. Returns `true` if it was set.
     ///
     /// # Errors
     /// [`Refusal::Unknown`].
@@ -256,7 +313,7 @@ impl ClassValues {
         Ok(self.level.clear(index))
     }
 
-    /// Every attribute and its value.
+    /// Lists every attribute with its value.
     pub fn list(&self) -> Vec<AttributeInfo> {
         let attributes = self.schema.attributes().iter().enumerate();
         attributes.map(|(index, attribute)| self.info(index, *attribute)).collect()
@@ -278,35 +335,49 @@ impl fmt::Debug for ClassValues {
     }
 }
 
-/// What is set for one object, and for its operations.
+/// Values set for one object and for its operations.
 ///
-/// As text, an attribute of the object is `name`, that of one of its operations `operation.name`.
+/// In text form, an attribute of the object is `name`, and an attribute of one operation is `operation.name`.
+///
+/// ```
+/// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
+///
+/// static JOIN: Attribute<bool> = Attribute::new("join", true);
+/// static SCHEMA: Schema = Schema::new("log", &[&JOIN]).with_operations(&["write"]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+///
+/// let values = InstanceValues::of_class(&CLASS);
+/// values.set(&JOIN, false)?;
+/// values.set_for("write", &JOIN, true)?;
+/// assert_eq!((values.get_text("join")?, values.get_text("write.join")?), ("false".into(), "true".into()));
+/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// ```
 pub struct InstanceValues {
     class: &'static ClassValues,
     level: Level,
-    /// By operation; made when the first is set.
+    /// One level for each operation; allocated when the first value of an operation is set.
     operations: OnceLock<Box<[Level]>>,
-    /// The object to which this was attached, for the text of errors.
+    /// Object that these values were attached to; used in error messages.
     id: OnceLock<Id>,
 }
 
 impl InstanceValues {
-    /// Of an object of this class; nothing is set. Allocates nothing.
+    /// Creates the values of an object of this class. All attributes start unset. Does not allocate.
     pub const fn of_class(class: &'static ClassValues) -> InstanceValues {
         InstanceValues { class, level: Level::new(), operations: OnceLock::new(), id: OnceLock::new() }
     }
 
-    /// The class.
+    /// Returns the class values.
     pub const fn class(&self) -> &'static ClassValues {
         self.class
     }
 
-    /// The schema of the class.
+    /// Returns the schema of the class.
     pub const fn schema(&self) -> &'static Schema {
         self.class.schema
     }
 
-    /// The object to which this was attached first, if any.
+    /// Returns the object that these values were attached to first.
     pub fn id(&self) -> Option<Id> {
         self.id.get().copied()
     }
@@ -326,25 +397,39 @@ impl InstanceValues {
         }
     }
 
-    /// The value for the object: its own, the class's, or the default.
+    /// Returns the value for the object: its own, the value of the class, or the default.
     ///
     /// # Panics
-    /// If the class has no such attribute, in builds with debug assertions. In others that is its default: it can be set
-    /// nowhere.
+    /// With debug assertions, if the class does not have the attribute. Without them the result is the
+    /// attribute's default.
     /// # Cost
-    /// See the [module](super). Wait-free.
+    /// Wait-free. See the [module](super).
     #[inline]
     #[track_caller]
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> T {
         self.view(None, Received::NONE).get(attribute)
     }
 
-    /// The values for one call: those given to it, then those of its operation, by its place in the schema's list, then
-    /// those of the object.
+    /// Returns the values that one call sees. Values given to the call come first, then those of its
+    /// operation, then those of the object. `operation` is an index into the schema's list of operations.
+    ///
+    /// ```
+    /// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema};
+    ///
+    /// static JOIN: Attribute<bool> = Attribute::new("join", true);
+    /// static SCHEMA: Schema = Schema::new("log", &[&JOIN]).with_operations(&["write", "read"]);
+    /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+    ///
+    /// let values = InstanceValues::of_class(&CLASS);
+    /// values.set_for("write", &JOIN, false)?;
+    /// assert!(!values.view(Some(0), Received::NONE).get(&JOIN));
+    /// assert!(values.view(Some(1), Received::NONE).get(&JOIN));
+    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// ```
     #[inline]
     pub fn view<'a>(&'a self, operation: Option<usize>, call: Received<'a>) -> AttributeView<'a> {
         let level = match operation {
-            // Nobody set anything for any operation, or not for this one.
+            // Absent if no operation has a value yet.
             Some(operation) => self.operations.get().and_then(|levels| levels.get(operation)),
             None => None,
         };
@@ -354,7 +439,7 @@ impl InstanceValues {
     /// Sets a value for the object.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`] and [`Refusal::OutOfRange`]; nothing was changed.
+    /// [`Refusal::Unknown`] and [`Refusal::OutOfRange`]. The previous value stays.
     pub fn set<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
         put_value(self.schema(), &self.level, attribute, value, || self.holder())
     }
@@ -362,7 +447,8 @@ impl InstanceValues {
     /// Sets a value for one operation of the object.
     ///
     /// # Errors
-    /// As [`set`](Self::set), and [`Refusal::UnknownOperation`].
+    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`] and [`Refusal::OutOfRange`]. The previous value
+    /// stays.
     pub fn set_for<T: Value>(
         &self,
         operation: &str,
@@ -370,25 +456,40 @@ impl InstanceValues {
         value: T,
     ) -> Result<(), AttributeError> {
         let operation = self.operation(operation)?;
-        // First, so that nothing is made for what is refused.
+        // Checked first, so that a rejected call does not allocate the levels.
         index_of(self.schema(), attribute.identity(), || self.holder_of(Some(operation)))?;
         put_value(self.schema(), self.level_of(Some(operation)), attribute, value, || {
             self.holder_of(Some(operation))
         })
     }
 
-    /// Sets a value for the object (`name`) or one of its operations (`operation.name`), as text.
+    /// Sets a value for the object (`name`) or for one of its operations (`operation.name`), from text.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`], [`Refusal::WrongType`] and [`Refusal::OutOfRange`]; nothing
-    /// was changed.
+    /// [`Refusal::Unknown`], [`Refusal::UnknownOperation`], [`Refusal::WrongType`] and
+    /// [`Refusal::OutOfRange`]. The previous value stays.
+    ///
+    /// ```
+    /// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
+    ///
+    /// static JOIN: Attribute<bool> = Attribute::new("join", true);
+    /// static SCHEMA: Schema = Schema::new("log", &[&JOIN]).with_operations(&["write"]);
+    /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+    ///
+    /// let values = InstanceValues::of_class(&CLASS);
+    /// values.set_text("write.join", "false")?;
+    /// assert_eq!(values.get_text("write.join")?, "false");
+    /// assert!(values.unset("write.join")?);
+    /// assert_eq!(values.get_text("write.join")?, "true");
+    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// ```
     pub fn set_text(&self, path: &str, text: &str) -> Result<(), AttributeError> {
         let (operation, name) = self.split(path)?;
         put_text(self.schema(), self.level_of(operation), name, text, || self.holder_of(operation))
     }
 
-    /// The value for the object (`name`) or one of its operations (`operation.name`), as [`set_text`](Self::set_text)
-    /// takes it.
+    /// Returns the value for the object (`name`) or for one of its operations (`operation.name`), in the text
+    /// form that [`set_text`](Self::set_text) accepts.
     ///
     /// # Errors
     /// [`Refusal::Unknown`] and [`Refusal::UnknownOperation`].
@@ -398,10 +499,10 @@ impl InstanceValues {
         Ok(AttributeInfo::new(attribute, None, self.bits(operation, index)).value)
     }
 
-    /// Takes a setting back, so that the next scope counts; `true` if there was one.
+    /// Unsets a value, so that the next outer scope applies. Returns `true` if it was set.
     ///
     /// # Errors
-    /// As [`get_text`](Self::get_text).
+    /// [`Refusal::Unknown`] and [`Refusal::UnknownOperation`].
     pub fn unset(&self, path: &str) -> Result<bool, AttributeError> {
         let (operation, name) = self.split(path)?;
         let (index, _) = self.schema().by_name(name, || self.holder_of(operation))?;
@@ -411,7 +512,7 @@ impl InstanceValues {
         })
     }
 
-    /// Every attribute and its value for the object, then what is set for its operations.
+    /// Lists every attribute of the object with its value, then the values set for its operations.
     pub fn list(&self) -> Vec<AttributeInfo> {
         let attributes = || self.schema().attributes().iter().enumerate();
         let whole = attributes().map(|(index, one)| AttributeInfo::new(*one, None, self.bits(None, index)));
@@ -465,28 +566,30 @@ fn debug_list(f: &mut fmt::Formatter<'_>, list: Vec<AttributeInfo>) -> fmt::Resu
     f.debug_map().entries(list.iter().map(|info| (info.path(), &info.value))).finish()
 }
 
-/// The values as one call sees them ([`InstanceValues::view`]).
+/// Values as one call sees them. Created by [`InstanceValues::view`].
 #[derive(Clone, Copy)]
 pub struct AttributeView<'a> {
     values: &'a InstanceValues,
-    /// Of its operation, if anything was set for one.
+    /// Level of the operation, if an operation of the object has a value.
     operation: Option<&'a Level>,
     call: Received<'a>,
 }
 
 impl fmt::Debug for AttributeView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("values", self.values).field("call", &self.call).finish_non_exhaustive()
+        f.debug_struct("AttributeView").field("values", self.values).field("call", &self.call).finish_non_exhaustive()
     }
 }
 
 impl AttributeView<'_> {
-    /// The value: given to the call, or set for its operation, the object or the class, or the default.
+    /// Returns the value: given to the call, or set for its operation, the object or the class, or the
+    /// default.
     ///
     /// # Panics
-    /// As [`InstanceValues::get`].
+    /// With debug assertions, if the class does not have the attribute. Without them the result is the
+    /// attribute's default.
     /// # Cost
-    /// See the [module](super). Wait-free.
+    /// Wait-free. See the [module](super).
     #[inline]
     #[track_caller]
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> T {
@@ -505,7 +608,7 @@ impl AttributeView<'_> {
         bits.map_or(attribute.default(), T::from_bits)
     }
 
-    /// Where [`get`](Self::get) finds the value.
+    /// Returns the scope in which [`get`](Self::get) finds the value.
     pub fn scope_of<T: Value>(&self, attribute: &'static Attribute<T>) -> Scope {
         match self.call.find(attribute.identity()) {
             Some(_) => Scope::Call,

@@ -1,19 +1,21 @@
-//! The thread's words in which attributes wait for their callee.
+//! Thread-local stack of attributes that wait for their callee.
 //!
-//! Problem: they must outlive the caller's closure as little as a local variable would, nest without a limit, and cost a
-//! nanosecond each; and nothing here may point to a stack.
+//! Problem: an attribute must live only as long as the caller's closure runs. Calls nest without a limit, an
+//! attribute may cost about a nanosecond, and no entry may point to a program stack.
 //!
-//! Idea: a stack of entries for each thread, of a fixed size, and a vector that takes what is above. One word says which
-//! of them wait now, so that hiding them, and bringing them back, is one store.
+//! Idea: each thread has a fixed stack of entries, and a vector for those above it. One word says which
+//! entries wait now. So one store hides them or brings them back.
 //!
-//! - I1. The entries below `top` belong to frames whose `with` runs, each to one: a new frame begins at `top`, and `top`
-//!   goes back to where it was when that frame ends. So the entries of a frame do not change while its `with` runs.
-//! - I2. Entry `n` is in the array if `n` is below its length, else in the vector, which is as long as `top` asks for.
-//! - I3. The vector has no memory while `top` is within the array.
+//! - I1. The entries below `top` belong to frames of running `with` calls, each entry to one frame. A new
+//!   frame begins at `top`, and `top` returns to its old value when that frame ends. So the entries of a
+//!   frame do not change while its `with` runs.
+//! - I2. Entry `n` is in the array if `n` is below its length, else in the vector, which is as long as `top`
+//!   requires.
+//! - I3. The vector owns no memory while `top` is within the array.
 //!
-//! Not promised: use from a signal handler.
-//! Cost: no copy but the first. The words that are read and written together lie apart: the compiler would join their
-//! loads, and the machine cannot forward two stores to one load.
+//! Not promised: use in a signal handler.
+//! Cost: each attribute is copied once. Words that are accessed together are separate cells: the compiler
+//! would join their loads, and the processor cannot forward two stores to one load.
 
 use squall_core::Id;
 use std::cell::{Cell, RefCell};
@@ -22,10 +24,10 @@ use std::mem::ManuallyDrop;
 
 use super::Head;
 
-/// Entries of the fixed stack.
+/// Number of entries in the fixed stack.
 const ROOM: usize = 32;
 
-/// An attribute, by the address of its head, and the bits of its value.
+/// An attribute, as the address of its head, and the bits of its value.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) head: Option<&'static Head>,
@@ -46,7 +48,7 @@ impl Entry {
     }
 }
 
-/// Room for an entry. In two cells: one load of both words would wait for the two stores that wrote them.
+/// Place for one entry, in two cells: one load of both words would stall on the two stores that wrote them.
 struct Slot {
     head: Cell<Option<&'static Head>>,
     bits: Cell<u64>,
@@ -74,7 +76,7 @@ impl Slot {
     }
 }
 
-/// Which entries wait, and where the stack ends: from the low bits `count`, then `first`, then `top`.
+/// Range of the waiting entries, and the end of the stack. From the low bits: `count`, `first`, `top`.
 #[derive(Clone, Copy)]
 pub(super) struct Span(u64);
 
@@ -102,23 +104,23 @@ impl Span {
         (self.0 >> (COUNT_BITS + INDEX_BITS)) as usize
     }
 
-    /// Of the next frame, with `count` entries.
+    /// Returns the span of a new frame of `count` entries on top of this stack.
     #[inline(always)]
     fn next(self, count: usize) -> Span {
         let (first, top) = (self.top() as u64, (self.top() + count) as u64);
         Span(top << (COUNT_BITS + INDEX_BITS) | first << COUNT_BITS | count as u64)
     }
 
-    /// The same stack; nothing waits.
+    /// Returns the span of the same stack with no entry waiting.
     #[inline(always)]
     fn hidden(self) -> Span {
         Span(self.0 & !COUNT)
     }
 }
 
-/// What waits on this thread, and for whom.
+/// Waiting attributes of this thread, and their callee.
 pub struct Waiting {
-    /// The callee, as the interface that was called; any if none wait.
+    /// Callee, as the id of the interface that is called; arbitrary while no entry waits.
     callee: Cell<Id>,
     entries: [Slot; ROOM],
     span: Cell<Span>,
@@ -132,15 +134,15 @@ thread_local! {
             span: Cell::new(Span::EMPTY),
         }
     };
-    /// The entries from `ROOM` on. Without a destructor, so that it is there as long as the thread; it holds memory only
-    /// while a frame is there (I3).
+    /// Entries from `ROOM` on. It has no destructor, so it exists as long as the thread. It owns memory only
+    /// while a frame reaches into it (I3).
     static ABOVE: ManuallyDrop<RefCell<Vec<Entry>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
-/// Runs `f` with the thread's words.
+/// Runs `f` with the stack of this thread.
 #[inline(always)]
 pub(super) fn with_waiting<R>(f: impl FnOnce(&Waiting) -> R) -> R {
-    // They have no destructor, so they are there as long as the thread.
+    // The stack has no destructor, so it exists as long as the thread.
     WAITING.with(f)
 }
 
@@ -155,7 +157,7 @@ impl Waiting {
         self.span.get()
     }
 
-    /// Begins a frame of `count` entries, which are to be written next. It ends with what this returns.
+    /// Begins a frame of `count` entries, which the caller writes next. Dropping the result ends the frame.
     #[inline(always)]
     pub(super) fn push(&self, callee: Id, count: usize) -> Frame {
         let span = self.span.get();
@@ -168,7 +170,7 @@ impl Waiting {
         outer
     }
 
-    /// Hides what waits, until what this returns is dropped.
+    /// Hides the waiting entries until the result is dropped.
     #[inline(always)]
     pub(super) fn hide(&self) -> Hidden {
         let hidden = Hidden { span: self.span.get(), here: PhantomData };
@@ -176,7 +178,7 @@ impl Waiting {
         hidden
     }
 
-    /// Writes an entry of a frame that was just begun, by its place in it.
+    /// Writes one entry of a frame that has just begun, by its position in the frame.
     #[inline(always)]
     pub(super) fn write(&self, frame: &Frame, place: usize, entry: Entry) {
         let index = frame.span.top() + place;
@@ -186,7 +188,7 @@ impl Waiting {
         }
     }
 
-    /// The bits of the attribute with this head, among these entries.
+    /// Returns the bits of the attribute with this head, among these entries.
     #[inline(always)]
     pub(super) fn find(&self, span: Span, head: &'static Head) -> Option<u64> {
         match self.entries.get(span.first()..span.first() + span.count()) {
@@ -211,16 +213,16 @@ impl Waiting {
     }
 }
 
-/// The end of a frame, by a panic too: what waited before it waits again.
+/// Guard of a frame. Dropping it, also in a panic, restores the entries that waited before.
 ///
-/// What is of the thread is looked up again, which is a few instructions: a borrow could not leave [`with_waiting`], and what
-/// runs meanwhile had to run inside it, where it is not inlined.
+/// The guard finds the thread-local stack again, which takes a few instructions. A borrow could not leave
+/// [`with_waiting`], and the caller's closure would have to run inside it, without inlining.
 pub struct Frame {
     callee: Id,
     span: Span,
-    /// Where the stack ends while it is there: not looked up where it was just stored, which takes a moment.
+    /// End of the stack while the frame lives. Kept here because a reload right after the store would stall.
     top: usize,
-    /// Dropped by the thread that made it.
+    /// `!Send`: the thread that made the guard drops it.
     here: PhantomData<*const ()>,
 }
 
@@ -237,15 +239,15 @@ impl Drop for Frame {
     }
 }
 
-/// The end of hiding, by a panic too.
+/// Guard of hidden entries. Dropping it, also in a panic, brings them back.
 pub(super) struct Hidden {
     span: Span,
-    /// As in [`Frame`].
+    /// `!Send`, like [`Frame`].
     here: PhantomData<*const ()>,
 }
 
 impl Hidden {
-    /// What it hides.
+    /// Returns the hidden span.
     #[inline(always)]
     pub(super) fn span(&self) -> Span {
         self.span
@@ -262,7 +264,7 @@ impl Drop for Hidden {
 #[cold]
 #[inline(never)]
 fn resize_above(top: usize) {
-    assert!(top as u64 <= INDEX, "attributes of calls are nested too deep");
+    assert!(top as u64 <= INDEX, "calls with attributes are nested too deep: a thread can have 2^28 attributes waiting");
     ABOVE.with(|above| match top.saturating_sub(ROOM) {
         0 => *above.borrow_mut() = Vec::new(),
         len => above.borrow_mut().resize(len, Entry::NONE),

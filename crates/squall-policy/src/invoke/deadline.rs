@@ -1,6 +1,7 @@
-//! The deadline of a call, on its way to the policy of the object that is called.
+//! Deadline of a call, on its way to the policy of the called object.
 //!
-//! - I1. A deadline is for one object: a policy sees it in calls of that object alone, and only before the method has begun.
+//! - I1. A deadline belongs to one object. A policy sees it only in calls of that object, and only before the
+//!   method has begun.
 
 use squall_core::Id;
 use std::cell::Cell;
@@ -10,7 +11,7 @@ thread_local! {
     static DEADLINE: Cell<Option<(Id, Instant)>> = const { Cell::new(None) };
 }
 
-/// Puts back what was there.
+/// Guard that restores the previous deadline when it is dropped.
 #[must_use]
 pub(crate) struct Restore(Option<(Id, Instant)>);
 
@@ -20,17 +21,17 @@ impl Drop for Restore {
     }
 }
 
-/// Until the result is dropped, calls of this object by this thread have a deadline.
+/// Sets the deadline of this thread's calls of the object, until the result is dropped.
 pub(super) fn set(id: Id, by: Instant) -> Restore {
     Restore(DEADLINE.replace(Some((id, by))))
 }
 
-/// Until the result is dropped, no call has one: the method has begun.
+/// Clears the deadline until the result is dropped: the method has begun.
 pub(crate) fn begun() -> Restore {
     Restore(DEADLINE.take())
 }
 
-/// The deadline of a call of the object that has this many ids, from the first on.
+/// Returns the deadline for a call of the object with `ids` consecutive ids from `first` on.
 #[inline]
 pub(crate) fn of(first: Id, ids: u32) -> Option<Instant> {
     let (id, by) = DEADLINE.get()?;

@@ -1,4 +1,4 @@
-//! What comes of an invocation that has no result.
+//! Errors of invocations.
 
 use squall_core::wrap::Caught;
 use squall_core::{CallError, CallErrorKind};
@@ -9,24 +9,37 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::policy::LATE;
 
-/// Why an invocation has no result.
+/// Reason why an invocation has no result.
+///
+/// ```
+/// use squall_policy::invoke::{InvokeError, synchronous};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Door: Send + Sync { fn open(&self); }
+/// # struct Stuck;
+/// # impl Door for Stuck { fn open(&self) { panic!("it is stuck") } }
+/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Stuck);
+/// match synchronous(door.co(), |door| door.open()) {
+///     Err(InvokeError::Panicked(payload)) => assert_eq!(payload.message(), "it is stuck"),
+///     other => panic!("{other:?}"),
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InvokeError {
-    /// The object could not be called, or its policy refused. A method whose own error is `From<CallError>` returns it as that,
-    /// in its result.
+    /// The object could not be called, or its policy refused the call. A method with an error type that
+    /// is `From<CallError>` returns the error in its result instead.
     Call(CallError),
-    /// The method, or what was invoked with it, panicked.
+    /// The method, or the closure around it, panicked.
     Panicked(Payload),
-    /// It had not begun when its deadline passed, and will not.
+    /// The deadline passed before the method began. The method did not run and will not.
     TooLate,
-    /// The event that it depended on was cancelled; it did not run.
+    /// The event that the invocation depended on was cancelled. The method did not run.
     Cancelled,
-    /// The executor dropped it; it did not run.
+    /// The executor dropped the invocation. The method did not run.
     Dropped,
-    /// As many invocations as may wait, wait; it did not run.
+    /// The queue is full. The invocation was rejected and did not run.
     Full,
-    /// A result was waited for inside an operation, where nothing may wait. The invocation goes on.
+    /// The result was waited for inside an operation, where a thread must not wait. The invocation goes on.
     InOperation,
 }
 
@@ -44,13 +57,13 @@ impl fmt::Display for InvokeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InvokeError::Call(error) => error.fmt(f),
-            InvokeError::Panicked(payload) => write!(f, "it panicked: {}", payload.message()),
+            InvokeError::Panicked(payload) => write!(f, "the method panicked: {}", payload.message()),
             InvokeError::TooLate => f.write_str(LATE),
-            InvokeError::Cancelled => f.write_str("the event that it waited for was cancelled"),
-            InvokeError::Dropped => f.write_str("its executor dropped it"),
-            InvokeError::Full => f.write_str("too many invocations wait already"),
+            InvokeError::Cancelled => f.write_str("the event that the invocation waited for was cancelled"),
+            InvokeError::Dropped => f.write_str("the executor dropped the invocation before it ran"),
+            InvokeError::Full => f.write_str("the event's queue is full: too many invocations wait already"),
             InvokeError::InOperation => {
-                f.write_str("its result was waited for inside an operation, where nothing may wait")
+                f.write_str("the result was waited for inside an operation; wait for it outside")
             }
         }
     }
@@ -65,23 +78,35 @@ impl std::error::Error for InvokeError {
     }
 }
 
-/// What a panic carried.
+/// Payload of a panic.
+///
+/// ```
+/// use squall_policy::invoke::{InvokeError, synchronous};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Door: Send + Sync { fn open(&self); }
+/// # struct Stuck;
+/// # impl Door for Stuck { fn open(&self) { std::panic::panic_any(7_u32) } }
+/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Stuck);
+/// let Err(InvokeError::Panicked(payload)) = synchronous(door.co(), |door| door.open()) else { panic!() };
+/// assert_eq!(payload.message(), "no message");
+/// assert_eq!(payload.into_inner().downcast_ref::<u32>(), Some(&7));
+/// ```
 pub struct Payload(Mutex<Box<dyn Any + Send>>);
 
 impl Payload {
-    /// The panic's message, if it has one.
+    /// Returns the panic's message, or `no message` if the payload is not text.
     pub fn message(&self) -> String {
         let payload = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
     }
 
-    /// The payload itself.
+    /// Returns the payload itself.
     pub fn into_inner(self) -> Box<dyn Any + Send> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the panic go on in this thread.
+    /// Resumes the panic on this thread.
     pub fn resume(self) -> ! {
         resume_unwind(self.into_inner())
     }

@@ -1,7 +1,8 @@
 //! Events that invocations depend on.
 //!
-//! - I1. An invocation leaves the line once: let go, cancelled, or dropped with the last handle of its event.
-//! - I2. While an event is open or cancelled nothing waits for it.
+//! - I1. An invocation leaves the queue once: released, cancelled, or dropped with the last clone of its
+//!   event.
+//! - I2. While an event is open or cancelled, its queue is empty.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,13 +13,28 @@ use super::InvokeError;
 use super::executor::execute;
 use super::handle::Runner;
 
-/// The most invocations that wait for one event; later ones end with [`InvokeError::Full`].
+/// Largest number of invocations that wait for one event. Later ones end with [`InvokeError::Full`].
 pub const WAITING_MAX: usize = 1 << 16;
 
-/// Something that invocations depend on ([`event_dependent`](super::event_dependent)): others decide by it whether they run,
-/// when, and how many. Cloning gives another handle of the same event.
+/// An event that invocations depend on (see [`event_dependent`](super::event_dependent)). Other threads use
+/// it to decide whether, when, and how many of the invocations run. A clone is the same event.
 ///
-/// It begins closed. When its last handle is dropped, what waits ends with [`InvokeError::Dropped`].
+/// It begins closed. When the last clone is dropped, waiting invocations end with [`InvokeError::Dropped`].
+///
+/// ```
+/// use squall_policy::invoke::{Event, event_dependent};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+/// # struct Post;
+/// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// let ready = Event::new();
+/// let pending = event_dependent(&ready, mail.co(), |mail| mail.send(7));
+/// assert!(!ready.is_open());
+/// assert_eq!(ready.open(), 1);
+/// assert_eq!(pending.wait()?, 7);
+/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// ```
 #[derive(Clone)]
 pub struct Event(Arc<Mutex<State>>);
 
@@ -34,7 +50,7 @@ enum Gate {
     Cancelled,
 }
 
-/// An invocation that waits, whatever its result is.
+/// A waiting invocation, with the type of its result erased.
 pub(super) trait Waiting: Send {
     fn go(self: Box<Self>);
     fn cancel(self: Box<Self>, error: InvokeError);
@@ -50,22 +66,30 @@ impl<R: Send + 'static> Waiting for Runner<R> {
 }
 
 impl Event {
-    /// A closed one.
+    /// Creates a closed event.
     pub fn new() -> Event {
         Event(Arc::new(Mutex::new(State { gate: Gate::Closed, waiting: VecDeque::new() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing of the users' runs under it.
+        // User code does not run under this lock, so a poisoned lock is usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the invocation that waits longest run; whether there was one. What is not waited for is not remembered.
+    /// Releases the invocation that has waited longest. Returns `true` if there was one. A signal without a
+    /// waiting invocation is lost.
+    ///
+    /// ```
+    /// use squall_policy::invoke::Event;
+    ///
+    /// let ready = Event::new();
+    /// assert!(!ready.signal(), "the queue is empty");
+    /// ```
     pub fn signal(&self) -> bool {
         self.signal_many(1) > 0
     }
 
-    /// Lets so many run, in the order in which they came; how many there were.
+    /// Releases up to `count` invocations, in order of arrival. Returns how many were released.
     pub fn signal_many(&self, count: usize) -> usize {
         let mut state = self.lock();
         let count = count.min(state.waiting.len());
@@ -75,7 +99,7 @@ impl Event {
         count
     }
 
-    /// Lets all run that wait, and from now on each at once; how many waited.
+    /// Releases all waiting invocations, and lets later ones run at once. Returns how many waited.
     pub fn open(&self) -> usize {
         let waiting = self.set(Gate::Open);
         let count = waiting.len();
@@ -83,14 +107,28 @@ impl Event {
         count
     }
 
-    /// From now on they wait.
+    /// Makes later invocations wait.
     pub fn close(&self) {
-        // While it was open or cancelled nothing waited (I2); while it was closed all may go on waiting.
+        // While the event was open or cancelled its queue was empty (I2). While it was closed, the queue can
+        // stay.
         self.lock().gate = Gate::Closed;
     }
 
-    /// Ends all that wait with [`InvokeError::Cancelled`], and each that comes until it is opened or closed again; how many
-    /// waited.
+    /// Ends all waiting invocations with [`InvokeError::Cancelled`], and each later one until the event is
+    /// opened or closed again. Returns how many waited.
+    ///
+    /// ```
+    /// use squall_policy::invoke::{Event, InvokeError, event_dependent};
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+    /// # struct Post;
+    /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+    /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+    /// let ready = Event::new();
+    /// let pending = event_dependent(&ready, mail.co(), |mail| mail.send(7));
+    /// assert_eq!(ready.cancel(), 1);
+    /// assert!(matches!(pending.wait(), Err(InvokeError::Cancelled)));
+    /// ```
     pub fn cancel(&self) -> usize {
         let waiting = self.set(Gate::Cancelled);
         let count = waiting.len();
@@ -104,12 +142,12 @@ impl Event {
         take(&mut state.waiting)
     }
 
-    /// Whether invocations run at once.
+    /// Returns `true` if invocations run at once.
     pub fn is_open(&self) -> bool {
         self.lock().gate == Gate::Open
     }
 
-    /// How many wait.
+    /// Returns the number of waiting invocations.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }

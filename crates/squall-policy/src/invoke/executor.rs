@@ -1,7 +1,8 @@
-//! Who runs asynchronous invocations: the program's executor, or the pool.
+//! Executors of asynchronous invocations: the program's own, or the pool.
 //!
-//! - I1. The pool has at most `size` threads, made when there is work and none is idle; an idle one sleeps until it is rung.
-//! - I2. Work that is in the queue is run: while there is some, there is a thread, whatever the size is set to.
+//! - I1. The pool has at most `size` threads. One is started when there is work and no thread is idle. An
+//!   idle thread sleeps until it is notified.
+//! - I2. Queued work is always run: while the queue has work there is a thread, for every size.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -12,12 +13,27 @@ use std::thread;
 
 use super::threads;
 
-/// An invocation on its way: to be run once, by any thread. If it is dropped, its [`Handle`](super::Handle) says so.
+/// An invocation that any thread can run once. Dropping it ends its [`PendingCall`](super::PendingCall) with
+/// [`InvokeError::Dropped`](super::InvokeError::Dropped).
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// What runs asynchronous invocations; any closure that takes [`Work`] is one.
+/// Runs asynchronous invocations. Each closure that takes [`Work`] is an executor.
+///
+/// ```
+/// use squall_policy::invoke::{Work, asynchronous_on};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+/// # struct Post;
+/// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// let on_a_thread = |work: Work| drop(std::thread::spawn(work));
+/// let pending = asynchronous_on(&on_a_thread, mail.co(), |mail| mail.send(7));
+/// assert_eq!(pending.wait()?, 7);
+/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Has the work run by some thread, soon. It may park in a swap, and wait in methods marked `#[blocking]`; it never panics.
+    /// Has some thread run the work soon. The work may park during a swap, may block in methods marked
+    /// `#[blocking]`, and never panics.
     fn execute(&self, work: Work);
 }
 
@@ -29,7 +45,8 @@ impl<F: Fn(Work) + Send + Sync + 'static> Executor for F {
 
 static EXECUTOR: RwLock<Option<Arc<dyn Executor>>> = RwLock::new(None);
 
-/// Lets `executor` run the invocations of [`asynchronous`](super::asynchronous) and its like from now on, or the pool again.
+/// Sets the executor of [`asynchronous`](super::asynchronous) and the other asynchronous modes from now on.
+/// `None` selects the pool again.
 ///
 /// ```
 /// use squall_policy::invoke;
@@ -41,13 +58,13 @@ static EXECUTOR: RwLock<Option<Arc<dyn Executor>>> = RwLock::new(None);
 /// ```
 pub fn set_executor(executor: Option<Arc<dyn Executor>>) {
     let before = std::mem::replace(&mut *EXECUTOR.write().unwrap_or_else(PoisonError::into_inner), executor);
-    // Outside the lock: it is the user's.
+    // Dropped outside the lock, because the executor is user code.
     drop(before);
 }
 
-/// Gives work to the program's executor, or to the pool.
+/// Passes work to the program's executor, or to the pool.
 pub(super) fn execute(work: Work) {
-    // There are no threads in the child of a fork; the call errs.
+    // A forked child has no threads. The call itself returns an error.
     if squall_sys::fork::forked() {
         return work();
     }
@@ -58,17 +75,17 @@ pub(super) fn execute(work: Work) {
     }
 }
 
-/// The most work that waits in the pool; beyond it, who invokes runs its call itself.
+/// Largest number of invocations queued in the pool. Beyond it, the invoking thread runs its call itself.
 pub const POOL_QUEUE_MAX: usize = 1 << 16;
 
 struct Pool {
     state: Mutex<State>,
-    /// Rings when there is work, or the size has changed.
+    /// Notified when there is work or the size has changed.
     bell: Condvar,
 }
 
 struct State {
-    /// None until it is asked for or set.
+    /// Absent until the size is read or set.
     size: Option<usize>,
     queue: VecDeque<Work>,
     threads: usize,
@@ -84,18 +101,27 @@ thread_local! {
     static IN_POOL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this is a thread of the pool.
+/// Returns `true` on a thread of the pool.
 pub(super) fn in_pool() -> bool {
     IN_POOL.get()
 }
 
-/// How many threads the pool may have: as many as there are processors for this process, unless it was set.
+/// Returns the largest number of threads that the pool may have. The default is the number of processors
+/// available to this process.
+///
+/// ```
+/// use squall_policy::invoke::{pool_size, set_pool_size};
+///
+/// assert!(pool_size() >= 1);
+/// set_pool_size(2);
+/// assert_eq!(pool_size(), 2);
+/// ```
 pub fn pool_size() -> usize {
     POOL.lock().size()
 }
 
-/// Sets how many threads the pool may have. With none it is switched off: who invokes runs the call at once. Threads beyond
-/// the size end when they have nothing to do, with none when the queue is empty.
+/// Sets the largest number of threads that the pool may have. Zero switches the pool off: the invoking thread
+/// runs its call at once. Surplus threads end when they are idle; with zero, all end when the queue is empty.
 pub fn set_pool_size(threads: usize) {
     POOL.lock().size = Some(threads);
     POOL.bell.notify_all();
@@ -109,7 +135,8 @@ impl State {
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under it panics between two changes that belong together.
+        // The code under the lock does not panic between two changes that belong together, so a poisoned lock
+        // is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,7 +152,8 @@ impl Pool {
             if threads::spawn("squall-invoke", || POOL.work()).is_ok() {
                 state.threads += 1;
             } else if state.threads == 0 {
-                // Nobody would run it. It is the only one: with none running, none was left (I2).
+                // No thread would run the work. It is alone in the queue, because without threads the queue
+                // was empty (I2).
                 let work = state.queue.pop_back();
                 drop(state);
                 work.into_iter().for_each(|work| work());
@@ -136,7 +164,7 @@ impl Pool {
         self.bell.notify_one();
     }
 
-    /// A thread of the pool.
+    /// Body of a pool thread.
     fn work(&self) {
         IN_POOL.set(true);
         let mut state = self.lock();
@@ -148,7 +176,8 @@ impl Pool {
             }
             if let Some(work) = state.queue.pop_front() {
                 drop(state);
-                // It catches what it calls; what is left is the drop of a result that nobody wants.
+                // The work catches panics of the call. A panic can remain in the drop of a result without a
+                // receiver.
                 let _ = catch_unwind(AssertUnwindSafe(work));
                 state = self.lock();
             } else {

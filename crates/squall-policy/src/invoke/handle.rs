@@ -1,8 +1,9 @@
-//! Handles of asynchronous invocations.
+//! Pending results of asynchronous invocations.
 //!
-//! - I1. What is to be run is taken by exactly one: the executor, who drops it unrun, a waiter that helps, or a cancelled event.
-//!   Who took it puts a result in.
-//! - I2. A result is put in once, and taken once or dropped with the last of handle and runner; no lock is held then.
+//! - I1. Exactly one party takes the function of an invocation: the executor that runs it, the executor that
+//!   drops it, a waiter that helps, or a cancelled event. That party stores the result.
+//! - I2. A result is stored once. It is taken once, or dropped with the last of `PendingCall` and `Runner`.
+//!   No lock is held then.
 
 use squall_core::wrap::catching;
 use std::fmt;
@@ -18,10 +19,29 @@ use super::executor::{Work, in_pool};
 
 type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 
-/// The result of an asynchronous invocation, when there is one: [wait](Handle::wait) for it, [look](Handle::try_take) for it,
-/// await it, or drop this, whereupon the call goes on, and its result is dropped where it ran.
+/// Result of an asynchronous invocation, available later.
 ///
-/// A future that is awaited needs no runtime of ours, and may be awaited in any.
+/// [Wait](PendingCall::wait) for it, [poll](PendingCall::try_take) it, or await it. If it is dropped, the
+/// call goes on and its result is dropped on the thread that ran it. The future needs no particular runtime.
+///
+/// ```
+/// use squall_policy::invoke::asynchronous;
+/// use std::time::Duration;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+/// # struct Post;
+/// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// let mut pending = asynchronous(mail.co(), |mail| mail.send(7));
+/// let result = loop {
+///     if let Some(result) = pending.wait_timeout(Duration::from_millis(10)) {
+///         break result;
+///     }
+/// };
+/// assert_eq!(result?, 7);
+/// assert!(pending.is_finished());
+/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// ```
 #[must_use = "the invocation goes on without it, and its errors are lost"]
 pub struct PendingCall<R>(Arc<Invocation<R>>);
 
@@ -38,7 +58,7 @@ enum Slot<R> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing of the users' runs under these locks.
+    // User code does not run under these locks, so a poisoned lock is usable.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -53,10 +73,10 @@ impl<R> Invocation<R> {
         }
     }
 
-    /// Ends it without a result, if nobody runs it.
+    /// Ends the invocation without a result, unless a thread runs it.
     fn give_up(&self, error: InvokeError) {
         if let Some(function) = self.take_function() {
-            // What it holds is the users'. A panic in its drop shall not keep the waiter waiting.
+            // The function holds user data. A panic in its drop must not leave the waiter waiting.
             let _ = catching(|| drop(function));
             self.fill(Err(error));
         }
@@ -70,7 +90,7 @@ impl<R> Invocation<R> {
         }
     }
 
-    /// The result, if it is there.
+    /// Takes the result, if it is there.
     fn take(slot: &mut Slot<R>) -> Option<Result<R, InvokeError>> {
         match slot {
             Slot::Empty(_) => None,
@@ -83,11 +103,11 @@ impl<R> Invocation<R> {
     }
 }
 
-/// An invocation that is not run yet.
+/// The side of an invocation that runs it or gives it up.
 pub(super) struct Runner<R>(Arc<Invocation<R>>);
 
 impl<R: Send + 'static> Runner<R> {
-    /// An invocation of `f`, and its handle.
+    /// Creates an invocation of `f` and its pending result.
     pub(super) fn new(f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static) -> (Runner<R>, PendingCall<R>) {
         let invocation = Arc::new(Invocation {
             function: Mutex::new(Some(Box::new(f))),
@@ -97,12 +117,12 @@ impl<R: Send + 'static> Runner<R> {
         (Runner(Arc::clone(&invocation)), PendingCall(invocation))
     }
 
-    /// What an executor gets.
+    /// Converts it to work for an executor.
     pub(super) fn into_work(self) -> Work {
         Box::new(move || self.0.run())
     }
 
-    /// It shall not run.
+    /// Ends the invocation with this error, without running it.
     pub(super) fn give_up(self, error: InvokeError) {
         self.0.give_up(error);
     }
@@ -115,41 +135,56 @@ impl<R> Drop for Runner<R> {
 }
 
 impl<R> PendingCall<R> {
-    /// Whether the result is there.
+    /// Returns `true` if the result is there, or was taken.
     pub fn is_finished(&self) -> bool {
         !matches!(&*lock(&self.0.slot), Slot::Empty(_))
     }
 
-    /// The result, if it is there. Take it once.
+    /// Takes the result, if it is there. Take it only once.
     ///
     /// # Panics
-    /// If it was taken before.
+    /// If the result was taken before.
+    ///
+    /// ```
+    /// use squall_policy::invoke::{Event, event_dependent};
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+    /// # struct Post;
+    /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+    /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+    /// let never = Event::new();
+    /// let mut pending = event_dependent(&never, mail.co(), |mail| mail.send(7));
+    /// assert!(pending.try_take().is_none());
+    /// ```
     pub fn try_take(&mut self) -> Option<Result<R, InvokeError>> {
         Invocation::take(&mut lock(&self.0.slot))
     }
 
-    /// Waits for the result. In a thread of the pool it runs the call here if nobody has begun it, so that invocations which
-    /// wait for each other do not use the pool up.
+    /// Waits for the result. A pool thread runs the call itself if it has not begun, so that invocations that
+    /// wait for each other do not exhaust the pool.
     ///
     /// # Errors
-    /// [`InvokeError`]; inside an operation, where the result is not there yet, [`InvokeError::InOperation`] at once.
+    /// [`InvokeError`]. Inside an operation, if the result is not there yet, [`InvokeError::InOperation`] at
+    /// once.
     /// # Panics
-    /// If it was taken before.
+    /// If the result was taken before.
     pub fn wait(self) -> Result<R, InvokeError> {
         self.wait_by(None).unwrap_or(Err(InvokeError::Dropped))
     }
 
-    /// The same, for so long; `None` if there is no result by then. Take it once.
+    /// Waits for the result, for at most `limit`. Returns `None` if the time passed without a result. Take
+    /// the result only once.
     ///
     /// # Errors
-    /// As [`wait`](Handle::wait).
+    /// [`InvokeError`]. Inside an operation, if the result is not there yet, [`InvokeError::InOperation`] at
+    /// once.
     /// # Panics
-    /// If it was taken before.
+    /// If the result was taken before.
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<R, InvokeError>> {
         self.wait_by(Instant::now().checked_add(limit))
     }
 
-    /// `None` when it is that time.
+    /// Waits until `by`. Returns `None` if that time passed without a result.
     fn wait_by(&self, by: Option<Instant>) -> Option<Result<R, InvokeError>> {
         let mut slot = lock(&self.0.slot);
         if let Some(result) = Invocation::take(&mut slot) {
@@ -190,7 +225,7 @@ impl<R> Future for PendingCall<R> {
         }
         let before = replace(&mut *slot, Slot::Empty(Some(context.waker().clone())));
         drop(slot);
-        // A waker is the user's: outside the lock.
+        // Dropped outside the lock, because a waker is user code.
         drop(before);
         Poll::Pending
     }
@@ -198,6 +233,6 @@ impl<R> Future for PendingCall<R> {
 
 impl<R> fmt::Debug for PendingCall<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("is_finished", &self.is_finished()).finish_non_exhaustive()
+        f.debug_struct("PendingCall").field("is_finished", &self.is_finished()).finish_non_exhaustive()
     }
 }

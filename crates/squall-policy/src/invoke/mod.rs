@@ -1,19 +1,18 @@
-//! Invocation modes: in which thread a call is made, and when.
+//! Invocation modes: the thread on which a call runs, and the time.
 //!
-//! A call is written as a closure that gets the reference, so any method of any object can be invoked in any mode, whether the
-//! object has a policy or not:
+//! A call is written as a closure that gets the handle. So any method of any object can be invoked in any
+//! mode, with or without a policy:
 //!
-//! | mode | the call runs | and its caller gets |
+//! | mode | the call runs | its caller gets |
 //! |---|---|---|
 //! | [`synchronous`] | here and now | its result |
-//! | [`asynchronous`] | soon, by an executor | a [`Handle`], for later |
-//! | [`synchronous_by`], [`asynchronous_by`] | the same, if it can begin by its deadline | the same, and how late it was |
-//! | [`event_dependent`] | when others [let it](Event) | a [`Handle`] |
+//! | [`asynchronous`] | soon, on an executor | a [`PendingCall`] |
+//! | [`synchronous_by`], [`asynchronous_by`] | if it can begin by its deadline | the same, and its lateness |
+//! | [`event_dependent`] | when other threads [release it](Event) | a [`PendingCall`] |
 //!
-//! In every mode an object that is gone, and a policy that refuses, is an error, and so is a panic: it does not unwind through
-//! the caller. What the closure takes with it must outlive the caller in the modes that return before the call is made; an
-//! argument that borrows does not compile:
-//!
+//! In every mode an error is returned if the object was destroyed, if a policy refuses, or if the method
+//! panics: the panic does not unwind through the caller. Modes that return before the call runs need a
+//! closure that is `'static`. A borrowed argument does not compile:
 //! ```compile_fail,E0373
 //! use squall_policy::invoke::asynchronous;
 //! # #[squall_macros::interface(crate = squall_core)]
@@ -24,10 +23,10 @@
 //! # impl Log for Lines { fn write(&self, text: &str) -> usize { text.len() } }
 //! # let log: squall_core::Owned<dyn Log> = squall_core::shared(Lines);
 //! let text = String::from("a line");
-//! let handle = asynchronous(log.co(), |log| log.write(&text));
+//! let pending = asynchronous(log.co(), |log| log.write(&text));
 //! ```
 //!
-//! The same with what the closure owns:
+//! The closure compiles if it owns the argument:
 //!
 //! ```
 //! use squall_policy::invoke::{asynchronous, synchronous, InvokeError};
@@ -39,24 +38,24 @@
 //! # impl Log for Lines { fn write(&self, text: &str) -> usize { text.len() } }
 //! # let log: squall_core::Owned<dyn Log> = squall_core::shared(Lines);
 //! let text = String::from("a line");
-//! let handle = asynchronous(log.co(), move |log| log.write(&text));
-//! assert_eq!(handle.wait()?, 6);
+//! let pending = asynchronous(log.co(), move |log| log.write(&text));
+//! assert_eq!(pending.wait()?, 6);
 //!
-//! let co = log.co();
+//! let handle = log.co();
 //! drop(log);
-//! assert!(matches!(synchronous(co, |log| log.write("gone")), Err(InvokeError::Call(_))));
+//! assert!(matches!(synchronous(handle, |log| log.write("gone")), Err(InvokeError::Call(_))));
 //! # Ok::<(), InvokeError>(())
 //! ```
 //!
 //! # Swaps
 //!
-//! An asynchronous call is made by the thread that runs it, in calls of no other object: it parks while the object's state
-//! moves, as any call from outside does, and passes no `Block` on account of who submitted it. So do not wait for a handle
-//! inside a method of an object that may be swapped, or its swap waits as long; inside an operation it is an error.
+//! The thread that runs an asynchronous call makes it outside any other call. So it parks while the object's
+//! state moves, like every call from outside. It gets no exemption because of its submitter. Waiting for a [`PendingCall`] inside a method delays a swap of that method's object as long.
+//! Inside an operation, waiting is an error.
 //!
 //! # Source
-//! KTK §2.1, §2.2 and §3: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). There a policy chooses the mode by an attribute;
-//! here the caller does, since a handle is another type than a result.
+//! KTK §2.1, §2.2 and §3: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK a policy chooses the mode
+//! by an attribute. Here the caller does, because a pending result has another type than a result.
 
 pub(crate) mod deadline;
 mod error;
@@ -78,37 +77,52 @@ pub use threads::threads;
 use executor::execute;
 use handle::Runner;
 
-/// A result, and whether it was in time.
+/// A result, and how late it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Done<R> {
     /// The result.
     pub value: R,
-    /// How long after its deadline it was there.
+    /// Time between the deadline and the result; absent if the result was in time.
     pub late: Option<Duration>,
 }
 
-/// Calls here and now; what a plain call says by a panic is an error.
+/// Calls here and now. Errors that a plain call reports by a panic are returned.
 ///
 /// # Errors
 /// [`InvokeError::Call`] and [`InvokeError::Panicked`].
 /// # Cost
 /// A few instructions over the call.
-pub fn synchronous<I, R>(co: Handle<I>, f: impl FnOnce(Handle<I>) -> R) -> Result<R, InvokeError>
+///
+/// ```
+/// use squall_policy::invoke::{InvokeError, synchronous};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+/// # struct Post;
+/// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// let handle = mail.co();
+/// assert_eq!(synchronous(handle, |mail| mail.send(7))?, 7);
+/// drop(mail);
+/// assert!(matches!(synchronous(handle, |mail| mail.send(7)), Err(InvokeError::Call(_))));
+/// # Ok::<(), InvokeError>(())
+/// ```
+pub fn synchronous<I, R>(handle: Handle<I>, f: impl FnOnce(Handle<I>) -> R) -> Result<R, InvokeError>
 where
     I: ?Sized + Interface,
 {
-    catching(|| f(co)).map_err(InvokeError::from)
+    catching(|| f(handle)).map_err(InvokeError::from)
 }
 
 /// Calls here and now, if the call can begin by `deadline`.
 ///
-/// It begins when the method does. An object without a policy begins what it gets; a policy that makes calls wait, as a
-/// monitor does, gives up when the time comes. A call under way is never interrupted: it is reported [late](Done::late). The
-/// deadline is for calls of `co` that the closure makes, not for what these call.
+/// A call begins when its method does. An object without a policy begins each call at once. A policy that
+/// makes calls wait, such as a monitor, gives up at the deadline. A running call is never interrupted, but
+/// reported as [late](Done::late). The deadline applies to the closure's calls of `handle`, but not to calls
+/// that these make.
 ///
 /// # Errors
-/// [`InvokeError::TooLate`]: the method did not begin. As [`synchronous`].
+/// [`InvokeError::TooLate`]: the method did not begin. [`InvokeError::Call`] and [`InvokeError::Panicked`].
 /// # Example
 /// ```
 /// use squall_policy::invoke::{InvokeError, synchronous_by};
@@ -130,21 +144,21 @@ where
 /// }
 ///
 /// let desk: squall_core::Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk);
-/// let co = desk.co();
+/// let handle = desk.co();
 /// let ((begin, begun), (end, over)) = (channel(), channel());
-/// let other = std::thread::spawn(move || co.serve(Some(begin), Some(over)));
+/// let other = std::thread::spawn(move || handle.serve(Some(begin), Some(over)));
 /// begun.recv()?;
 /// let soon = Instant::now() + Duration::from_millis(1);
-/// let refused = synchronous_by(co, soon, |desk| desk.serve(None, None));
+/// let refused = synchronous_by(handle, soon, |desk| desk.serve(None, None));
 /// assert!(matches!(refused, Err(InvokeError::TooLate)));
 /// end.send(())?;
 /// other.join().unwrap();
 /// let later = Instant::now() + Duration::from_secs(3600);
-/// assert_eq!(synchronous_by(co, later, |desk| desk.serve(None, None))?.late, None);
+/// assert_eq!(synchronous_by(handle, later, |desk| desk.serve(None, None))?.late, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn synchronous_by<I, R>(
-    co: Handle<I>,
+    handle: Handle<I>,
     deadline: Instant,
     f: impl FnOnce(Handle<I>) -> R,
 ) -> Result<Done<R>, InvokeError>
@@ -155,21 +169,21 @@ where
         return Err(InvokeError::TooLate);
     }
     let value = {
-        let _deadline = deadline::set(Handle::id(co), deadline);
-        synchronous(co, f)?
+        let _deadline = deadline::set(Handle::id(handle), deadline);
+        synchronous(handle, f)?
     };
     let late = Instant::now().checked_duration_since(deadline).filter(|late| !late.is_zero());
     Ok(Done { value, late })
 }
 
-/// Has the call made by the program's [executor](set_executor), or by a thread of the pool, and returns at once.
+/// Passes the call to the program's [executor](set_executor), or to the pool, and returns at once.
 ///
-/// The pool's threads are named `squall-invoke`, started when there is something to do and no more than
-/// [`set_pool_size`] says, and sleep without wake-ups while there is nothing. With a size of zero, or more than
-/// [`POOL_QUEUE_MAX`] invocations waiting, the call is made here, before this returns.
+/// The pool starts a thread named `squall-invoke` when there is work, up to [`set_pool_size`] threads. Idle
+/// threads sleep without wake-ups. With a size of zero, or with more than [`POOL_QUEUE_MAX`] invocations
+/// queued, the calling thread runs the call before this returns.
 ///
 /// # Cost
-/// Two allocations, and what the executor costs.
+/// Two allocations, and the cost of the executor.
 /// # Example
 /// ```
 /// use squall_policy::invoke::asynchronous;
@@ -186,34 +200,61 @@ where
 /// assert_eq!(slow.wait()?, 5);
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
 /// ```
-pub fn asynchronous<I, R>(co: Handle<I>, f: impl FnOnce(Handle<I>) -> R + Send + 'static) -> PendingCall<R>
+pub fn asynchronous<I, R>(handle: Handle<I>, f: impl FnOnce(Handle<I>) -> R + Send + 'static) -> PendingCall<R>
 where
     I: ?Sized + Interface,
     R: Send + 'static,
 {
-    let (runner, handle) = Runner::new(move || synchronous(co, f));
+    let (runner, pending) = Runner::new(move || synchronous(handle, f));
     execute(runner.into_work());
-    handle
+    pending
 }
 
-/// As [`asynchronous`], by this executor.
+/// Passes the call to this executor, and returns at once. See [`asynchronous`].
+///
+/// ```
+/// use squall_policy::invoke::{Work, asynchronous_on};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+/// # struct Post;
+/// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// let at_once = |work: Work| work();
+/// assert_eq!(asynchronous_on(&at_once, mail.co(), |mail| mail.send(7)).wait()?, 7);
+/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// ```
 pub fn asynchronous_on<I, R>(
     executor: &impl Executor,
-    co: Handle<I>,
+    handle: Handle<I>,
     f: impl FnOnce(Handle<I>) -> R + Send + 'static,
 ) -> PendingCall<R>
 where
     I: ?Sized + Interface,
     R: Send + 'static,
 {
-    let (runner, handle) = Runner::new(move || synchronous(co, f));
+    let (runner, pending) = Runner::new(move || synchronous(handle, f));
     executor.execute(runner.into_work());
-    handle
+    pending
 }
 
-/// As [`asynchronous`], if the call can begin by `deadline`: see [`synchronous_by`].
+/// Passes the call to the program's executor, or to the pool, if it can begin by `deadline`. See
+/// [`asynchronous`] and [`synchronous_by`].
+///
+/// ```
+/// use squall_policy::invoke::asynchronous_by;
+/// use std::time::{Duration, Instant};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
+/// # struct Post;
+/// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
+/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// let deadline = Instant::now() + Duration::from_secs(3600);
+/// let done = asynchronous_by(mail.co(), deadline, |mail| mail.send(7)).wait()?;
+/// assert_eq!((done.value, done.late), (7, None));
+/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// ```
 pub fn asynchronous_by<I, R>(
-    co: Handle<I>,
+    handle: Handle<I>,
     deadline: Instant,
     f: impl FnOnce(Handle<I>) -> R + Send + 'static,
 ) -> PendingCall<Done<R>>
@@ -221,15 +262,16 @@ where
     I: ?Sized + Interface,
     R: Send + 'static,
 {
-    let (runner, handle) = Runner::new(move || synchronous_by(co, deadline, f));
+    let (runner, pending) = Runner::new(move || synchronous_by(handle, deadline, f));
     execute(runner.into_work());
-    handle
+    pending
 }
 
-/// As [`asynchronous`], once `event` lets it: others decide by that whether the call is made, when, and how many.
+/// Passes the call to the program's executor, or to the pool, once `event` releases it. See [`asynchronous`].
 ///
 /// # Errors
-/// By the handle: [`InvokeError::Cancelled`], [`InvokeError::Dropped`] if the event is, [`InvokeError::Full`].
+/// Through the [`PendingCall`]: [`InvokeError::Cancelled`], [`InvokeError::Full`], and
+/// [`InvokeError::Dropped`] if the event is dropped.
 /// # Example
 /// Throttling in an emergency:
 /// ```
@@ -242,25 +284,25 @@ where
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
 /// let calm = Event::new();
-/// let handles: Vec<_> = (0..3).map(|n| event_dependent(&calm, mail.co(), move |mail| mail.send(n))).collect();
+/// let pending: Vec<_> = (0..3).map(|n| event_dependent(&calm, mail.co(), move |mail| mail.send(n))).collect();
 /// assert_eq!(calm.waiting(), 3);
 /// calm.signal();
 /// calm.cancel();
-/// let mut results = handles.into_iter().map(|handle| handle.wait());
+/// let mut results = pending.into_iter().map(|call| call.wait());
 /// assert_eq!(results.next().unwrap()?, 0);
 /// assert!(results.all(|result| matches!(result, Err(InvokeError::Cancelled))));
 /// # Ok::<(), InvokeError>(())
 /// ```
 pub fn event_dependent<I, R>(
     event: &Event,
-    co: Handle<I>,
+    handle: Handle<I>,
     f: impl FnOnce(Handle<I>) -> R + Send + 'static,
 ) -> PendingCall<R>
 where
     I: ?Sized + Interface,
     R: Send + 'static,
 {
-    let (runner, handle) = Runner::new(move || synchronous(co, f));
+    let (runner, pending) = Runner::new(move || synchronous(handle, f));
     event.admit(Box::new(runner));
-    handle
+    pending
 }

@@ -1,4 +1,4 @@
-//! The threads that policies and invocations keep: named, and listed while they run.
+//! Threads of policies and invocations: named, and listed while they run.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,19 @@ fn list() -> MutexGuard<'static, List> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The names of the threads that run now for this crate's policies and invocations: `squall-invoke` of the pool, one for each
-/// [`Task`](crate::policy::Task) that was called, `squall-call` for calls of [`ThreadedAdt`](crate::policy::ThreadedAdt)s.
+/// Returns the names of the threads that run now for policies and invocations of this crate.
+///
+/// The pool's threads are named `squall-invoke`. Each [`Task`](crate::Task) that was called has one thread.
+/// Calls of [`ThreadedAdt`](crate::ThreadedAdt)s run on threads named `squall-call`.
+///
+/// ```
+/// assert!(squall_policy::invoke::threads().is_empty());
+/// ```
 pub fn threads() -> Vec<String> {
     list().running.iter().map(|(_, name)| name.clone()).collect()
 }
 
-/// A thread's place in the list.
+/// Entry of a thread in the list.
 struct Listed(u64);
 
 impl Listed {
@@ -40,7 +46,7 @@ impl Drop for Listed {
     }
 }
 
-/// Starts a thread that is listed while it runs. If there is none to be had, `f` is dropped.
+/// Starts a thread that is listed while it runs. If the system cannot start it, drops `f`.
 pub(crate) fn spawn(name: &str, f: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let listed = Listed::new(name);
     Builder::new().name(name.to_owned()).spawn(move || {

@@ -1,4 +1,4 @@
-//! What a reader gets: records, and what they add up to.
+//! Batches: records and their aggregates, as a reader gets them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -6,10 +6,27 @@ use std::io::{self, Write};
 use super::kind::Kind;
 use super::record::{Object, Record};
 
-/// Records of a batch at most.
+/// Largest number of records in a batch.
 pub const BATCH_RECORDS_MAX: usize = 4096;
 
-/// Records gathered at one time, of all threads, in order of time.
+/// Records of all threads gathered at one time, sorted by time.
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+/// let reader = monitor::subscribe_without_collector(16)?;
+/// monitor::emit(&REFILL, Object::number(7), [32, 0]);
+/// monitor::emit(&REFILL, Object::number(7), [10, 0]);
+/// monitor::collect();
+/// let batch = reader.recv().expect("the subscription is open");
+/// let sum = &batch.aggregates()[0];
+/// assert_eq!((sum.count, sum.sums[0], sum.maxima[0]), (2, 42, 32));
+/// let mut json = Vec::new();
+/// batch.write_json_aggregates(&mut json)?;
+/// assert!(String::from_utf8(json)?.contains(r#""items_sum":42"#));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     records: Vec<Record>,
@@ -17,48 +34,64 @@ pub struct Batch {
     dropped: u64,
 }
 
-/// What the records of one kind and object in a batch add up to.
+/// Aggregate of the records of one kind and one object in a batch. For an example see [`Batch`].
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregate {
-    /// Their kind.
+    /// Kind of the records.
     pub kind: &'static Kind,
-    /// Their object.
+    /// Object of the records.
     pub object: Object,
-    /// How many there are.
+    /// Number of records.
     pub count: u64,
-    /// The sums of the values, which stop at the largest number.
+    /// Sums of the values. They saturate at `u64::MAX`.
     pub sums: [u64; 2],
-    /// The largest of the values.
+    /// Largest values.
     pub maxima: [u64; 2],
 }
 
 impl Batch {
-    /// Sorts the records and adds them up. Of one thread, the order stays as it was.
+    /// Sorts the records by time and aggregates them. The sort is stable, so records of one thread keep their
+    /// order.
     pub(super) fn new(mut records: Vec<Record>, dropped: u64) -> Batch {
         records.sort_by_key(Record::at_ns);
         let aggregates = aggregate(&records);
         Batch { records, aggregates, dropped }
     }
 
-    /// The records.
+    /// Returns the records.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// What they add up to, by kind and object, in order of first appearance.
+    /// Returns the aggregates by kind and object, in order of first appearance.
     pub fn aggregates(&self) -> &[Aggregate] {
         &self.aggregates
     }
 
-    /// Records that could not be written, since their thread's buffer was full, between the last batch and this.
+    /// Returns the number of records lost between the previous batch and this one, because their thread's
+    /// buffer was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Writes a line for people for each record, and one if any were dropped.
+    /// Writes one line of text for each record, and one line with the number of lost records if there are
+    /// any.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
+    ///
+    /// ```
+    /// use squall_policy::monitor::{self, Kind, Object};
+    ///
+    /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+    /// let reader = monitor::subscribe_without_collector(16)?;
+    /// monitor::emit(&REFILL, Object::number(7), [32, 0]);
+    /// monitor::collect();
+    /// let mut text = Vec::new();
+    /// reader.recv().expect("the subscription is open").write_text(&mut text)?;
+    /// assert!(String::from_utf8(text)?.ends_with("pool.refill #7 items=32\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
         for record in &self.records {
             writeln!(out, "{record}")?;
@@ -69,10 +102,23 @@ impl Batch {
         Ok(())
     }
 
-    /// Writes a JSON object on a line of its own for each record, and `{"dropped":N}` if any were.
+    /// Writes one JSON object per line for each record, and `{"dropped":N}` if records were lost.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
+    ///
+    /// ```
+    /// use squall_policy::monitor::{self, Kind, Object};
+    ///
+    /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+    /// let reader = monitor::subscribe_without_collector(16)?;
+    /// monitor::emit(&REFILL, Object::number(7), [32, 0]);
+    /// monitor::collect();
+    /// let mut json = Vec::new();
+    /// reader.recv().expect("the subscription is open").write_json(&mut json)?;
+    /// assert!(String::from_utf8(json)?.ends_with("\"items\":32}\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         for record in &self.records {
             write_head(out, record.kind(), record.object())?;
@@ -84,11 +130,11 @@ impl Batch {
         write_dropped(out, self.dropped)
     }
 
-    /// Writes a JSON object on a line of its own for each aggregate, with the names of the values followed by `_sum` and
-    /// `_max`, and `{"dropped":N}` if any were.
+    /// Writes one JSON object per line for each aggregate, and `{"dropped":N}` if records were lost. The
+    /// names of the values are followed by `_sum` and `_max`. For an example see [`Batch`].
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write_json_aggregates(&self, out: &mut impl Write) -> io::Result<()> {
         for one in &self.aggregates {
             write_head(out, one.kind, one.object)?;

@@ -1,7 +1,7 @@
-//! A thread's buffer, and its end.
+//! Record buffer of a thread, and its end.
 //!
 //! - I1. The centre knows a buffer from before its first record until its thread has ended.
-//! - I2. The last records of a thread are gathered by the thread itself when it ends; then nobody holds the buffer.
+//! - I2. When a thread ends, it gathers its last records itself. After that the buffer has no owner.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::ring::{Pushed, Ring};
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) ring: Ring,
-    /// Whether the writer must execute a full fence (`asym/I2`).
+    /// `true` if the writer must execute a full fence (`asym/I2`).
     fenced: bool,
 }
 
-/// The calling thread's hold on its buffer.
+/// Reference of the calling thread to its buffer.
 struct Own(Arc<Buffer>);
 
 impl Drop for Own {
@@ -38,22 +38,22 @@ thread_local! {
     static OWN: OnceCell<Own> = const { OnceCell::new() };
 }
 
-/// Records that found no buffer: of threads that are at their very end, and of forked children.
+/// Number of records that found no buffer: on threads at their very end, and in forked children.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 
-/// How many found none since this was last asked.
+/// Returns the number of records without a buffer since the last call.
 pub(super) fn take_homeless() -> u64 {
-    // Relaxed: a count, and nothing else is seen by it.
+    // Relaxed: a count that does not announce other memory.
     if HOMELESS.load(Ordering::Relaxed) == 0 { 0 } else { HOMELESS.swap(0, Ordering::Relaxed) }
 }
 
-/// Not inlined into callers of other crates: there the thread's buffer would be found by a call.
+/// Not inlined into other crates: there, access to the thread-local buffer would be a call.
 #[inline(never)]
 pub(super) fn emit(kind: &'static Kind, object: Object, values: [u64; 2]) {
     put(&Record::now(kind, object, values));
 }
 
-/// As `emit`.
+/// Writes a given record. Not inlined, like `emit`.
 #[inline(never)]
 pub(super) fn insert(record: &Record) {
     put(record);
@@ -92,7 +92,7 @@ impl Own {
     #[inline]
     fn push(&self, record: &Record) {
         let pushed = self.0.ring.push(record);
-        // Pairs with the heavy fence of the collector that goes to rest (`centre/I3`).
+        // Pairs with the heavy fence of a collector that goes to rest (`centre/I3`).
         asym::light_or_full(self.0.fenced);
         centre::call_from_rest();
         if pushed == Pushed::KeptHalf {

@@ -1,20 +1,24 @@
-//! The centre: who writes, who reads, and the collector between them.
+//! Centre of the general monitor: the writers' buffers, the readers' queues, and the collector between them.
 //!
-//! - I1. Rings are read, and queues filled, under the centre's lock alone (`ring/I1`); no code of users runs under it.
-//! - I2. There is at most one collector: whether it runs is written under the lock, by who starts it and by itself when it
-//!   ends, which it decides under the lock too. It runs while a subscription wants it.
-//! - I3. A collector that sleeps without a time limit has seen every ring empty after it announced its rest, or is called.
+//! - I1. Rings are read, and queues filled, only under the centre's lock (`ring/I1`). User code does not run
+//!   under it.
+//! - I2. There is at most one collector. Its state is written under the lock: by the subscriber that starts
+//!   it, and by the collector when it ends. It decides under the lock to end. It runs while a subscription
+//!   wants it.
+//! - I3. A collector that sleeps without a time limit saw every ring empty after it announced its rest, or a
+//!   writer calls it.
 //!
-//! Argument for I3. The collector reads the event count, announces its rest, executes the heavy fence, and looks at the
-//! rings; a writer moves its `tail`, executes the light fence, and looks whether the collector rests. By `asym/I1` the
-//! collector sees the record, or the writer sees the rest, and then it signals, after the collector has read the count, so
-//! that the sleep ends (`park/I1`). A buffer that is not known yet when the collector looks is joined after that, under the
-//! lock, and its writer sees the rest by it.
+//! Argument for I3. The collector reads the event count, announces its rest, executes the heavy fence, and
+//! checks the rings. A writer stores its `tail`, executes the light fence, and checks whether the collector
+//! rests. By `asym/I1` the collector sees the record, or the writer sees the rest. A writer that sees the
+//! rest signals after the collector has read the count, so the sleep ends (`park/I1`). A buffer that is
+//! unknown when the collector checks joins later, under the lock, so its writer sees the rest.
 //!
-//! A collector that found something naps for [`NAP`] before it looks again, without asking to be called: so a stream of
-//! records costs its writers no system call but one for half a buffer. Where the heavy fence is refused, rests are short.
+//! A collector that found records naps for [`NAP`] before it checks again, without a request to be called. So
+//! in a stream of records a writer makes one system call per half a buffer. If the system refuses the heavy
+//! fence, rests are short.
 //!
-//! Cost of a round: a look at each buffer. At rest: nothing.
+//! Cost of a round: one check of each buffer. At rest: zero.
 
 use std::fmt;
 use std::io;
@@ -34,10 +38,10 @@ use super::record::Record;
 use super::subscription::{Queue, Subscription};
 use super::{COLLECTOR_NAME, ON, buffer_bytes};
 
-/// How long the collector naps after it found something: what a record's way to the reader takes at most while others
-/// come, the scheduler's part aside.
+/// Nap of the collector after it found records. It bounds the time from a record to its reader while more
+/// records come, apart from scheduling.
 const NAP: Duration = Duration::from_millis(1);
-/// How long it rests at most where it cannot be sure to be called.
+/// Longest rest if the collector cannot rely on being called.
 const BLIND_REST: Duration = Duration::from_millis(10);
 
 static CENTRE: Mutex<Centre> = Mutex::new(Centre {
@@ -47,55 +51,55 @@ static CENTRE: Mutex<Centre> = Mutex::new(Centre {
     rounds: 0,
 });
 
-/// Odd while the collector rests and nobody has called it yet. Each rest has a number of its own, so that a thread that
-/// called in one and was stopped cannot end another.
+/// Odd while the collector rests and has not been called. Each rest has its own number, so a thread that was
+/// delayed in an earlier rest cannot end a later one.
 static RESTS: AtomicU64 = AtomicU64::new(0);
-/// Something for the collector has happened.
+/// Event count on which the collector sleeps.
 static CALLED: EventCount = EventCount::new();
 
 struct Centre {
-    /// Those of living threads (`buffer/I1`).
+    /// Buffers of living threads (`buffer/I1`).
     buffers: Vec<Arc<Buffer>>,
     queues: Vec<Arc<Queue>>,
-    /// See I2.
+    /// State of the collector (I2).
     collector: CollectorState,
     rounds: u64,
 }
 
-/// What the collector's thread is doing.
+/// State of the collector's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectorState {
-    /// There is none: nobody subscribed who wants it.
+    /// There is no collector, because no subscription wants one.
     None,
-    /// It gathers, or naps.
+    /// The collector gathers records, or naps.
     Working,
-    /// It sleeps until somebody writes a record.
+    /// The collector sleeps until a thread writes a record.
     Resting,
 }
 
-/// What the general monitor has and does.
+/// Statistics of the general monitor. Returned by [`stats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MonitorStats {
-    /// Open subscriptions; without one the monitor is off.
+    /// Open subscriptions. Without one the monitor is off.
     pub subscriptions: usize,
     /// Threads that have a buffer.
     pub buffers: usize,
     /// Bytes of these buffers.
     pub bytes: usize,
-    /// What the collector does.
+    /// State of the collector.
     pub collector: CollectorState,
     /// Rounds that collectors of this process have made.
     pub rounds: u64,
 }
 
-/// Why one cannot subscribe.
+/// Reason why a subscription failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MonitorError {
     /// The collector's thread could not be started.
     Thread(io::Error),
-    /// This process is a forked child, in which other threads' locks may be held for ever.
+    /// This process is a forked child, in which locks of other threads may be held for ever.
     Forked,
 }
 
@@ -104,7 +108,7 @@ impl fmt::Display for MonitorError {
         match self {
             MonitorError::Thread(error) => write!(
                 f,
-                "the monitor's collector thread could not be started: {error}; subscribe_without_collector needs none"
+                "the monitor's collector thread could not be started: {error}; use subscribe_without_collector"
             ),
             MonitorError::Forked => f.write_str(
                 "the monitor does not work in a forked child: subscribe in the parent, or after exec",
@@ -126,22 +130,46 @@ fn centre() -> MutexGuard<'static, Centre> {
     CENTRE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Switches the monitor on, and receives what all threads emit from now on, gathered by the collector: a thread named
-/// [`COLLECTOR_NAME`](super::COLLECTOR_NAME), which is there while any such subscription is, and sleeps while nobody emits.
+/// Switches the monitor on. The subscription receives the records of all threads from now on.
 ///
-/// The queue holds up to `batches_max` batches (one at least) of up to [`BATCH_RECORDS_MAX`] records; what comes when it is
-/// full is counted as [missed](Subscription::missed).
+/// The collector gathers them: a thread named [`COLLECTOR_NAME`](super::COLLECTOR_NAME) that exists while
+/// such a subscription is open, and sleeps while no thread writes records.
+///
+/// The queue holds up to `batches_max` batches (at least one) of up to [`BATCH_RECORDS_MAX`] records. Records
+/// that arrive while it is full are counted as [missed](Subscription::missed).
 ///
 /// # Errors
-/// [`MonitorError`]: no thread could be started, or this is a forked child.
+/// [`MonitorError`]: the thread could not be started, or this is a forked child.
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+/// let reader = monitor::subscribe(16)?;
+/// monitor::emit(&REFILL, Object::NONE, [32, 0]);
+/// assert_eq!(reader.recv().expect("the subscription is open").records().len(), 1);
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
 pub fn subscribe(batches_max: usize) -> Result<Subscription, MonitorError> {
     subscribe_as(Queue::new(batches_max, true))
 }
 
-/// As [`subscribe`], without a thread: the program calls [`collect`] when it sees fit, before the buffers are full.
+/// Like [`subscribe`], but without a thread: the program calls [`collect`] often enough that buffers do not
+/// fill up.
 ///
 /// # Errors
 /// [`MonitorError`]: this is a forked child.
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+/// let reader = monitor::subscribe_without_collector(16)?;
+/// monitor::emit(&REFILL, Object::NONE, [32, 0]);
+/// assert_eq!(monitor::collect(), 1);
+/// assert!(reader.try_recv().is_some());
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
 pub fn subscribe_without_collector(batches_max: usize) -> Result<Subscription, MonitorError> {
     subscribe_as(Queue::new(batches_max, false))
 }
@@ -153,14 +181,14 @@ fn subscribe_as(queue: Queue) -> Result<Subscription, MonitorError> {
     }
     let queue = Arc::new(queue);
     let mut centre = centre();
-    // What was written before is for those who were there before; if nobody was, for nobody.
+    // Delivers older records to the older subscriptions. Without any, the records are discarded.
     centre.gather();
     if queue.wants_collector && centre.collector == CollectorState::None {
         Builder::new().name(COLLECTOR_NAME.to_owned()).spawn(collector).map_err(MonitorError::Thread)?;
         centre.collector = CollectorState::Working;
     }
     centre.queues.push(queue.clone());
-    // Relaxed: who has heard of the subscription has heard of this.
+    // Relaxed: a thread that knows of the subscription by other means sees this store too.
     ON.store(true, Ordering::Relaxed);
     drop(centre);
     Ok(Subscription { queue })
@@ -183,16 +211,36 @@ pub(super) fn unsubscribe(queue: &Arc<Queue>) {
     }
 }
 
-/// Gathers, on the calling thread, what all threads have emitted, and hands it to all subscriptions. How many records
-/// there were.
+/// Gathers the records of all threads on the calling thread, and delivers them to all subscriptions. Returns
+/// their number.
 ///
 /// # Cost
-/// A look at the buffer of each thread that ever emitted and still lives, and sorting what is there, under a lock.
+/// Under a lock: one check of the buffer of each living thread that has written, and a sort of the records.
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+/// let reader = monitor::subscribe_without_collector(16)?;
+/// assert_eq!(monitor::collect(), 0);
+/// monitor::emit(&REFILL, Object::NONE, [32, 0]);
+/// assert_eq!(monitor::collect(), 1);
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
 pub fn collect() -> usize {
     if forked() { 0 } else { centre().gather() }
 }
 
-/// What the general monitor has and does.
+/// Returns statistics of the general monitor.
+///
+/// ```
+/// use squall_policy::monitor::{self, CollectorState};
+///
+/// assert_eq!(monitor::stats().collector, CollectorState::None);
+/// let reader = monitor::subscribe_without_collector(16)?;
+/// assert_eq!(monitor::stats().subscriptions, 1);
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
 pub fn stats() -> MonitorStats {
     if forked() {
         return MonitorStats { subscriptions: 0, buffers: 0, bytes: 0, collector: CollectorState::None, rounds: 0 };
@@ -208,12 +256,12 @@ pub fn stats() -> MonitorStats {
     }
 }
 
-/// A thread is about to write its first record.
+/// Registers the buffer of a thread that is about to write its first record.
 pub(super) fn join(buffer: &Arc<Buffer>) {
     centre().buffers.push(buffer.clone());
 }
 
-/// A thread ends: hands over its last records, and nobody holds its buffer any more (`buffer/I2`).
+/// Gathers the last records of an ending thread and forgets its buffer (`buffer/I2`).
 pub(super) fn leave(buffer: &Arc<Buffer>) {
     let mut centre = centre();
     let Some(place) = centre.buffers.iter().position(|one| Arc::ptr_eq(one, buffer)) else { return };
@@ -235,15 +283,17 @@ const fn is_rest(rest: u64) -> bool {
     rest % 2 == 1
 }
 
-/// Signals first: whoever is stopped here keeps nobody else from calling.
+/// Signals first, so that a thread that is delayed between the two steps does not keep other threads from
+/// calling.
 #[cold]
 fn end_rest(rest: u64) {
     CALLED.signal(1);
-    // Relaxed: it spares others the call, and nothing else. If it fails, somebody did it, or the rest is over.
+    // Relaxed: this only spares other threads the call. If it fails, another thread did it, or the rest is
+    // over.
     let _ = RESTS.compare_exchange(rest, rest + 1, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Ends the collector's nap, or does nothing.
+/// Ends the collector's nap, if it naps.
 #[cold]
 pub(super) fn call() {
     CALLED.signal(1);
@@ -259,7 +309,8 @@ impl Centre {
     }
 }
 
-/// Hands what is in `buffers` to `queues`. One look at each: a writer that goes on writing does not keep this from ending.
+/// Delivers the contents of `buffers` to `queues`. Each buffer is read once, so a busy writer cannot keep
+/// this from ending.
 fn gather(buffers: &[Arc<Buffer>], queues: &[Arc<Queue>]) -> usize {
     let (mut records, mut dropped, mut count) = (Vec::new(), take_homeless(), 0);
     for buffer in buffers {
@@ -284,7 +335,7 @@ fn deliver(records: Vec<Record>, dropped: u64, queues: &[Arc<Queue>]) {
     }
 }
 
-/// The collector's thread.
+/// Body of the collector's thread.
 fn collector() {
     loop {
         let seen = CALLED.prepare();
@@ -304,9 +355,9 @@ fn collector() {
     }
 }
 
-/// Sleeps until a record is written or a subscription ends (I3).
+/// Sleeps until a thread writes a record or a subscription ends (I3).
 fn rest(seen: Seen) {
-    // Relaxed: only the collector makes it odd, and it is even now.
+    // Relaxed: only the collector makes the number odd, and it is even now.
     let rest = RESTS.fetch_add(1, Ordering::Relaxed) + 1;
     // Pairs with the light or full fence of a writer (I3).
     let sure = asym::heavy().is_ok();

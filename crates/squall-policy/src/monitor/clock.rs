@@ -1,24 +1,33 @@
-//! The monitor's clock: nanoseconds since somebody first looked at it.
+//! Clock of the monitor: nanoseconds since its first use.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-/// When somebody first looked, on both clocks.
+/// Time of the first use, on both clocks.
 static BEGAN: OnceLock<(Instant, SystemTime)> = OnceLock::new();
 
 fn began() -> &'static (Instant, SystemTime) {
     BEGAN.get_or_init(|| (Instant::now(), SystemTime::now()))
 }
 
-/// Nanoseconds on the clock of records and windows, which never goes back and began when it was first looked at.
+/// Returns the time on the clock of records and windows, in nanoseconds since its first use. It never goes
+/// back.
 ///
 /// # Cost
-/// One look at the system's monotonic clock: tens of nanoseconds.
+/// One read of the system's monotonic clock: tens of nanoseconds.
+///
+/// ```
+/// use squall_policy::monitor::now_ns;
+///
+/// let before = now_ns();
+/// assert!(now_ns() >= before);
+/// ```
 pub fn now_ns() -> u64 {
     u64::try_from(began().0.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time of day at `ns` of this clock, by what the system's clock was when this one began.
+/// Converts a time of this clock to the time of day. Uses the system clock's value at the first use of this
+/// clock.
 pub(super) fn time_of_day(ns: u64) -> SystemTime {
     began().1 + Duration::from_nanos(ns)
 }

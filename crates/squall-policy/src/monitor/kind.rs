@@ -1,69 +1,78 @@
 //! Kinds of records: a name, and the names of the two values.
 //!
-//! A record carries a number, which its kind is given when it is first written.
+//! A record carries the number of its kind, assigned with the first record of that kind.
 //!
-//! - I1. A number leads to the same kind for ever, and whoever holds a record finds the kind of its number.
+//! - I1. A number always leads to the same kind. A thread that holds a record finds the kind of its number.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Kinds that have a number of their own; all further ones are shown as `other`.
+/// Largest number of kinds with a number of their own. Further ones are shown as `other`.
 pub const KINDS_MAX: usize = 255;
 
-/// What a record is about: to be a `static` of whoever writes it.
+/// Kind of a record. Declared as a `static` by the code that writes the records.
+///
+/// ```
+/// use squall_policy::monitor::Kind;
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
+/// assert_eq!((REFILL.name(), REFILL.value_names()[1]), ("pool.refill", "waited_ns"));
+/// ```
 pub struct Kind {
     name: &'static str,
     values: [&'static str; 2],
-    /// Place in [`TABLE`]; [`NONE`] until the first record.
+    /// Index in [`TABLE`]; [`NONE`] until the first record.
     number: AtomicU16,
 }
 
 const NONE: u16 = 0;
-/// The number of all kinds that came too late.
+/// Number of all kinds beyond the limit.
 const OTHER: u16 = KINDS_MAX as u16 + 1;
 
-/// Place n: the kind with number n. Places are filled in order.
+/// Entry n is the kind with number n. Entries are filled in order.
 static TABLE: [OnceLock<&'static Kind>; KINDS_MAX + 1] = [const { OnceLock::new() }; KINDS_MAX + 1];
 static OTHER_KIND: Kind = Kind::new("other", ["a", "b"]);
-/// The number given last.
+/// Number assigned last.
 static LAST: Mutex<u16> = Mutex::new(NONE);
 
 impl Kind {
-    /// A kind of this name, whose records have values of these names; an empty one is not shown.
+    /// Declares a kind with this name and these names of its two values. A value with an empty name is not
+    /// shown.
     ///
-    /// Names should be unique in the program; by convention they begin with the name of the part that writes them.
+    /// Names should be unique in the program. By convention they begin with the name of the component that
+    /// writes them.
     ///
     /// # Panics
-    /// If a name has other than ASCII letters, digits, `.`, `_` and `-`, or the kind has none: in a `static`, when that is
-    /// compiled.
+    /// If `name` is empty, or a name has characters other than ASCII letters, digits, `.`, `_` and `-`. For a
+    /// `static` that is a compile error.
     ///
     /// ```compile_fail
     /// static KIND: squall_policy::monitor::Kind = squall_policy::monitor::Kind::new("two words", ["", ""]);
     /// ```
     pub const fn new(name: &'static str, values: [&'static str; 2]) -> Kind {
-        assert!(!name.is_empty(), "a kind has a name");
+        assert!(!name.is_empty(), "a kind of records needs a name");
         assert!(
             is_plain(name) && is_plain(values[0]) && is_plain(values[1]),
-            "names are of a-z A-Z 0-9 . _ -"
+            "names may contain only a-z A-Z 0-9 . _ -"
         );
         Kind { name, values, number: AtomicU16::new(NONE) }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The names of the values.
+    /// Returns the names of the values.
     pub const fn value_names(&self) -> [&'static str; 2] {
         self.values
     }
 
     #[inline]
     pub(super) fn number(&'static self) -> u16 {
-        // Acquire: pairs with the Release in `register`, so that the record that carries the number is published after
-        // the table's place was filled (I1).
+        // Acquire: pairs with the Release in `register`. So a record that carries the number is published
+        // after the table entry was filled (I1).
         match self.number.load(Ordering::Acquire) {
             NONE => self.register(),
             number => number,
@@ -73,14 +82,14 @@ impl Kind {
     #[cold]
     fn register(&'static self) -> u16 {
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: written under this lock alone.
+        // Relaxed: written only under this lock.
         let number = self.number.load(Ordering::Relaxed);
         if number != NONE {
             return number;
         }
         let number = if *last < KINDS_MAX as u16 { *last + 1 } else { OTHER };
         if number != OTHER {
-            // Nobody filled it: the number is new.
+            // Cannot fail: the number is new.
             let _ = TABLE[usize::from(number)].set(self);
             *last = number;
         }
@@ -89,13 +98,13 @@ impl Kind {
         number
     }
 
-    /// The kind of a record's number.
+    /// Returns the kind of a record's number.
     pub(super) fn of(number: u16) -> &'static Kind {
         TABLE.get(usize::from(number)).and_then(|place| place.get().copied()).unwrap_or(&OTHER_KIND)
     }
 }
 
-/// Whether this can stand in a line of text or in JSON as it is.
+/// Returns `true` if the name can stand in a line of text and in JSON without escapes.
 const fn is_plain(name: &str) -> bool {
     let (bytes, mut n) = (name.as_bytes(), 0);
     while n < bytes.len() {
@@ -135,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "names are of")]
+    #[should_panic(expected = "names may contain only")]
     fn a_name_that_would_break_a_line_is_refused() {
         let _ = Kind::new("kind.test", ["n", "a\n"]);
     }

@@ -1,35 +1,39 @@
-//! Monitors: how a policy, or a person, learns what an object lives through.
+//! Monitors: facts about objects, for policies and for people.
 //!
-//! There are two styles, and both are needed.
+//! There are two kinds, for two purposes.
 //!
-//! * The **in-object monitor** is a few [sensors](sensor) that an author embeds next to the thing that they are to tune.
-//!   They record no more than the policy needs, on slow paths that would be slow without them; and the thread that was
-//!   slow looks at them itself and changes the setting. The decision is as fresh as the fact.
-//! * The **general monitor** is for looking at a whole program: each thread writes [records](Record) of 40 bytes into a
-//!   buffer of its own ([`emit`]), a collector gathers and adds them up, and [subscriptions](subscribe) hand them to
-//!   whoever reads, as text or as JSON lines. It says more, later: by the time that a reader has a record, it is old. Do
-//!   not steer a lock by it.
+//! * An **in-object monitor** is a few [sensors](sensor) that an author embeds next to the setting that they
+//!   tune. They record only facts that the policy needs, on paths that are slow anyway. The thread on the
+//!   slow path reads them and changes the setting itself, so the decision uses fresh facts.
+//! * The **general monitor** observes a whole program. Each thread writes [records](Record) of 40 bytes into
+//!   its own buffer ([`emit`]). A collector gathers and aggregates them. [Subscriptions](subscribe) deliver
+//!   them to readers, as text or as JSON lines. A record is old when its reader gets it: do not steer a lock
+//!   by it.
 //!
 //! `squall bench monitor` compares the two, with a mutex for scale.
 //!
-//! # What the general monitor costs
-//! Off, which it is while nobody subscribes: a load and a branch for an [`emit`], no memory, no thread. On: the thread's
-//! first record makes its buffer ([`buffer_bytes`], kept until the thread ends); each record is a look at the clock and
-//! six stores to memory of its own; one in half a buffer, and one after a time of rest, also wakes the collector, which is
-//! a system call. A buffer that is full drops what comes, and counts it: a writer never waits.
+//! # Cost of the general monitor
+//! While there is no subscription, it is off: an [`emit`] is a load and a branch, without memory or a thread.
+//! While it is on, the first record of a thread allocates a buffer ([`buffer_bytes`], kept until the thread
+//! ends). Each record reads the clock and makes six stores to the thread's own memory. One record in half a
+//! buffer, and the first one after a rest, also wakes the collector by a system call. A full buffer drops
+//! records and counts them: a writer never waits.
 //!
 //! # Progress
-//! [`emit`] is wait-free but for a thread's first record, which takes a lock, and waking the collector. No code of users
-//! runs under a lock of ours, so nobody is held up by a reader that stalls: its queue is bounded, and what does not fit is
-//! counted as missed. Not for signal handlers, nor for a global allocator. In a forked child records are lost.
+//! [`emit`] is wait-free except for the first record of a thread, which takes a lock, and waking the
+//! collector. User code does not run under these locks, so a reader that stalls delays no other thread. Its
+//! queue is bounded, and records that do not fit are counted as missed. Do not use it in signal handlers or
+//! in a global allocator. In a forked child records are lost.
 //!
 //! # Order
-//! The records of a thread come in its order. Those of several threads are sorted by time within a [`Batch`] only.
+//! Records of one thread arrive in order. Records of several threads are sorted by time only within a
+//! [`Batch`].
 //!
-//! Source: KTK (Gheith, Mukherjee, Silva, Schwan 1994, §5.2), which measured, on a KSR1, 118, 58 and 51 µs to create, insert
-//! and retrieve a sensor of its general monitor, against 5.5 µs for a lock that monitors and configures itself.
-//! Differently here: the collector exists only while somebody subscribed, a writer neither waits nor allocates, and losses
-//! are counted. The hand-over is argued in `ring.rs` and `centre.rs`.
+//! # Source
+//! KTK (Gheith, Mukherjee, Silva, Schwan 1994, §5.2). On a KSR1, creating, inserting and retrieving a sensor
+//! of its general monitor took 118, 58 and 51 µs; a lock that monitors and configures itself took 5.5 µs.
+//! Three things differ here: the collector exists only with a subscription, a writer neither waits nor
+//! allocates, and losses are counted. For the hand-over see `ring.rs` and `centre.rs`.
 //!
 //! # Example
 //! ```
@@ -71,34 +75,57 @@ pub use window::{Every, Rate, Window};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Records that a thread's buffer has room for.
+/// Number of records that a thread's buffer can hold.
 pub const BUFFER_RECORDS: usize = if cfg!(any(miri, squall_tsan)) { 16 } else { 512 };
 
-/// The name of the collector's thread.
+/// Name of the collector's thread.
 pub const COLLECTOR_NAME: &str = "squall-monitor";
 
-/// Bytes of a thread's buffer.
+/// Returns the size of a thread's buffer in bytes.
+///
+/// ```
+/// use squall_policy::monitor::{BUFFER_RECORDS, Record, buffer_bytes};
+///
+/// assert!(buffer_bytes() >= BUFFER_RECORDS * size_of::<Record>());
+/// ```
 pub const fn buffer_bytes() -> usize {
     BUFFER_RECORDS * size_of::<Record>() + size_of::<buffer::Buffer>()
 }
 
-/// Whether somebody subscribed.
+/// `true` while there is a subscription.
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether anybody wants records.
+/// Returns `true` while there is a subscription.
+///
+/// ```
+/// use squall_policy::monitor;
+///
+/// assert!(!monitor::is_on());
+/// let reader = monitor::subscribe_without_collector(16)?;
+/// assert!(monitor::is_on());
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
 #[inline]
 pub fn is_on() -> bool {
-    // Relaxed: a thread that does not know yet loses records that nobody was promised.
+    // Relaxed: a thread that does not see the subscription yet loses records that were not promised.
     ON.load(Ordering::Relaxed)
 }
 
-/// Writes a record, if somebody subscribed: `kind` happened to `object` here and now, with these values.
+/// Writes a record if there is a subscription: `kind` happened to `object` here and now, with these values.
 ///
-/// A record is received by every subscription that was there before, or counted: as dropped if the thread's buffer was
-/// full, as missed if a subscription's queue was. One that is written while a subscription begins or ends may be left out.
+/// Each subscription that existed before receives the record or counts it: as dropped if the thread's buffer
+/// was full, as missed if the queue of the subscription was full. A record written while a subscription
+/// begins or ends may be left out.
 ///
 /// # Cost
-/// See the [module](self). Wait-free but for the first record of a thread.
+/// Wait-free except for the first record of a thread. See the [module](self).
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
+/// monitor::emit(&REFILL, Object::number(7), [32, 900]);
+/// ```
 #[inline]
 pub fn emit(kind: &'static Kind, object: impl Into<Object>, values: [u64; 2]) {
     if is_on() {
@@ -106,7 +133,15 @@ pub fn emit(kind: &'static Kind, object: impl Into<Object>, values: [u64; 2]) {
     }
 }
 
-/// Writes a record that was made before, if somebody subscribed. As [`emit`], without the look at the clock.
+/// Writes a record made earlier, if there is a subscription. Unlike [`emit`], does not read the clock.
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object, Record};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+/// let record = Record::now(&REFILL, Object::number(7), [32, 0]);
+/// monitor::insert(record);
+/// ```
 #[inline]
 pub fn insert(record: Record) {
     if is_on() {

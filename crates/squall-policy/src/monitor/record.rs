@@ -1,5 +1,4 @@
-//! A record: 40 bytes, as KTK's lock sensor.
-//!
+//! Records of 40 bytes, like those of KTK's lock sensor.
 //! | word | bits | meaning |
 //! |---|---|---|
 //! | 0 | 0..32 | the writing thread, by the kernel's number |
@@ -19,33 +18,41 @@ use squall_machine::Vp;
 use super::clock::{now_ns, time_of_day};
 use super::kind::Kind;
 
-/// Words of a record.
+/// Number of words of a record.
 pub(super) const WORDS: usize = 5;
 
 const VP_SHIFT: u32 = 32;
 const KIND_SHIFT: u32 = 48;
-/// More than 16 bits of VP.
+/// Stored VP of all VPs that do not fit 16 bits.
 const VP_BEYOND: u64 = 0xffff;
 
 const _: () = assert!(size_of::<Record>() == 40);
 const _: () = assert!(VP_SHIFT == u32::BITS && KIND_SHIFT - VP_SHIFT == u16::BITS);
 
-/// What a record is about: a clustered object by its [`Id`], or a number of the writer's own.
+/// Subject of a record: a clustered object by its [`Id`], or a number that the writer chose.
 ///
-/// An id's upper half is its generation, which is never 0; a number's is always.
+/// The upper half of an id is its generation, which is never 0. The upper half of a number is always 0.
+///
+/// ```
+/// use squall_policy::monitor::Object;
+///
+/// let lock = Object::number(7);
+/// assert_eq!((lock.to_string().as_str(), lock.id()), ("#7", None));
+/// assert_eq!(Object::NONE.to_string(), "-");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Object(u64);
 
 impl Object {
-    /// Nothing in particular.
+    /// No particular subject.
     pub const NONE: Object = Object(0);
 
-    /// Something that its writer has numbered.
+    /// Creates a subject from a number that the writer chose.
     pub const fn number(number: u32) -> Object {
         Object(number as u64)
     }
 
-    /// The id, if it is a clustered object.
+    /// Returns the id, if the subject is a clustered object.
     pub const fn id(self) -> Option<Id> {
         Id::from_parts(self.0 as u32, (self.0 >> u32::BITS) as u32)
     }
@@ -57,7 +64,7 @@ impl From<Id> for Object {
     }
 }
 
-/// An id as an id, `17.3`; a number as `#7`; nothing as `-`.
+/// Prints an id as `17.3`, a number as `#7`, and [`Object::NONE`] as `-`.
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id() {
@@ -68,15 +75,24 @@ impl fmt::Display for Object {
     }
 }
 
-/// One fact: what happened, when, where, in which thread, to which object, with two values.
+/// One event: its kind, time, VP, thread and object, and two values.
+///
+/// ```
+/// use squall_policy::monitor::{Kind, Object, Record};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
+/// let record = Record::now(&REFILL, Object::number(7), [32, 900]);
+/// assert_eq!((record.kind().name(), record.values()), ("pool.refill", [32, 900]));
+/// assert!(record.to_string().ends_with("pool.refill #7 items=32 waited_ns=900"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Record([u64; WORDS]);
 
 impl Record {
-    /// A record of here and now.
+    /// Creates a record of an event here and now.
     ///
     /// # Cost
-    /// A look at the clock.
+    /// One read of the clock.
     #[inline]
     pub fn now(kind: &'static Kind, object: impl Into<Object>, values: [u64; 2]) -> Record {
         let vp = (Vp::current().index() as u64).min(VP_BEYOND);
@@ -92,42 +108,43 @@ impl Record {
         &self.0
     }
 
-    /// What happened.
+    /// Returns the kind.
     pub fn kind(&self) -> &'static Kind {
         Kind::of((self.0[0] >> KIND_SHIFT) as u16)
     }
 
-    /// The VP that the thread was on.
+    /// Returns the VP on which the thread ran.
     pub const fn vp(&self) -> Vp {
         Vp::new((self.0[0] >> VP_SHIFT & VP_BEYOND) as u32)
     }
 
-    /// The thread, by the number that the kernel gave it.
+    /// Returns the thread, by its number in the kernel.
     pub const fn thread(&self) -> u32 {
         self.0[0] as u32
     }
 
-    /// When, on the clock of [`now_ns`].
+    /// Returns the time on the clock of [`now_ns`].
     pub const fn at_ns(&self) -> u64 {
         self.0[1]
     }
 
-    /// When, by the time of day as it was when the monitor's clock began.
+    /// Returns the time of day. It is computed from the system clock's value when the monitor's clock was
+    /// first used.
     pub fn time_of_day(&self) -> SystemTime {
         time_of_day(self.0[1])
     }
 
-    /// What it happened to.
+    /// Returns the object.
     pub const fn object(&self) -> Object {
         Object(self.0[2])
     }
 
-    /// The values, named by the kind.
+    /// Returns the values. The kind names them.
     pub const fn values(&self) -> [u64; 2] {
         [self.0[3], self.0[4]]
     }
 
-    /// Kind and object, which aggregates are made by.
+    /// Returns the kind's number and the object, which identify the aggregate.
     pub(super) const fn group(&self) -> (u16, Object) {
         ((self.0[0] >> KIND_SHIFT) as u16, self.object())
     }
@@ -139,7 +156,7 @@ impl fmt::Debug for Record {
     }
 }
 
-/// One line, without the end of the line.
+/// Prints one line, without a line end.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, ns) = (self.kind(), self.at_ns());
@@ -160,7 +177,8 @@ impl fmt::Display for Record {
     }
 }
 
-/// The kernel's number of the calling thread, asked for once. In a forked child it is that of the thread that forked.
+/// Returns the kernel's number of the calling thread, cached. In a forked child it is the number of the
+/// thread that forked.
 #[inline]
 fn thread_id() -> u32 {
     thread_local! {

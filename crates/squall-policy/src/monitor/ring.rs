@@ -1,25 +1,26 @@
-//! The hand-over from one writer to one reader: a ring of records in words, so that it needs no `unsafe`.
+//! Ring of records from one writer to one reader, stored as atomic words, so that it needs no `unsafe`.
 //!
-//! `tail` counts the records ever written, `head` those ever read; record n lies at place n modulo the capacity.
+//! `tail` counts all records written, `head` all records read. Record n is at index n modulo the capacity.
 //!
-//! - I1. One thread writes at a time (the buffer's owner), and one reads at a time (whoever holds the centre's lock). The
-//!   owner's `push` does not call itself: it calls nobody.
-//! - I2. No record is torn: the writer stores to a place only if `tail - head` is below the capacity, by a `head` that it
-//!   acquired, so the reader has read the place's last record; the reader reads only places below a `tail` that it
-//!   acquired, so all words of the record are there.
-//! - I3. Nothing is lost silently: each `push` either moves `tail` or counts one dropped.
+//! - I1. One thread writes at a time (the buffer's owner), and one reads at a time (the thread that holds the
+//!   centre's lock). `push` calls no other function, so the owner does not enter it twice.
+//! - I2. No record is torn. The writer stores to a place only if `tail - head` is below the capacity, with a
+//!   `head` that it acquired. So the reader has finished with the old record there. The reader reads only
+//!   places below a `tail` that it acquired, so all words of the record are there.
+//! - I3. No record is lost silently: each `push` either advances `tail` or counts one dropped record.
 //!
-//! Progress: both sides are wait-free; neither loops for the other. Cost of a `push`: five stores of words and one of
-//! `tail`, on lines that the reader touches only when it reads; `head` is loaded only when the ring looks full by what the
-//! writer saw last. If I1 were broken (a signal handler that interrupts its own thread's `push`), a record could be mixed
-//! from two; memory is safe all the same.
-//! Source: Lamport's queue for one producer and one consumer, 1983, with the cached index of FastForward's successors.
+//! Progress: both sides are wait-free. Cost of a `push`: five stores of words and one of `tail`, on lines
+//! that the reader touches only when it reads. `head` is loaded only if the ring looks full by the cached
+//! value. If I1 were broken (by a signal handler that interrupts a `push` of its own thread), a record could
+//! mix two. Memory stays safe all the same.
+//! Source: Lamport's queue for one producer and one consumer, 1983, with a cached index as in FastForward's
+//! successors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::record::{Record, WORDS};
 
-/// Apart from other data that somebody else writes. Two lines, for processors that fetch pairs.
+/// Keeps a value on cache lines of its own. Two lines, because some processors prefetch pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
@@ -31,37 +32,37 @@ pub(super) struct Ring {
     reader: Apart<Reader>,
 }
 
-/// Stored to by the writer.
+/// Fields that the writer stores.
 #[derive(Debug, Default)]
 struct Writer {
     tail: AtomicU64,
-    /// `head` as the writer saw it last. Never more than it is.
+    /// `head` as the writer saw it last; never ahead of the real one.
     head_seen: AtomicU64,
     dropped: AtomicU64,
 }
 
-/// Stored to by the reader.
+/// Fields that the reader stores.
 #[derive(Debug, Default)]
 struct Reader {
     head: AtomicU64,
-    /// Of `dropped`, what was told already.
+    /// Part of `dropped` that was reported already.
     dropped_told: AtomicU64,
 }
 
-/// What became of a record.
+/// Result of a `push`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Pushed {
     Kept,
-    /// Kept, and it is the last of a half of the ring: a good moment to call the reader.
+    /// Kept, and it fills one half of the ring: a good moment to call the reader.
     KeptHalf,
     Dropped,
 }
 
 impl Ring {
-    /// A ring for so many records, a power of two.
+    /// Creates a ring with this capacity, a power of two.
     pub(super) fn new(capacity: usize) -> Ring {
-        assert!(capacity.is_power_of_two() && capacity > 1, "a ring has a power of two of places");
+        assert!(capacity.is_power_of_two() && capacity > 1, "the capacity of a ring must be a power of two above 1");
         let place = || [const { AtomicU64::new(0) }; WORDS];
         Ring {
             places: (0..capacity).map(|_| place()).collect(),
@@ -71,22 +72,22 @@ impl Ring {
     }
 
     fn place(&self, n: u64) -> &[AtomicU64; WORDS] {
-        // The capacity is a power of two.
+        // The capacity is a power of two, so the mask is the modulo.
         &self.places[n as usize & (self.places.len() - 1)]
     }
 
-    /// Writes a record. By the owner only (I1).
+    /// Writes a record. Only the owner calls this (I1).
     #[inline]
     pub(super) fn push(&self, record: &Record) -> Pushed {
         let writer = &self.writer.0;
         let capacity = self.places.len() as u64;
         let tail = writer.tail.load(Ordering::Relaxed);
         if tail - writer.head_seen.load(Ordering::Relaxed) == capacity {
-            // Acquire: pairs with the Release in `take`, whose loads of the place are then over (I2).
+            // Acquire: pairs with the Release in `take`. The reader's loads of the place are over (I2).
             let head = self.reader.0.head.load(Ordering::Acquire);
             writer.head_seen.store(head, Ordering::Relaxed);
             if tail - head == capacity {
-                // Only this thread stores here, so a load and a store lose nothing.
+                // Only this thread stores here, so a load and a store lose no count.
                 writer.dropped.store(writer.dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 return Pushed::Dropped;
             }
@@ -99,7 +100,7 @@ impl Ring {
         if (tail + 1).is_multiple_of(capacity / 2) { Pushed::KeptHalf } else { Pushed::Kept }
     }
 
-    /// Reads all records that are there now, in order. By one thread at a time (I1).
+    /// Reads all records that are there now, in order. One thread at a time (I1).
     pub(super) fn take(&self, mut each: impl FnMut(Record)) -> usize {
         // Relaxed: stored under the lock that the caller holds.
         let head = self.reader.0.head.load(Ordering::Relaxed);
@@ -108,12 +109,12 @@ impl Ring {
         for n in head..tail {
             each(Record::from_words(std::array::from_fn(|word| self.place(n)[word].load(Ordering::Relaxed))));
         }
-        // Release: pairs with the Acquire in `push`: the places may be written again.
+        // Release: pairs with the Acquire in `push`. The places may be written again.
         self.reader.0.head.store(tail, Ordering::Release);
         (tail - head) as usize
     }
 
-    /// Records dropped since this was last asked. By one thread at a time (I1).
+    /// Returns the number of records dropped since the last call. One thread at a time (I1).
     pub(super) fn take_dropped(&self) -> u64 {
         let dropped = self.writer.0.dropped.load(Ordering::Relaxed);
         let told = self.reader.0.dropped_told.load(Ordering::Relaxed);
@@ -121,9 +122,9 @@ impl Ring {
         dropped - told
     }
 
-    /// Whether nothing is there to read.
+    /// Returns `true` if there is no record to read.
     pub(super) fn is_empty(&self) -> bool {
-        // Relaxed: whoever asks has made its own order, by a fence (`centre/I3`).
+        // Relaxed: the caller has ordered this load by a fence (`centre/I3`).
         self.writer.0.tail.load(Ordering::Relaxed) == self.reader.0.head.load(Ordering::Relaxed)
     }
 }
@@ -132,7 +133,7 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// A record of which every word follows from `n`.
+    /// Creates a record with all words computed from `n`.
     fn record(n: u64) -> Record {
         Record::from_words(std::array::from_fn(|word| mix(n, word)))
     }
@@ -160,10 +161,11 @@ mod tests {
         assert_eq!(ring.take(|one| assert_eq!(one, record(11))), 1);
     }
 
-    /// One thread writes, and `insist`s on each record or lets it be dropped; this one reads. What was kept.
+    /// Moves records from a writer thread to this one. With `insist` the writer repeats a dropped record.
+    /// Returns the number kept.
     fn hand_over(capacity: usize, records: u64, insist: bool) -> usize {
         let ring = Ring::new(capacity);
-        // Looked at in the end: a writer that insists would wait for ever for a reader that has panicked.
+        // Checked at the end: an insisting writer would wait for ever for a reader that panicked.
         let (mut read, mut next, mut torn, mut disordered) = (0, 0, 0, 0);
         let mut take = || {
             let taken = ring.take(|one| {
@@ -193,7 +195,7 @@ mod tests {
             }
             writer.join().expect("it does not panic")
         });
-        // That it was finished did not say that all it wrote is seen; that it was joined does.
+        // `is_finished` does not order memory, but `join` does. So the last records are taken after it.
         take();
         assert_eq!((kept, torn, disordered), (read, 0, 0));
         let dropped = ring.take_dropped();
@@ -210,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Both sides wait for each other all the time, so that a checker sees each order that matters.
+    /// Both sides wait for each other all the time, so that a checker sees each relevant order.
     #[test]
     fn each_record_comes_over_if_the_writer_insists() {
         for capacity in [2, 4] {

@@ -1,25 +1,25 @@
-//! Sensors of in-object monitors: small types to embed next to what they are to tune.
+//! Sensors of in-object monitors: small types to embed next to the setting that they tune.
 //!
-//! | type | bytes | what a fact costs | may it lose some? |
+//! | type | bytes | cost of one event | may lose events? |
 //! |---|---|---|---|
-//! | [`Tally`] | 8 | a load and a store | yes, where threads meet |
+//! | [`Tally`] | 8 | a load and a store | yes, if threads collide |
 //! | [`Count`] | 8 | an atomic addition | no |
-//! | [`Peak`] | 8 | a load; an atomic maximum where it is a new one | no |
+//! | [`Peak`] | 8 | a load; an atomic maximum for a new peak | no |
 //! | [`Threshold`] | 4 | a load; an atomic subtraction until it has posted | no |
-//! | [`Blocked`] | 40 | two looks at the clock, four atomic changes and two loads | no |
+//! | [`Blocked`] | 40 | two reads of the clock, four atomic changes and two loads | no |
 //!
-//! All are `Sync`, `const` to make, never allocate, and every operation is wait-free. None orders anything: whoever reads
-//! one sees what was noted, and nothing else by it. Keep them off the path that is not contended: a compare-exchange that
-//! failed, a wait, a slow path taken are facts that cost nothing to note. To reckon with time, look through a
-//! [`Window`](super::Window).
+//! All are `Sync` and `const` to create, and never allocate. Every operation is wait-free and orders no other
+//! memory. Keep them off the uncontended path. A failed compare-exchange, a wait, and a slow path are events
+//! that cost almost no extra time to count. For rates over time use a [`Window`](super::Window).
 //!
-//! Beside the setting that they tune they share its line: who notes a fact on a slow path had that line anyway.
+//! Place sensors on the cache line of the setting that they tune: a thread on the slow path has that line
+//! anyway.
 //!
-//! Source: the customized lock monitor of KTK (§5.1, §5.2): it records what its policy needs, and the thread that calls the
-//! lock looks at it and configures the lock.
+//! Source: the customized lock monitor of KTK (§5.1, §5.2). It records the facts that its policy needs, and
+//! the thread that calls the lock reads them and configures the lock.
 //!
 //! # Example: a lock that tunes its own spinning
-//! After sixteen waits, one thread, the last of them, decides; no other thread is needed, and no other lock.
+//! After sixteen waits, the last waiting thread decides. No other thread and no other lock is involved.
 //!
 //! ```
 //! use squall_policy::monitor::sensor::{Blocked, Noted, Threshold};
@@ -72,49 +72,67 @@ use std::time::Duration;
 
 use super::clock::now_ns;
 
-/// A count that may lose some: for facts that are so frequent that an atomic addition would be felt.
+/// Approximate count, for events so frequent that an atomic addition would be noticeable.
 ///
-/// Threads that note at the same moment may count as one, and one that was stopped between its load and its store takes
-/// back what others noted meanwhile: exact for one thread, a lower bound for several, and it can fall.
+/// Threads that count at the same moment may count as one. A thread that is stopped between its load and its
+/// store takes back the counts of other threads. So the count is exact for one thread, approximate and low
+/// for several, and can fall.
+///
+/// ```
+/// use squall_policy::monitor::sensor::Tally;
+///
+/// let calls = Tally::new();
+/// calls.note(2);
+/// assert_eq!(calls.get(), 2);
+/// ```
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
 impl Tally {
-    /// Nothing was noted.
+    /// Creates a count of zero.
     pub const fn new() -> Tally {
         Tally(AtomicU64::new(0))
     }
 
-    /// Notes `n` facts, or fewer.
+    /// Counts `n` events, or fewer.
     #[inline]
     pub fn note(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// How many were noted.
+    /// Returns the count.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A count that loses none: for slow paths, and for compare-exchanges that failed.
+/// Exact count, for slow paths and failed compare-exchanges.
+///
+/// ```
+/// use squall_policy::monitor::sensor::Count;
+///
+/// let waits = Count::new();
+/// waits.note(3);
+/// assert_eq!(waits.get(), 3);
+/// ```
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Nothing was noted.
+    /// Creates a count of zero.
     pub const fn new() -> Count {
         Count(AtomicU64::new(0))
     }
 
-    /// Notes `n` facts.
+    /// Counts `n` events.
     #[inline]
     pub fn note(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Notes a failure, and passes the result on: to be put around a compare-exchange. A success writes nothing.
+    /// Counts a failure and returns the result unchanged. Wrap it around a compare-exchange. A success writes
+    /// no memory.
     ///
     /// ```
     /// use squall_policy::monitor::sensor::Count;
@@ -133,24 +151,33 @@ impl Count {
         result
     }
 
-    /// How many were noted.
+    /// Returns the count.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The largest value noted.
+/// Largest value seen.
+///
+/// ```
+/// use squall_policy::monitor::sensor::Peak;
+///
+/// let longest = Peak::new();
+/// longest.note(9);
+/// longest.note(4);
+/// assert_eq!((longest.take(), longest.get()), (9, 0));
+/// ```
 #[derive(Debug, Default)]
 pub struct Peak(AtomicU64);
 
 impl Peak {
-    /// Nothing was noted.
+    /// Creates an empty peak.
     pub const fn new() -> Peak {
         Peak(AtomicU64::new(0))
     }
 
-    /// Notes a value; one that is not larger than the largest writes nothing.
+    /// Notes a value. A value that is not a new peak writes no memory.
     #[inline]
     pub fn note(&self, value: u64) {
         if value > self.0.load(Ordering::Relaxed) {
@@ -158,52 +185,64 @@ impl Peak {
         }
     }
 
-    /// The largest since it was last taken; 0 if none.
+    /// Returns the largest value since the last [`take`](Peak::take), or 0.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// As [`get`](Peak::get), and begins anew.
+    /// Returns the largest value since the last `take`, or 0, and starts again at 0.
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Counts facts, and posts once when there were enough; then rests until it is armed again.
+/// Counts events and posts once when there were enough; then stays quiet until it is armed again.
 ///
-/// - I1. Between two calls of [`rearm`](Threshold::rearm) exactly one [`note`](Threshold::note) returns
-///   [`Noted::Post`] if there are as many as the threshold, and none if there are fewer.
+/// - I1. Between two calls of [`rearm`](Threshold::rearm), exactly one [`note`](Threshold::note) returns
+///   [`Noted::Post`] if there are at least as many events as the threshold. Otherwise all return
+///   [`Noted::Quiet`].
 ///
-/// Argument: the word holds how many are missing. Between two stores of `rearm` it only falls, by ones, so one subtraction
-/// takes it from one to zero. Subtractions of threads that saw it positive before may take it below zero, where it stays;
-/// at most one for each thread, so it cannot wrap.
+/// Argument: the word holds the number of missing events. Between two stores of `rearm` it only falls, by
+/// ones, so exactly one subtraction takes it from one to zero. Threads that read a positive word before may
+/// subtract later, below zero, where the word stays. There is at most one such subtraction per thread, so it
+/// cannot wrap.
 ///
-/// Whoever gets the post acts on it: looks at other sensors, changes a setting, arms it anew. A thread that read the word
-/// before a `rearm` may subtract after it, and then counts for the new arming.
+/// The thread that gets the post acts on it: it reads other sensors, changes a setting, arms the threshold
+/// again. A thread that read the word before a `rearm` may subtract after it, and then counts for the new
+/// arming.
+///
+/// ```
+/// use squall_policy::monitor::sensor::{Noted, Threshold};
+///
+/// let waits = Threshold::new(2);
+/// assert_eq!((waits.note(), waits.note(), waits.note()), (Noted::Quiet, Noted::Post, Noted::Quiet));
+/// waits.rearm(100);
+/// assert_eq!(waits.missing(), 100);
+/// ```
 #[derive(Debug)]
 pub struct Threshold(AtomicI32);
 
-/// What noting a fact came to.
+/// Result of counting an event on a [`Threshold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the post comes once, to whoever noted the last fact"]
+#[must_use = "the post comes only once, to the thread that counted the last event"]
 pub enum Noted {
-    /// Nothing is to be done.
+    /// Continue.
     Quiet,
     /// The threshold is reached: act.
     Post,
 }
 
 impl Threshold {
-    /// Posts at the fact of this number; never if it is 0.
+    /// Creates a threshold that posts at the event with this number. With 0 it never posts.
     ///
     /// # Panics
-    /// If it is more than 2³¹ - 1.
+    /// If `threshold` is above 2³¹ - 1.
     pub const fn new(threshold: u32) -> Threshold {
         Threshold(AtomicI32::new(missing(threshold)))
     }
 
-    /// Notes a fact. Writes nothing once it has posted.
+    /// Counts an event. Writes no memory once it has posted.
     #[inline]
     pub fn note(&self) -> Noted {
         if self.0.load(Ordering::Relaxed) <= 0 {
@@ -212,15 +251,15 @@ impl Threshold {
         if self.0.fetch_sub(1, Ordering::Relaxed) == 1 { Noted::Post } else { Noted::Quiet }
     }
 
-    /// Begins anew: posts once after so many facts more; never if it is 0. What was counted before is forgotten.
+    /// Starts again: posts once after this many more events, or never with 0. Earlier counts are discarded.
     ///
     /// # Panics
-    /// If it is more than 2³¹ - 1.
+    /// If `threshold` is above 2³¹ - 1.
     pub fn rearm(&self, threshold: u32) {
         self.0.store(missing(threshold), Ordering::Relaxed);
     }
 
-    /// How many facts are missing; 0 if it has posted, or posts never.
+    /// Returns the number of missing events; 0 if it has posted or never posts.
     pub fn missing(&self) -> u32 {
         self.0.load(Ordering::Relaxed).max(0).cast_unsigned()
     }
@@ -231,7 +270,18 @@ const fn missing(threshold: u32) -> i32 {
     threshold as i32
 }
 
-/// How long callers were blocked, and how many are.
+/// Durations for which threads were blocked, and the number of threads blocked now.
+///
+/// ```
+/// use squall_policy::monitor::sensor::Blocked;
+/// use std::time::Duration;
+///
+/// let waits = Blocked::new();
+/// waits.during(|| std::thread::sleep(Duration::from_millis(1)));
+/// let seen = waits.reading();
+/// assert_eq!((seen.waits, seen.waiting), (1, 0));
+/// assert!(seen.ns_max >= 1_000_000);
+/// ```
 #[derive(Debug, Default)]
 pub struct Blocked {
     waits: AtomicU64,
@@ -241,23 +291,24 @@ pub struct Blocked {
     waiting: AtomicU32,
 }
 
-/// What a [`Blocked`] has seen. The figures are read one after the other, so they may be of slightly different moments.
+/// Reading of a [`Blocked`]. The fields are read one after the other, so they may stem from slightly
+/// different moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockedReading {
     /// Waits that have ended.
     pub waits: u64,
-    /// Nanoseconds of all of them.
+    /// Total duration of these waits, in nanoseconds.
     pub ns: u64,
-    /// Nanoseconds of the longest.
+    /// Duration of the longest wait, in nanoseconds.
     pub ns_max: u64,
     /// Threads that wait now.
     pub waiting: u32,
-    /// The most that waited at once.
+    /// Largest number of threads that waited at once.
     pub waiting_max: u64,
 }
 
 impl Blocked {
-    /// Nobody has waited.
+    /// Creates a sensor without waits.
     pub const fn new() -> Blocked {
         Blocked {
             waits: AtomicU64::new(0),
@@ -268,7 +319,7 @@ impl Blocked {
         }
     }
 
-    /// Runs `wait`, which blocks, and notes how long it took. A wait that panics is noted too.
+    /// Runs `wait`, which blocks, and records its duration. A wait that panics is recorded too.
     pub fn during<R>(&self, wait: impl FnOnce() -> R) -> R {
         struct End<'a>(&'a Blocked, u64);
         impl Drop for End<'_> {
@@ -283,7 +334,7 @@ impl Blocked {
         wait()
     }
 
-    /// Notes a wait that somebody else has clocked.
+    /// Records a wait that the caller measured.
     pub fn note(&self, blocked: Duration) {
         let ns = u64::try_from(blocked.as_nanos()).unwrap_or(u64::MAX);
         self.ns.fetch_add(ns, Ordering::Relaxed);
@@ -291,7 +342,7 @@ impl Blocked {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was seen so far.
+    /// Returns the current reading.
     pub fn reading(&self) -> BlockedReading {
         BlockedReading {
             waits: self.waits.load(Ordering::Relaxed),
@@ -358,7 +409,7 @@ mod tests {
             blocked.during(|| std::panic::panic_any(0));
         }));
         assert!(panicked.is_err());
-        // Longer than the others took, on whatever machine.
+        // Longer than the other waits on any machine.
         blocked.note(Duration::from_secs(86_400));
         let seen = blocked.reading();
         assert_eq!((seen.waits, seen.waiting, seen.waiting_max), (3, 0, 1));

@@ -1,7 +1,7 @@
-//! A reader's end: a bounded queue of batches.
+//! Reader's end of the general monitor: a bounded queue of batches.
 //!
 //! - I1. A batch is in the queue, or was received, or its records are counted as missed.
-//! - I2. After `close` the queue gets no more, and what is in it can still be received.
+//! - I2. After `close` the queue gets no more batches, and the batches in it can still be received.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::centre;
 #[derive(Debug)]
 pub(super) struct Queue {
     batches_max: usize,
-    /// Whether the collector's thread is there for it.
+    /// `true` if the subscription needs the collector's thread.
     pub(super) wants_collector: bool,
     state: Mutex<State>,
     came: Condvar,
@@ -40,7 +40,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never waits for the reader: what does not fit is missed (I1).
+    /// Never waits for the reader: records that do not fit are missed (I1).
     pub(super) fn push(&self, batch: &Arc<Batch>) {
         let mut state = self.state();
         if state.batches.len() >= self.batches_max {
@@ -52,7 +52,7 @@ impl Queue {
         self.came.notify_one();
     }
 
-    /// Whoever waits here is let go (I2).
+    /// Closes the queue and wakes all waiting readers (I2).
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.came.notify_all();
@@ -76,41 +76,61 @@ impl Queue {
     }
 }
 
-/// Receives what all threads [`emit`](super::emit), in batches, from when it was made until it is closed or dropped.
+/// Receives the records of all threads that [`emit`](super::emit), in batches, from its creation until it is
+/// closed or dropped.
 ///
-/// It can be shared: each batch is received once. See [`subscribe`](super::subscribe()).
+/// Threads can share it: each batch is received once. Created by [`subscribe`](super::subscribe()).
+///
+/// ```
+/// use squall_policy::monitor::{self, Kind, Object};
+///
+/// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
+/// let reader = monitor::subscribe_without_collector(1)?;
+/// monitor::emit(&REFILL, Object::NONE, [1, 0]);
+/// monitor::collect();
+/// // The queue has room for one batch.
+/// monitor::emit(&REFILL, Object::NONE, [2, 0]);
+/// monitor::collect();
+/// reader.close();
+/// assert_eq!(reader.recv().unwrap().records()[0].values()[0], 1);
+/// assert!(reader.recv().is_none());
+/// assert_eq!(reader.missed(), 1);
+/// # Ok::<(), monitor::MonitorError>(())
+/// ```
 #[derive(Debug)]
 pub struct Subscription {
     pub(super) queue: Arc<Queue>,
 }
 
 impl Subscription {
-    /// The next batch; waits for one. `None` when closed, and nothing is left.
+    /// Returns the next batch, and waits for it. Returns `None` once the subscription is closed and the queue
+    /// empty.
     ///
-    /// One without a collector waits for what another thread's [`collect`](super::collect) brings.
+    /// A subscription without a collector waits until another thread calls [`collect`](super::collect).
     pub fn recv(&self) -> Option<Arc<Batch>> {
         self.queue.recv_until(None)
     }
 
-    /// The next batch, if there is one within this time.
+    /// Returns the next batch, and waits for it for at most `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Arc<Batch>> {
-        // A deadline that the clock cannot tell is none.
+        // A deadline beyond the range of the clock counts as no deadline.
         self.queue.recv_until(Instant::now().checked_add(timeout))
     }
 
-    /// The next batch, if it is there.
+    /// Returns the next batch, if there is one now.
     pub fn try_recv(&self) -> Option<Arc<Batch>> {
         self.queue.state().batches.pop_front()
     }
 
-    /// Records that this subscription has not received and will not, since its queue was full when they came (those that
-    /// their writers dropped among them).
+    /// Returns the number of records that this subscription has lost, because its queue was full when they
+    /// came. Includes records that their writers dropped.
     pub fn missed(&self) -> u64 {
         self.queue.state().missed
     }
 
-    /// Ends it: gathers what was emitted before (by threads that this one has heard from since), and lets go of whoever
-    /// waits. What is in the queue can still be received. The last subscription to end switches the monitor off.
+    /// Ends the subscription. Gathers the records written before, on this thread and on threads that
+    /// synchronised with it. Wakes all waiting readers. Batches in the queue can still be received. Ending
+    /// the last subscription switches the monitor off.
     ///
     /// Never waits for the collector's thread, which ends by itself.
     pub fn close(&self) {

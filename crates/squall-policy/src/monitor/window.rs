@@ -1,20 +1,22 @@
-//! Looks at a reading: what it came to since the last look, and when to look.
+//! Rates of a reading between two samples, and when to sample.
 //!
-//! - I1. `at` is [`LOOKING`] while a thread is between claiming a look and ending it; only that thread touches `reading`.
+//! - I1. `at_ns` is [`LOOKING`] from the moment a thread claims a sample until it ends it. Only that thread
+//!   touches `reading`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock::now_ns;
 
-/// Turns a reading that only grows into its growth between two looks.
+/// Turns a reading that only grows into its growth between two samples.
 ///
-/// Many threads may look at once: one of them gets the answer, and the others get none. All looks at a window must be at
-/// the same sensor. A reading that has fallen (that of a [`Tally`](super::sensor::Tally) can) counts as not grown.
+/// Many threads may sample at once: one of them gets the rate, the others get `None`. All samples of a window
+/// must use the same sensor. A reading that has fallen (possible for a [`Tally`](super::sensor::Tally))
+/// counts as unchanged.
 ///
 /// # Cost
-/// 24 bytes. A look: one look at the clock, one compare-exchange, three stores; within the shortest span only the clock.
-/// Wait-free; a thread that stalls within a look keeps the others from looking, not from anything else.
+/// 24 bytes. A sample: one read of the clock, one compare-exchange, three stores. Within the shortest span:
+/// only the clock. Wait-free. A thread that stalls within a sample only keeps other threads from sampling.
 ///
 /// ```
 /// use squall_policy::monitor::Window;
@@ -30,68 +32,92 @@ use super::clock::now_ns;
 #[derive(Debug)]
 pub struct Window {
     span_min_ns: u64,
-    /// When the last look was; [`NEVER`], or [`LOOKING`].
+    /// Time of the last sample; or [`NEVER`], or [`LOOKING`].
     at_ns: AtomicU64,
-    /// What it saw (I1).
+    /// Reading of the last sample (I1).
     reading: AtomicU64,
 }
 
 const NEVER: u64 = 0;
 const LOOKING: u64 = u64::MAX;
 
-/// What a look saw.
+/// Growth of a reading between two samples. For an example see [`Window`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How much the reading has grown.
+    /// Growth of the reading.
     pub growth: u64,
-    /// Since how long ago, in nanoseconds; at least one.
+    /// Time since the previous sample, in nanoseconds; at least one.
     pub span_ns: u64,
 }
 
 impl Rate {
-    /// Growth per second.
+    /// Returns the growth per second.
+    ///
+    /// ```
+    /// use squall_policy::monitor::Rate;
+    ///
+    /// assert_eq!(Rate { growth: 200, span_ns: 2_000_000 }.per_second(), 100_000.0);
+    /// ```
     pub fn per_second(self) -> f64 {
         self.growth as f64 * 1e9 / self.span_ns as f64
     }
 }
 
 impl Window {
-    /// A window nobody looked through; looks that come earlier than `span_min` after the last one give nothing.
+    /// Creates a window without samples. A sample earlier than `span_min` after the previous one is ignored.
     pub const fn new(span_min: Duration) -> Window {
         let (ns, most) = (span_min.as_nanos(), u64::MAX as u128);
         let span_min_ns = if ns > most { u64::MAX } else { ns as u64 };
         Window { span_min_ns, at_ns: AtomicU64::new(NEVER), reading: AtomicU64::new(0) }
     }
 
-    /// How much `reading` has grown since the last look; nothing if this is the first, if it is too early, or if another
-    /// thread is looking.
+    /// Returns the growth of `reading` since the last sample. Returns `None` if this is the first sample, if
+    /// it comes too early, or if another thread is sampling.
+    ///
+    /// ```
+    /// use squall_policy::monitor::Window;
+    /// use std::time::Duration;
+    ///
+    /// let window = Window::new(Duration::ZERO);
+    /// assert!(window.look(100).is_none(), "the first sample has no predecessor");
+    /// ```
     pub fn look(&self, reading: u64) -> Option<Rate> {
         self.look_at(reading, now_ns())
     }
 
-    /// As [`look`](Window::look), at a time on the clock of [`now_ns`](super::now_ns) that the caller has already.
+    /// Like [`look`](Window::look), with a time on the clock of [`now_ns`](super::now_ns) that the caller has
+    /// already read.
     pub fn look_at(&self, reading: u64, now_ns: u64) -> Option<Rate> {
-        // At zero nobody has looked, and at the end of time somebody looks.
+        // The two ends of the clock's range are [`NEVER`] and [`LOOKING`].
         let now_ns = now_ns.clamp(NEVER + 1, LOOKING - 1);
         let last_ns = self.at_ns.load(Ordering::Relaxed);
         let span_ns = now_ns.saturating_sub(last_ns);
         if last_ns == LOOKING || (last_ns != NEVER && (span_ns == 0 || span_ns < self.span_min_ns)) {
             return None;
         }
-        // Acquire: pairs with the Release below, of the look before this one (I1).
+        // Acquire: pairs with the Release below, of the previous sample (I1).
         self.at_ns.compare_exchange(last_ns, LOOKING, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let before = self.reading.load(Ordering::Relaxed);
         self.reading.store(reading, Ordering::Relaxed);
-        // Release: pairs with the Acquire above, of the look after this one (I1).
+        // Release: pairs with the Acquire above, of the next sample (I1).
         self.at_ns.store(now_ns, Ordering::Release);
         (last_ns != NEVER).then_some(Rate { growth: reading.saturating_sub(before), span_ns })
     }
 }
 
-/// Tells about one caller in so many to do something: to look at the sensors, say.
+/// Selects one in `period` callers, for example to read the sensors.
 ///
 /// # Cost
-/// 8 bytes. A load and a store; wait-free. Callers that ask at the same moment may count as one, or be told together.
+/// 8 bytes. A load and a store; wait-free. Callers that ask at the same moment may count as one, or be
+/// selected together.
+///
+/// ```
+/// use squall_policy::monitor::Every;
+///
+/// let third = Every::new(3);
+/// let due: Vec<bool> = (0..6).map(|_| third.is_due()).collect();
+/// assert_eq!(due, [false, false, true, false, false, true]);
+/// ```
 #[derive(Debug)]
 pub struct Every {
     period: u32,
@@ -99,12 +125,13 @@ pub struct Every {
 }
 
 impl Every {
-    /// Tells the callers number `period`, twice `period`, and so on; every caller if it is 0 or 1.
+    /// Selects the callers number `period`, twice `period`, and so on. Selects every caller if `period` is 0
+    /// or 1.
     pub const fn new(period: u32) -> Every {
         Every { period, left: AtomicU32::new(period) }
     }
 
-    /// Whether it is this caller's turn.
+    /// Returns `true` if it is this caller's turn.
     #[inline]
     pub fn is_due(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
@@ -145,7 +172,7 @@ mod tests {
         const THREADS: u64 = 4;
         let window = Window::new(Duration::ZERO);
         assert!(window.look_at(0, 1).is_none());
-        // All read the same, so that what was told adds up to it whoever came first.
+        // All readings are equal, so the growth adds up to the reading whichever thread came first.
         let told: u64 = std::thread::scope(|scope| {
             let look = |thread| {
                 let window = &window;

@@ -1,9 +1,9 @@
-//! A policy and the object that it governs.
+//! Binding of a policy to the object that it governs.
 //!
-//! - I1. A binding is of one object at most, from its making on, whatever implementation serves that; no other is ever put in
-//!   its place (KT-03).
-//! - I2. `governors` counts what it governs: the implementations that serve or served, and those that wait to be swapped in.
-//!   When the last is dropped, the policy learns that it has ended.
+//! - I1. A binding belongs to at most one object, from the object's creation on, through all its
+//!   implementations. The object is never replaced by another one (KT-03).
+//! - I2. `governors` counts the implementations that the policy governs: those that serve or served, and
+//!   those that wait to be swapped in. The drop of the last one tells the policy that it has ended.
 
 use squall_core::swap::{Replacement, State};
 use squall_core::wrap::{self, Around, Invoked, Refusal, Wrap, all_blocking};
@@ -21,38 +21,72 @@ use super::creation::{Creation, GovernError, Shape};
 use crate::attribute::{self, Callee, InstanceValues, Received, receive};
 use crate::invoke::deadline;
 
-/// A policy that is bound to an object, or will be: a handle for the object's author, who can call the policy through it, and
-/// for who makes implementations to be swapped in. It derefs to the policy. Cloning is cheap.
+/// A policy together with the object that it governs or will govern.
+///
+/// The object's author calls the policy through it, and makes further implementations for swaps with it. It
+/// derefs to the policy. Cloning is cheap.
+///
+/// ```
+/// use squall_policy::{Binding, Monitor};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync {
+/// #     #[blocking]
+/// #     fn add(&self);
+/// # }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) {} }
+/// let binding = Binding::new(Monitor::new());
+/// let hits: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
+/// hits.add();
+/// assert_eq!(binding.id(), Some(squall_core::Handle::id(hits.co())));
+/// assert!(!binding.policy().is_entered());
+/// # Ok::<(), squall_policy::GovernError>(())
+/// ```
 pub struct Binding<P: Policy>(Arc<Bound<P>>);
 
 struct Bound<P> {
     policy: P,
     values: Option<Arc<InstanceValues>>,
-    /// The object (I1).
+    /// The governed object (I1).
     object: OnceLock<Object>,
     governors: AtomicUsize,
 }
 
-/// What is known of the object.
+/// Identity of the governed object.
 #[derive(Clone, Copy)]
 struct Object {
     id: Id,
     callee: Callee,
-    /// It has this many ids, from that one on.
+    /// Number of consecutive ids of the object, from `id` on.
     interfaces: u32,
 }
 
-/// What stands around each method of an object with a policy.
+/// Wrapper around a representative that sends each method call through the policy.
 pub struct Governor<P: Policy>(Arc<Bound<P>>);
 
-/// Makes an object with one representative for everybody, `make`'s value, governed by `policy`.
+/// Creates an object with one representative, `make`'s value, governed by `policy`.
 ///
 /// To swap the object later, keep a clone of the binding that `make` gets.
 ///
 /// # Panics
-/// As [`Binding::govern`] errs.
+/// If [`Binding::govern`] returns an error.
 /// # Example
-/// See the [module](super).
+/// ```
+/// use squall_policy::{Monitor, governed};
+/// #[squall_macros::interface(crate = squall_core)]
+/// trait Hits: Send + Sync {
+///     #[blocking]
+///     fn add(&self) -> u32;
+/// }
+/// struct Count;
+/// impl Hits for Count {
+///     fn add(&self) -> u32 { 1 }
+/// }
+///
+/// // One call at a time.
+/// let hits: squall_core::Owned<dyn Hits> = governed(Monitor::new(), |_| Count);
+/// assert_eq!(hits.add(), 1);
+/// ```
 #[track_caller]
 pub fn governed<I, P, T>(policy: P, make: impl FnOnce(&Binding<P>) -> T) -> Owned<I>
 where
@@ -62,51 +96,63 @@ where
 {
     match Binding::new(policy).govern(make) {
         Ok(owned) => owned,
-        Err(error) => panic!("cannot make an object of interface {}: {error}", I::NAME),
+        Err(error) => panic!("cannot create an object of interface {}: {error}", I::NAME),
     }
 }
 
-/// Refuses, where it is compiled, a policy that waits around methods that must not.
+/// Rejects at compile time a policy that waits around methods that must not block.
 fn check_kind<I: ?Sized + Interface, P: Policy>() {
     const {
         assert!(
             !P::WAITS || all_blocking::<I>(),
-            "this policy makes callers wait: mark every method of the interface, and of those that it extends, `#[blocking]`"
+            "this policy makes callers wait: mark every method of the interface, and of the interfaces it extends, `#[blocking]`"
         );
     }
 }
 
 impl<P: Policy> Binding<P> {
-    /// A policy that governs nothing yet.
+    /// Creates a binding that governs no object yet.
     pub fn new(policy: P) -> Binding<P> {
         let values = policy.class().map(|class| Arc::new(InstanceValues::of_class(class)));
         Binding(Arc::new(Bound { policy, values, object: OnceLock::new(), governors: AtomicUsize::new(0) }))
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &P {
         &self.0.policy
     }
 
-    /// The object, from its making on.
+    /// Returns the governed object, once it exists.
     pub fn id(&self) -> Option<Id> {
         self.0.id()
     }
 
-    /// The values of the object's attributes, if the policy has a [class](Policy::class).
+    /// Returns the values of the object's attributes, if the policy has a [class](Policy::class).
     pub fn values(&self) -> Option<&Arc<InstanceValues>> {
         self.0.values.as_ref()
     }
 
-    /// Makes an object with one representative for everybody, as [`shared_with`](squall_core::shared_with()) does.
+    /// Creates an object with one representative, like [`shared_with`](squall_core::shared_with()).
     ///
-    /// The policy is asked in this order: `set_state_attributes`, `set_objects_attributes`, `set_operation_attributes`, and
-    /// `create`, in which `make` is called.
+    /// The policy's methods are called in this order: `set_state_attributes`, `set_objects_attributes`,
+    /// `set_operation_attributes`, and `create`, which calls `make`.
     ///
     /// # Errors
-    /// [`GovernError`]: there is no object. If its policy refused when it had made one, the binding cannot be used again.
+    /// [`GovernError`]: there is no object. If the policy refused after it had created one, the binding
+    /// cannot be used again.
     /// # Panics
     /// If `make` does.
+    ///
+    /// ```
+    /// use squall_policy::{Adt, Binding};
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+    /// # struct Count;
+    /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+    /// let hits: squall_core::Owned<dyn Hits> = Binding::new(Adt::new()).govern(|_| Count)?;
+    /// assert_eq!(hits.add(), 1);
+    /// # Ok::<(), squall_policy::GovernError>(())
+    /// ```
     #[track_caller]
     pub fn govern<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
     where
@@ -114,13 +160,15 @@ impl<P: Policy> Binding<P> {
         T: Send + Sync + 'static,
     {
         check_kind::<I, P>();
-        self.make(|| wrap::wrapped(|co: Handle<I>| self.bound_around(co, make)))
+        self.make(|| wrap::wrapped(|handle: Handle<I>| self.bound_around(handle, make)))
     }
 
-    /// The same, of a value whose state can move, as [`swappable_with`](squall_core::swappable_with) does.
+    /// Creates an object whose state can move in a swap, like
+    /// [`swappable_with`](squall_core::swappable_with).
     ///
     /// # Errors
-    /// As [`govern`](Binding::govern).
+    /// [`GovernError`]: there is no object. If the policy refused after it had created one, the binding
+    /// cannot be used again.
     /// # Panics
     /// If `make` does.
     #[track_caller]
@@ -130,16 +178,17 @@ impl<P: Policy> Binding<P> {
         T: State,
     {
         check_kind::<I, P>();
-        self.make(|| wrap::wrapped_stateful(|co: Handle<I>| self.bound_around(co, make)))
+        self.make(|| wrap::wrapped_stateful(|handle: Handle<I>| self.bound_around(handle, make)))
     }
 
-    /// Makes a distributed object: `make`'s root puts each representative in the policy's hands, by [`around`](Binding::around)
-    /// in its `make_rep`. A root whose policy waits also forwards [`Root::wake`] to [`Policy::wake`].
+    /// Creates a distributed object. `make`'s root wraps each representative by [`around`](Binding::around)
+    /// in its `make_rep`. A root with a policy that waits also forwards [`Root::wake`] to [`Policy::wake`].
     ///
     /// # Errors
-    /// As [`govern`](Binding::govern).
+    /// [`GovernError`]: there is no object. If the policy refused after it had created one, the binding
+    /// cannot be used again.
     /// # Panics
-    /// If `make` does; with [`Root::EAGER`], if `make_rep` does.
+    /// If `make` does. With [`Root::EAGER`], if `make_rep` does.
     /// # Example
     /// ```
     /// use squall_policy::{Adt, Binding, Governor};
@@ -183,7 +232,7 @@ impl<P: Policy> Binding<P> {
         })
     }
 
-    /// Another implementation for the object, to be swapped in: the same policy governs it.
+    /// Makes another implementation for the object, to be swapped in. The same policy governs it.
     ///
     /// ```
     /// # use squall_policy::{Adt, Binding};
@@ -194,7 +243,7 @@ impl<P: Policy> Binding<P> {
     /// # impl Version for Is { fn version(&self) -> u32 { self.0 } }
     /// let binding = Binding::new(Adt::new());
     /// let object: Owned<dyn Version> = binding.govern(|_| Is(1))?;
-    /// Swap::new(object.co()).without_state().to(binding.next(|_| Is(2)))?;
+    /// Swap::new(object.co()).without_state().run(binding.next(|_| Is(2)))?;
     /// assert_eq!(object.version(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -208,7 +257,7 @@ impl<P: Policy> Binding<P> {
         Replacement::wrapped(self.around(make(self)))
     }
 
-    /// The same, with the formats of its state.
+    /// Makes another implementation for the object, with the formats of its state.
     #[track_caller]
     pub fn next_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Replacement<I>
     where
@@ -219,27 +268,29 @@ impl<P: Policy> Binding<P> {
         Replacement::wrapped_stateful(self.around(make(self)))
     }
 
-    /// A representative in the policy's hands, for a root to answer with.
+    /// Wraps a representative, so that its calls go through the policy. A root returns the result from
+    /// `make_rep`.
     pub fn around<T>(&self, rep: T) -> Around<Governor<P>, T> {
         Around::new(Governor::new(self), rep)
     }
 
-    fn bound_around<I, T>(&self, co: Handle<I>, make: impl FnOnce(&Binding<P>) -> T) -> Around<Governor<P>, T>
+    fn bound_around<I, T>(&self, handle: Handle<I>, make: impl FnOnce(&Binding<P>) -> T) -> Around<Governor<P>, T>
     where
         I: ?Sized + Interface,
     {
         let value = make(self);
-        self.bind(co);
+        self.bind(handle);
         self.around(value)
     }
 
-    fn bind<I: ?Sized + Interface>(&self, co: Handle<I>) {
-        // It is not bound (`make`), unless two threads do this at once: then one of them is told by `make`.
+    fn bind<I: ?Sized + Interface>(&self, handle: Handle<I>) {
+        // `make` has checked that the binding is free. If two threads bind at once, `make` detects the loser
+        // afterwards.
         let interfaces = interfaces_count::<I>();
-        let _ = self.0.object.set(Object { id: Handle::id(co), callee: Callee::from(co), interfaces });
+        let _ = self.0.object.set(Object { id: Handle::id(handle), callee: Callee::from(handle), interfaces });
     }
 
-    /// Asks the policy to make an object.
+    /// Asks the policy to create an object.
     fn make<I: ?Sized + Interface>(
         &self,
         make: impl FnOnce() -> Result<Owned<I>, squall_core::CreateError>,
@@ -258,7 +309,7 @@ impl<P: Policy> Binding<P> {
         policy.set_objects_attributes(&creation)?;
         policy.set_operation_attributes(&creation)?;
         policy.create(creation)?;
-        let Some(owned) = owned else { return Err(GovernError::Refused("its policy made nothing")) };
+        let Some(owned) = owned else { return Err(GovernError::Refused("its policy created no object")) };
         let id = Handle::id(owned.co());
         match self.id() {
             Some(bound) if bound != id => return Err(GovernError::Bound(bound)),
@@ -297,15 +348,15 @@ impl<P: Policy> Governor<P> {
         Governor(Arc::clone(&binding.0))
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &P {
         &self.0.policy
     }
 
-    /// The policy caught its method's panic.
+    /// Refusal of a call without a result: the method panicked, and the policy caught the panic.
     #[cold]
     fn no_result(&self) -> Refusal {
-        self.refusal("its method panicked before, and its policy went on")
+        self.refusal("its method panicked before, and its policy caught the panic")
     }
 
     #[cold]
@@ -313,20 +364,21 @@ impl<P: Policy> Governor<P> {
         Refusal::new(self.0.id().unwrap_or(Id::NOBODY), why)
     }
 
-    /// Sends a call by way of the policy.
+    /// Sends a call through the policy.
     #[inline]
     fn invoke(&self, call: &'static Invoked, parameters: Parameters<'_>) -> Result<(), Refusal> {
         let bound = &*self.0;
         let Some(object) = bound.object.get() else {
-            // A representative that answers is one of an object, unless its root was made without the binding.
-            return Err(self.refusal("its policy was not asked to make the object"));
+            // A representative that serves belongs to an object, unless its root was created without the
+            // binding.
+            return Err(self.refusal("its object was created without its policy; create it with Binding::govern_root"));
         };
         receive(object.callee, |attributes| {
             if !attributes.is_empty() && bound.are_unknown(attributes) {
-                return Err(self.refusal("an attribute was given to it that is none of its policy's"));
+                return Err(self.refusal("it was given an attribute that its policy does not have"));
             }
             let by = deadline::of(object.id, object.interfaces);
-            // As short-lived as what was received.
+            // Shortens the lifetime to that of the received attributes.
             #[expect(clippy::needless_match, reason = "each arm shortens the life of what it holds")]
             let parameters = match parameters {
                 Parameters::Kept(run) => Parameters::Kept(run),
@@ -389,7 +441,8 @@ impl<P: Policy> Wrap for Governor<P> {
 
 impl<P: Policy> Drop for Governor<P> {
     fn drop(&mut self) {
-        // AcqRel: pairs with the other drops: who is the last has all that calls through the others did behind it.
+        // AcqRel: pairs with the other drops. The last one happens after all that calls through the other
+        // governors did.
         if self.0.governors.fetch_sub(1, Ordering::AcqRel) == 1 {
             if let Some(id) = self.0.id()
                 && self.0.values.is_some()

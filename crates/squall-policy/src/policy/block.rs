@@ -1,4 +1,4 @@
-//! The invocation block: a call on its way through a policy.
+//! Invocation block: a call on its way through a policy.
 
 use squall_core::Id;
 use squall_core::wrap::{Invoked, Job, NotRun, hand_off};
@@ -10,6 +10,34 @@ use crate::attribute::{Attribute, InstanceValues, Received, Value};
 use crate::invoke::deadline;
 
 /// A call on its way through a [`Policy`](super::Policy).
+///
+/// ```
+/// use squall_policy::{Block, Policy, governed};
+///
+/// /// Rejects one method.
+/// struct ReadOnly;
+/// impl Policy for ReadOnly {
+///     fn invoke(&self, block: &mut Block<'_>) {
+///         if block.operation() == "put" {
+///             block.refuse("the map is read-only");
+///         }
+///     }
+/// }
+/// #[squall_macros::interface(crate = squall_core)]
+/// trait Map: Send + Sync {
+///     fn get(&self) -> u32;
+///     fn put(&self, value: u32) -> Result<(), squall_core::CallError>;
+/// }
+/// struct Fixed;
+/// impl Map for Fixed {
+///     fn get(&self) -> u32 { 7 }
+///     fn put(&self, _value: u32) -> Result<(), squall_core::CallError> { Ok(()) }
+/// }
+///
+/// let map: squall_core::Owned<dyn Map> = governed(ReadOnly, |_| Fixed);
+/// assert_eq!(map.get(), 7);
+/// assert!(map.put(8).unwrap_err().to_string().ends_with("the map is read-only"));
+/// ```
 pub struct Block<'a> {
     id: Id,
     call: &'static Invoked,
@@ -20,11 +48,11 @@ pub struct Block<'a> {
     state: State,
 }
 
-/// The method and its arguments: to be run once.
+/// The method with its arguments, to be run once.
 pub(super) enum Parameters<'a> {
-    /// By this thread.
+    /// Must run on the calling thread.
     Kept(&'a mut dyn FnMut()),
-    /// By any.
+    /// May run on any thread.
     Sent(&'a mut (dyn FnMut() + Send)),
 }
 
@@ -39,7 +67,7 @@ fn has_passed(deadline: Instant) -> bool {
     Instant::now() >= deadline
 }
 
-/// Why a call that came too late is refused.
+/// Reason for refusing a call that begins after its deadline.
 pub(crate) const LATE: &str = "its deadline passed before it began";
 
 impl<'a> Block<'a> {
@@ -55,47 +83,48 @@ impl<'a> Block<'a> {
         Block { id, call, attributes, values, deadline, parameters, state: State::Waiting }
     }
 
-    /// The object.
+    /// Returns the object.
     #[inline]
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The interface that declares the operation.
+    /// Returns the name of the interface that declares the operation.
     #[inline]
     pub fn interface(&self) -> &'static str {
         self.call.interface()
     }
 
-    /// The operation: the method's name.
+    /// Returns the operation: the name of the method.
     #[inline]
     pub fn operation(&self) -> &'static str {
         self.call.method()
     }
 
-    /// Its place among those of its interface.
+    /// Returns the position of the operation in its interface.
     #[inline]
     pub fn index(&self) -> usize {
         self.call.index()
     }
 
-    /// Whether the operation is marked `#[blocking]`, so that the policy may wait.
+    /// Returns `true` if the operation is marked `#[blocking]`, so that the policy may wait.
     #[inline]
     pub fn may_wait(&self) -> bool {
         self.call.is_blocking()
     }
 
-    /// The attributes that were given to this call. They are for the policy: what the method calls does not have them.
+    /// Returns the attributes given to this call. They are for the policy: calls that the method makes do not
+    /// have them.
     #[inline]
     pub fn attributes(&self) -> Received<'a> {
         self.attributes
     }
 
-    /// The value of an attribute for this call: given to it, set for its operation, for the object, for the class, or the
-    /// default.
+    /// Returns the value of an attribute for this call: given to the call, or set for its operation, the
+    /// object or the class, or the default.
     ///
     /// # Panics
-    /// As [`InstanceValues::get`].
+    /// With debug assertions, if the policy has a class without this attribute.
     #[inline]
     #[track_caller]
     pub fn get<T: Value>(&self, attribute: &'static Attribute<T>) -> T {
@@ -107,24 +136,46 @@ impl<'a> Block<'a> {
         values.view(operation, self.attributes).get(attribute)
     }
 
-    /// When the call must have begun, if its caller says so (see [`invoke::synchronous_by`](crate::invoke::synchronous_by)). From then on
-    /// [`proceed`](Block::proceed) refuses it; a policy that makes calls wait may give up at that time.
+    /// Returns the time by which the call must begin, if its caller set one with
+    /// [`invoke::synchronous_by`](crate::invoke::synchronous_by). After that time [`proceed`](Block::proceed)
+    /// refuses the call. A policy that makes calls wait may give up at that time.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Whether another thread may make the call, as its arguments and its result are `Send`.
+    /// Returns `true` if another thread may run the call, because its arguments and its result are `Send`.
     #[inline]
     pub fn can_be_sent(&self) -> bool {
         matches!(self.parameters, Parameters::Sent(_))
     }
 
-    /// Makes the call now, in this thread, so that the policy may do something after it. Once: later calls of this do nothing,
-    /// and so do those after a refusal.
+    /// Runs the call now, on this thread, so that the policy can act after it. Runs it only once: a later
+    /// `proceed`, or one after a refusal, does nothing.
     ///
     /// # Panics
-    /// If the method does: let that through, so that it reaches the caller.
+    /// If the method does. Let the panic through, so that it reaches the caller.
+    ///
+    /// ```
+    /// use squall_policy::{Block, Policy, governed};
+    /// use std::time::Instant;
+    ///
+    /// /// Prints how long each call takes.
+    /// struct Timed;
+    /// impl Policy for Timed {
+    ///     fn invoke(&self, block: &mut Block<'_>) {
+    ///         let began = Instant::now();
+    ///         block.proceed();
+    ///         println!("{}: {:?}", block.operation(), began.elapsed());
+    ///     }
+    /// }
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+    /// # struct Count;
+    /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+    /// let hits: squall_core::Owned<dyn Hits> = governed(Timed, |_| Count);
+    /// assert_eq!(hits.add(), 1);
+    /// ```
     #[inline]
     pub fn proceed(&mut self) {
         if let State::Waiting = self.state {
@@ -133,7 +184,7 @@ impl<'a> Block<'a> {
                 return;
             }
             self.state = State::Made;
-            // What the method calls has no deadline of this one.
+            // Calls that the method makes do not inherit this deadline.
             let _begun = self.deadline.map(|_| deadline::begun());
             match &mut self.parameters {
                 Parameters::Kept(run) => run(),
@@ -142,14 +193,44 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Has another thread make the call, while this one waits: `submit` gives the job away. A call that [cannot be
-    /// sent](Block::can_be_sent) proceeds in this thread. Otherwise as [`proceed`](Block::proceed).
+    /// Has another thread run the call while this one waits. `submit` passes the job to that thread. A call
+    /// that [cannot be sent](Block::can_be_sent) runs on this thread. Runs the call only once, like
+    /// [`proceed`](Block::proceed).
     ///
     /// # Errors
-    /// [`NotRun`]: the job was dropped, or this thread [moves state](squall_core::wrap::in_transfer), and there was none; the
-    /// call can still proceed, or be refused.
+    /// [`NotRun`]: the job was dropped, or this thread [moves state](squall_core::wrap::in_transfer) and no
+    /// job was made. The call can still proceed or be refused.
     /// # Panics
-    /// As [`hand_off`]: if the method does, if `submit` does, and inside an operation.
+    /// If the method or `submit` does, and inside an operation (see [`hand_off`]).
+    ///
+    /// ```
+    /// use squall_policy::{Block, Policy, governed};
+    /// use std::thread;
+    ///
+    /// /// Runs each call on a thread of its own.
+    /// struct Elsewhere;
+    /// impl Policy for Elsewhere {
+    ///     const WAITS: bool = true;
+    ///     fn invoke(&self, block: &mut Block<'_>) {
+    ///         let sent = block.proceed_elsewhere(|job| thread::spawn(move || job.run()).join().unwrap());
+    ///         if sent.is_err() {
+    ///             block.refuse("no thread could run it");
+    ///         }
+    ///     }
+    /// }
+    /// #[squall_macros::interface(crate = squall_core)]
+    /// trait Work: Send + Sync {
+    ///     #[blocking]
+    ///     fn runs_in(&self) -> thread::ThreadId;
+    /// }
+    /// struct Worker;
+    /// impl Work for Worker {
+    ///     fn runs_in(&self) -> thread::ThreadId { thread::current().id() }
+    /// }
+    ///
+    /// let work: squall_core::Owned<dyn Work> = governed(Elsewhere, |_| Worker);
+    /// assert_ne!(work.runs_in(), thread::current().id());
+    /// ```
     pub fn proceed_elsewhere(&mut self, submit: impl FnOnce(Job)) -> Result<(), NotRun> {
         let (State::Waiting, Parameters::Sent(run)) = (self.state, &mut self.parameters) else {
             self.proceed();
@@ -157,7 +238,7 @@ impl<'a> Block<'a> {
         };
         let (by, state) = (self.deadline, &mut self.state);
         let made = || {
-            // In its turn, which is on that thread.
+            // Checked when the call's turn comes, which is on that thread.
             if by.is_some_and(has_passed) {
                 return false;
             }
@@ -171,7 +252,8 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// The call errs, for this reason ([`CallErrorKind::Refused`](squall_core::CallErrorKind::Refused)). Not after it was made.
+    /// Refuses the call for this reason: its caller gets
+    /// [`CallErrorKind::Refused`](squall_core::CallErrorKind::Refused). Has no effect once the call has run.
     #[inline]
     pub fn refuse(&mut self, why: &'static str) {
         if let State::Waiting = self.state {
@@ -179,7 +261,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The policy has done what it does.
+    /// Ends the policy's part: runs the call if it still waits.
     #[inline]
     pub(super) fn end(mut self) -> State {
         self.proceed();

@@ -1,4 +1,4 @@
-//! How an object with a policy is made: the policy is asked first.
+//! Creation of an object with a policy: the policy's methods run first.
 
 use squall_core::{CreateError, Id, Interface};
 use std::cell::Cell;
@@ -7,7 +7,28 @@ use std::sync::Arc;
 
 use crate::attribute::{Attribute, AttributeError, InstanceValues, Value};
 
-/// An object that is about to be made, as its policy sees it.
+/// An object that is about to be created, as its policy sees it.
+///
+/// ```
+/// use squall_policy::{Created, Creation, GovernError, Policy, governed};
+///
+/// /// Governs only interfaces whose methods may all block.
+/// struct Patient;
+/// impl Policy for Patient {
+///     fn create(&self, creation: Creation<'_>) -> Result<Created, GovernError> {
+///         if creation.operations().any(|(_, blocking)| !blocking) {
+///             return Err(GovernError::Refused("one of its methods must not block"));
+///         }
+///         creation.object_create()
+///     }
+/// }
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// let refused = squall_policy::Binding::new(Patient).govern::<dyn Hits, _>(|_| Count);
+/// assert!(matches!(refused, Err(GovernError::Refused(_))));
+/// ```
 pub struct Creation<'a> {
     shape: Shape,
     values: Option<&'a Arc<InstanceValues>>,
@@ -15,7 +36,7 @@ pub struct Creation<'a> {
     made: &'a Cell<bool>,
 }
 
-/// What is known of an interface.
+/// Names of an interface and its methods.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) interface: &'static str,
@@ -29,7 +50,7 @@ impl Shape {
     }
 }
 
-/// An object was made.
+/// Proof that the object was created. Returned by [`Creation::object_create`].
 #[derive(Debug)]
 pub struct Created(());
 
@@ -43,33 +64,33 @@ impl<'a> Creation<'a> {
         Creation { shape, values, make, made }
     }
 
-    /// The interface that it will have.
+    /// Returns the name of the interface of the object.
     pub fn interface(&self) -> &'static str {
         self.shape.interface
     }
 
-    /// Its operations: the methods of that interface, each with whether it may block.
+    /// Returns the methods of the interface, each with `true` if it is marked `#[blocking]`.
     pub fn operations(&self) -> impl Iterator<Item = (&'static str, bool)> {
         self.shape.methods.iter().copied().zip(self.shape.blocking.iter().copied())
     }
 
-    /// The values of its attributes, if the policy has a [class](super::Policy::class).
+    /// Returns the values of the object's attributes, if the policy has a [class](super::Policy::class).
     pub fn values(&self) -> Option<&Arc<InstanceValues>> {
         self.values
     }
 
-    /// Sets an attribute of the object. Nothing happens if the policy has no class.
+    /// Sets an attribute of the object. Does nothing if the policy has no class.
     ///
     /// # Errors
-    /// As [`InstanceValues::set`].
+    /// See [`InstanceValues::set`].
     pub fn set<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
         self.values.map_or(Ok(()), |values| values.set(attribute, value))
     }
 
-    /// Sets an attribute of one of its operations.
+    /// Sets an attribute of one operation of the object. Does nothing if the policy has no class.
     ///
     /// # Errors
-    /// As [`InstanceValues::set_for`].
+    /// See [`InstanceValues::set_for`].
     pub fn set_for<T: Value>(
         &self,
         operation: &str,
@@ -79,12 +100,12 @@ impl<'a> Creation<'a> {
         self.values.map_or(Ok(()), |values| values.set_for(operation, attribute, value))
     }
 
-    /// Makes the object: what every [`create`](super::Policy::create) ends in.
+    /// Creates the object. Each [`create`](super::Policy::create) that succeeds ends with this call.
     ///
     /// # Errors
     /// [`GovernError::Create`].
     /// # Panics
-    /// As the author's function that makes the value does.
+    /// If the author's function that makes the value does.
     pub fn object_create(self) -> Result<Created, GovernError> {
         (self.make)().map_err(GovernError::Create)?;
         self.made.set(true);
@@ -98,17 +119,30 @@ impl fmt::Debug for Creation<'_> {
     }
 }
 
-/// Why an object with a policy was not made.
+/// Reason why an object with a policy was not created.
+///
+/// ```
+/// use squall_policy::{Adt, Binding, GovernError};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// let binding = Binding::new(Adt::new());
+/// let first: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
+/// let second = binding.govern::<dyn Hits, _>(|_| Count);
+/// assert!(matches!(second, Err(GovernError::Bound(_))));
+/// # Ok::<(), GovernError>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GovernError {
-    /// There is no room for it, as for any object.
+    /// The object could not be created, for the reason that applies to every object.
     Create(CreateError),
-    /// Its policy set an attribute that is none, or to what it cannot be.
+    /// The policy set an attribute that does not exist, or to a value that is not allowed.
     Attribute(AttributeError),
-    /// Its policy refused, for this reason.
+    /// The policy refused, for this reason.
     Refused(&'static str),
-    /// The policy is that of this object already.
+    /// The binding belongs to this object already.
     Bound(Id),
 }
 
@@ -117,9 +151,9 @@ impl fmt::Display for GovernError {
         match self {
             GovernError::Create(error) => error.fmt(f),
             GovernError::Attribute(error) => error.fmt(f),
-            GovernError::Refused(why) => write!(f, "its policy did not make the object: {why}"),
+            GovernError::Refused(why) => write!(f, "its policy refused to create the object: {why}"),
             GovernError::Bound(id) => {
-                write!(f, "the policy is that of object {id} already; make another one for another object")
+                write!(f, "the policy governs object {id} already; create a binding for each object")
             }
         }
     }

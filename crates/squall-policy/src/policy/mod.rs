@@ -1,27 +1,28 @@
-//! Policies: what a call means, chosen when the object is made.
+//! Policies: code around an object that decides how each call is made, chosen when the object is created.
 //!
-//! An object has two views. Who calls it sees its interface. Its [`Policy`] sees each call as a [`Block`]: the object, the
-//! operation, the parameters as something to [`proceed`](Block::proceed) with, and the attributes given to the call. It lets
-//! the call go on, refuses it with a reason, has another thread make it, or makes it wait for its turn. Neither the
-//! implementation nor its callers are written differently for that.
+//! An object has two views. Its callers see its interface. Its [`Policy`] sees each call as a [`Block`]: the
+//! object, the operation, the attributes given to the call, and a way to [`proceed`](Block::proceed). The
+//! policy lets the call go on, refuses it with a reason, has another thread run it, or makes it wait. Neither
+//! the implementation nor its callers change for that.
 //!
-//! A policy is bound to an object when that is made ([`governed`], [`Binding`]), and stays: a swap to another implementation
-//! that the same binding made ([`Binding::next`]) keeps the policy and all that it knows, its lock or its queue among it. What
-//! may change while the program runs are attributes, which the policy interprets.
+//! A policy is bound to an object at its creation ([`governed`], [`Binding`]) and stays. A swap to another
+//! implementation made by the same binding ([`Binding::next`]) keeps the policy with its state, for example
+//! its lock or its queue. Attributes, which the policy interprets, can change while the program runs.
 //!
-//! The object can call its own policy: the author's value gets the [`Binding`] before it is made. So a policy has services of
-//! its own, as the [`Condition`]s of a [`Monitor`] are.
+//! The object can call its own policy, because the author's value gets the [`Binding`] before the object
+//! exists. The [`Condition`]s of a [`Monitor`] work that way.
 //!
 //! # The kinds
 //!
-//! | kind | who runs a call | how many at once |
+//! | kind | a call runs on | calls at once |
 //! |---|---|---|
-//! | [`Adt`] | its caller | any |
-//! | [`ThreadedAdt`] | a new thread for each | any |
-//! | [`Monitor`] | its caller | one, less those that wait for a condition |
-//! | [`Task`] | the object's own thread | one, in the order of their arrival |
+//! | [`Adt`] | its caller's thread | any number |
+//! | [`ThreadedAdt`] | a new thread of its own | any number |
+//! | [`Monitor`] | its caller's thread | one, apart from those that wait for a condition |
+//! | [`Task`] | the object's own thread | one, in order of arrival |
 //!
-//! The last three wait, so they are for interfaces all of whose methods are marked `#[blocking]`; others do not compile:
+//! The last three make callers wait. So they require interfaces whose methods are all marked `#[blocking]`;
+//! others do not compile:
 //!
 //! ```compile_fail
 //! use squall_policy::{Monitor, governed};
@@ -35,11 +36,9 @@
 //! }
 //! let hits: squall_core::Owned<dyn Hits> = governed(Monitor::new(), |_| Count);
 //! ```
-//!
 //! # Example
 //!
-//! A policy that lets a call through while the object has an attribute set, and counts the others:
-//!
+//! A policy that lets calls through while an attribute of the object is set, and counts the others:
 //! ```
 //! use squall_policy::attribute::{Attribute, AttributeError, ClassValues, Schema};
 //! use squall_policy::{Binding, Block, Creation, Policy};
@@ -93,8 +92,11 @@
 //!
 //! # Cost
 //!
-//! An object without a policy has nothing of all this. An intercepted call costs a few nanoseconds over the call, and what the
-//! policy does. Source: KTK §2.2 and §4 (KT-02 to KT-10).
+//! An object without a policy pays nothing. An intercepted call costs a few nanoseconds more than a plain
+//! call, plus the time that the policy takes.
+//!
+//! # Source
+//! KTK §2.2 and §4 (KT-02 to KT-10).
 
 mod binding;
 mod block;
@@ -109,69 +111,73 @@ pub use kinds::{Adt, Condition, Monitor, Task, ThreadedAdt};
 
 use crate::attribute::{AttributeError, ClassValues};
 
-/// What a call of an object means.
+/// Decides how the calls of an object are made.
 ///
-/// All its methods have a default: a policy says only what it does otherwise.
+/// All methods have defaults, so a policy implements only those in which it differs. For an example see
+/// [`Block`].
 pub trait Policy: Sized + Send + Sync + 'static {
-    /// Whether it makes callers wait: then it can govern only interfaces all of whose methods are marked `#[blocking]`, which
-    /// the compiler checks.
+    /// `true` if the policy makes callers wait. Then it can govern only interfaces whose methods are all
+    /// marked `#[blocking]`, which the compiler checks.
     const WAITS: bool = false;
 
-    /// The attributes that it interprets. Each object gets values of its own, which [`attribute::of`](crate::attribute::of)
-    /// finds.
+    /// Returns the attributes that the policy interprets. Each object gets values of its own, registered for
+    /// [`attribute::of`](crate::attribute::of).
     fn class(&self) -> Option<&'static ClassValues> {
         None
     }
 
-    /// When an object is made, first: sets attributes of what will be its state, before there is any.
+    /// Called first when an object is created: sets attributes of its future state, before the state exists.
     ///
     /// # Errors
-    /// The object is not made.
+    /// [`AttributeError`]: the object is not created.
     fn set_state_attributes(&self, creation: &Creation<'_>) -> Result<(), AttributeError> {
         let _ = creation;
         Ok(())
     }
 
-    /// Second: sets attributes of the object.
+    /// Called second: sets attributes of the object.
     ///
     /// # Errors
-    /// As above.
+    /// [`AttributeError`]: the object is not created.
     fn set_objects_attributes(&self, creation: &Creation<'_>) -> Result<(), AttributeError> {
         let _ = creation;
         Ok(())
     }
 
-    /// Third: sets attributes of its operations.
+    /// Called third: sets attributes of the object's operations.
     ///
     /// # Errors
-    /// As above.
+    /// [`AttributeError`]: the object is not created.
     fn set_operation_attributes(&self, creation: &Creation<'_>) -> Result<(), AttributeError> {
         let _ = creation;
         Ok(())
     }
 
-    /// Last: makes the object, which ends in [`object_create`](Creation::object_create), or refuses to.
+    /// Called last: creates the object with [`object_create`](Creation::object_create), or refuses.
     ///
     /// # Errors
-    /// [`GovernError`]: the object is not made.
+    /// [`GovernError`]: the object is not created.
     fn create(&self, creation: Creation<'_>) -> Result<Created, GovernError> {
         creation.object_create()
     }
 
-    /// A call. If this neither lets it proceed nor refuses it, it goes on when this returns.
+    /// Handles a call. If it neither proceeds with the call nor refuses it, the call runs when this returns.
     ///
-    /// Runs where the method would: inside an operation, in which it must not wait, unless the method is marked `#[blocking]`.
+    /// Runs where the method would: inside an operation, in which it must not wait, unless the method is
+    /// marked `#[blocking]`.
     fn invoke(&self, block: &mut Block<'_>) {
         block.proceed();
     }
 
-    /// The object ends, or a swap waits for its calls: calls that wait in this policy shall ask
-    /// [`shall_leave`](squall_core::wrap::shall_leave). As [`Wrap::wake`](squall_core::wrap::Wrap::wake).
+    /// Called when the object ends, or when a swap waits for its calls. Calls that wait in this policy must
+    /// then check [`shall_leave`](squall_core::wrap::shall_leave). See
+    /// [`Wrap::wake`](squall_core::wrap::Wrap::wake).
     fn wake(&self) {}
 
-    /// Nothing is left that it governs: the object was destroyed, and no call is in it. An object whose root made a
-    /// representative in vain may tell so early; calls may then still come.
+    /// Called when the policy governs no object any more: the object was destroyed and its calls have
+    /// returned. If a root made a representative that lost a race and was dropped, this may come early, and
+    /// calls may still follow.
     ///
-    /// Runs where the object's drop does, outside every operation, and must not wait for anybody.
+    /// Runs on the thread that drops the object, outside every operation, and must not block.
     fn ended(&self) {}
 }

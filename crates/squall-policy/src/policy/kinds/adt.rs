@@ -1,9 +1,10 @@
-//! Abstract data types.
+//! Abstract data types: calls run on their callers' threads, unsynchronised.
 
 use crate::policy::Policy;
 
-/// An abstract data type: each call is run by its caller, and nothing is synchronised. What an object is without a policy, for
-/// who wants one all the same: its attributes, its place among the other kinds.
+/// Abstract data type: each call runs on its caller's thread, without synchronisation.
+///
+/// Behaves like an object without a policy, but has a binding and attributes, like the other kinds.
 ///
 /// ```
 /// use squall_policy::{Adt, governed};
@@ -27,7 +28,7 @@ use crate::policy::Policy;
 pub struct Adt(());
 
 impl Adt {
-    /// Does nothing.
+    /// Creates the policy.
     pub fn new() -> Adt {
         Adt(())
     }

@@ -10,7 +10,7 @@ pub use monitor::{Condition, Monitor};
 pub use task::Task;
 pub use threaded::ThreadedAdt;
 
-/// Why a call from inside an operation is refused by what waits.
-const IN_OPERATION: &str = "it may wait, and was called inside an operation, where nothing may";
-/// Why a call from an export or an import is refused by what has another thread make it.
-const IN_TRANSFER: &str = "another thread would make it, and who moves an object's state waits for none";
+/// Refusal of a call from inside an operation, by a policy that waits.
+const IN_OPERATION: &str = "it may block, but was called inside an operation; call it outside";
+/// Refusal of a call from an export or an import, by a policy that runs calls on another thread.
+const IN_TRANSFER: &str = "another thread would run it, but this thread moves an object's state and must not wait";

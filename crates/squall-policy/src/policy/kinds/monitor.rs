@@ -1,16 +1,18 @@
-//! Monitors: one call at a time, and conditions on which calls wait and let others in.
+//! Monitors: one call runs at a time, and calls wait for conditions outside.
 //!
-//! - I1. `holder` is the thread that is in the monitor. It changes under the lock of `State` only: from nobody to who enters,
-//!   and by who leaves to the next in line, or to nobody. So at most one thread is in, whatever implementation serves: the
-//!   state is the policy's, and survives swaps.
-//! - I2. A waiter is in one of the lines, or `granted`, or it has taken itself out. Who takes it out of a line for another one
-//!   does both under the lock; a grant is made under it, and is not taken back.
-//! - I3. Nobody is in a line for entry while there is no holder.
-//! - I4. A thread that waits for a condition holds nothing of the monitor. It looks whether it shall leave after it is in the
-//!   line, and sleeps only then; who wants it to leave says so, takes the lock, and wakes it: so it sees that or is woken.
+//! - I1. `holder` is the thread inside the monitor. It changes only under the lock of `State`. An entering
+//!   thread sets it if it is empty. A leaving thread passes it to the next in line, or empties it. So at most
+//!   one thread is inside, whichever implementation serves: the state belongs to the policy and survives
+//!   swaps.
+//! - I2. A waiter is in exactly one line, or is `granted`, or has removed itself. A thread that moves it to
+//!   another line does so in one critical section. A grant is made under the lock and never withdrawn.
+//! - I3. While the monitor is free, both lines for entry are empty.
+//! - I4. A thread that waits for a condition holds no part of the monitor. It checks whether it must leave
+//!   after it has joined the line, and sleeps only then. The thread that wants it to leave sets the signal,
+//!   takes the lock and wakes it. So the waiter sees the signal or is woken.
 //!
-//! Source: Hoare 1974; KTK §2.2 (KT-05). Signals are Mesa's: who was signalled enters before all who come from outside, but
-//! after the signaller.
+//! Source: Hoare 1974; KTK §2.2 (KT-05). Signals follow Mesa: a signalled thread enters before all that come
+//! from outside, but after the signaller.
 
 use squall_core::wrap::{goes_on, in_transfer, shall_leave};
 use squall_core::{Interrupted, Id};
@@ -24,17 +26,19 @@ use std::time::Instant;
 use super::IN_OPERATION;
 use crate::policy::{Block, Policy};
 
-/// A monitor: one call of the object is active at a time, in its caller's thread. Calls enter in the order in which they came.
-/// A call may wait for a [`Condition`], and lets others in meanwhile.
+/// Monitor: one call of the object runs at a time, on its caller's thread. Calls enter in order of arrival. A
+/// call may wait for a [`Condition`] and lets other calls in meanwhile.
 ///
-/// A call from inside the monitor to the object itself is refused, since it would wait for itself. Swaps keep all of this:
-/// calls in the old implementation and in the new one exclude each other, and a call that waits for a condition leaves for the
-/// swap and is made again on what serves then, if its arguments can be used again (see
-/// [`RepContext::sleep_until`](squall_core::RepContext::sleep_until)).
+/// A call from inside the monitor to the same object is refused, because it would wait for itself.
+///
+/// Swaps keep these rules. Calls in the old and the new implementation exclude each other. A call that waits
+/// for a condition leaves for the swap and is repeated on the new implementation, if its arguments can be
+/// used again. See [`RepContext::sleep_until`](squall_core::RepContext::sleep_until).
 ///
 /// # Cost
-/// To enter and to leave, a lock each, held for some tens of nanoseconds; a thread that must wait allocates 40 bytes, and is
-/// woken by the one that lets it in. Blocking: a thread that is stopped inside holds up all others.
+/// Entering and leaving take a lock each, held for some tens of nanoseconds. A thread that must wait
+/// allocates 40 bytes, and the thread that lets it in wakes it. Blocking: a thread that is stopped inside
+/// delays all others.
 /// # Example
 /// ```
 /// use squall_policy::{Binding, Condition, Monitor, governed};
@@ -68,8 +72,8 @@ use crate::policy::{Block, Policy};
 ///     numbers: Mutex::default(),
 ///     not_empty: monitor.condition("not empty"),
 /// });
-/// let co = queue.co();
-/// let getter = std::thread::spawn(move || co.get());
+/// let handle = queue.co();
+/// let getter = std::thread::spawn(move || handle.get());
 /// queue.put(7);
 /// assert_eq!(getter.join().unwrap(), Some(7));
 /// ```
@@ -78,7 +82,7 @@ pub struct Monitor {
 }
 
 struct Gate {
-    /// Known from the object's making on.
+    /// Known once the object serves.
     id: OnceLock<Id>,
     state: Mutex<State>,
 }
@@ -86,14 +90,14 @@ struct Gate {
 #[derive(Default)]
 struct State {
     holder: Option<ThreadId>,
-    /// Those who were signalled, and enter first.
+    /// Signalled threads, which enter first.
     signalled: VecDeque<Arc<Waiter>>,
-    /// Those who enter then.
+    /// Threads that arrived from outside, which enter after the signalled ones.
     entering: VecDeque<Arc<Waiter>>,
     conditions: Vec<Line>,
 }
 
-/// Those who wait for a condition.
+/// Threads that wait for one condition.
 struct Line {
     name: &'static str,
     waiting: VecDeque<Arc<Waiter>>,
@@ -101,7 +105,7 @@ struct Line {
 
 struct Waiter {
     thread: Thread,
-    /// It is the holder.
+    /// `true` once the thread is the holder.
     granted: AtomicBool,
 }
 
@@ -111,11 +115,12 @@ impl Waiter {
     }
 
     fn is_granted(&self) -> bool {
-        // Acquire: pairs with the Release in `grant`: what the last holder did is seen.
+        // Acquire: pairs with the Release in `pass_on`. The waiter sees all that the last holder did.
         self.granted.load(Ordering::Acquire)
     }
 
-    /// Looks for a moment, before it sleeps: most calls are short, and to sleep and be woken takes much longer.
+    /// Spins briefly before the thread sleeps: most calls are short, and sleeping and waking takes much
+    /// longer.
     fn spin(&self) {
         for _ in 0..SPINS {
             if self.is_granted() {
@@ -132,17 +137,17 @@ impl Waiter {
     }
 }
 
-/// How often the next in line looks before it sleeps: some microseconds. Those behind it sleep at once.
+/// Iterations for which the next thread in line spins: some microseconds. Threads behind it sleep at once.
 const SPINS: u32 = if cfg!(miri) { 2 } else { 200 };
 
-/// Takes a waiter out of a line; whether it was there.
+/// Removes a waiter from a line. Returns `true` if it was there.
 fn take_out(line: &mut VecDeque<Arc<Waiter>>, waiter: &Arc<Waiter>) -> bool {
     let at = line.iter().position(|other| Arc::ptr_eq(other, waiter));
     at.and_then(|at| line.remove(at)).is_some()
 }
 
 impl State {
-    /// The monitor is nobody's: gives it to the next in line. Returns whom to wake.
+    /// Passes the free monitor to the next in line. Returns the waiter to wake.
     #[must_use]
     fn pass_on(&mut self) -> Option<Arc<Waiter>> {
         let next = self.signalled.pop_front().or_else(|| self.entering.pop_front());
@@ -155,7 +160,7 @@ impl State {
     }
 }
 
-/// Which thread this is: kept, since `thread::current` counts references.
+/// Returns the id of this thread. Cached, because `thread::current` counts references.
 fn me() -> ThreadId {
     thread_local! {
         static ME: ThreadId = thread::current().id();
@@ -169,20 +174,21 @@ fn wake(waiter: Option<Arc<Waiter>>) {
     }
 }
 
-/// How an entry ended.
+/// Result of an attempt to enter.
 enum Entered {
     Inside,
     /// The thread is inside already.
     Again,
     /// The deadline passed.
     Late,
-    /// The thread moves the state of an object, and would have to wait.
+    /// The thread moves the state of an object and must not wait.
     InTransfer,
 }
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under it panics between two changes that belong together.
+        // The code under the lock does not panic between two changes that belong together, so a poisoned lock
+        // is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +203,7 @@ impl Gate {
                     return Entered::Inside;
                 }
                 Some(holder) if holder == me => return Entered::Again,
-                // Who is inside may be waiting for the swap in which this thread moves state.
+                // The holder may be waiting for the swap in which this thread moves state.
                 Some(_) if in_transfer() => return Entered::InTransfer,
                 Some(_) => {}
             }
@@ -218,7 +224,7 @@ impl Gate {
             if left.is_zero() && take_out(&mut self.lock().entering, &waiter) {
                 return Entered::Late;
             }
-            // If it is out of the line it is granted (I2).
+            // A waiter that is gone from the line was granted (I2).
             thread::park_timeout(left);
         }
         Entered::Inside
@@ -229,19 +235,19 @@ impl Gate {
         wake(next);
     }
 
-    /// Whether the calling thread is inside.
+    /// Returns `true` if the calling thread is inside.
     fn is_mine(&self, state: &State) -> bool {
         state.holder == Some(me())
     }
 
-    /// Waits in the line of a condition, outside the monitor; inside again when this returns.
+    /// Leaves the monitor, waits in the line of a condition, and is inside again on return.
     fn wait(&self, condition: usize) -> Result<(), Interrupted> {
         let waiter = Waiter::new();
         let next = {
             let mut state = self.lock();
             assert!(
                 self.is_mine(&state),
-                "the condition \"{}\" of a monitor was waited for from outside its calls",
+                "the condition \"{}\" of a monitor was waited for from outside its calls; wait inside a method of the object",
                 state.conditions[condition].name
             );
             state.conditions[condition].waiting.push_back(Arc::clone(&waiter));
@@ -249,7 +255,7 @@ impl Gate {
         };
         wake(next);
         while !waiter.is_granted() {
-            // After it is in the line (I4).
+            // Checked after joining the line (I4).
             if self.id.get().is_some_and(|id| shall_leave(*id)) && self.leave_line(condition, &waiter) {
                 return Err(Interrupted);
             }
@@ -261,13 +267,13 @@ impl Gate {
         Ok(())
     }
 
-    /// The calling thread takes itself out of a condition's line, and enters the monitor again. Whether it did so: not if it
-    /// was signalled meanwhile.
+    /// Removes the calling thread from a condition's line and enters the monitor again. Returns `false` if
+    /// the thread was signalled meanwhile.
     fn leave_line(&self, condition: usize, waiter: &Arc<Waiter>) -> bool {
         let next = {
             let mut state = self.lock();
             if !take_out(&mut state.conditions[condition].waiting, waiter) {
-                // Signalled, and granted soon if not now.
+                // Signalled: the grant has come, or comes soon.
                 drop(state);
                 waiter.sleep_until_granted();
                 return false;
@@ -283,7 +289,7 @@ impl Gate {
         true
     }
 
-    /// If the call was told to leave, it goes on all the same.
+    /// Continues the call, even if it was told to leave.
     fn go_on(&self) {
         if let Some(id) = self.id.get() {
             goes_on(*id);
@@ -297,7 +303,7 @@ impl Gate {
             let line = &mut state.conditions[condition].waiting;
             let count = count.min(line.len());
             state.signalled.extend(line.drain(..count));
-            // From outside the monitor, perhaps while it is nobody's (I3).
+            // The caller may be outside while the monitor is free (I3).
             (count, if state.holder.is_none() { state.pass_on() } else { None })
         };
         wake(next);
@@ -306,12 +312,21 @@ impl Gate {
 }
 
 impl Monitor {
-    /// A monitor without conditions.
+    /// Creates a monitor without conditions.
     pub fn new() -> Monitor {
         Monitor { gate: Arc::new(Gate { id: OnceLock::new(), state: Mutex::default() }) }
     }
 
-    /// The condition of this name, made if there is none: implementations that are swapped for each other share it.
+    /// Returns the condition with this name, and creates it if needed. Implementations that replace each
+    /// other share it.
+    ///
+    /// ```
+    /// use squall_policy::Monitor;
+    ///
+    /// let monitor = Monitor::new();
+    /// let (full, again) = (monitor.condition("full"), monitor.condition("full"));
+    /// assert_eq!((full.name(), full.waiting(), again.waiting()), ("full", 0, 0));
+    /// ```
     pub fn condition(&self, name: &'static str) -> Condition {
         let mut state = self.gate.lock();
         let known = state.conditions.iter().position(|line| line.name == name);
@@ -322,12 +337,12 @@ impl Monitor {
         Condition { gate: Arc::clone(&self.gate), index, name }
     }
 
-    /// Whether a call is active.
+    /// Returns `true` while a call is inside.
     pub fn is_entered(&self) -> bool {
         self.gate.lock().holder.is_some()
     }
 
-    /// How many calls wait to enter, those that were signalled among them.
+    /// Returns the number of calls that wait to enter, including signalled ones.
     pub fn entering(&self) -> usize {
         let state = self.gate.lock();
         state.entering.len() + state.signalled.len()
@@ -346,7 +361,7 @@ impl fmt::Debug for Monitor {
     }
 }
 
-/// Leaves, by a panic too.
+/// Guard of a call inside. Dropping it, also in a panic, leaves the monitor.
 struct Inside<'a>(&'a Gate);
 
 impl Drop for Inside<'_> {
@@ -362,7 +377,7 @@ impl Policy for Monitor {
         if squall_rcu::in_operation() {
             return block.refuse(IN_OPERATION);
         }
-        // The object serves, so its id is known to who waits in this call.
+        // The object serves, so its id is known to all calls that wait here.
         self.gate.id.get_or_init(|| block.id());
         match self.gate.enter(block.deadline()) {
             Entered::Inside => {
@@ -370,16 +385,17 @@ impl Policy for Monitor {
                 block.proceed();
             }
             Entered::Again => {
-                block.refuse("this thread is in the monitor already, and would wait for itself")
+                block.refuse("this thread is in the monitor already and would wait for itself")
             }
-            Entered::InTransfer => block.refuse("who moves an object's state waits for no other call"),
-            // Says so itself.
+            Entered::InTransfer => block.refuse("another call is inside, but this thread moves an object's state and must not wait"),
+            // `proceed` checks the deadline and refuses.
             Entered::Late => block.proceed(),
         }
     }
 
     fn wake(&self) {
-        // Under the lock, so that who is about to sleep has looked before, or looks again (I4).
+        // Under the lock: a thread about to sleep has joined the line and checks after that, or is woken here
+        // (I4).
         let state = self.gate.lock();
         for waiter in state.conditions.iter().flat_map(|line| &line.waiting) {
             waiter.thread.unpark();
@@ -387,8 +403,10 @@ impl Policy for Monitor {
     }
 }
 
-/// A condition of a [`Monitor`]: a call that finds that it cannot go on waits for it, and lets others in; the call that makes
-/// it true signals it. Cloning is cheap.
+/// Condition of a [`Monitor`]. A call that cannot go on waits for it and lets other calls in. The call that
+/// makes the condition true signals it. Cloning is cheap.
+///
+/// For an example see [`Monitor`].
 #[derive(Clone)]
 pub struct Condition {
     gate: Arc<Gate>,
@@ -397,30 +415,32 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Waits until it is signalled. Others are in the monitor meanwhile; when this returns, nobody but the calling thread is.
-    /// Another call may have come between the signal and that: look again, or use [`wait_until`](Condition::wait_until).
+    /// Waits until the condition is signalled. Other calls may enter meanwhile. On return the calling thread
+    /// is alone inside again. Another call may have run between the signal and the return: check again, or
+    /// use [`wait_until`](Condition::wait_until).
     ///
     /// # Errors
-    /// [`Interrupted`]: the object was destroyed, or a swap waits for this call. Return soon, and leave the object as if the method
-    /// had not begun: see [`RepContext::sleep_until`](squall_core::RepContext::sleep_until). A call that cannot be made again waits on, and
-    /// holds up a swap until that gives up.
+    /// [`Interrupted`]: the object was destroyed, or a swap waits for this call. Return soon, and leave the
+    /// object as if the method had not begun; see
+    /// [`RepContext::sleep_until`](squall_core::RepContext::sleep_until). A call that cannot be repeated
+    /// keeps waiting, and holds up the swap until the swap gives up.
     /// # Panics
-    /// In a thread that is not in the monitor.
+    /// On a thread that is outside the monitor.
     pub fn wait(&self) -> Result<(), Interrupted> {
         self.gate.wait(self.index)
     }
 
-    /// Waits until `ready` gives something: it is asked at once, and after each signal. It runs in the monitor.
+    /// Waits until `ready` returns a value. Calls `ready` at once and after each signal, inside the monitor.
     ///
     /// # Errors
-    /// As [`wait`](Condition::wait).
+    /// [`Interrupted`], as for [`wait`](Condition::wait).
     /// # Panics
-    /// As [`wait`](Condition::wait).
+    /// On a thread that is outside the monitor.
     pub fn wait_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Interrupted> {
         loop {
             if let Some(result) = ready() {
@@ -430,18 +450,26 @@ impl Condition {
         }
     }
 
-    /// Lets the call that waits for it longest go on, if there is one, when the calling one has left the monitor or waits
-    /// itself. Returns whether there was one. It may be called from outside, too.
+    /// Signals the call that has waited longest. It goes on once the calling thread has left the monitor or
+    /// waits itself. Returns `true` if a call was waiting. May be called from outside the monitor.
+    ///
+    /// ```
+    /// use squall_policy::Monitor;
+    ///
+    /// let full = Monitor::new().condition("full");
+    /// assert!(!full.signal());
+    /// assert_eq!(full.signal_all(), 0);
+    /// ```
     pub fn signal(&self) -> bool {
         self.gate.signal(self.index, 1) > 0
     }
 
-    /// The same for all that wait now; returns how many.
+    /// Signals all calls that wait now. Returns their number.
     pub fn signal_all(&self) -> usize {
         self.gate.signal(self.index, usize::MAX)
     }
 
-    /// How many calls wait for it.
+    /// Returns the number of calls that wait.
     pub fn waiting(&self) -> usize {
         self.gate.lock().conditions[self.index].waiting.len()
     }

@@ -1,12 +1,15 @@
-//! Tasks: objects with a thread of their own, which takes their calls one at a time.
+//! Tasks: objects with a thread of their own that runs their calls one at a time.
 //!
-//! - I1. Calls begin in the order in which they were put into `waiting`, and the next begins when the one before is over.
-//! - I2. There is a thread while `running`; it is started by who puts a call in while there is none, and ends only where it
-//!   finds no call and that the object has `ended`. Both look and act under the lock: so no call is left without a thread.
-//! - I3. What waits is a call whose caller waits for it, so the line is no longer than there are callers.
+//! - I1. Calls begin in the order in which they entered `waiting`. Each begins after the one before has
+//!   ended.
+//! - I2. While `running` there is a thread. The caller that enqueues a call while there is no thread starts
+//!   one. The thread ends only if it finds the queue empty and the object `ended`. Both decisions are made
+//!   under the lock, so each call has a thread.
+//! - I3. Each queued call has a caller that waits for it, so the queue is no longer than the number of
+//!   callers.
 //!
-//! Source: KTK §2.2 (KT-05), Ada's tasks. Its entries are the methods. There are no guards: an entry that cannot serve yet
-//! says so by its result, or the object is a monitor.
+//! Source: KTK §2.2 (KT-05), after Ada's tasks. The methods are the entries. There are no guards: an entry
+//! that cannot serve yet says so by its result, or the object is a monitor.
 
 use squall_core::wrap::{Job, in_transfer};
 use std::borrow::Cow;
@@ -19,20 +22,20 @@ use super::{IN_OPERATION, IN_TRANSFER};
 use crate::invoke::threads;
 use crate::policy::{Block, Policy};
 
-/// A task: an object with one thread of its own, which makes all its calls, one at a time, in the order in which they came;
-/// their callers wait. The methods are the entries of the task, and may use what is bound to a thread.
+/// Task: an object with one thread of its own that runs all its calls, one at a time, in order of arrival.
+/// Callers wait. The methods are the entries of the task, and may use thread-locals.
 ///
-/// The thread is started by the first call, named `squall-task` or as [`Task::named`] says, listed by
-/// [`invoke::threads`](crate::invoke::threads()), and ends when the object has ended. It survives swaps, and so does the order:
-/// calls that had come before run on the old implementation, the others afterwards on the new one.
+/// The first call starts the thread, named `squall-task` or as given to [`Task::named`] and listed by
+/// [`invoke::threads`](crate::invoke::threads()). It ends when the object has ended. The thread and the order
+/// survive swaps: earlier calls run on the old implementation, later ones on the new one.
 ///
-/// A method with an argument or a result that is not `Send` runs in its caller's thread, in its turn, while the task's thread
-/// waits. A call that a method makes of its own object is refused, since it would wait for itself; so is one that an export or
-/// an import of a swap makes, since what is before it in the line may wait for that swap. A panic goes to the caller; the task
-/// goes on with the next call.
+/// A method with an argument or a result that is not `Send` runs on its caller's thread, in its turn, while
+/// the task's thread waits. A call that a method makes of its own object is refused, because it would wait
+/// for itself. A call by an export or an import of a swap is refused too, because earlier calls in the queue
+/// may wait for that swap. A panic goes to the caller; the task continues with the next call.
 ///
 /// # Cost
-/// Two thread switches for each call, and an allocation. No wake-ups while nobody calls.
+/// Two thread switches and one allocation for each call. An idle task has no wake-ups.
 /// # Example
 /// ```
 /// use squall_policy::{Task, governed};
@@ -58,9 +61,9 @@ use crate::policy::{Block, Policy};
 /// }
 ///
 /// let teller: squall_core::Owned<dyn Teller> = governed(Task::new(), |_| Account);
-/// let co = teller.co();
+/// let handle = teller.co();
 /// assert_eq!(teller.deposit(3), 3);
-/// assert_eq!(thread::spawn(move || co.deposit(4)).join().unwrap(), 7);
+/// assert_eq!(thread::spawn(move || handle.deposit(4)).join().unwrap(), 7);
 /// assert_eq!(TOTAL.get(), 0);
 /// ```
 pub struct Task {
@@ -71,7 +74,7 @@ pub struct Task {
 #[derive(Default)]
 struct Line {
     state: Mutex<State>,
-    /// Rings when there is something for the thread.
+    /// Notified when the thread has something to do.
     bell: Condvar,
 }
 
@@ -79,20 +82,20 @@ struct Line {
 struct State {
     waiting: VecDeque<Entry>,
     running: bool,
-    /// Which it is, once it runs.
+    /// Id of the thread, once it runs.
     thread: Option<ThreadId>,
     ended: bool,
     taken: u64,
 }
 
-/// A call that waits.
+/// A queued call.
 enum Entry {
     Job(Job),
-    /// Its caller makes it.
+    /// The caller runs the call itself.
     Turn(Arc<Turn>),
 }
 
-/// A turn of a call that stays in its caller's thread.
+/// Turn of a call that stays on its caller's thread.
 #[derive(Default)]
 struct Turn {
     stage: Mutex<Stage>,
@@ -121,7 +124,7 @@ impl Turn {
     }
 }
 
-/// The turn is over, by a panic too.
+/// Guard of a turn. Dropping it, also in a panic, ends the turn.
 struct EndTurn(Arc<Turn>);
 
 impl Drop for EndTurn {
@@ -132,11 +135,12 @@ impl Drop for EndTurn {
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under it panics between two changes that belong together.
+        // The code under the lock does not panic between two changes that belong together, so a poisoned lock
+        // is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task's thread.
+    /// Body of the task's thread.
     fn run(&self) {
         let mut state = self.lock();
         state.thread = Some(thread::current().id());
@@ -163,33 +167,51 @@ impl Line {
 }
 
 impl Task {
-    /// A task whose thread is named `squall-task`.
+    /// Creates a task with a thread named `squall-task`.
     pub fn new() -> Task {
         Task::named("squall-task")
     }
 
-    /// A task whose thread has this name; the system shows its first 15 bytes.
+    /// Creates a task with a thread of this name. Linux shows its first 15 bytes.
+    ///
+    /// ```
+    /// use squall_policy::{Binding, Task};
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Work: Send + Sync {
+    /// #     #[blocking]
+    /// #     fn run(&self);
+    /// # }
+    /// # struct Worker;
+    /// # impl Work for Worker { fn run(&self) {} }
+    /// let task = Binding::new(Task::named("my-worker"));
+    /// let work: squall_core::Owned<dyn Work> = task.govern(|_| Worker)?;
+    /// work.run();
+    /// assert!(squall_policy::invoke::threads().iter().any(|name| name == "my-worker"));
+    /// assert_eq!((task.taken(), task.waiting()), (1, 0));
+    /// # Ok::<(), squall_policy::GovernError>(())
+    /// ```
     pub fn named(name: impl Into<Cow<'static, str>>) -> Task {
         Task { name: name.into(), line: Arc::default() }
     }
 
-    /// How many calls wait for their turn.
+    /// Returns the number of calls that wait for their turn.
     pub fn waiting(&self) -> usize {
         self.line.lock().waiting.len()
     }
 
-    /// How many calls it has taken.
+    /// Returns the number of calls taken so far.
     pub fn taken(&self) -> u64 {
         self.line.lock().taken
     }
 
-    /// Puts a call into the line. If there is no thread for it, it is dropped.
+    /// Enqueues a call. If no thread can be started, drops it.
     fn put(&self, entry: Entry) -> Result<(), NoThread> {
         let mut state = self.line.lock();
         state.ended = false;
         if !state.running {
             let line = Arc::clone(&self.line);
-            // It waits for our lock. Given up with the lock held, so that `running` is true to what is there (I2).
+            // The thread first waits for our lock. On failure we return with the lock held, so `running`
+            // matches the threads (I2).
             threads::spawn(&self.name, move || line.run()).map_err(|_| NoThread)?;
             state.running = true;
         }
@@ -199,10 +221,10 @@ impl Task {
     }
 }
 
-/// The system gave none.
+/// The system could not start a thread.
 struct NoThread;
 
-const NO_THREAD: &str = "there is no thread for its task";
+const NO_THREAD: &str = "the system could not start a thread for its task";
 
 impl Policy for Task {
     const WAITS: bool = true;
@@ -215,7 +237,7 @@ impl Policy for Task {
             return block.refuse(IN_TRANSFER);
         }
         if self.line.lock().thread == Some(thread::current().id()) {
-            return block.refuse("this is the task's own thread, which would wait for itself");
+            return block.refuse("this is the task's own thread and would wait for itself");
         }
         if !block.can_be_sent() {
             let turn = Arc::new(Turn::default());

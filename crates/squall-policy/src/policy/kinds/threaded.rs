@@ -1,4 +1,4 @@
-//! Threaded abstract data types.
+//! Threaded abstract data types: each call runs on a new thread.
 
 use squall_core::wrap::{Job, in_transfer};
 
@@ -6,16 +6,19 @@ use super::{IN_OPERATION, IN_TRANSFER};
 use crate::invoke::threads;
 use crate::policy::{Block, Policy};
 
-/// A threaded abstract data type: each call is run by a new thread of its own, named `squall-call`, while its caller waits;
-/// calls are not synchronised with each other. For methods that must not run on their caller's stack or with its thread-locals,
-/// or that change what belongs to a thread: its affinity, its priority, its namespaces.
+/// Threaded abstract data type: each call runs on a new thread named `squall-call`, while its caller waits.
+/// Calls are not synchronised with each other.
 ///
-/// A method with an argument or a result that is not `Send` runs in its caller's thread. One for which no thread can be had is
-/// refused, and so is one that an export or an import of a swap makes: the thread could have to wait for that swap. The thread
-/// passes where its caller would pass a swap, and a panic goes to the caller.
+/// Use it for methods that must not run on their caller's stack or with its thread-locals, or that change a
+/// property of the thread: its affinity, its priority, its namespaces.
+///
+/// A method with an argument or a result that is not `Send` runs on its caller's thread. A call is refused if
+/// the system cannot start a thread. A call by an export or an import of a swap is refused, because the new
+/// thread could wait for that swap. During a swap the thread may pass wherever its caller may. A panic goes
+/// to the caller.
 ///
 /// # Cost
-/// A thread for each call: some tens of microseconds.
+/// One thread for each call: some tens of microseconds.
 /// # Example
 /// ```
 /// use squall_policy::{ThreadedAdt, governed};
@@ -41,7 +44,7 @@ use crate::policy::{Block, Policy};
 pub struct ThreadedAdt(());
 
 impl ThreadedAdt {
-    /// A thread for each call.
+    /// Creates the policy.
     pub fn new() -> ThreadedAdt {
         ThreadedAdt(())
     }
@@ -58,14 +61,15 @@ impl Policy for ThreadedAdt {
             return block.refuse(IN_TRANSFER);
         }
         let in_thread = |job: Job| {
-            // Dropped with the job, if there is no thread: so the call did not run.
+            // If no thread starts, the job is dropped with the closure, so the call did not run.
             if let Ok(thread) = threads::spawn("squall-call", move || job.run()) {
-                // Its own thread-locals are gone, too, when the caller goes on. The job carries its method's panic.
+                // Joined, so that the thread-locals of the thread are gone before the caller goes on. The job
+                // carries the panic of its method.
                 let _ = thread.join();
             }
         };
         if block.proceed_elsewhere(in_thread).is_err() {
-            block.refuse("there is no thread to run it");
+            block.refuse("the system could not start a thread to run it");
         }
     }
 }
