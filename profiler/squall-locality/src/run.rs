@@ -28,13 +28,13 @@ const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It exited with this status.
+    /// Exited with this status.
     Exited(i32),
-    /// This signal killed it.
+    /// Killed by this signal.
     Signal(i32),
-    /// The timeout expired and it was killed.
+    /// Killed when the timeout expired.
     TimedOut,
-    /// The caller stopped the run with this signal.
+    /// Stopped by the caller with this signal.
     Interrupted(i32),
 }
 

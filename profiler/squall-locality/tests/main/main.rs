@@ -1,8 +1,8 @@
 //! Integration tests of the profiler, in one program.
 //!
 //! - Without an emulator: `forks`, `forms`, `judging`, `model`, `stream`, `streams`.
-//! - With an emulator: `aarch64`, `emulators`, `guests`, `known`, `places`, `whose`. They profile the examples. If a
-//!   requirement is missing, a test prints SKIP and passes, unless `SQUALL_TEST_NEEDS` lists the requirement.
+//! - With an emulator: `aarch64`, `emulators`, `guests`, `known`, `places`, `whose`. They profile the examples.
+//!   If a requirement is missing, a test prints SKIP and passes, unless `SQUALL_TEST_NEEDS` lists it.
 
 mod aarch64;
 mod common;
