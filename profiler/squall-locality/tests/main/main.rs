@@ -2,7 +2,8 @@
 //!
 //! - Without an emulator: `forks`, `forms`, `judging`, `model`, `stream`, `streams`.
 //! - With an emulator: `aarch64`, `emulators`, `guests`, `known`, `places`, `whose`. They profile the examples.
-//!   If a requirement is missing, a test prints SKIP and passes, unless `SQUALL_TEST_NEEDS` lists it.
+//!   If a requirement is missing, a test prints SKIP and passes. A requirement listed in `SQUALL_TEST_NEEDS`
+//!   makes it fail instead.
 
 mod aarch64;
 mod common;
