@@ -16,7 +16,7 @@
 //! - I2. A slot of a table of bases at first holds the address of two parts of zeros, later the address of
 //!   the class's magazine in the part of VP 0. Shifted by the number of a VP, or back by one or two parts,
 //!   either is the address of a magazine or of zeros.
-//! - I3. In the restartable mode a VP is the kernel's number of a processor, and [`AREA_OFFSET`] leads to the
+//! - I3. In the restartable mode a VP is the kernel's number of a processor, and `AREA_OFFSET` leads to the
 //!   C library's rseq areas. In the locked mode it leads to an area of this library with a negative number,
 //!   so that every thread takes the slow path. A VP is only a hint then.
 //! - I4. The code here allocates only by asking the system for pages.

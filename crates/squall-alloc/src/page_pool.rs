@@ -289,9 +289,9 @@ impl PagePool {
         }
     }
 
-    /// Gives half of the units that were dirty since the previous call to the system, or all of a few, at
-    /// most [`DECAY_MAX`]. Returns whether units stay that may go later: false if the system refused the last
-    /// ones.
+    /// Gives the system half of the units that were dirty all the time since the previous call of `decay`, or
+    /// all of them if they are few, at most [`DECAY_MAX`]. Returns whether units stay that may go later: false
+    /// if the system refused the last ones.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn decay(&self, backend: &impl SegmentBackend) -> bool {
         const ALL_OF: usize = 8;
@@ -318,7 +318,7 @@ impl PagePool {
 
 /// Ends the program over units that are free already. An unwind would leave two locks held.
 #[cold]
-fn twice(unit: u32) -> ! {
+fn double_give(unit: u32) -> ! {
     #[cfg(not(loom))]
     crate::fatal::die(format_args!("unit {unit} was given back twice"));
     #[cfg(loom)]
@@ -403,7 +403,7 @@ impl Inner {
         let mask = mask(at, count);
         self.change(backend, number, |free, dirty| {
             if free & mask != 0 {
-                twice(unit);
+                double_give(unit);
             }
             (free | mask, dirty | if is_dirty { mask } else { 0 })
         });

@@ -9,7 +9,7 @@
 //! large  a mapping of its own
 //! ```
 //!
-//! - I1. A block up to [`SLAB_MAX`] with an alignment up to a page comes from a slab; any other block is a
+//! - I1. A block up to `SLAB_MAX` with an alignment up to a page comes from a slab; any other block is a
 //!   mapping. Size and alignment alone decide, for every placement, so a free decides like the allocation.
 //! - I2. A block is in one place: in use, in a magazine, in an outbox, in a batch on some thread's stack, or
 //!   free in its slab.
