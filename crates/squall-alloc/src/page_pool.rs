@@ -290,8 +290,8 @@ impl PagePool {
     }
 
     /// Gives the system half of the units that were dirty all the time since the previous call of `decay`, or
-    /// all of them if they are few, at most [`DECAY_MAX`]. Returns whether units stay that may go later: false
-    /// if the system refused the last ones.
+    /// all of them if they are few, at most [`DECAY_MAX`]. Returns whether units stay that may go later:
+    /// false if the system refused the last ones.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn decay(&self, backend: &impl SegmentBackend) -> bool {
         const ALL_OF: usize = 8;
