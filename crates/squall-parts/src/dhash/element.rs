@@ -11,7 +11,7 @@ use squall_sys::sync::Arc;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use crate::dhash::raw::{After, Element, Replica, Shared, in_a_drop, part};
+use crate::dhash::raw::{DeferredDrops, Element, Replica, Shared, local_part, run_in_drop};
 use crate::dhash::sites;
 
 /// How an operation on an element locks its replicas. The element itself is locked either way.
@@ -39,7 +39,7 @@ where
 {
     shared: &'a Shared<K, G, L, S>,
     element: &'a Arc<Element<K, G>>,
-    after: &'a mut After<K, G, L>,
+    deferred: &'a mut DeferredDrops<K, G, L>,
 }
 
 /// The local parts of all replicas of an element, locked.
@@ -80,9 +80,9 @@ where
     pub(crate) fn new(
         shared: &'a Shared<K, G, L, S>,
         element: &'a Arc<Element<K, G>>,
-        after: &'a mut After<K, G, L>,
+        deferred: &'a mut DeferredDrops<K, G, L>,
     ) -> Locked<'a, K, G, L, S> {
-        Locked { shared, element, after }
+        Locked { shared, element, deferred }
     }
 
     /// Returns the key.
@@ -141,7 +141,7 @@ where
                 global(&mut gathered, self.element.global());
                 let element = self.element;
                 for replica in self.replicas() {
-                    local(&mut gathered, element.global(), part(&mut replica.lock()));
+                    local(&mut gathered, element.global(), local_part(&mut replica.lock()));
                 }
             }
         }
@@ -188,11 +188,11 @@ where
     pub fn start_empty<R>(mut self, f: impl FnOnce(Emptying<'_, '_, K, G, L, S>) -> R) -> R {
         let (shared, element) = (self.shared, self.element);
         let replicas = self.replicas();
-        if sites::ALL.is_weak() {
-            shared.make_gone(element);
+        if sites::LOCK_ALL.is_weak() {
+            shared.mark_gone(element);
         }
-        if sites::FIRST.is_weak() {
-            shared.forget_all(element);
+        if sites::MARK_FIRST.is_weak() {
+            shared.remove_everywhere(element);
         }
         let mut parts: Vec<_> = replicas.iter().map(|replica| replica.lock()).collect();
         let replicas = Replicas { parts: &mut parts };
@@ -201,8 +201,8 @@ where
 
     /// Collects the replicas; the caller of the closure drops their counts (I2).
     fn replicas(&mut self) -> &[Arc<Replica<K, G, L>>] {
-        let first = self.shared.add_replicas(self.element, self.after);
-        &self.after.replicas[first..]
+        let first = self.shared.add_replicas(self.element, self.deferred);
+        &self.deferred.replicas[first..]
     }
 }
 
@@ -219,7 +219,7 @@ impl<L> Replicas<'_, '_, L> {
 
     /// Iterates over the local parts.
     pub fn iter(&mut self) -> impl Iterator<Item = &mut L> {
-        self.parts.iter_mut().map(|held| part(held))
+        self.parts.iter_mut().map(|held| local_part(held))
     }
 }
 
@@ -250,7 +250,7 @@ where
     /// # Source
     /// CO-61, `doEmpty`.
     pub fn do_empty(self) -> Emptied<'a, 'r, K, G, L, S> {
-        self.shared.make_gone(self.element);
+        self.shared.mark_gone(self.element);
         Emptied(self)
     }
 }
@@ -293,7 +293,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        in_a_drop(|| self.0.shared.forget_all(self.0.element));
+        run_in_drop(|| self.0.shared.remove_everywhere(self.0.element));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Master` and `Local`: the tables of a root and of its representatives.
 //!
-//! - I1. Each method that locks first calls `order::check`.
+//! - I1. Each method that locks first calls `lock_order::check`.
 
 use squall_sys::sync::Arc;
 use std::borrow::Borrow;
@@ -9,8 +9,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
 use crate::dhash::element::{Emptying, Locked, Locking};
-use crate::dhash::order;
-use crate::dhash::raw::{self, After, Element, Shared};
+use crate::dhash::lock_order;
+use crate::dhash::raw::{self, DeferredDrops, Element, Shared};
 use crate::dhash::{Replicas, Verdict};
 
 /// The table of a root. It has each key's element, with its global part, and leads to its replicas in the
@@ -144,13 +144,13 @@ where
     /// # Cost
     /// Proportional to the number of local tables.
     pub fn local(&self) -> Local<K, G, L, S> {
-        let table = self.shared.join(self.shared.hasher().clone());
+        let table = self.shared.add_local(self.shared.hasher().clone());
         Local { shared: self.shared.clone(), table }
     }
 
     #[cfg_attr(debug_assertions, track_caller)]
     fn check(&self) {
-        order::check(self.shared.number());
+        lock_order::check(self.shared.number());
     }
 
     // --- one key ---
@@ -223,9 +223,9 @@ where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
         K: Borrow<Q>,
     {
-        let mut after = After::new();
+        let mut deferred = DeferredDrops::new();
         self.check();
-        let then = |verdict, element: &_| then(verdict, Locked::new(&self.shared, element, &mut after));
+        let then = |verdict, element: &_| then(verdict, Locked::new(&self.shared, element, &mut deferred));
         self.shared.find_or_fill(key, fill, then)
     }
 
@@ -238,9 +238,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let mut after = After::new();
+        let mut deferred = DeferredDrops::new();
         self.check();
-        self.shared.find(key, |element| then(Locked::new(&self.shared, element, &mut after)))
+        self.shared.find(key, |element| then(Locked::new(&self.shared, element, &mut deferred)))
     }
 
     /// Calls `global` with the key's global part, and `local` with the local part of each replica. Both
@@ -461,7 +461,7 @@ where
 {
     #[cfg_attr(debug_assertions, track_caller)]
     fn check(&self) {
-        order::check(self.shared.number());
+        lock_order::check(self.shared.number());
     }
 
     /// Calls `f` with the key's global part, found in this table or in the master's. Returns its result, or
@@ -481,7 +481,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.shared.read_at(&self.table, key, f)
+        self.shared.read_local(&self.table, key, f)
     }
 
     /// Locks the key's replica in this table and calls `then` with its parts. If it has no replica here, one
@@ -533,7 +533,7 @@ where
         K: Borrow<Q>,
     {
         self.check();
-        self.shared.find_or_fill_at(&self.table, key, fill, then)
+        self.shared.find_or_fill_local(&self.table, key, fill, then)
     }
 
     /// Locks the key's replica in this table and calls `then` with its parts, if the key is present anywhere.
@@ -555,7 +555,7 @@ where
         K: Borrow<Q>,
     {
         self.check();
-        self.shared.find_at(&self.table, key, then)
+        self.shared.find_local(&self.table, key, then)
     }
 
     /// Returns the approximate number of replicas in this table.
@@ -582,7 +582,7 @@ where
     S: Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        self.shared.leave(&self.table);
+        self.shared.remove_local(&self.table);
     }
 }
 
@@ -615,11 +615,11 @@ where
         let master = self.master;
         loop {
             while let Some(element) = self.found.pop() {
-                let mut after = After::new();
+                let mut deferred = DeferredDrops::new();
                 master.check();
-                let _under = master.shared.under();
+                let _scope = master.shared.lock_scope();
                 if let Some(_held) = master.shared.lock_full(&element) {
-                    return Some(f(Locked::new(&master.shared, &element, &mut after)));
+                    return Some(f(Locked::new(&master.shared, &element, &mut deferred)));
                 }
             }
             self.from = master.shared.visit_from(self.from?, &mut self.found);

@@ -9,13 +9,13 @@
 // Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod element;
-mod ground;
+#[cfg(not(loom))]
+mod lock_order;
 #[cfg(not(loom))]
 mod master;
 #[cfg(all(test, loom))]
 mod model;
-#[cfg(not(loom))]
-mod order;
+mod platform;
 // Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod raw;

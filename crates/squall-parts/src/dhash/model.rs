@@ -4,7 +4,7 @@
 
 use crate::dhash::Verdict;
 use crate::dhash::element::Locked;
-use crate::dhash::raw::{After, Local, Shared};
+use crate::dhash::raw::{DeferredDrops, Local, Shared};
 use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -23,7 +23,7 @@ impl World {
     /// An empty master.
     fn new() -> Arc<World> {
         let shared = Shared::new(Hashing::default(), Box::new(|global| global * 10));
-        let locals = [shared.join(Hashing::default()), shared.join(Hashing::default())];
+        let locals = [shared.add_local(Hashing::default()), shared.add_local(Hashing::default())];
         Arc::new(World { shared, locals })
     }
 
@@ -40,26 +40,26 @@ impl World {
             assert_eq!(*part, global * 10);
             (verdict, *global)
         };
-        self.shared.find_or_fill_at(&self.locals[local], &KEY, || Ok::<_, ()>(fill), then).unwrap()
+        self.shared.find_or_fill_local(&self.locals[local], &KEY, || Ok::<_, ()>(fill), then).unwrap()
     }
 
     /// Asks for the key, and checks under its lock that it can still be read.
-    fn ask_and_look(&self, local: usize) {
+    fn ask_and_read(&self, local: usize) {
         let then = |_: Verdict, global: &u32, part: &mut u32| {
             assert_eq!(*part, global * 10);
             assert_eq!(self.read(local), Some(*global), "a locked value disappeared");
         };
-        self.shared.find_or_fill_at(&self.locals[local], &KEY, || Ok::<_, ()>(2), then).unwrap();
+        self.shared.find_or_fill_local(&self.locals[local], &KEY, || Ok::<_, ()>(2), then).unwrap();
     }
 
     fn read(&self, local: usize) -> Option<u32> {
-        self.shared.read_at(&self.locals[local], &KEY, |global| *global)
+        self.shared.read_local(&self.locals[local], &KEY, |global| *global)
     }
 
     fn empty(&self) -> bool {
-        let mut after = After::new();
+        let mut deferred = DeferredDrops::new();
         self.shared
-            .find(&KEY, |element| Locked::new(&self.shared, element, &mut after).empty_data())
+            .find(&KEY, |element| Locked::new(&self.shared, element, &mut deferred).empty_data())
             .is_some()
     }
 }
@@ -114,7 +114,7 @@ fn one_does_not_fill() {
     let world = World::new();
     let fails = |world: &World| {
         let then = |verdict, global: &u32, _: &mut u32| (verdict, *global);
-        world.shared.find_or_fill_at(&world.locals[1], &KEY, || Err(()), then)
+        world.shared.find_or_fill_local(&world.locals[1], &KEY, || Err(()), then)
     };
     let mut this = None;
     let other = beside(&world, fails, || this = Some(world.ask(0, 2)));
@@ -136,13 +136,13 @@ fn fills_under_a_reader() {
 /// A key is emptied while another thread has it locked, or is about to lock it.
 fn empties_under_a_lock() {
     let world = World::filled_at(0);
-    beside(&world, |world| world.ask_and_look(0), || assert!(world.empty()));
+    beside(&world, |world| world.ask_and_read(0), || assert!(world.empty()));
 }
 
 /// A key is emptied while another thread makes a replica of it.
 fn empties_under_a_new_replica() {
     let world = World::filled_at(1);
-    beside(&world, |world| world.ask_and_look(0), || assert!(world.empty()));
+    beside(&world, |world| world.ask_and_read(0), || assert!(world.empty()));
 }
 
 /// A key is emptied while it is read in two places: if the first finds no value, neither does the second.
@@ -216,28 +216,28 @@ mod twins {
     use squall_sys::sync::weaken::twin;
 
     #[test]
-    fn a_lock_after_which_nobody_looks_again() {
-        twin(sites::AGAIN, &[], "dhash::model::co_61_empties_under_a_lock");
+    fn a_lock_without_a_recheck() {
+        twin(sites::RECHECK, &[], "dhash::model::co_61_empties_under_a_lock");
     }
 
     #[test]
-    fn an_element_that_is_not_waited_for() {
+    fn a_fill_without_waiting() {
         twin(sites::WAIT, &[], "dhash::model::co_55_two_ask_in_two_places");
     }
 
     #[test]
-    fn a_replica_that_is_made_without_its_elements_lock() {
-        twin(sites::UNDER, &[], "dhash::model::co_61_empties_under_a_new_replica");
+    fn a_replica_made_without_the_elements_lock() {
+        twin(sites::CREATE_LOCKED, &[], "dhash::model::co_61_empties_under_a_new_replica");
     }
 
     #[test]
-    fn an_element_that_is_taken_out_before_it_is_gone() {
-        twin(sites::FIRST, &[], "dhash::model::co_61_empties_under_a_reader");
+    fn an_element_removed_before_it_is_gone() {
+        twin(sites::MARK_FIRST, &[], "dhash::model::co_61_empties_under_a_reader");
     }
 
     #[test]
-    fn an_element_that_is_emptied_before_its_replicas_are_locked() {
-        twin(sites::ALL, &[], "dhash::model::co_61_empties_under_a_lock");
+    fn an_element_emptied_before_its_replicas_are_locked() {
+        twin(sites::LOCK_ALL, &[], "dhash::model::co_61_empties_under_a_lock");
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //! - I6. Lock order: an element's lock, then those of its replicas. `filling`, and locks of objects that no
 //!   other thread has found yet, are taken without waiting. User functions run under a replica's lock, or an
 //!   element's and its replicas', and in no operation opened here. Each method documents the limits of its
-//!   functions, and `order` checks them. A thread never waits for any of these locks within such an
+//!   functions, and `lock_order` checks them. A thread never waits for any of these locks within such an
 //!   operation.
 //! - I7. An object removed from a table is dropped when no operation can find it and its count is zero. Only
 //!   threads that lock or walk change counts; readers do not.
@@ -55,7 +55,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::dhash::ground::{Set, Store, Under};
+use crate::dhash::platform::{LockScope, Set, Store};
 use crate::dhash::{Verdict, sites};
 
 /// The element of a key in the master's table.
@@ -66,7 +66,7 @@ pub(crate) struct Element<K, G> {
     /// Held by the thread that inserted the element until it is full or gone.
     filling: Lock<()>,
     /// Held to make replicas, or to prevent that any are made.
-    held: Lock<()>,
+    replicas_lock: Lock<()>,
     key: K,
 }
 
@@ -80,7 +80,13 @@ enum State<'a, G> {
 impl<K, G> Element<K, G> {
     fn new(key: K) -> Element<K, G> {
         let global = OnceLock::new();
-        Element { global, gone: AtomicBool::new(false), filling: Lock::new(()), held: Lock::new(()), key }
+        Element {
+            global,
+            gone: AtomicBool::new(false),
+            filling: Lock::new(()),
+            replicas_lock: Lock::new(()),
+            key,
+        }
     }
 
     pub(crate) fn key(&self) -> &K {
@@ -128,21 +134,21 @@ impl<K, G, L> Replica<K, G, L> {
 }
 
 /// Counts of replicas, released after the locks are free (I9).
-pub(crate) struct After<K, G, L> {
+pub(crate) struct DeferredDrops<K, G, L> {
     /// Replicas of elements under operation.
     pub(crate) replicas: Vec<Arc<Replica<K, G, L>>>,
     /// Outdated replicas that were found in a local table.
     stale: Vec<Arc<Replica<K, G, L>>>,
 }
 
-impl<K, G, L> After<K, G, L> {
-    pub(crate) fn new() -> After<K, G, L> {
-        After { replicas: Vec::new(), stale: Vec::new() }
+impl<K, G, L> DeferredDrops<K, G, L> {
+    pub(crate) fn new() -> DeferredDrops<K, G, L> {
+        DeferredDrops { replicas: Vec::new(), stale: Vec::new() }
     }
 }
 
 /// Returns the local part. The caller holds the lock and found the element full (I2).
-pub(crate) fn part<L>(held: &mut Option<L>) -> &mut L {
+pub(crate) fn local_part<L>(held: &mut Option<L>) -> &mut L {
     held.as_mut().expect("a full element's replicas have local parts")
 }
 
@@ -175,29 +181,33 @@ where
     }
 
     /// Removes a replica of a gone element.
-    fn forget(&self, replica: &Arc<Replica<K, G, L>>) {
-        self.replicas.forget(&replica.element.key, |found| Arc::ptr_eq(found, replica));
+    fn remove_gone(&self, replica: &Arc<Replica<K, G, L>>) {
+        self.replicas.remove_if(&replica.element.key, |found| Arc::ptr_eq(found, replica));
     }
 
     /// Returns the replica of a full element in this table. The caller holds the element's lock.
-    fn of(&self, element: &Arc<Element<K, G>>, after: &mut After<K, G, L>) -> Option<Arc<Replica<K, G, L>>> {
+    fn find_replica(
+        &self,
+        element: &Arc<Element<K, G>>,
+        deferred: &mut DeferredDrops<K, G, L>,
+    ) -> Option<Arc<Replica<K, G, L>>> {
         let found = self.replicas.get(&element.key)?;
         if Arc::ptr_eq(&found.element, element) {
             return Some(found);
         }
         // It belongs to an earlier life of the key (I1).
-        self.forget(&found);
-        after.stale.push(found);
+        self.remove_gone(&found);
+        deferred.stale.push(found);
         None
     }
 
     /// Inserts the first replica of an element in this table. The caller holds the element's lock, except in
     /// a weakened model.
-    fn insert(&self, replica: &Arc<Replica<K, G, L>>, after: &mut After<K, G, L>) {
+    fn insert(&self, replica: &Arc<Replica<K, G, L>>, deferred: &mut DeferredDrops<K, G, L>) {
         while !self.replicas.try_insert(replica.element.key.clone(), replica.clone()) {
             if let Some(stale) = self.replicas.get(&replica.element.key) {
-                self.forget(&stale);
-                after.stale.push(stale);
+                self.remove_gone(&stale);
+                deferred.stale.push(stale);
             }
         }
     }
@@ -227,11 +237,11 @@ where
     S: Send + Sync + 'static,
 {
     #[cfg(not(loom))]
-    pub(crate) fn leave(&self, local: &Arc<Local<K, G, L, S>>) {
+    pub(crate) fn remove_local(&self, local: &Arc<Local<K, G, L, S>>) {
         self.locals.remove(local);
     }
 
-    /// The identity of the table in `order`.
+    /// The identity of the table in `lock_order`.
     #[inline(always)]
     pub(crate) fn number(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -240,18 +250,18 @@ where
     /// Returns the scope of holding locks. It is created before the first lock of the table and dropped after
     /// the last; possibly last counts are released after that (I9).
     #[inline(always)]
-    pub(crate) fn under(&self) -> Under {
-        Under::new(self.number())
+    pub(crate) fn lock_scope(&self) -> LockScope {
+        LockScope::new(self.number())
     }
 }
 
 /// A replica and its local table.
-type Place<'a, K, G, L, S> = (&'a Local<K, G, L, S>, &'a Arc<Replica<K, G, L>>);
+type LocalReplica<'a, K, G, L, S> = (&'a Local<K, G, L, S>, &'a Arc<Replica<K, G, L>>);
 
 /// Marks the element gone unless it was filled, when the filling call ends or panics. Created before the
 /// element is inserted, since an insertion may panic after it took effect (table raw/I6). If the element was
 /// not inserted, marking it does no harm (I8).
-struct Unfilled<'a, K, G, L, S>
+struct FillGuard<'a, K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -260,12 +270,12 @@ where
 {
     shared: &'a Shared<K, G, L, S>,
     element: &'a Arc<Element<K, G>>,
-    place: Option<Place<'a, K, G, L, S>>,
+    place: Option<LocalReplica<'a, K, G, L, S>>,
     /// Released after the rest is done.
     _filling: LockGuard<'a, ()>,
 }
 
-impl<'a, K, G, L, S> Unfilled<'a, K, G, L, S>
+impl<'a, K, G, L, S> FillGuard<'a, K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -279,7 +289,7 @@ where
     }
 }
 
-impl<K, G, L, S> Drop for Unfilled<'_, K, G, L, S>
+impl<K, G, L, S> Drop for FillGuard<'_, K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -292,11 +302,11 @@ where
         }
         // Relaxed: as in `is_gone`.
         self.element.gone.store(true, Ordering::Relaxed);
-        in_a_drop(|| {
+        run_in_drop(|| {
             if let Some((local, replica)) = self.place {
-                local.forget(replica);
+                local.remove_gone(replica);
             }
-            self.shared.forget(self.element);
+            self.shared.remove_gone(self.element);
         });
     }
 }
@@ -304,10 +314,10 @@ where
 /// Removes gone objects from tables, within a drop. During a panic, a second panic by a key's hash or
 /// comparison is caught, since it would abort the process. The objects that stay are removed by threads that
 /// find them (I8).
-pub(crate) fn in_a_drop(forget: impl FnOnce()) {
+pub(crate) fn run_in_drop(remove: impl FnOnce()) {
     if !std::thread::panicking() {
-        forget();
-    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(forget)) {
+        remove();
+    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(remove)) {
         // Its drop is user code, which could panic here.
         std::mem::forget(payload);
     }
@@ -342,7 +352,7 @@ where
     }
 
     /// Adds a local table.
-    pub(crate) fn join(&self, hasher: S) -> Arc<Local<K, G, L, S>> {
+    pub(crate) fn add_local(&self, hasher: S) -> Arc<Local<K, G, L, S>> {
         let local = Arc::new(Local { replicas: Store::new(hasher) });
         self.locals.add(&local);
         local
@@ -366,14 +376,14 @@ where
     }
 
     /// Removes a gone element.
-    fn forget(&self, element: &Arc<Element<K, G>>) {
-        self.elements.forget(&element.key, |found| Arc::ptr_eq(found, element));
+    fn remove_gone(&self, element: &Arc<Element<K, G>>) {
+        self.elements.remove_if(&element.key, |found| Arc::ptr_eq(found, element));
     }
 
     /// Locks an element if it is full, waiting while it is being filled (I4).
     pub(crate) fn lock_full<'e>(&self, element: &'e Arc<Element<K, G>>) -> Option<LockGuard<'e, ()>> {
         loop {
-            let held = element.held.lock();
+            let held = element.replicas_lock.lock();
             match element.state() {
                 State::Full(_) => return Some(held),
                 State::Filling if sites::WAIT.is_weak() => return Some(held),
@@ -383,27 +393,31 @@ where
                 }
                 State::Gone => {
                     drop(held);
-                    self.forget(element);
+                    self.remove_gone(element);
                     return None;
                 }
             }
         }
     }
 
-    /// Adds the replicas of an element to `after`; the caller holds the element's lock. Returns the index of
+    /// Adds the replicas of an element to `deferred`; the caller holds the element's lock. Returns the index of
     /// the first.
-    pub(crate) fn add_replicas(&self, element: &Arc<Element<K, G>>, after: &mut After<K, G, L>) -> usize {
-        let first = after.replicas.len();
+    pub(crate) fn add_replicas(
+        &self,
+        element: &Arc<Element<K, G>>,
+        deferred: &mut DeferredDrops<K, G, L>,
+    ) -> usize {
+        let first = deferred.replicas.len();
         self.locals.for_each(|local| {
-            if let Some(replica) = local.of(element, after) {
-                after.replicas.push(replica);
+            if let Some(replica) = local.find_replica(element, deferred) {
+                deferred.replicas.push(replica);
             }
         });
         first
     }
 
     /// Empties an element. The caller holds its lock and those of all its replicas (I3).
-    pub(crate) fn make_gone(&self, element: &Arc<Element<K, G>>) {
+    pub(crate) fn mark_gone(&self, element: &Arc<Element<K, G>>) {
         // SeqCst: pairs with itself in a thread that empties another key and then looks up this one. At least
         // one of two such threads finds no value.
         element.gone.swap(true, Ordering::SeqCst);
@@ -413,10 +427,10 @@ where
     }
 
     /// Removes a gone element and its replicas from the tables.
-    pub(crate) fn forget_all(&self, element: &Arc<Element<K, G>>) {
-        self.forget(element);
+    pub(crate) fn remove_everywhere(&self, element: &Arc<Element<K, G>>) {
+        self.remove_gone(element);
         self.locals.for_each(|local| {
-            local.replicas.forget(&element.key, |found| Arc::ptr_eq(&found.element, element))
+            local.replicas.remove_if(&element.key, |found| Arc::ptr_eq(&found.element, element))
         });
     }
 
@@ -424,7 +438,7 @@ where
 
     /// Calls `f` with the key's global part, found through a local table.
     #[inline]
-    pub(crate) fn read_at<Q: Eq + Hash + ?Sized, R>(
+    pub(crate) fn read_local<Q: Eq + Hash + ?Sized, R>(
         &self,
         local: &Local<K, G, L, S>,
         key: &Q,
@@ -452,7 +466,7 @@ where
     // --- locking ---
 
     /// Calls `then` with the local part of a present key, locked (CO-55 without the allocation).
-    pub(crate) fn find_at<Q: Eq + Hash + ?Sized, R>(
+    pub(crate) fn find_local<Q: Eq + Hash + ?Sized, R>(
         &self,
         local: &Local<K, G, L, S>,
         key: &Q,
@@ -463,35 +477,35 @@ where
     {
         loop {
             if let Some(replica) = local.replicas.get(key) {
-                let under = self.under();
+                let scope = self.lock_scope();
                 let mut held = replica.lock();
                 if let Some(global) = replica.element.full() {
-                    return Some(then(global, part(&mut held)));
+                    return Some(then(global, local_part(&mut held)));
                 }
                 drop(held);
-                drop(under);
-                local.forget(&replica);
+                drop(scope);
+                local.remove_gone(&replica);
                 continue;
             }
             let element = self.elements.get(key)?;
-            let mut after = After::new();
+            let mut deferred = DeferredDrops::new();
             let replica;
-            let _under = self.under();
+            let _scope = self.lock_scope();
             let Some(held) = self.lock_full(&element) else { continue };
-            match self.replicate(local, &element, &mut after) {
+            match self.replicate(local, &element, &mut deferred) {
                 Some(new) => replica = new,
                 None => continue,
             }
             let mut part_held = replica.lock();
-            local.insert(&replica, &mut after);
+            local.insert(&replica, &mut deferred);
             drop(held);
-            return Some(then(element.global(), part(&mut part_held)));
+            return Some(then(element.global(), local_part(&mut part_held)));
         }
     }
 
     /// Calls `then` with the key's local part, locked. `fill` makes the global part if the key is absent
     /// (CO-55).
-    pub(crate) fn find_or_fill_at<Q, R, E>(
+    pub(crate) fn find_or_fill_local<Q, R, E>(
         &self,
         local: &Local<K, G, L, S>,
         key: &Q,
@@ -505,17 +519,17 @@ where
         loop {
             // Steps 1 to 3: in this table. Only the replica's count and lock are taken.
             if let Some(replica) = local.replicas.get(key) {
-                let under = self.under();
+                let scope = self.lock_scope();
                 let mut held = replica.lock();
-                if sites::AGAIN.is_weak() && held.is_some() {
-                    return Ok(then(Verdict::Found, replica.element.global(), part(&mut held)));
+                if sites::RECHECK.is_weak() && held.is_some() {
+                    return Ok(then(Verdict::Found, replica.element.global(), local_part(&mut held)));
                 }
                 if let Some(global) = replica.element.full() {
-                    return Ok(then(Verdict::Found, global, part(&mut held)));
+                    return Ok(then(Verdict::Found, global, local_part(&mut held)));
                 }
                 drop(held);
-                drop(under);
-                local.forget(&replica);
+                drop(scope);
+                local.remove_gone(&replica);
                 continue;
             }
             // Steps 4 a, b: the master's element, locked. No operation is open, and no lock of the local
@@ -523,38 +537,38 @@ where
             let Some(element) = self.elements.get(key) else {
                 let element = Arc::new(Element::new(key.to_owned()));
                 let replica = Arc::new(Replica { element: element.clone(), part: Lock::new(None) });
-                let mut after = After::new();
-                let _under = self.under();
-                let (filling, held) = (element.filling.lock(), element.held.lock());
+                let mut deferred = DeferredDrops::new();
+                let _scope = self.lock_scope();
+                let (filling, held) = (element.filling.lock(), element.replicas_lock.lock());
                 let mut part_held = replica.lock();
                 let place = Some((local, &replica));
-                let unfilled = Unfilled { shared: self, element: &element, place, _filling: filling };
+                let unfilled = FillGuard { shared: self, element: &element, place, _filling: filling };
                 if !self.elements.try_insert(element.key.clone(), element.clone()) {
                     continue;
                 }
-                local.insert(&replica, &mut after);
+                local.insert(&replica, &mut deferred);
                 drop(held);
                 let global = fill()?;
                 *part_held = Some((self.local_of)(&global));
                 let global = unfilled.fill(global);
-                return Ok(then(Verdict::Empty, global, part(&mut part_held)));
+                return Ok(then(Verdict::Empty, global, local_part(&mut part_held)));
             };
-            let mut after = After::new();
+            let mut deferred = DeferredDrops::new();
             let replica;
-            let _under = self.under();
+            let _scope = self.lock_scope();
             let Some(held) = self.lock_full(&element) else { continue };
             // Steps 4 d, e.
-            match self.replicate(local, &element, &mut after) {
+            match self.replicate(local, &element, &mut deferred) {
                 Some(new) => replica = new,
                 None => continue,
             }
             let mut part_held = replica.lock();
-            let held = (!sites::UNDER.is_weak()).then_some(held);
-            local.insert(&replica, &mut after);
+            let held = (!sites::CREATE_LOCKED.is_weak()).then_some(held);
+            local.insert(&replica, &mut deferred);
             // Steps 4 g, h: with the master's verdict.
             drop(held);
             let verdict = if sites::VERDICT.is_weak() { Verdict::Empty } else { Verdict::Found };
-            return Ok(then(verdict, element.global(), part(&mut part_held)));
+            return Ok(then(verdict, element.global(), local_part(&mut part_held)));
         }
     }
 
@@ -564,10 +578,10 @@ where
         &self,
         local: &Local<K, G, L, S>,
         element: &Arc<Element<K, G>>,
-        after: &mut After<K, G, L>,
+        deferred: &mut DeferredDrops<K, G, L>,
     ) -> Option<Arc<Replica<K, G, L>>> {
-        if let Some(found) = local.of(element, after) {
-            after.stale.push(found);
+        if let Some(found) = local.find_replica(element, deferred) {
+            deferred.stale.push(found);
             return None;
         }
         let part = (self.local_of)(element.global());
@@ -585,7 +599,7 @@ where
     {
         loop {
             let element = self.elements.get(key)?;
-            let _under = self.under();
+            let _scope = self.lock_scope();
             if let Some(_held) = self.lock_full(&element) {
                 return Some(then(&element));
             }
@@ -606,16 +620,16 @@ where
     {
         loop {
             if let Some(element) = self.elements.get(key) {
-                let _under = self.under();
+                let _scope = self.lock_scope();
                 if let Some(_held) = self.lock_full(&element) {
                     return Ok(then(Verdict::Found, &element));
                 }
                 continue;
             }
             let element = Arc::new(Element::new(key.to_owned()));
-            let _under = self.under();
-            let (filling, _held) = (element.filling.lock(), element.held.lock());
-            let unfilled = Unfilled { shared: self, element: &element, place: None, _filling: filling };
+            let _scope = self.lock_scope();
+            let (filling, _held) = (element.filling.lock(), element.replicas_lock.lock());
+            let unfilled = FillGuard { shared: self, element: &element, place: None, _filling: filling };
             if !self.elements.try_insert(element.key.clone(), element.clone()) {
                 continue;
             }

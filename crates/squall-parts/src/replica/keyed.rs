@@ -46,16 +46,16 @@ struct Stripe(Lock<Changes>);
 #[derive(Clone, Copy, Default)]
 struct Changes {
     /// The number of announced changes.
-    now: u32,
+    announced: u32,
     /// The number of changes that have ended.
     ended: u64,
 }
 
 impl Stripe {
     /// Returns the number of ended changes, if no change is announced and the lock is free.
-    fn quiet(&self) -> Option<u64> {
+    fn ended_if_idle(&self) -> Option<u64> {
         let changes = *self.0.try_lock()?;
-        (changes.now == 0).then_some(changes.ended)
+        (changes.announced == 0).then_some(changes.ended)
     }
 }
 
@@ -65,7 +65,7 @@ pub struct Announced<'a>(&'a Stripe);
 
 impl<'a> Announced<'a> {
     fn new(stripe: &'a Stripe) -> Announced<'a> {
-        stripe.0.lock().now += 1;
+        stripe.0.lock().announced += 1;
         Announced(stripe)
     }
 }
@@ -73,7 +73,7 @@ impl<'a> Announced<'a> {
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
         let mut changes = self.0.0.lock();
-        changes.now -= 1;
+        changes.announced -= 1;
         changes.ended += 1;
     }
 }
@@ -180,20 +180,20 @@ impl<P: Clone> Keyed<P> {
     /// If `make` or `put` panics.
     pub fn copy<C>(&self, hash: u64, make: impl FnOnce() -> Option<C>, put: impl FnOnce(C) -> Result<(), C>) {
         let stripe = self.stripe(hash);
-        let Some(ended) = stripe.quiet() else { return };
+        let Some(ended) = stripe.ended_if_idle() else { return };
         let Some(copy) = make() else { return };
         let Some(changes) = stripe.0.try_lock() else { return };
-        let nobody_now = changes.now == 0 || sites::NOBODY_NOW.is_weak();
-        let nobody_since = changes.ended == ended || sites::NOBODY_SINCE.is_weak();
+        let no_change_now = changes.announced == 0 || sites::NO_CHANGE_NOW.is_weak();
+        let no_change_since = changes.ended == ended || sites::NO_CHANGE_SINCE.is_weak();
         let changes = if sites::COPY_LOCKED.is_weak() {
             drop(changes);
             None
         } else {
             Some(changes)
         };
-        let in_vain = if nobody_now && nobody_since { put(copy).err() } else { Some(copy) };
+        let unused = if no_change_now && no_change_since { put(copy).err() } else { Some(copy) };
         drop(changes);
-        drop(in_vain);
+        drop(unused);
     }
 }
 

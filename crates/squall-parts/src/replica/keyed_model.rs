@@ -36,7 +36,7 @@ impl Place {
 
 /// The source, two places, and the `Keyed` between them. The first value is 1.
 struct World {
-    truth: AtomicU32,
+    source: AtomicU32,
     places: [Place; 2],
     keyed: Keyed<Place>,
 }
@@ -45,24 +45,24 @@ impl World {
     /// `joined` places have joined, with or without copies.
     fn new(joined: usize, copies: bool) -> Arc<World> {
         let places = [0, 1].map(|at| Place::with(u32::from(copies && at < joined)));
-        let world = World { truth: AtomicU32::new(1), places, keyed: Keyed::new(1) };
+        let world = World { source: AtomicU32::new(1), places, keyed: Keyed::new(1) };
         world.places[..joined].iter().for_each(|place| world.keyed.join(place.clone()));
         Arc::new(world)
     }
 
-    fn truth(&self) -> u32 {
+    fn source(&self) -> u32 {
         // Acquire: pairs with the release in `change`.
-        self.truth.load(Ordering::Acquire)
+        self.source.load(Ordering::Acquire)
     }
 
     /// Looks up the key without making a copy.
     fn look(&self, place: usize) -> u32 {
-        self.places[place].find().unwrap_or_else(|| self.truth())
+        self.places[place].find().unwrap_or_else(|| self.source())
     }
 
     /// Makes a copy, like a lookup that missed.
     fn copy(&self, place: usize) {
-        self.keyed.copy(0, || Some(self.truth()), |value| self.places[place].put(value));
+        self.keyed.copy(0, || Some(self.source()), |value| self.places[place].put(value));
     }
 
     fn change(&self, value: u32) {
@@ -72,8 +72,8 @@ impl World {
                 place.take_out()
             }
         });
-        // Release: pairs with the acquire in `truth`.
-        self.truth.store(value, Ordering::Release);
+        // Release: pairs with the acquire in `source`.
+        self.source.store(value, Ordering::Release);
         if late {
             self.places.iter().for_each(Place::take_out);
         }
@@ -114,7 +114,7 @@ fn never_back() {
 fn no_copy_survives() {
     let world = World::new(1, false);
     let copies = |world: &World| {
-        let before = world.truth();
+        let before = world.source();
         world.copy(0);
         let after = world.look(0);
         assert!(after >= before, "{after} was seen after {before}");
@@ -177,8 +177,8 @@ fn keyed_twins() {
     for (site, test) in [
         (s::TAKE_FIRST, "replica::keyed_model::never_back::keyed"),
         (s::ANNOUNCE_FIRST, "replica::keyed_model::no_copy_survives::keyed"),
-        (s::NOBODY_NOW, "replica::keyed_model::no_copy_survives::keyed"),
-        (s::NOBODY_SINCE, "replica::keyed_model::no_copy_survives::keyed"),
+        (s::NO_CHANGE_NOW, "replica::keyed_model::no_copy_survives::keyed"),
+        (s::NO_CHANGE_SINCE, "replica::keyed_model::no_copy_survives::keyed"),
         (s::COPY_LOCKED, "replica::keyed_model::no_copy_survives::keyed"),
         (s::PLACES_AFTER, "replica::keyed_model::joins::keyed"),
     ] {

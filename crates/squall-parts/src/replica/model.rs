@@ -1,7 +1,7 @@
 //! Model checks of the shipped protocol, and their twins, each with one step weakened.
 
 use super::places::{Holders, Presence};
-use super::raw::{Copied, Dead, Master, Node, Word};
+use super::raw::{Copied, DeadNodes, Master, Node, Word};
 use super::sites;
 use super::watch::Watch;
 use squall_rcu::__model::Quiescence;
@@ -39,7 +39,7 @@ fn read(node: NonNull<Node<Value>>) -> u32 {
 }
 
 /// Marks nodes as freed. Their memory stays allocated, so that a bug is seen and does no harm.
-fn free(dead: &mut Dead<Value>) {
+fn free(dead: &mut DeadNodes<Value>) {
     while let Some(node) = dead.take() {
         // SAFETY: as in `read`.
         unsafe { node.as_ref() }.value.0.with_mut(|value| unsafe { *value = FREED });
@@ -69,21 +69,21 @@ impl World {
 
     /// Reads like a replica.
     fn read(&self, word: usize) -> u32 {
-        read(self.words[word].find().or_else(|| self.master.ask()).expect("the master has a value"))
+        read(self.words[word].find().or_else(|| self.master.node()).expect("the master has a value"))
     }
 
     /// Reads like an empty replica that makes its own copy. The word is not loaded first: loom forgets the
     /// load of a thread that then changes the same location, and with it the steps of others in between.
     fn fetch(&self, word: usize) -> u32 {
-        let original = self.master.ask().expect("the master has a value");
+        let original = self.master.node().expect("the master has a value");
         let value = read(original);
         let copy = NonNull::from(Box::leak(made(0, value)));
         self.master.attach(&self.words[word], Some(Copied { copy, original }), || ());
         value
     }
 
-    fn replace(&self, value: u32, fill: bool) -> Dead<Value> {
-        let mut dead = Dead::new();
+    fn replace(&self, value: u32, fill: bool) -> DeadNodes<Value> {
+        let mut dead = DeadNodes::new();
         let new = |version| NonNull::from(Box::leak(made(version, value)));
         let mut walk = |reach: &mut dyn FnMut(&Word<Value>)| self.words.iter().for_each(reach);
         let replaced = self.master.replace(|_| true, new, &mut walk, fill, &mut dead);
@@ -92,7 +92,7 @@ impl World {
     }
 }
 
-fn forget(dead: Dead<Value>) {
+fn forget(dead: DeadNodes<Value>) {
     // No memory is freed in this model.
     let _ = dead;
 }
@@ -196,15 +196,15 @@ fn reclaimed() {
 }
 
 /// The thread that drops the last reference frees the node, and has seen the other holders finish.
-fn keepers() {
+fn references() {
     let world = World::new(0);
     let kept = world.master.share().expect("the master has a value").as_ptr() as usize;
     let keeper = thread::spawn(move || {
         let kept = NonNull::new(kept as *mut Node<Value>).expect("from a node");
         assert_eq!(read(kept), 1);
-        let mut dead = Dead::new();
+        let mut dead = DeadNodes::new();
         // SAFETY: from `share`.
-        unsafe { dead.let_go(kept, 1) };
+        unsafe { dead.release(kept, 1) };
         free(&mut dead);
     });
     let mut dead = world.replace(2, true);
@@ -219,7 +219,7 @@ fn noted() {
         let (world, holders) = (world.clone(), holders.clone());
         thread::spawn(move || world.master.attach(&world.words[0], None, || holders.note(0)))
     };
-    let mut dead = Dead::new();
+    let mut dead = DeadNodes::new();
     let new = |version| NonNull::from(Box::leak(made(version, 2)));
     let mut walk = |reach: &mut dyn FnMut(&Word<Value>)| {
         holders.take().below(2).for_each(|word| reach(&world.words[word]));
@@ -256,13 +256,13 @@ impl Moving {
     /// Looks up in this word, and fills it if it is empty.
     fn look(&self, word: usize) -> u32 {
         if word == NONE {
-            return read(self.world.master.ask().expect("the master has a value"));
+            return read(self.world.master.node().expect("the master has a value"));
         }
         if let Some(node) = self.world.words[word].find() {
             return read(node);
         }
         self.put(word);
-        read(self.world.master.ask().expect("the master has a value"))
+        read(self.world.master.node().expect("the master has a value"))
     }
 
     fn put(&self, word: usize) {
@@ -285,7 +285,7 @@ impl Moving {
 
     /// A change or a removal: both empty the place's word.
     fn change(&self) {
-        let mut dead = Dead::new();
+        let mut dead = DeadNodes::new();
         let new = |version| NonNull::from(Box::leak(made(version, 2)));
         let mut walk = |reach: &mut dyn FnMut(&Word<Value>)| {
             if self.holders.take().may_have(0) {
@@ -301,8 +301,8 @@ impl Moving {
         let lent = self.lend();
         let first = self.look(lent);
         // The newest value that this thread has heard of.
-        let known = first.max(read(self.world.master.ask().expect("the master has a value")));
-        let lent = if sites::LEND_ANEW.is_weak() { lent } else { self.lend() };
+        let known = first.max(read(self.world.master.node().expect("the master has a value")));
+        let lent = if sites::RELOAD_WORD.is_weak() { lent } else { self.lend() };
         let second = self.look(lent);
         assert!(second >= known, "{second} was found when {known} was known");
     }
@@ -410,7 +410,7 @@ models!(
     late_copied,
     two_values,
     reclaimed,
-    keepers,
+    references,
     watched,
     noted,
     thinned,
@@ -433,21 +433,21 @@ fn twins() {
         // The fence before it would hide the weakening.
         (s::FILL, &[s::UPDATE], filled),
         (s::COMMIT, &[], filled),
-        (s::ASK, &[], filled),
+        (s::READ_MASTER, &[], filled),
         (s::EMPTY_FIRST, &[], filled),
         (s::COMMIT, &[], emptied),
-        (s::ASK, &[], emptied),
+        (s::READ_MASTER, &[], emptied),
         (s::EMPTY_FIRST, &[], emptied),
         (s::ATTACH, &[], "replica::model::neighbours::holds"),
         (s::ATTACH_LOCKED, &[], "replica::model::late_shared::holds"),
         (s::ATTACH_LOCKED, &[], "replica::model::late_copied::holds"),
         (s::UPDATE, &[LOCK_LIGHT], "replica::model::two_values::holds"),
         (ENTER_FENCE, &[], "replica::model::reclaimed::holds"),
-        (s::LET_GO, &[], "replica::model::keepers::holds"),
+        (s::RELEASE, &[], "replica::model::references::holds"),
         (s::WATCH, &[], "replica::model::watched::holds"),
         (s::WAKE, &[], "replica::model::watched::holds"),
         (s::NOTE_LOCKED, &[], "replica::model::noted::holds"),
-        (s::LEND_ANEW, &[], "replica::model::thinned::holds"),
+        (s::RELOAD_WORD, &[], "replica::model::thinned::holds"),
         (s::PLACE_FIRST, &[], "replica::model::handed::holds"),
         (s::CONFIRM, &[], "replica::model::swept::holds"),
         (s::END, &[], "replica::model::swept::holds"),

@@ -53,7 +53,7 @@ pub(crate) struct Node<T> {
     pub(crate) value: T,
     /// References of words, masters and others (I2). Placed away from the fields that readers read, except
     /// for small values: only updates change it.
-    keepers: AtomicUsize,
+    references: AtomicUsize,
     /// The next node in [`DeadNodes`].
     next: AtomicPtr<Node<T>>,
 }
@@ -62,39 +62,39 @@ impl<T> Node<T> {
     /// Makes a node with one reference, the maker's.
     pub(crate) fn new(version: u64, value: T) -> Box<Node<T>> {
         let next = AtomicPtr::new(ptr::null_mut());
-        Box::new(Node { version, value, keepers: AtomicUsize::new(1), next })
+        Box::new(Node { version, value, references: AtomicUsize::new(1), next })
     }
 
     /// Adds references.
     ///
     /// # Safety
     /// The node has a reference that is not dropped meanwhile.
-    pub(crate) unsafe fn keep(node: NonNull<Node<T>>, more: usize) {
+    pub(crate) unsafe fn add_references(node: NonNull<Node<T>>, more: usize) {
         // Relaxed: there is a reference, as in any reference count.
         // SAFETY: the reference keeps the node valid.
-        unsafe { node.as_ref() }.keepers.fetch_add(more, Ordering::Relaxed);
+        unsafe { node.as_ref() }.references.fetch_add(more, Ordering::Relaxed);
     }
 }
 
 /// Nodes without references, to be freed by the caller after a grace period.
 #[must_use]
-pub(crate) struct Dead<T>(*mut Node<T>);
+pub(crate) struct DeadNodes<T>(*mut Node<T>);
 
-impl<T> Dead<T> {
-    pub(crate) fn new() -> Dead<T> {
-        Dead(ptr::null_mut())
+impl<T> DeadNodes<T> {
+    pub(crate) fn new() -> DeadNodes<T> {
+        DeadNodes(ptr::null_mut())
     }
 
     /// Drops references to a node.
     ///
     /// # Safety
     /// The references belong to the caller, at least one, and it has removed the node from their words.
-    pub(crate) unsafe fn let_go(&mut self, node: NonNull<Node<T>>, keepers: usize) {
+    pub(crate) unsafe fn release(&mut self, node: NonNull<Node<T>>, references: usize) {
         // SAFETY: the caller has a reference.
         let this = unsafe { node.as_ref() };
         // AcqRel: pairs with itself: the thread that drops the last reference has seen the node removed from
         // every word.
-        if this.keepers.fetch_sub(keepers, sites::LET_GO.order(Ordering::AcqRel)) == keepers {
+        if this.references.fetch_sub(references, sites::RELEASE.order(Ordering::AcqRel)) == references {
             // Relaxed: only the caller has the node now, besides readers, which do not read this field.
             this.next.store(self.0, Ordering::Relaxed);
             self.0 = node.as_ptr();
@@ -130,11 +130,11 @@ impl<T> Word<T> {
     }
 
     /// Empties the word. The caller holds its master's lock.
-    fn empty(&self, dead: &mut Dead<T>) {
+    fn empty(&self, dead: &mut DeadNodes<T>) {
         // Relaxed: the lock's holder sees stores made under it, and the release of `COMMIT` comes after it.
         if let Some(held) = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Relaxed)) {
             // SAFETY: the word's reference (I2), which was just taken out of it.
-            unsafe { dead.let_go(held, 1) };
+            unsafe { dead.release(held, 1) };
         }
     }
 
@@ -147,11 +147,11 @@ impl<T> Word<T> {
     }
 
     /// Drops the word's reference, at the end of its life.
-    pub(crate) fn end(&mut self, dead: &mut Dead<T>) {
+    pub(crate) fn end(&mut self, dead: &mut DeadNodes<T>) {
         // Acquire: pairs with the release of `fill`, as in `find`.
         if let Some(held) = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Acquire)) {
             // SAFETY: the word's reference (I2), and the word has no other user.
-            unsafe { dead.let_go(held, 1) };
+            unsafe { dead.release(held, 1) };
         }
     }
 }
@@ -196,9 +196,9 @@ impl<T> Master<T> {
 
     /// Returns the node, if the master has one. It is valid until the end of the caller's operation.
     #[inline(always)]
-    pub(crate) fn ask(&self) -> Option<NonNull<Node<T>>> {
+    pub(crate) fn node(&self) -> Option<NonNull<Node<T>>> {
         // Acquire: pairs with the release of `COMMIT`: the node is complete, and every word was emptied.
-        NonNull::new(self.current.load(sites::ASK.order(Ordering::Acquire)))
+        NonNull::new(self.current.load(sites::READ_MASTER.order(Ordering::Acquire)))
     }
 
     /// Whether an update is under way, or a word is being attached.
@@ -212,7 +212,7 @@ impl<T> Master<T> {
         let held = self.held.lock();
         let node = held.0?;
         // SAFETY: the master has a reference, and keeps it while the lock is held.
-        unsafe { Node::keep(node, 1) };
+        unsafe { Node::add_references(node, 1) };
         Some(node)
     }
 
@@ -226,14 +226,14 @@ impl<T> Master<T> {
         let held = self.held.try_lock();
         let current = match &held {
             Some(held) => held.0,
-            None if sites::ATTACH_LOCKED.is_weak() => self.ask(),
+            None if sites::ATTACH_LOCKED.is_weak() => self.node(),
             None => None,
         };
         let Some(current) = current else { return false };
         let given = match copy {
             None => {
                 // SAFETY: the master has a reference, and keeps it while the lock is held.
-                unsafe { Node::keep(current, 1) };
+                unsafe { Node::add_references(current, 1) };
                 current
             }
             Some(Copied { copy, original }) if original == current => copy,
@@ -242,9 +242,9 @@ impl<T> Master<T> {
         let attached = word.fill(given, sites::ATTACH);
         if !attached && copy.is_none() {
             // This is not the last reference: the master has one, too.
-            let mut none = Dead::new();
+            let mut none = DeadNodes::new();
             // SAFETY: the reference added above, which no word has taken over.
-            unsafe { none.let_go(given, 1) };
+            unsafe { none.release(given, 1) };
         }
         if sites::NOTE_LOCKED.is_weak() {
             drop(held);
@@ -267,7 +267,7 @@ impl<T> Master<T> {
         new: impl FnOnce(u64) -> NonNull<Node<T>>,
         walk: &mut Walk<'_, T>,
         fill: bool,
-        dead: &mut Dead<T>,
+        dead: &mut DeadNodes<T>,
     ) -> Option<u64> {
         let mut held = self.held.lock();
         // SAFETY: the master has a reference.
@@ -276,7 +276,7 @@ impl<T> Master<T> {
             return None;
         }
         let (mut words, late) = (0, sites::EMPTY_FIRST.is_weak());
-        let mut empty = |dead: &mut Dead<T>| {
+        let mut empty = |dead: &mut DeadNodes<T>| {
             walk(&mut |word| {
                 words += 1;
                 word.empty(dead);
@@ -286,7 +286,7 @@ impl<T> Master<T> {
             empty(dead);
         }
         let node = new(version + 1);
-        // Release: pairs with the acquire in `ask`. The words were emptied before.
+        // Release: pairs with the acquire in `node`. The words were emptied before.
         self.current.store(node.as_ptr(), sites::COMMIT.order(Ordering::Release));
         if late {
             empty(dead);
@@ -297,38 +297,40 @@ impl<T> Master<T> {
         }
         if let Some(old) = held.0.replace(node) {
             // SAFETY: the master's reference, and its word has another node.
-            unsafe { dead.let_go(old, 1) };
+            unsafe { dead.release(old, 1) };
         }
         if fill && words > 0 {
             // SAFETY: the master has a reference while the lock is held.
-            unsafe { Node::keep(node, words) };
-            let mut keepers = Keepers { node, left: words, dead };
-            walk(&mut |word| keepers.left -= usize::from(keepers.left > 0 && word.fill(node, sites::FILL)));
+            unsafe { Node::add_references(node, words) };
+            let mut references = SpareReferences { node, left: words, dead };
+            walk(&mut |word| {
+                references.left -= usize::from(references.left > 0 && word.fill(node, sites::FILL))
+            });
         }
         Some(version + 1)
     }
 
     /// Drops the master's reference, at the end of its life.
-    pub(crate) fn end(&mut self, dead: &mut Dead<T>) {
+    pub(crate) fn end(&mut self, dead: &mut DeadNodes<T>) {
         if let Some(held) = self.held.get_mut().0.take() {
             // SAFETY: the master's reference, and the master has no other user.
-            unsafe { dead.let_go(held, 1) };
+            unsafe { dead.release(held, 1) };
         }
     }
 }
 
 /// References meant for words. The drop releases those that no word has taken over.
-struct Keepers<'a, T> {
+struct SpareReferences<'a, T> {
     node: NonNull<Node<T>>,
     left: usize,
-    dead: &'a mut Dead<T>,
+    dead: &'a mut DeadNodes<T>,
 }
 
-impl<T> Drop for Keepers<'_, T> {
+impl<T> Drop for SpareReferences<'_, T> {
     fn drop(&mut self) {
         if self.left > 0 {
             // SAFETY: references of this value, which no word has taken over.
-            unsafe { self.dead.let_go(self.node, self.left) };
+            unsafe { self.dead.release(self.node, self.left) };
         }
     }
 }

@@ -6,8 +6,8 @@ use squall_sys::sync::weaken::Site;
 /// The acquire load of a reader that finds a value in its word. Pairs with [`FILL`] and [`ATTACH`].
 pub(crate) const FIND: Site = Site(110);
 /// The acquire load of a reader that reads the master's word. Pairs with [`COMMIT`].
-pub(crate) const ASK: Site = Site(111);
-/// The release store of the new value into the master's word. Pairs with [`ASK`].
+pub(crate) const READ_MASTER: Site = Site(111);
+/// The release store of the new value into the master's word. Pairs with [`READ_MASTER`].
 pub(crate) const COMMIT: Site = Site(112);
 /// The release store by which an update fills a word. Pairs with [`FIND`].
 pub(crate) const FILL: Site = Site(113);
@@ -20,7 +20,7 @@ pub(crate) const EMPTY_FIRST: Site = Site(116);
 /// A step: a reader fills its word under the master's lock.
 pub(crate) const ATTACH_LOCKED: Site = Site(117);
 /// Release and acquire of a holder that drops its reference. Pairs with itself.
-pub(crate) const LET_GO: Site = Site(118);
+pub(crate) const RELEASE: Site = Site(118);
 /// The fence of a waiter, between registering its waker and checking for the change. Pairs with [`WAKE`] and
 /// [`UPDATE`].
 pub(crate) const WATCH: Site = Site(119);
@@ -39,9 +39,9 @@ pub(crate) const ANNOUNCE_FIRST: Site = Site(92);
 /// A step: the places are loaded after the announcement.
 pub(crate) const PLACES_AFTER: Site = Site(93);
 /// A step: a copy is stored only while no change of its stripe is announced.
-pub(crate) const NOBODY_NOW: Site = Site(94);
+pub(crate) const NO_CHANGE_NOW: Site = Site(94);
 /// A step: a copy is stored only if no change of its stripe has ended since its value was read.
-pub(crate) const NOBODY_SINCE: Site = Site(95);
+pub(crate) const NO_CHANGE_SINCE: Site = Site(95);
 /// A step: a copy is stored under the stripe's lock.
 pub(crate) const COPY_LOCKED: Site = Site(96);
 /// A step, in the models' changes: the copies are removed before the source changes.
@@ -49,7 +49,7 @@ pub(crate) const COPY_LOCKED: Site = Site(96);
 pub(crate) const TAKE_FIRST: Site = Site(97);
 /// A step, in the models' lookups: each lookup loads the word that its place has now.
 #[cfg(all(test, any(loom, squall_model)))]
-pub(crate) const LEND_ANEW: Site = Site(98);
+pub(crate) const RELOAD_WORD: Site = Site(98);
 /// A step, in the models' places: changes can reach a place's word before a value is stored in it.
 #[cfg(all(test, any(loom, squall_model)))]
 pub(crate) const PLACE_FIRST: Site = Site(99);

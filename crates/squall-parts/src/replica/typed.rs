@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use crate::replica::raw::{self, Copied, Dead, Node, Word};
+use crate::replica::raw::{self, Copied, DeadNodes, Node, Word};
 
 /// A value and its version, as readers see it.
 ///
@@ -87,16 +87,16 @@ impl<T> fmt::Debug for Conflict<T> {
 
 impl<T> std::error::Error for Conflict<T> {}
 
-/// Dead nodes, retired by the drop (I2).
-struct Retired<T: Send + Sync + 'static>(Dead<T>);
+/// DeadNodes nodes, retired by the drop (I2).
+struct RetireOnDrop<T: Send + Sync + 'static>(DeadNodes<T>);
 
-impl<T: Send + Sync + 'static> Retired<T> {
-    fn new() -> Retired<T> {
-        Retired(Dead::new())
+impl<T: Send + Sync + 'static> RetireOnDrop<T> {
+    fn new() -> RetireOnDrop<T> {
+        RetireOnDrop(DeadNodes::new())
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Retired<T> {
+impl<T: Send + Sync + 'static> Drop for RetireOnDrop<T> {
     fn drop(&mut self) {
         while let Some(node) = self.0.take() {
             // SAFETY: 1. a node is a box, and this one has no references left (`raw/I2`). 2. it was removed
@@ -134,7 +134,7 @@ impl<T: Send + Sync + 'static> Deref for Kept<T> {
 impl<T: Send + Sync + 'static> Clone for Kept<T> {
     fn clone(&self) -> Kept<T> {
         // SAFETY: this value has a reference.
-        unsafe { Node::keep(self.0, 1) };
+        unsafe { Node::add_references(self.0, 1) };
         Kept(self.0)
     }
 }
@@ -142,7 +142,7 @@ impl<T: Send + Sync + 'static> Clone for Kept<T> {
 impl<T: Send + Sync + 'static> Drop for Kept<T> {
     fn drop(&mut self) {
         // SAFETY: the reference belongs to this value, and is not that of a word.
-        unsafe { Retired::new().0.let_go(self.0, 1) };
+        unsafe { RetireOnDrop::new().0.release(self.0, 1) };
     }
 }
 
@@ -184,10 +184,10 @@ pub struct Master<T: Send + Sync + 'static> {
     /// The number of this master (I1).
     number: u64,
     /// How emptied replicas get a value again.
-    renewal: Renewal<T>,
+    refill: Refill<T>,
 }
 
-enum Renewal<T> {
+enum Refill<T> {
     /// Each update gives them the new node.
     Update,
     /// The first reader fetches it.
@@ -196,12 +196,12 @@ enum Renewal<T> {
     Copy(fn(&T) -> T),
 }
 
-impl<T> Clone for Renewal<T> {
-    fn clone(&self) -> Renewal<T> {
+impl<T> Clone for Refill<T> {
+    fn clone(&self) -> Refill<T> {
         *self
     }
 }
-impl<T> Copy for Renewal<T> {}
+impl<T> Copy for Refill<T> {}
 
 // SAFETY: it lends `&T` to every thread, and drops `T` on any.
 unsafe impl<T: Send + Sync> Send for Master<T> {}
@@ -211,7 +211,7 @@ unsafe impl<T: Send + Sync> Sync for Master<T> {}
 impl<T: Send + Sync + 'static> Master<T> {
     /// Returns a master with this value as version 1. Each update gives the new value to the replicas.
     pub fn new(value: T) -> Master<T> {
-        Master::make(Some(value), Renewal::Update)
+        Master::make(Some(value), Refill::Update)
     }
 
     /// Returns a master with this value as version 1. An update only empties the replicas: each fetches the
@@ -227,7 +227,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// assert!(!replica.is_filled());
     /// ```
     pub fn fetched(value: T) -> Master<T> {
-        Master::make(Some(value), Renewal::Fetch)
+        Master::make(Some(value), Refill::Fetch)
     }
 
     /// Like [`fetched`](Master::fetched), with a copy for each replica, made by its first reader in memory
@@ -247,7 +247,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     where
         T: Clone,
     {
-        Master::make(Some(value), Renewal::Copy(T::clone))
+        Master::make(Some(value), Refill::Copy(T::clone))
     }
 
     /// Returns a master without a value, which treats replicas as this one does: [`adopt`](Master::adopt)
@@ -255,12 +255,12 @@ impl<T: Send + Sync + 'static> Master<T> {
     ///
     /// For objects that replace another one. Reading it before that panics.
     pub fn vacant(&self) -> Master<T> {
-        Master::make(None, self.renewal)
+        Master::make(None, self.refill)
     }
 
     /// Returns a master without a value that treats replicas as [`new`](Master::new) does.
     pub fn vacant_updated() -> Master<T> {
-        Master::make(None, Renewal::Update)
+        Master::make(None, Refill::Update)
     }
 
     /// Returns a master without a value that treats replicas as [`copied`](Master::copied) does.
@@ -268,19 +268,19 @@ impl<T: Send + Sync + 'static> Master<T> {
     where
         T: Clone,
     {
-        Master::make(None, Renewal::Copy(T::clone))
+        Master::make(None, Refill::Copy(T::clone))
     }
 
-    fn make(value: Option<T>, renewal: Renewal<T>) -> Master<T> {
+    fn make(value: Option<T>, refill: Refill<T>) -> Master<T> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let raw = raw::Master::new(value.map(|value| Node::new(1, value)));
-        Master { raw, number, renewal }
+        Master { raw, number, refill }
     }
 
     /// Whether the master has no value yet.
     pub fn is_vacant(&self) -> bool {
-        self.raw.ask().is_none()
+        self.raw.node().is_none()
     }
 
     /// Returns an empty replica of this master; its first read fills it.
@@ -296,11 +296,11 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// One load. Wait-free; linearizes there.
     #[inline(always)]
     pub fn load<'o>(&self, _guard: &'o Guard) -> &'o Versioned<T> {
-        match self.raw.ask() {
+        match self.raw.node() {
             // SAFETY: the node was in the master's word in this operation, so it is not freed before that
             // ends (`raw/I2`).
             Some(node) => unsafe { Versioned::of(node) },
-            None => vacant(),
+            None => panic_vacant(),
         }
     }
 
@@ -413,7 +413,7 @@ impl<T: Send + Sync + 'static> Master<T> {
         new: impl FnOnce(u64) -> NonNull<Node<T>>,
         mut walk: impl FnMut(&mut dyn FnMut(&Replica<T>)),
     ) -> Option<u64> {
-        let mut dead = Retired::new();
+        let mut dead = RetireOnDrop::new();
         let mut walk = |reach: &mut dyn FnMut(&Word<T>)| {
             walk(&mut |replica: &Replica<T>| {
                 // Replicas of other masters are skipped (I1).
@@ -422,7 +422,7 @@ impl<T: Send + Sync + 'static> Master<T> {
                 }
             });
         };
-        self.raw.replace(admit, new, &mut walk, matches!(self.renewal, Renewal::Update), &mut dead.0)
+        self.raw.replace(admit, new, &mut walk, matches!(self.refill, Refill::Update), &mut dead.0)
     }
 
     /// Gives a [vacant](Master::vacant) master a value of another master, with its version.
@@ -451,13 +451,13 @@ impl<T: Send + Sync + 'static> Master<T> {
 
 #[cold]
 #[inline(never)]
-fn vacant() -> ! {
+fn panic_vacant() -> ! {
     panic!("a vacant master was read: give it a value by `Master::adopt` first")
 }
 
 impl<T: Send + Sync + 'static> Drop for Master<T> {
     fn drop(&mut self) {
-        self.raw.end(&mut Retired::new().0);
+        self.raw.end(&mut RetireOnDrop::new().0);
     }
 }
 
@@ -465,7 +465,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Master<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         pin(|_| {
             let mut shown = f.debug_struct("Master");
-            if let Some(node) = self.raw.ask() {
+            if let Some(node) = self.raw.node() {
                 // SAFETY: as in `load`.
                 let value: &Versioned<T> = unsafe { Versioned::of(node) };
                 shown.field("version", &value.0.version).field("value", &value.0.value);
@@ -594,7 +594,7 @@ impl<T: Send + Sync + 'static> Replica<T> {
         if self.master != master.number || master.raw.is_busy() {
             return seen;
         }
-        let Renewal::Copy(copy) = master.renewal else {
+        let Refill::Copy(copy) = master.refill else {
             master.raw.attach(&self.word, None, note);
             return seen;
         };
@@ -614,7 +614,7 @@ impl<T: Send + Sync + 'static> Replica<T> {
 
 impl<T: Send + Sync + 'static> Drop for Replica<T> {
     fn drop(&mut self) {
-        self.word.end(&mut Retired::new().0);
+        self.word.end(&mut RetireOnDrop::new().0);
     }
 }
 

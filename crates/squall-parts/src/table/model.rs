@@ -565,102 +565,102 @@ mod twins {
     use squall_sys::sync::weaken::twin;
 
     #[test]
-    fn an_entry_that_is_shown_without_a_release() {
+    fn an_entry_published_without_a_release() {
         twin(sites::PUBLISH, &[], "table::model::appears_flat");
     }
 
     #[test]
-    fn a_look_without_an_acquire() {
+    fn a_probe_without_an_acquire() {
         twin(sites::PROBE, &[], "table::model::appears_flat");
     }
 
     #[test]
-    fn a_reader_that_does_not_look_at_the_version_again() {
+    fn a_reader_that_does_not_recheck_the_version() {
         twin(sites::VERSION, &[], "table::model::slot_again_flat");
     }
 
     #[test]
-    fn a_reader_that_looks_at_words_which_may_be_of_two_keys() {
+    fn a_reader_that_compares_words_of_two_keys() {
         twin(sites::VERSION, &[], "table::model::slot_again_is_never_of_two_keys");
     }
 
     #[test]
-    fn words_that_are_loaded_without_an_acquire() {
+    fn words_loaded_without_an_acquire() {
         twin(sites::LOAD_KEY, &[], "table::model::slot_again_is_never_of_two_keys");
     }
 
     #[test]
-    fn a_slot_that_is_loaded_without_an_acquire() {
+    fn a_slot_loaded_without_an_acquire() {
         twin(sites::LOAD, &[], "table::model::slot_again_flat");
     }
 
     #[test]
-    fn a_key_that_is_loaded_without_an_acquire() {
+    fn a_key_loaded_without_an_acquire() {
         twin(sites::LOAD_KEY, &[], "table::model::slot_of_another_flat");
     }
 
     #[test]
-    fn a_pointer_whose_slot_is_not_asked_about_again() {
+    fn a_pointer_from_a_slot_that_is_not_rechecked() {
         twin(sites::OCCUPIED, &[], "table::model::slot_of_another_boxed");
     }
 
     #[test]
-    fn a_home_that_is_marked_without_a_release() {
+    fn a_home_marked_as_moved_without_a_release() {
         twin(sites::MOVE, &[], "table::model::moves_under_a_reader_boxed");
     }
 
     #[test]
-    fn two_that_each_make_a_next_slab() {
+    fn two_threads_that_each_make_a_next_slab() {
         twin(sites::CLAIM, &[], "table::model::two_begin_flat");
     }
 
     #[test]
-    fn a_home_that_is_cleared_when_it_has_moved() {
+    fn a_home_cleared_after_its_move() {
         twin(sites::KEEP_BITS, &[], "table::model::moves_under_a_restarted_lookup_flat");
     }
 
     #[test]
-    fn a_home_of_pointers_that_is_cleared_when_it_has_moved() {
+    fn a_home_of_pointers_cleared_after_its_move() {
         twin(sites::KEEP_BITS, &[], "table::model::moves_under_a_slow_lookup_boxed");
     }
 
     #[test]
-    fn a_home_that_is_cleared_while_it_is_walked() {
+    fn a_home_cleared_during_a_walk() {
         twin(sites::KEEP_BITS, &[], "table::model::moves_under_a_walk_flat");
     }
 
     #[test]
-    fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
+    fn a_change_that_does_not_check_for_a_move() {
         twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_writer_flat");
     }
 
     #[test]
-    fn a_put_that_does_not_ask_whether_the_home_has_moved() {
+    fn a_put_that_does_not_check_for_a_move() {
         twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_put_flat");
     }
 
     #[test]
-    fn a_removal_that_does_not_ask_whether_the_home_has_moved() {
+    fn a_removal_that_does_not_check_for_a_move() {
         twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_removal_flat");
     }
 
     #[test]
-    fn a_change_at_home_that_does_not_ask_whether_the_home_has_moved() {
+    fn a_fast_change_that_does_not_check_for_a_move() {
         twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_writer_at_home_flat");
     }
 
     #[test]
-    fn a_change_at_home_of_what_may_be_another_value_by_now() {
+    fn a_fast_change_of_an_outdated_value() {
         twin(sites::CHECK_UNCHANGED, &[], "table::model::grows_under_writers_at_home_flat");
     }
 
     #[test]
-    fn a_chain_that_is_passed_over_though_it_has_an_entry() {
+    fn a_chain_skipped_although_it_has_an_entry() {
         twin(sites::CHAIN_EMPTY, &[], "table::model::chain_loses_one_flat");
     }
 
     #[test]
-    fn a_change_of_what_may_be_another_value_by_now() {
+    fn a_change_of_an_outdated_value() {
         twin(sites::CHECK_UNCHANGED, &[], "table::model::grows_under_writers_flat");
     }
 }

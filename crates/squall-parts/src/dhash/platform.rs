@@ -7,33 +7,33 @@
 //! - I3. A thread that finds an entry sees all writes made before the entry was inserted.
 
 #[cfg(loom)]
-pub(crate) use in_models::*;
+pub(crate) use loom_stubs::*;
 #[cfg(not(loom))]
-pub(crate) use on_linux::*;
+pub(crate) use real::*;
 
 #[cfg(not(loom))]
-mod on_linux {
+mod real {
     use crate::table::{Compute, Table};
     use squall_rcu::{__quiet, Quiet, Rcu, pin};
     use squall_sys::sync::Arc;
     use std::borrow::Borrow;
     use std::hash::{BuildHasher, Hash};
 
-    use crate::dhash::order::{self, Inside};
+    use crate::dhash::lock_order::{self, TableScope};
 
     /// Scope of holding locks of a table. It is created before the first lock and dropped after the last. Its
     /// own drop, and the deferred drops that it then runs, may be user code that locks in the same table.
-    pub(crate) struct Under {
+    pub(crate) struct LockScope {
         // First, so that it is dropped before deferred drops run.
-        _inside: Inside,
+        _inside: TableScope,
         _quiet: Quiet,
     }
 
-    impl Under {
+    impl LockScope {
         #[inline(always)]
-        pub(crate) fn new(table: usize) -> Under {
+        pub(crate) fn new(table: usize) -> LockScope {
             let _quiet = __quiet();
-            Under { _inside: order::enter(table), _quiet }
+            LockScope { _inside: lock_order::enter(table), _quiet }
         }
     }
 
@@ -83,7 +83,7 @@ mod on_linux {
         }
 
         /// Removes the key if `is` returns `true` for its value.
-        pub(crate) fn forget(&self, key: &K, is: impl Fn(&V) -> bool) {
+        pub(crate) fn remove_if(&self, key: &K, is: impl Fn(&V) -> bool) {
             let _ = self.0.change(key, |value| if is(value) { Compute::Remove } else { Compute::Keep });
         }
 
@@ -122,21 +122,21 @@ mod on_linux {
 }
 
 #[cfg(loom)]
-mod in_models {
+mod loom_stubs {
     use squall_sys::sync::{Arc, Mutex};
     use std::borrow::Borrow;
     use std::marker::PhantomData;
 
     /// Models defer no drops.
-    pub(crate) struct Under;
+    pub(crate) struct LockScope;
 
-    impl Under {
-        pub(crate) fn new(_: usize) -> Under {
-            Under
+    impl LockScope {
+        pub(crate) fn new(_: usize) -> LockScope {
+            LockScope
         }
     }
 
-    impl Drop for Under {
+    impl Drop for LockScope {
         fn drop(&mut self) {}
     }
 
@@ -173,7 +173,7 @@ mod in_models {
             is_new
         }
 
-        pub(crate) fn forget(&self, key: &K, is: impl Fn(&V) -> bool) {
+        pub(crate) fn remove_if(&self, key: &K, is: impl Fn(&V) -> bool) {
             let mut entries = self.0.lock().unwrap();
             let out: Vec<_> = entries.extract_if(.., |entry| entry.0 == *key && is(&entry.1)).collect();
             drop(entries);

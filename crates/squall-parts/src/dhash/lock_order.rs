@@ -16,11 +16,11 @@ mod checked {
     use std::cell::RefCell;
 
     thread_local! {
-        static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+        static TABLES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     }
 
     /// Registers that this thread holds locks of a table.
-    pub(crate) struct Inside(usize);
+    pub(crate) struct TableScope(usize);
 
     /// # Panics
     /// If this thread holds locks of that table.
@@ -28,24 +28,24 @@ mod checked {
     pub(crate) fn check(table: usize) {
         // A thread that has destroyed its thread-local values is not checked.
         assert!(
-            INSIDE.try_with(|inside| inside.borrow().contains(&table)) != Ok(true),
-            "squall-parts: a closure under the lock of an element locked again in the same table, which can deadlock. \
+            TABLES.try_with(|tables| tables.borrow().contains(&table)) != Ok(true),
+            "squall-parts: a closure scope the lock of an element locked again in the same table, which can deadlock. \
              Lock the master before a local table, and one key at a time; `read` takes no lock"
         );
     }
 
     /// Registers this thread until the drop of the result.
-    pub(crate) fn enter(table: usize) -> Inside {
-        let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(table));
-        Inside(table)
+    pub(crate) fn enter(table: usize) -> TableScope {
+        let _ = TABLES.try_with(|tables| tables.borrow_mut().push(table));
+        TableScope(table)
     }
 
-    impl Drop for Inside {
+    impl Drop for TableScope {
         fn drop(&mut self) {
-            let _ = INSIDE.try_with(|inside| {
-                let mut inside = inside.borrow_mut();
-                if let Some(at) = inside.iter().rposition(|&table| table == self.0) {
-                    inside.remove(at);
+            let _ = TABLES.try_with(|tables| {
+                let mut tables = tables.borrow_mut();
+                if let Some(at) = tables.iter().rposition(|&table| table == self.0) {
+                    tables.remove(at);
                 }
             });
         }
@@ -54,18 +54,18 @@ mod checked {
 
 #[cfg(not(debug_assertions))]
 mod unchecked {
-    pub(crate) struct Inside;
+    pub(crate) struct TableScope;
 
     #[inline(always)]
     pub(crate) fn check(_: usize) {}
 
     #[inline(always)]
-    pub(crate) fn enter(_: usize) -> Inside {
-        Inside
+    pub(crate) fn enter(_: usize) -> TableScope {
+        TableScope
     }
 }
 
 #[cfg(debug_assertions)]
-pub(crate) use checked::{Inside, check, enter};
+pub(crate) use checked::{TableScope, check, enter};
 #[cfg(not(debug_assertions))]
-pub(crate) use unchecked::{Inside, check, enter};
+pub(crate) use unchecked::{TableScope, check, enter};
