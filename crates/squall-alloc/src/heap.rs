@@ -330,9 +330,9 @@ impl Heap {
             while let Some(block) = rest.first() {
                 let unit = first_unit(block.addr() - begin);
                 let slab = backend.slab(unit);
-                // SAFETY: the block is out, so its slab is of this heap (I1), whose lock we hold.
+                // SAFETY: the block is out, so its slab is of this heap (I1); we hold its lock.
                 let (class, before) = unsafe { ((*slab).class as usize, (*slab).free) };
-                // Blocks of one batch are often of one slab, whose counters are then updated once.
+                // Blocks of one batch are often of one slab. Its counters are then updated once.
                 // SAFETY: as above.
                 rest = unsafe {
                     Slab::put(slab, class, begin + ((unit as usize) << SLAB_SHIFT), rest, &mut wrong)
@@ -383,7 +383,7 @@ impl Heap {
         let mut spares = List::EMPTY;
         let left = self.locked(|Locked { inner, .. }| {
             for _ in 0..if all { inner.spares_count } else { inner.spares_least } {
-                // SAFETY: the heap's own list, whose lock is held.
+                // SAFETY: the heap's own list; its lock is held.
                 let first = match sites::SPARE_TAKEN_OUT.is_weak() {
                     true => inner.spares.first(),
                     // SAFETY: as above.
@@ -440,7 +440,7 @@ impl Inner {
         if units(class) != SPARE_UNITS {
             return None;
         }
-        // SAFETY: the heap's own list, whose lock the caller holds.
+        // SAFETY: the heap's own list; the caller holds its lock.
         let unit = unsafe { self.spares.pop(&SlabLinks(backend)) }?;
         self.spares_count -= 1;
         self.spares_least = self.spares_least.min(self.spares_count);
@@ -458,7 +458,7 @@ impl Class {
     /// Puts a slab into the list.
     ///
     /// # Safety
-    /// The slab is of the heap, whose lock the caller holds, and in no list (I4).
+    /// The slab is of the heap, and in no list (I4). The caller holds the lock of the heap.
     unsafe fn enter(&mut self, backend: &impl SlabBackend, unit: u32) {
         self.counts.slabs += 1;
         // SAFETY: by this function's contract.
@@ -482,7 +482,7 @@ impl Class {
             let slab = backend.slab(unit);
             #[cfg(not(loom))]
             Slab::prefetch(slab);
-            // SAFETY: a slab in the list is of the heap whose lock the caller holds (I1, I4).
+            // SAFETY: a slab in the list is of this heap, and the caller holds its lock (I1, I4).
             unsafe {
                 debug_assert_eq!((*slab).class as usize, class);
                 taken += Slab::take(slab, unit, most - taken, f);

@@ -355,7 +355,7 @@ impl Inner {
         let (mut at, mut partly) = (self.dirty_list.first(), None);
         for _ in 0..looks {
             let Some(number) = at else { break };
-            // SAFETY: a segment of a list, whose pool's lock the caller holds (I1).
+            // SAFETY: a segment of a list; the caller holds the lock of its pool (I1).
             let (free, dirty) = unsafe { Segment::words(backend.segment(number)) };
             if run(free & dirty, count).is_some() {
                 return Some(number);
@@ -382,7 +382,7 @@ impl Inner {
 
     /// Takes such a run from this segment, which has one.
     fn take(&mut self, backend: &impl SegmentBackend, number: u32, count: usize) -> Option<u32> {
-        // SAFETY: a segment of this pool, whose lock we hold (I1).
+        // SAFETY: a segment of this pool; we hold its lock (I1).
         let (free, dirty) = unsafe { Segment::words(backend.segment(number)) };
         let at = run(free & dirty, count).or_else(|| run(free, count))?;
         self.used += count;
@@ -412,7 +412,7 @@ impl Inner {
     /// Changes the words of a segment, and puts it into the list where it belongs.
     fn change(&mut self, backend: &impl SegmentBackend, number: u32, f: impl FnOnce(u64, u64) -> (u64, u64)) {
         let segment = backend.segment(number);
-        // SAFETY: a segment of this pool, whose lock we hold (I1); its words tell the list that it is in.
+        // SAFETY: a segment of this pool; we hold its lock (I1); its words tell the list that it is in.
         unsafe {
             let (old_free, old_dirty) = Segment::words(segment);
             let (free, dirty) = f(old_free, old_dirty);
