@@ -1,4 +1,4 @@
-//! `squall bench`.
+//! `squall bench`: runs cases and prints their tables.
 
 use std::io::IsTerminal;
 
@@ -13,7 +13,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         return list(args.json);
     }
     if args.cases.is_empty() {
-        return Err(Failure::new(format!("name a case: {}", names())));
+        return Err(Failure::new(format!("no case was named; choose one of: {}", names())));
     }
     let cases = args.cases.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
     let plan = Plan { threads: args.threads.clone(), variant: args.variant.clone(), quick: args.quick };
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     for case in cases {
         for (variant, threads) in plan.overruled(case)? {
             eprintln!(
-                "squall: case {} {variant}: with {threads} threads, whatever --threads says",
+                "squall: case {} {variant} always runs {threads} threads; --threads is ignored",
                 case.name
             );
         }
@@ -35,10 +35,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The case of this name, or an error that names them all.
+/// Returns the case with this name, or an error that names all cases.
 pub(crate) fn find(name: &str) -> Result<&'static Case, Failure> {
     squall_bench::find(name)
-        .ok_or_else(|| Failure::new(format!("there is no case {name:?}; there are: {}", names())))
+        .ok_or_else(|| Failure::new(format!("there is no case {name:?}; choose one of: {}", names())))
 }
 
 fn names() -> String {
@@ -64,7 +64,7 @@ fn list(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs one case and prints each table as it is done.
+/// Runs one case and prints each table when it is complete.
 fn measure(case: &'static Case, plan: &Plan, json: bool) -> Result<(), Failure> {
     let bar = Bar::new();
     let mut failure = None;
@@ -104,12 +104,12 @@ fn print(table: &Table, json: bool, headed: bool) -> Result<(), Failure> {
     line(Text::table(table).trim_end())
 }
 
-/// Progress on a terminal; nothing elsewhere.
+/// A progress bar on a terminal; invisible elsewhere.
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
     pub(crate) fn new() -> Bar {
-        // Drawn on stderr, and not at all where that is no terminal.
+        // Indicatif draws on stderr, and only if stderr is a terminal.
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
         let bar = ProgressBar::new(0);
         match style {

@@ -1,7 +1,7 @@
-//! `squall info`: what machine was found and in which mode each primitive runs, and why.
+//! `squall info`: shows the detected machine, and the mode of each primitive with its reason.
 //!
-//! Looking changes little: the modes are chosen by it if nobody chose before, no thread is started, and membarrier is
-//! called a few dozen times to time it.
+//! Side effects are small. The modes are chosen now if they were not chosen before. Membarrier is called a
+//! few dozen times to time it. No thread is started.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use squall_rcu::{ReclaimerState, reclaimer_state, stats};
 
 use crate::output::{Failure, line};
 
-/// Heavy fences that are timed; the median is shown.
+/// Number of timed heavy fences. The median is shown.
 const TRIALS: usize = 51;
 
 pub(crate) fn run(as_json: bool) -> Result<(), Failure> {
@@ -30,7 +30,7 @@ pub(crate) fn run(as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Everything, in the order in which people read it.
+/// Collects all values, in reading order.
 fn collect() -> Result<Map<String, Value>, Failure> {
     let machine = try_machine().map_err(|error| Failure::new(error.to_string()))?;
     let found = machine.describe();
@@ -102,10 +102,10 @@ fn membarrier() -> Value {
         asym::Mode::Membarrier => ("membarrier", None),
         asym::Mode::Fence(Why::SwitchedOff) => ("fence", Some("SQUALL_MEMBARRIER=off".to_owned())),
         asym::Mode::Fence(Why::Unavailable(why)) => ("fence", Some(why.to_string())),
-        asym::Mode::Fence(Why::Slow(ns)) => ("fence", Some(format!("membarrier takes {ns} ns here"))),
-        asym::Mode::Fence(Why::Checker) => ("fence", Some("a checker is running".to_owned())),
+        asym::Mode::Fence(Why::Slow(ns)) => ("fence", Some(format!("membarrier is slow here: {ns} ns"))),
+        asym::Mode::Fence(Why::Checker) => ("fence", Some("a memory checker is running".to_owned())),
     };
-    // What a heavy fence costs now, with nobody else of this process running.
+    // Times a heavy fence while no other thread of this process runs.
     let mut trials_ns: Vec<u64> = (0..TRIALS)
         .filter_map(|_| {
             let start = Instant::now();
@@ -119,42 +119,42 @@ fn membarrier() -> Value {
 
 fn reclaimer() -> Value {
     let state = match reclaimer_state() {
-        ReclaimerState::NotStarted => "not started: nothing was deferred yet",
+        ReclaimerState::NotStarted => "not started: no call was deferred yet",
         ReclaimerState::Running => "running",
-        ReclaimerState::Off => "off: callers do the work",
-        ReclaimerState::Failed => "refused by the system: callers do the work",
+        ReclaimerState::Off => "off: callers run deferred calls",
+        ReclaimerState::Failed => "the system refused the thread: callers run deferred calls",
         _ => "unknown",
     };
     json!({ "name": "squall-reclaim", "state": state })
 }
 
-/// The threads that Squall may start, when, and what does without them.
+/// The threads that Squall may start: when each starts, and how to do without it.
 const MAY_START: [&str; 7] = [
-    "squall-reclaim: with the first deferred call; SQUALL_RECLAIMER=off",
-    "squall-adapt: with the first adaptive object; SQUALL_ADAPT=off",
-    "squall-invoke: with the first asynchronous call that names no executor; set_pool_size(0), set_executor()",
-    "squall-call: one for each call of a threaded ADT; another kind",
-    "squall-monitor: while somebody subscribes to the general monitor; collect() by hand",
-    "squall-browse: while a program serves inspection; do not serve",
-    "squall-task: one for each object that is a task, while it lives; another kind",
+    "squall-reclaim: starts with the first deferred call; to avoid it: SQUALL_RECLAIMER=off",
+    "squall-adapt: starts with the first adaptive object; to avoid it: SQUALL_ADAPT=off",
+    "squall-invoke: starts with the first asynchronous call without an executor; to avoid it: set_pool_size(0) or set_executor()",
+    "squall-call: one per call of a threaded ADT; to avoid it: another kind",
+    "squall-monitor: runs while the general monitor has subscribers; to avoid it: collect() by hand",
+    "squall-browse: runs while the program serves inspection; to avoid it: do not serve",
+    "squall-task: one per live task object; to avoid it: another kind",
 ];
 
-/// How the locality allocator works here, of which each program has its own.
+/// Returns the mode of the locality allocator. Each program has its own allocator.
 fn allocator() -> Value {
     let mode = match squall::alloc::mode() {
         Some(squall::alloc::Mode::Restartable) => "restartable",
-        Some(squall::alloc::Mode::Locked) => "locked: each call takes a lock",
+        Some(squall::alloc::Mode::Locked) => "locked: each allocation takes a lock",
         None => "refused by the system",
     };
     json!({ "mode": mode, "vp_cache_bytes_max": squall::alloc::BOUND_BYTES })
 }
 
-/// What the thread does by which objects adapt.
+/// Returns the state of the engine thread, which lets objects adapt.
 fn engine() -> Value {
     let state = match thread_state() {
-        EngineState::NotStarted => "not started: no adaptive object was made yet",
+        EngineState::NotStarted => "not started: no adaptive object was created yet",
         EngineState::Running => "running",
-        EngineState::Off => "off: nothing changes by itself but where the program calls turn()",
+        EngineState::Off => "off: objects adapt only when the program calls turn()",
         EngineState::Failed => "refused by the system",
         _ => "unknown",
     };
@@ -183,8 +183,9 @@ fn per_vp() -> Value {
     })
 }
 
-/// What a process with one object pays for the tables, and what each object, and each VP that calls it, adds to that. The
-/// object is made here, called once, and lives as long as the process: its end would start the reclaimer.
+/// Returns the memory that the tables take in a process with one object, and the memory that each object and
+/// each VP that calls it add. The object is made here, called once, and leaked: destroying it would start the
+/// reclaimer.
 fn objects() -> Value {
     #[squall::interface]
     trait Nothing: Send + Sync {
@@ -213,14 +214,14 @@ fn objects() -> Value {
     })
 }
 
-/// Names of the threads of this process that are Squall's own.
+/// Returns the names of the threads of this process that Squall started.
 fn own_threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
     names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("squall-")).collect()
 }
 
-/// One value for people; nested ones are indented.
+/// Prints one value for people. Nested values are indented.
 fn print(key: &str, value: &Value, depth: usize) -> Result<(), Failure> {
     let indent = "  ".repeat(depth);
     let name = key.replace('_', " ");
@@ -258,7 +259,7 @@ fn print(key: &str, value: &Value, depth: usize) -> Result<(), Failure> {
     }
 }
 
-/// A value without quotes.
+/// Returns the value as text without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! `squall locality`: which cache lines a program's threads share, counted under emulation.
+//! `squall locality`: counts under emulation which cache lines the threads of a program share.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,66 +21,69 @@ use crate::output::{self, Failure};
 
 #[derive(Args)]
 pub(crate) struct LocalityArgs {
-    /// Operations that each working thread does; figures are then given per operation, and what is steadily shared is told from what is
-    /// not. Without, they are plain totals.
+    /// Operations of each worker thread. Figures are then per operation, and steady sharing is separated from
+    /// setup. Without it, figures are totals.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
-    /// Which accesses count: `auto` (between marks, if the program has any, else all), `all`, `marks`, or a function's name, of
-    /// whose calls those inside count.
+    /// Accesses to count: `auto` (between marks if the program has marks, else all), `all`, `marks`, or the
+    /// name of a function (accesses inside its calls).
     #[arg(long, value_name = "WINDOW", default_value = "auto")]
     window: String,
-    /// With --ops and without a window: the first thread's operations count, too.
+    /// With --ops and without a window: also count the operations of the first thread.
     #[arg(long)]
     with_main: bool,
-    /// One JSON object on stdout, and nothing else.
+    /// Print one JSON object, and no other text, to stdout.
     #[arg(long)]
     json: bool,
-    /// Write a page with a heat map and the model's curve.
+    /// Write an HTML page with a heat map and the curve of the model.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exit with 1 if more than X accesses per operation are steadily write-shared (without --ops: if more than X in all go to
-    /// write-shared lines), of all processes together; with 3 if that cannot be said, since not everything was counted.
+    /// Exit with 1 if more than X accesses per operation are steadily write-shared, summed over all
+    /// processes. Without --ops, X limits the total of accesses to write-shared lines. Exit with 3 if not
+    /// everything was counted.
     #[arg(long, value_name = "X")]
     fail_above: Option<f64>,
-    /// Kill the program after so many seconds, report what it did until then, and exit with 1 (with 3 if --fail-above is given).
+    /// Kill the program after this many seconds, report what was counted, and exit with 1 (with 3 if
+    /// --fail-above is given).
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Lines that are listed at most.
+    /// Maximum number of lines to list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// Bytes of a cache line: 64 or 128; the model's if not given.
+    /// Cache line size in bytes: 64 or 128. The default is that of the model.
     #[arg(long, value_name = "BYTES", value_parser = ["64", "128"])]
     line: Option<String>,
-    /// The machine of the model.
+    /// The machine that the model assumes.
     #[arg(long, value_name = "PRESET", default_value = "server", value_parser = PossibleValuesParser::new(Model::names()))]
     model: String,
-    /// Nanoseconds of a transfer within a cluster.
+    /// Nanoseconds per transfer within a cluster.
     #[arg(long, value_name = "NS")]
     near: Option<f64>,
-    /// Nanoseconds of a transfer between clusters.
+    /// Nanoseconds per transfer between clusters.
     #[arg(long, value_name = "NS")]
     far: Option<f64>,
-    /// Clusters from a topology, such as nodes:2,caches:2,cores:8,threads:2; from SQUALL_TOPOLOGY if that is set.
+    /// Clusters as a topology, such as nodes:2,caches:2,cores:8,threads:2. The default is SQUALL_TOPOLOGY, if
+    /// set.
     #[arg(long, value_name = "LEVELS")]
     topology: Option<String>,
-    /// Processors of the model's curve.
+    /// Processor counts of the model's curve.
     #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2,4,8,16,32,64,128,256",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     processors: Vec<u32>,
-    /// Memory for the counts, in MiB; above that lines are sampled, and the report says so. Up to twice as much is taken, logs of mappings and
-    /// blocks included.
+    /// Memory for the counts in MiB. Above it, lines are sampled, and the report says so. With logs of
+    /// mappings and blocks, up to twice as much memory is used.
     #[arg(long, value_name = "MIB", default_value_t = MEMORY_MIB, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     memory: u64,
-    /// Do not preload the library that tells of heap blocks.
+    /// Do not preload the library that records heap blocks.
     #[arg(long)]
     no_preload: bool,
-    /// The emulator; SQUALL_EMULATOR, or qemu-x86_64 or qemu-aarch64 on the path, if not given.
+    /// The emulator. The default is SQUALL_EMULATOR, else qemu-x86_64 or qemu-aarch64 from the path.
     #[arg(long, value_name = "PATH")]
     emulator: Option<PathBuf>,
-    /// One more argument for the emulator.
+    /// An additional argument for the emulator.
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     emulator_arg: Vec<OsString>,
-    /// One more plugin for the emulator, with its arguments.
+    /// An additional plugin for the emulator, with its arguments.
     #[arg(long, value_name = "PLUGIN", hide = true)]
     also: Vec<OsString>,
     /// The program and its arguments.
@@ -91,9 +94,9 @@ pub(crate) struct LocalityArgs {
 pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     let model = model(args)?;
     if args.fail_above.is_some_and(f64::is_nan) {
-        return Err(Failure::new("--fail-above: NaN is no limit"));
+        return Err(Failure::new("--fail-above: NaN is not a limit; give a number"));
     }
-    let (program, arguments) = args.program.split_first().ok_or_else(|| Failure::new("no program"))?;
+    let (program, arguments) = args.program.split_first().ok_or_else(|| Failure::new("no program was given; name one after `--`"))?;
     let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose();
     let timeout = timeout.map_err(|error| Failure::new(format!("--timeout: {error}")))?;
     let told = told_to_end()?;
@@ -113,7 +116,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     options.emulator = args.emulator.clone();
     options.emulator_arguments = args.emulator_arg.clone();
     options.plugins = args.also.clone();
-    // Stdout is for what was asked for.
+    // Stdout is reserved for the report.
     options.stdout_to_stderr = true;
     let run = run::run(&options).map_err(|error| Failure::new(error.to_string()))?;
     end_if_told(told, run.folder.clone());
@@ -135,14 +138,14 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     if report.processes.is_empty() {
         let path = run.emulator.path.display();
         return Err(Failure::new(format!(
-            "{path} did not load the plugin, or ended before it could; what it said is above. Where that is that it cannot load: {INSTALL}"
+            "{path} did not load the plugin or ended too early; its messages are above. If it cannot load plugins: {INSTALL}"
         )));
     }
     give(args, &report)?;
     judge(args, &report)
 }
 
-/// Gives the report in the form that was asked for.
+/// Prints the report in the requested form, and writes the HTML page if requested.
 fn give(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     if let Some(path) = &args.html {
         fs::write(path, report::page(report))
@@ -155,8 +158,9 @@ fn give(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     }
 }
 
-/// What becomes the number of the signal by which we are told to end: the program is ended then, and the report is of what it did until then.
-/// A signal that is ignored (`nohup`) stays so, here and in the program.
+/// Installs handlers for SIGHUP, SIGINT and SIGTERM. Each stores the number of its signal in the returned
+/// word. The run then ends the program and reports the counts so far. An ignored signal (`nohup`) stays
+/// ignored, in this process and in the program.
 fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
     let told = Arc::new(AtomicUsize::new(0));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -167,21 +171,22 @@ fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
     Ok(told)
 }
 
-/// Whether a process whose `/proc/PID/status` this is ignores a signal: a bit for each, from 1 on, in hexadecimal.
+/// Returns whether a process ignores `signal`. `status` is the text of its `/proc/PID/status`, with one bit
+/// per signal, from 1 on, in hexadecimal.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
 
-/// The program is over, and what is left is to report: whoever tells us to end from now on ends us, as by default, once the run's files are
-/// gone.
+/// Starts a thread for the time after the program's end. On a signal it removes the run's files and ends this
+/// process as the signal does by default.
 fn end_if_told(told: Arc<AtomicUsize>, folder: PathBuf) {
     told.store(0, Ordering::Relaxed);
     std::thread::spawn(move || {
         loop {
             if let Ok(signal @ 1..) = i32::try_from(told.load(Ordering::Relaxed)) {
-                // What cannot be removed is left to whoever cleans up temporary files.
+                // Files that cannot be removed are left to the cleanup of temporary files.
                 let _ = fs::remove_dir_all(&folder);
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
@@ -203,17 +208,17 @@ fn model(args: &LocalityArgs) -> Result<Model, Failure> {
     Ok(model)
 }
 
-/// The exit status: that everything asked for ran, and shares no more than was allowed.
+/// Checks the report against `--fail-above` and the outcome of the program.
 fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     if let Some(limit) = args.fail_above {
         if !report.incomplete.is_empty() {
             let why = report.incomplete.join("; ");
             return Err(Failure::Undecided(format!(
-                "whether more than {limit} is shared cannot be said: {why}"
+                "the check against {limit} is undecided: {why}"
             )));
         }
         let Some(found) = report.write_shared_of_all_processes() else {
-            let why = "no thread worked, so that nothing is known of what they share";
+            let why = "no worker thread was counted";
             return Err(Failure::Undecided(why.to_owned()));
         };
         if found > limit {
@@ -228,7 +233,7 @@ fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     }
     match report.outcome {
         Outcome::Exited(0) => Ok(()),
-        Outcome::TimedOut => Err(Failure::new("the program did not end in time, and was killed (--timeout)")),
+        Outcome::TimedOut => Err(Failure::new("the program did not end in time and was killed (--timeout)")),
         Outcome::Exited(status) => Err(Failure::new(format!("the program ended with status {status}"))),
         Outcome::Signal(signal) => Err(Failure::new(format!("the program died of signal {signal}"))),
         Outcome::Interrupted(signal) => {
@@ -242,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_read_off_the_mask() {
+    fn ignored_signals_are_read_from_the_mask() {
         let status = "Name:\tsquall\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
         assert!(is_ignored(status, SIGHUP) && is_ignored(status, 13));
         assert!(!is_ignored(status, SIGINT) && !is_ignored(status, SIGTERM));

@@ -1,7 +1,8 @@
-//! The binary `squall`: a demo, benchmarks against rivals, exact loops for instruments, stresses, and what was found here.
+//! The binary `squall`: demo, tour, benchmarks, exact loops for external instruments, stresses, the locality
+//! profiler, machine information, and `top` for running programs.
 //!
-//! Its command line is a contract that scripts rely on: extend it, do not change it. Progress is shown on a terminal
-//! only, errors go to stderr, and the exit status is 0 only if everything asked for ran.
+//! The command line is a contract that scripts rely on: extend it, never change it. Progress is shown only on
+//! a terminal. Errors go to stderr. The exit status is 0 only if everything that was asked for succeeded.
 
 #![forbid(unsafe_code)]
 
@@ -20,9 +21,9 @@ use clap::{Args, Parser, Subcommand};
 
 use output::Failure;
 
-/// Squall: objects of a server that spread over the processors while they run.
+/// Squall: shared objects for servers that scale with the number of processors.
 ///
-/// Without a command: the demo.
+/// Runs a short demo if no command is given.
 #[derive(Parser)]
 #[command(name = "squall", version)]
 struct Cli {
@@ -32,22 +33,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build an index of the words of real texts with many threads, compare who keeps it, and show objects that adapt while
-    /// their load changes.
+    /// Build a word index of real texts with many threads, compare maps, and show objects that adapt to their
+    /// load.
     Demo(demo::DemoArgs),
-    /// Show what the ground costs on this machine, explained: per-processor data and read-copy-update.
+    /// Compare counters and protected reads on this machine, and explain the results.
     Tour,
-    /// Measure Squall against its rivals, interleaved in this process.
+    /// Run benchmarks of Squall and its rivals, interleaved in this process.
     Bench(BenchArgs),
-    /// Run exactly so many operations between two barriers, without a clock, for instruments outside.
+    /// Run an exact number of operations between two barriers, without a clock, for external instruments.
     Loop(LoopArgs),
-    /// Run a program under emulation, and say which cache lines its threads share, who writes them, and from where.
+    /// Run a program under emulation and report the cache lines that its threads share.
     Locality(Box<locality::LocalityArgs>),
-    /// Run a stress; exit non-zero on the first violation and print how to replay it.
+    /// Run a stress. On a violation, exit with 1 and print the command that replays it.
     Stress(StressArgs),
-    /// Say what machine was found and in which mode each primitive runs.
+    /// Show the detected machine and the mode of each primitive.
     Info(InfoArgs),
-    /// Look at the objects of a running program, and steer them.
+    /// Watch and control the objects of a running program.
     Top(top::TopArgs),
 }
 
@@ -56,19 +57,19 @@ struct BenchArgs {
     /// The cases to run (see --list).
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
-    /// Name the cases, one on a line.
+    /// List the cases, one per line.
     #[arg(long)]
     list: bool,
-    /// Thread counts.
+    /// Thread counts, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = parse_count)]
     threads: Vec<usize>,
-    /// Only this variant of the case.
+    /// Run only this variant of the case.
     #[arg(long, value_name = "V")]
     variant: Option<String>,
-    /// One JSON object per line, and nothing else on stdout.
+    /// Print one JSON object per line, and no other text, to stdout.
     #[arg(long)]
     json: bool,
-    /// Few and short rounds: for a first look, and for CI.
+    /// Run few and short rounds, for a first look or for CI.
     #[arg(long)]
     quick: bool,
 }
@@ -77,16 +78,16 @@ struct BenchArgs {
 struct LoopArgs {
     /// The case (see `squall bench --list`).
     case: String,
-    /// Whose operations: one of ours or a rival.
+    /// The subject: one of Squall's or a rival.
     #[arg(long, value_name = "S")]
     subject: String,
-    /// Threads; the main thread takes no part.
+    /// Number of threads. The main thread runs no operations.
     #[arg(long, default_value = "1", value_parser = parse_count)]
     threads: usize,
-    /// Operations in each thread.
+    /// Operations per thread.
     #[arg(long, value_name = "K")]
     ops: u64,
-    /// This variant of the case.
+    /// The variant of the case.
     #[arg(long, value_name = "V")]
     variant: Option<String>,
 }
@@ -95,36 +96,36 @@ struct LoopArgs {
 struct StressArgs {
     /// The stress (see --list).
     name: Option<String>,
-    /// Name the stresses, one on a line.
+    /// List the stresses, one per line.
     #[arg(long)]
     list: bool,
-    /// How long.
+    /// Duration of the run in seconds.
     #[arg(long, default_value = "10")]
     seconds: u64,
-    /// Seed of every random choice; drawn and printed when not given.
+    /// Seed of all random choices. Without it, a seed is drawn and printed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Threads; more than there are processors unless told.
+    /// Number of threads. The default exceeds the number of processors.
     #[arg(long, value_parser = parse_count)]
     threads: Option<usize>,
-    /// On the real machine, where a stress would make it a virtual one (objects).
+    /// Run on the real machine, even if the stress would simulate a virtual one.
     #[arg(long)]
     real: bool,
 }
 
 #[derive(Args)]
 struct InfoArgs {
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// A count of threads; the limit only catches slips of the finger.
+/// Parses a thread count. The upper limit only catches typing errors.
 fn parse_count(text: &str) -> Result<usize, String> {
     const THREADS_MAX: usize = 65_536;
     match text.parse() {
         Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
-        _ => Err(format!("a number from 1 to {THREADS_MAX} is wanted")),
+        _ => Err(format!("expected a number from 1 to {THREADS_MAX}")),
     }
 }
 
@@ -158,7 +159,7 @@ fn run_loop(args: &LoopArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// For tests that use objects: what some stresses check is the state of the whole process.
+/// Serializes unit tests that use objects, because some of them check the state of the whole process.
 #[cfg(test)]
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());

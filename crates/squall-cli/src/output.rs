@@ -1,18 +1,18 @@
-//! Writing to stdout without a panic when the reader has gone, and the one error type of the binary.
+//! Output to stdout that does not panic when the reader is gone, and the error type of the binary.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use squall_bench::RunError;
 
-/// Why the exit status is not 0.
+/// The reason for a non-zero exit status.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// With a message for stderr.
+    /// An error with a message for stderr.
     Message(String),
-    /// What was asked cannot be said: neither that it holds nor that it does not.
+    /// The check could not be decided: too little was measured to say yes or no. The message goes to stderr.
     Undecided(String),
-    /// The reader of stdout has gone; nobody is there to be told.
+    /// The reader of stdout is gone. The binary ends without a message.
     ReaderGone,
 }
 
@@ -21,7 +21,7 @@ impl Failure {
         Failure::Message(message.into())
     }
 
-    /// The exit status: 1, but 3 where nothing can be said. 2 is for command lines that make no sense.
+    /// Returns the exit status: 3 for an undecided check, else 1. Clap uses 2 for invalid command lines.
     pub(crate) fn status(&self) -> u8 {
         match self {
             Failure::Undecided(_) => 3,
@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Message(message) | Failure::Undecided(message) => f.write_str(message),
-            Failure::ReaderGone => f.write_str("the reader of the output has gone"),
+            Failure::ReaderGone => f.write_str("the reader of the output is gone"),
         }
     }
 }
@@ -58,7 +58,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes one line to stdout, at once.
+/// Writes one line to stdout and flushes it.
 pub(crate) fn line(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;

@@ -1,4 +1,5 @@
-//! `squall stress`: runs one of the stresses of `squall-stress` and prints its counts, or its violation and the replay command.
+//! `squall stress`: runs a stress of `squall-stress` and prints its counts. On a violation it prints the
+//! violation and the command that replays it.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
         return list();
     }
     let names = STRESSES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
-    let Some(name) = &args.name else { return Err(Failure::new(format!("name a stress: {names}"))) };
+    let Some(name) = &args.name else { return Err(Failure::new(format!("no stress was named; choose one of: {names}"))) };
     let Some(stress) = STRESSES.iter().find(|stress| stress.name == name) else {
-        return Err(Failure::new(format!("there is no stress {name:?}; there are: {names}")));
+        return Err(Failure::new(format!("there is no stress {name:?}; choose one of: {names}")));
     };
     let seed = args.seed.unwrap_or_else(draw_seed);
     let threads = args.threads.unwrap_or_else(|| (stress.threads)(args.real));

@@ -1,4 +1,4 @@
-//! `squall tour`: two short comparisons on this machine, explained in plain words.
+//! `squall tour`: two short comparisons on this machine, with explanations.
 
 use squall_bench::{Plan, Role, Table, Text, env, run_case};
 
@@ -6,8 +6,8 @@ use crate::bench::{Bar, find};
 use crate::output::{Failure, line};
 
 pub(crate) fn run() -> Result<(), Failure> {
-    line("Squall: objects of a server that spread over the processors while they run.")?;
-    line("A first look at their ground, per-processor data and read-copy-update, on this machine:")?;
+    line("Squall: shared objects for servers that scale with the number of processors.")?;
+    line("This tour measures two of its building blocks on this machine: per-processor data and protected reads (RCU).")?;
     line(env::summary())?;
     let counting = quick("percpu")?;
     line("")?;
@@ -16,21 +16,21 @@ pub(crate) fn run() -> Result<(), Failure> {
     line("")?;
     reading.iter().try_for_each(line)?;
     line(
-        "\nThese were short runs; figures to quote come from `squall bench CASE`, on a machine that does nothing else.",
+        "\nThese runs were short. For figures to quote, run `squall bench CASE` on an idle machine.",
     )?;
-    line("There is more:")?;
-    line("  squall demo PATH...            objects that many threads call, on texts of yours")?;
-    line("  squall bench --list            the other cases; --json, --threads 1,2, --quick")?;
+    line("More commands:")?;
+    line("  squall demo PATH...            shared objects at work, on your own texts")?;
+    line("  squall bench --list            all benchmark cases; options --json, --threads 1,2, --quick")?;
     line(
-        "  squall info                    the machine that was found, and in which mode each primitive runs",
+        "  squall info                    the detected machine and the mode of each primitive",
     )?;
-    line("  squall stress objects          tries to break what is promised, for as long as you like")?;
+    line("  squall stress objects          a stress test of the objects; --seconds sets its duration")?;
     line(
-        "  squall loop CASE --subject S   exactly so many operations, for instruments that count from outside",
+        "  squall loop CASE --subject S   an exact number of operations, for external instruments",
     )
 }
 
-/// Runs one case quickly; its tables and what they mean, as lines.
+/// Runs one case quickly. Returns its tables and their explanation, as lines.
 fn quick(name: &str) -> Result<Vec<String>, Failure> {
     let case = find(name)?;
     let plan = Plan { threads: Vec::new(), variant: None, quick: true };
@@ -56,20 +56,20 @@ fn quick(name: &str) -> Result<Vec<String>, Failure> {
         _ => explain_reading(&tables),
     });
     for (name, why) in outcome.missing {
-        lines.push(format!("  (Not here: {name}, {why}.)"));
+        lines.push(format!("  ({name} is not available here: {why}.)"));
     }
     Ok(lines)
 }
 
-/// Median of `name` in `table`, in nanoseconds.
+/// Returns the median of the subject `name` in `table`, in nanoseconds.
 fn ns(table: &Table, name: &str) -> Option<f64> {
     table.subject(name).map(squall_bench::SubjectResult::median_ns)
 }
 
 fn explain_counting(tables: &[Table]) -> Vec<String> {
     let mut lines = vec![
-        "  What this means: all threads count into one counter. `atomic` and `mutex` are one shared word; their cost".to_owned(),
-        "  grows with every processor that joins in, because the word has to travel between them.".to_owned(),
+        "  All threads add to one counter. `atomic` and `mutex` use one shared word. Their cost grows with every".to_owned(),
+        "  additional processor, because the cache line of the word moves between the processors.".to_owned(),
     ];
     if let (Some(one), Some(many)) = (tables.first(), tables.last())
         && one.threads < many.threads
@@ -77,17 +77,17 @@ fn explain_counting(tables: &[Table]) -> Vec<String> {
         && let (Some(ours_one), Some(ours_many)) = (ns(one, "squall"), ns(many, "squall"))
     {
         lines.push(format!(
-            "  From 1 to {} threads one addition went from {atomic_one:.1} to {atomic_many:.1} ns with `atomic`, and from \
-             {ours_one:.1} to {ours_many:.1} ns with Squall,",
+            "  From 1 to {} threads, one addition went from {atomic_one:.1} to {atomic_many:.1} ns with `atomic`, and from \
+             {ours_one:.1} to {ours_many:.1} ns with Squall.",
             many.threads
         ));
         lines.push(
-            "  whose word is the processor's own and is added to without an atomic instruction.".to_owned(),
+            "  Squall gives each processor its own word and adds to it without an atomic instruction.".to_owned(),
         );
     }
     lines.push(
-        "  `padded` and `thread-local` give each thread its own word: faster still, but memory and the sum then grow with \
-         the threads."
+        "  `padded` and `thread-local` give each thread its own word. That is faster still, but memory and the cost of a \
+         sum then grow with the number of threads."
             .to_owned(),
     );
     lines
@@ -95,8 +95,8 @@ fn explain_counting(tables: &[Table]) -> Vec<String> {
 
 fn explain_reading(tables: &[Table]) -> Vec<String> {
     let mut lines = vec![
-        "  What this means: a reader protects what it reads from being freed. That is all the difference between the".to_owned(),
-        "  rows; the read itself is the same.".to_owned(),
+        "  A reader must keep the data from being freed while it reads. The rows differ only in the way they do that;".to_owned(),
+        "  the read itself is the same.".to_owned(),
     ];
     if let Some(many) = tables.last()
         && let Some(ours) = ns(many, "squall")
@@ -114,12 +114,12 @@ fn explain_reading(tables: &[Table]) -> Vec<String> {
             .map(|s| s.name)
             .collect();
         let plural = if many.threads == 1 { "" } else { "s" };
-        lines.push(format!("  With {} thread{plural} Squall took {ours:.1} ns.", many.threads));
+        lines.push(format!("  With {} thread{plural}, Squall took {ours:.1} ns per read.", many.threads));
         if !faster.is_empty() {
-            lines.push(format!("  The others took so many times as long: {}.", faster.join(", ")));
+            lines.push(format!("  Others took longer, by these factors: {}.", faster.join(", ")));
         }
         if !slower.is_empty() {
-            lines.push(format!("  Not slower than Squall here: {}.", slower.join(", ")));
+            lines.push(format!("  At least as fast as Squall here: {}.", slower.join(", ")));
         }
     }
     lines

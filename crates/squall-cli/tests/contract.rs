@@ -1,4 +1,4 @@
-//! The command line as scripts rely on it: names, shapes of rows, what goes to which stream, exit statuses.
+//! The command line as a contract for scripts: names, shapes of rows, streams and exit statuses.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn squall_with(args: &[&str], variables: &[(&str, &str)]) -> Output {
     common::run(common::squall().args(args).envs(variables.iter().copied()))
 }
 
-/// Every line of stdout as an object.
+/// Parses every line of stdout as a JSON object.
 fn objects(output: &Output) -> Vec<serde_json::Map<String, Value>> {
     let parse = |line: &str| match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => fields,
@@ -132,7 +132,7 @@ fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
     for subject in RIVALS.iter().chain(&["squall-table"]) {
         let name = format!("{subject}_bytes_per_entry");
         let row = rows.iter().find(|row| row["metric"] == name).unwrap_or_else(|| panic!("no metric {name}"));
-        // A key and a value at least.
+        // A key and a value take at least 16 bytes.
         assert!(row["value"].as_f64().is_some_and(|bytes| bytes >= 16.0), "{row:?}");
     }
 }
@@ -157,13 +157,13 @@ fn serving_has_a_row_for_each_store_and_metrics_for_its_times() {
     for ratio in ["squall/best", "squall/best-store", "squall/best-store-p99"] {
         assert!(value("ratio", ratio) > 0.0, "{ratio}");
     }
-    // Where it is not installed that is said, and no failure.
+    // A missing memcached is reported and is not a failure.
     let told = stderr(&output).contains("rival memcached is missing");
     assert!(told != rows.iter().any(|row| row.get("subject").is_some_and(|subject| subject == "memcached")));
 }
 
 #[test]
-fn a_cell_tells_what_an_update_costs() {
+fn a_cell_reports_the_cost_of_an_update() {
     let output = squall(&["bench", "cell", "--quick", "--json", "--threads", "2"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let rows = objects(&output);
@@ -210,7 +210,7 @@ fn swapping_names_its_metrics_and_moves_every_byte() {
 }
 
 #[test]
-fn an_idle_process_with_threads_behind_it_does_not_wake_up() {
+fn an_idle_process_does_not_wake_up() {
     let output = squall(&["bench", "rcu-idle", "--quick", "--json", "--threads", "50"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let rows = objects(&output);
@@ -248,14 +248,14 @@ fn loop_runs_any_subject_at_any_thread_count_and_in_a_virtual_topology() {
 }
 
 #[test]
-fn info_tells_the_modes_and_why() {
+fn info_reports_the_modes_with_their_reasons() {
     let plain = squall(&["info", "--json"]);
     assert!(plain.status.success(), "{}", stderr(&plain));
     let info = &objects(&plain)[0];
     for key in ["vps", "topology", "rseq", "membarrier", "threads", "kernel", "version", "objects"] {
         assert!(info.contains_key(key), "{key}");
     }
-    // It made one object to look at, called it once, and left no thread behind.
+    // The command made one object, called it once, and started no thread.
     let looked = &info["objects"];
     assert_eq!(looked["state"], "working");
     assert_eq!((&looked["live"], &looked["misses"]), (&Value::from(1), &Value::from(1)));
@@ -323,10 +323,10 @@ fn stress_names_its_replay_and_unknown_names_fail() {
     assert!(!squall(&["demo", "index", ".", "--query", "two words"]).status.success());
 }
 
-/// Whether the machine has what `locality` needs; where not, its error says what to install, and that is all that is checked.
+/// Runs `locality` if its emulator is installed. Otherwise checks that the error says how to install it.
 fn emulated(args: &[&str]) -> Option<Output> {
     let output = squall(args);
-    // What the plugin itself has to say is no matter of what is installed.
+    // Messages of the plugin itself do not depend on the installation.
     let said = stderr(&output);
     if said.contains("apt install qemu-user") && !said.contains("squall-locality-plugin: ") {
         assert!(!output.status.success() && output.stdout.is_empty());
@@ -336,7 +336,7 @@ fn emulated(args: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn locality_counts_a_loop_between_its_marks_and_fails_above_what_is_allowed() {
+fn locality_counts_a_loop_between_its_marks_and_fails_above_a_limit() {
     let program = env!("CARGO_BIN_EXE_squall");
     let looping = |subject: &'static str| {
         vec!["--", program, "loop", "percpu", "--subject", subject, "--threads", "2", "--ops", "500"]
@@ -356,7 +356,7 @@ fn locality_counts_a_loop_between_its_marks_and_fails_above_what_is_allowed() {
     assert!(stderr(&shared).contains("more than 0"), "{}", stderr(&shared));
 }
 
-/// The folders of the runs of the `squall` with this number.
+/// Returns the run folders of the `squall` process `pid`.
 fn folders(pid: u32) -> impl Iterator<Item = PathBuf> {
     let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
     let entries = places.into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
@@ -367,7 +367,7 @@ fn folders(pid: u32) -> impl Iterator<Item = PathBuf> {
 }
 
 #[test]
-fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
+fn locality_reports_and_cleans_up_after_a_signal() {
     if emulated(&["locality", "--", "true"]).is_none() {
         return;
     }
@@ -375,7 +375,7 @@ fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
     command.args(["locality", "--json", "--", "sleep", "1000"]);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let pid = running.id();
-    // Its log is there once the emulator has begun.
+    // The log exists once the emulator has started.
     while !folders(pid).any(|folder| folder.join("log-0").exists()) {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -397,7 +397,7 @@ fn locality_shows_the_program_the_name_that_was_typed() {
 }
 
 #[test]
-fn locality_holds_no_limit_against_what_was_not_counted() {
+fn locality_is_undecided_if_not_everything_was_counted() {
     let program = env!("CARGO_BIN_EXE_squall");
     let status = |options: &[&str], command: &[&str]| {
         let output =
@@ -407,15 +407,15 @@ fn locality_holds_no_limit_against_what_was_not_counted() {
     let looping = |ops: &'static str| {
         vec![program, "loop", "percpu", "--subject", "padded", "--threads", "2", "--ops", ops]
     };
-    // Killed, before it came to its end.
+    // The program was killed before its end.
     let Some((code, said)) = status(&["--timeout", "1"], &looping("100000000000")) else { return };
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("cannot be said") && said.contains("did not end in time"), "{said}");
-    // A child that becomes another program is not seen from there on.
+    assert!(said.contains("is undecided") && said.contains("did not end in time"), "{said}");
+    // A child that calls exec is not counted from then on.
     let Some((code, said)) = status(&[], &["sh", "-c", "/bin/true; exit 0"]) else { return };
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("became"), "{said}");
-    // Counted to the end, and with nobody who worked.
+    // Counted to the end; in the second case possibly without a worker thread.
     let Some((code, said)) = status(&["--ops", "500"], &looping("500")) else { return };
     assert_eq!(code, Some(0), "{said}");
     let Some((code, said)) = status(&["--ops", "100000000000"], &looping("500")) else { return };
@@ -424,8 +424,8 @@ fn locality_holds_no_limit_against_what_was_not_counted() {
 }
 
 #[test]
-fn locality_that_takes_too_long_is_ended_with_all_that_it_left_and_says_so() {
-    // A number of seconds that nobody else sleeps; by a process that is nobody's any more, in its own session, with an empty environment.
+fn locality_kills_all_processes_after_its_timeout() {
+    // A unique number of seconds, slept by a process that left its parent, its session and its environment.
     let seconds = (4_000_000 + std::process::id()).to_string();
     let command = format!("(env -i setsid sleep {seconds} &) ; sleep 1000");
     let Some(output) = emulated(&["locality", "--json", "--timeout", "3", "--", "sh", "-c", &command]) else {
@@ -440,16 +440,16 @@ fn locality_that_takes_too_long_is_ended_with_all_that_it_left_and_says_so() {
         let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         words.split(|byte| *byte == 0).any(|word| word == seconds.as_bytes())
     });
-    assert!(!sleeps, "it was ended, too");
+    assert!(!sleeps, "the detached process was killed, too");
 }
 
 #[test]
-fn locality_that_reports_is_ended_by_a_signal_as_anyone_is_and_leaves_nothing() {
+fn locality_can_be_ended_while_it_reports_and_cleans_up() {
     use std::os::unix::process::ExitStatusExt;
     if emulated(&["locality", "--", "true"]).is_none() {
         return;
     }
-    // A page that nobody reads: writing it takes for ever.
+    // A FIFO without a reader: writing the page blocks forever.
     let page = std::env::temp_dir().join(format!("squall-page-{}", std::process::id()));
     assert!(Command::new("mkfifo").arg(&page).status().expect("there is a mkfifo").success());
     let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
@@ -458,7 +458,7 @@ fn locality_that_reports_is_ended_by_a_signal_as_anyone_is_and_leaves_nothing() 
     while !folders(running.id()).any(|folder| folder.join("log-0").exists()) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // The first may still come before the program is over, and end that alone.
+    // The first signal may arrive before the program has ended, and then ends only the program.
     let status = loop {
         if let Some(status) = running.try_wait().expect("a child") {
             break status;
@@ -475,11 +475,11 @@ fn locality_leaves_ignored_signals_ignored() {
     if emulated(&["locality", "--", "true"]).is_none() {
         return;
     }
-    // The shell ignores SIGHUP, and what it becomes does so, too: it is sent one while the program sleeps.
+    // The shell ignores SIGHUP, and `squall` inherits that. The signal is sent while the program sleeps.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$0\" locality --json -- sleep 3", env!("CARGO_BIN_EXE_squall")]);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    // Its log is there once the emulator has begun.
+    // The log exists once the emulator has started.
     while !folders(running.id()).any(|folder| folder.join("log-0").exists()) {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -492,7 +492,7 @@ fn locality_leaves_ignored_signals_ignored() {
 }
 
 #[test]
-fn locality_says_what_is_missing() {
+fn locality_reports_missing_parts() {
     let no_program = squall(&["locality", "--", "/no/such/program"]);
     assert!(!no_program.status.success() && no_program.stdout.is_empty());
     let no_emulator = squall(&["locality", "--emulator", "/no/such/emulator", "--", "true"]);

@@ -1,5 +1,5 @@
-//! `squall demo` on trees of every kind of file: what is text is indexed and counted exactly, what is not is named and skipped,
-//! and nothing makes it panic.
+//! `squall demo` on trees with every kind of file. Texts are indexed and counted exactly, other files are
+//! named and skipped, and no file makes it panic.
 
 mod common;
 
@@ -16,7 +16,7 @@ use squall::browse::{Client, Target};
 
 use common::{run, squall, stderr, stdout};
 
-/// A folder that is deleted at the end.
+/// A folder that is deleted on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,7 +41,7 @@ impl Drop for Folder {
     }
 }
 
-/// The whole demo, without the part that takes its time.
+/// Runs the whole demo without its adaptive part.
 fn demo(paths: &[&Path], more: &[&str]) -> Output {
     run(squall().args(["demo", "--seconds", "0"]).args(paths).args(more))
 }
@@ -54,36 +54,36 @@ fn index(paths: &[&Path], more: &[&str]) -> Output {
     run(squall().args(["demo", "index"]).args(paths).args(more))
 }
 
-/// Those who keep the index in the table at the end.
+/// The rows of the comparison of maps.
 const KEEPERS: [&str; 10] = [
     "one thread, std's HashMap",
-    "nobody: reading alone",
+    "none: reading only",
     "Mutex<HashMap>",
     "dashmap",
     "scc::HashMap",
     "Squall, one lock",
-    "Squall, central",
+    "Squall, shared",
     "Squall, partitioned",
     "Squall, replicated",
     "Squall, adaptive",
 ];
 
-/// Every row of the table of indexes is there, and says that its index is the right one.
+/// Checks that each row of the comparison is present and reports an identical index.
 #[track_caller]
 fn is_identical(output: &Output) {
     let (said, complaint) = (stdout(output), stderr(output));
     assert!(output.status.success(), "{said}\n{complaint}");
     for keeper in KEEPERS {
-        let verdict = if keeper.starts_with("nobody") { "none" } else { "identical" };
+        let verdict = if keeper.starts_with("none") { "none" } else { "identical" };
         let found = said.lines().find(|line| line.contains(keeper) && line.trim_end().ends_with(verdict));
         assert!(found.is_some(), "no row of {keeper} in\n{said}");
     }
-    assert!(said.contains("and the index is identical to its"), "{said}");
+    assert!(said.contains("and builds an identical index"), "{said}");
     assert!(said.contains("Every build of every row is identical to that of one thread"), "{said}");
     assert!(!said.contains("DIFFER") && !complaint.contains("panicked"), "{said}\n{complaint}");
 }
 
-/// Words and the texts that have them, by a count of the test's own.
+/// Returns the words and the texts that contain them, counted independently of the demo.
 fn words<'a>(texts: &[(&'a Path, &'a str)]) -> BTreeMap<String, Vec<(usize, &'a Path)>> {
     let mut all: BTreeMap<String, Vec<(usize, &Path)>> = BTreeMap::new();
     for (path, text) in texts {
@@ -101,7 +101,7 @@ fn words<'a>(texts: &[(&'a Path, &'a str)]) -> BTreeMap<String, Vec<(usize, &'a 
     all
 }
 
-/// Counts as the demo says it does, by itself.
+/// Returns the totals line that the demo must print, counted independently.
 fn totals(texts: &[&[u8]]) -> String {
     let space = |byte: &u8| b" \t\n\x0b\x0c\r".contains(byte);
     let lines: Vec<&[u8]> =
@@ -120,7 +120,7 @@ fn agrees(output: &Output, texts: &[&[u8]]) {
     assert!(said.contains(&totals(texts)), "{} is not in\n{said}", totals(texts));
     assert!(said.contains("All totals agree exactly"), "{said}");
     assert!(!said.contains("DIFFER") && !complaint.contains("panicked"), "{said}\n{complaint}");
-    let rows = ["nobody", "Mutex", "atomics", "Squall, shared", "Squall, distributed", "Squall, adaptive"];
+    let rows = ["none: reading", "Mutex", "atomics", "Squall, shared", "Squall, distributed", "Squall, adaptive"];
     for row in rows {
         let found = said.lines().find(|line| line.contains(row) && line.trim_end().ends_with("agree"));
         assert!(found.is_some(), "no row of {row} in\n{said}");
@@ -146,7 +146,7 @@ fn a_tree_of_every_kind_of_file_is_counted_or_named() {
     let _socket = UnixListener::bind(folder.0.join("socket")).ok();
     let locked = folder.write("locked.txt", "nobody may read this");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).expect("its owner may");
-    // The superuser may read it all the same.
+    // Root can read the file nevertheless.
     let readable = fs::File::open(&locked).is_ok();
     let (missing, memory) = (folder.0.join("missing"), Path::new("/proc/self/mem"));
 
@@ -171,27 +171,27 @@ fn a_tree_of_every_kind_of_file_is_counted_or_named() {
         "skipped 2 unreadable files or folders"
     };
     assert!(complaint.contains(unreadable), "{complaint}");
-    // Rows of three threads, and nothing of a progress bar where there is no terminal.
+    // No progress bar appears without a terminal.
     assert!(!complaint.contains('\u{1b}'), "{complaint}");
 }
 
 #[test]
-fn a_budget_is_kept_and_said() {
+fn a_budget_is_kept_and_reported() {
     let folder = Folder::new("budget");
     let half = "a line of text\n".repeat(40_000);
     let names = ["a.txt", "b.txt", "c.txt"];
     names.iter().for_each(|name| drop(folder.write(name, &half)));
     let output = count(&[&folder.0], &["--mib", "1"]);
     agrees(&output, &[half.as_bytes()]);
-    assert!(stdout(&output).contains("holds more"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("holds more text"), "{}", stdout(&output));
     let output = index(&[&folder.0], &["--mib", "1", "--query", "line"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.contains("holds more") && said.contains("\nline: in 1 of 1 texts, 40000 times\n"), "{said}");
+    assert!(said.contains("holds more text") && said.contains("\nline: in 1 of 1 texts, 40000 times\n"), "{said}");
 }
 
 #[test]
-fn an_answer_names_the_texts_that_have_the_word_those_with_most_first() {
+fn an_answer_lists_the_texts_with_most_occurrences_first() {
     let folder = Folder::new("answers");
     let texts = [
         ("one.txt", "A fish, a fish: FISH!  fish_bone 42\n"),
@@ -208,7 +208,7 @@ fn an_answer_names_the_texts_that_have_the_word_those_with_most_first() {
     let mut expected = Vec::new();
     for word in &asked {
         let Some(found) = known.get(*word) else {
-            expected.push(format!("{word}: in none of 4 texts"));
+            expected.push(format!("{word}: in 0 of 4 texts"));
             continue;
         };
         let mut found = found.clone();
@@ -225,28 +225,28 @@ fn an_answer_names_the_texts_that_have_the_word_those_with_most_first() {
         let said = stdout(&output);
         let (first, answers) = said.split_once('\n').expect("lines");
         let entries: usize = known.values().map(Vec::len).sum();
-        let summary = format!("{} words, {entries} entries of a word in a text, identical to", known.len());
+        let summary = format!("{} words and {entries} entries, identical to", known.len());
         assert!(first.starts_with("Index of 4 texts") && first.contains(&summary), "{first}");
         assert_eq!(answers.lines().collect::<Vec<_>>(), expected);
         assert_eq!(stderr(&output), "");
     }
-    // Capital letters are as small ones, and what is around a word does not matter.
+    // Case is ignored, and so are characters around the word.
     let output = index(&[&folder.0], &["--query", " Über_MAß? "]);
     assert!(stdout(&output).contains("\nüber_maß: in 1 of 4 texts, 1 times\n"), "{}", stdout(&output));
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused() {
+fn an_invalid_query_is_refused() {
     let folder = Folder::new("refused");
     folder.write("text", "word");
     for (asked, clue) in
-        [("two words", "2 words"), ("", "a word has"), ("?!", "a word has"), (&"a".repeat(300), "255")]
+        [("two words", "2 words"), ("", "a word needs"), ("?!", "a word needs"), (&"a".repeat(300), "255")]
     {
         let output = index(&[&folder.0], &["--query", asked]);
         assert!(!output.status.success() && output.stdout.is_empty(), "{asked}");
         assert!(stderr(&output).contains(clue), "{}", stderr(&output));
     }
-    // A path that is not there, or has no text: the others are answered for, and it fails.
+    // A path that is missing or has no text: the other paths are answered, and the command fails.
     let (missing, empty) = (folder.0.join("missing"), folder.0.join("empty"));
     fs::create_dir(&empty).expect("a folder");
     for (path, complaints) in [(&missing, 2), (&empty, 1)] {
@@ -255,7 +255,7 @@ fn what_cannot_be_asked_for_is_refused() {
         assert!(stdout(&output).contains("\nword: in 1 of 1 texts, 1 times\n"), "{}", stdout(&output));
         let complaint = stderr(&output);
         assert!(
-            complaint.contains(&format!("1 of the paths have no text that was read: {path:?}")),
+            complaint.contains(&format!("1 of the paths contributed no text, such as {path:?}")),
             "{complaint}"
         );
         assert_eq!(complaint.lines().count(), complaints, "{complaint}");
@@ -266,13 +266,13 @@ fn what_cannot_be_asked_for_is_refused() {
 }
 
 #[test]
-fn without_a_question_the_index_is_compared_and_nothing_else_is_shown() {
+fn without_a_query_only_the_comparison_runs() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let output = index(&[&here], &["--threads", "3"]);
     is_identical(&output);
     let said = stdout(&output);
-    assert!(said.contains("3 threads build an index of") && said.contains("One thread builds"), "{said}");
-    assert!(said.contains("All threads ask for words") && !said.contains("counters that adapt"), "{said}");
+    assert!(said.contains("3 threads build a word index of") && said.contains("One thread builds"), "{said}");
+    assert!(said.contains("All threads look up words") && !said.contains("adaptive counters"), "{said}");
     assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
 }
 
@@ -290,8 +290,8 @@ fn nothing_to_read_is_an_error() {
 }
 
 #[test]
-fn it_agrees_in_every_mode() {
-    // At the same time: most of what each takes is waiting for its phases to be over.
+fn the_demo_agrees_in_every_mode() {
+    // Run in parallel, because each demo mostly waits for its phases to end.
     thread::scope(|scope| {
         for (name, value) in [
             ("SQUALL_ADAPT", "off"),
@@ -312,21 +312,21 @@ fn agrees_with(name: &str, value: &str) {
     let said = stdout(&output);
     assert!(output.status.success(), "{name}={value}: {said}\n{}", stderr(&output));
     is_identical(&output);
-    assert!(said.contains("they agree exactly with a count of the same pieces"), "{name}={value}: {said}");
-    let phases = ["One thread reads", "All threads do", "All ask", "Nobody does", "words central"];
+    assert!(said.contains("they agree exactly with a single-threaded count of the same pieces"), "{name}={value}: {said}");
+    let phases = ["One thread reads", "All threads read", "All threads ask", "threads are idle", "words shared"];
     for phase in phases {
         assert!(said.contains(phase), "{name}={value}: no {phase} in {said}");
     }
-    for part in said.split("And now four counters") {
+    for part in said.split("Next, four adaptive counters") {
         let swapped = part.lines().filter(|line| line.contains(": swapped")).count();
         assert!(part.contains(&format!("After {swapped} swaps")), "{name}={value}: {swapped} in {part}");
     }
 }
 
 #[test]
-fn others_may_look_while_it_serves() {
+fn the_demo_serves_inspection() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/demo");
-    // Longer than the test takes; it is ended as soon as it was looked at.
+    // Longer than the test takes. The demo is killed after the check.
     let mut command = squall();
     command.args(["demo", "--serve", "--seconds", "600", "--threads", "2"]).arg(here);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built with this test");
@@ -335,14 +335,14 @@ fn others_may_look_while_it_serves() {
     let advised = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with(&advice));
     let mut client = Client::connect(&Target::Process(child.id()));
     let hello = client.as_mut().ok().map(Client::hello);
-    // The four counters, when the index is done with.
-    let began = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("All threads do."));
+    // Waits for the four counters of the adaptive part.
+    let began = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("All threads read and count."));
     let swaps = client.as_mut().ok().map(|client| {
         let listed = client.list(&Default::default()).map(|list| list.objects);
         let counters =
             listed.into_iter().flatten().filter(|object| object.family.as_deref() == Some("counter"));
         let ids: Vec<String> = counters.map(|object| object.id).collect();
-        // Its policy, or a count of its calls, may be at it just then.
+        // The policy, or a count of calls, may use the object at this moment.
         let set: Vec<_> = ids.iter().map(|id| client.set(id, "cooldown", "50ms")).collect();
         (ids.len(), set)
     });
@@ -356,7 +356,7 @@ fn others_may_look_while_it_serves() {
 }
 
 #[test]
-fn nobody_may_look_where_it_is_private() {
+fn a_private_demo_serves_no_inspection() {
     let nowhere = [Path::new("/no/such/path")];
     let output = demo(&nowhere, &["--private"]);
     assert!(!stdout(&output).contains("squall top"), "{}", stdout(&output));

@@ -1,4 +1,4 @@
-//! `squall stress rcu` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
+//! `squall stress rcu` as scripts run it: it passes in every mode and catches every planned break.
 
 mod common;
 #[path = "common/torture.rs"]

@@ -1,4 +1,4 @@
-//! `squall stress adapt` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
+//! `squall stress adapt` as scripts run it: it passes in every mode and catches every planned break.
 
 mod common;
 #[path = "common/torture.rs"]
@@ -21,7 +21,7 @@ const ADAPT: Torture = Torture {
     ],
 };
 
-/// Passes, on so many virtual processors.
+/// Passes, and returns the number of virtual processors.
 #[track_caller]
 fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
     ADAPT.passes(more, variables).of("virtual processors")

@@ -1,4 +1,4 @@
-//! `squall stress locks` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
+//! `squall stress locks` as scripts run it: it passes in every mode and catches every planned break.
 
 mod common;
 #[path = "common/torture.rs"]
@@ -9,7 +9,7 @@ use torture::Torture;
 const LOCKS: Torture = Torture {
     name: "locks",
     threads: "12",
-    // What happens often enough on the slowest machine.
+    // Counts that are positive even on the slowest machine.
     done: &[
         "sections",
         "waits without a limit",
@@ -21,7 +21,7 @@ const LOCKS: Torture = Torture {
     ],
 };
 
-/// Passes, on so many virtual processors.
+/// Passes, and returns the number of virtual processors.
 #[track_caller]
 fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
     LOCKS.passes(more, variables).of("virtual processors")

@@ -1,4 +1,4 @@
-//! `squall stress maps` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
+//! `squall stress maps` as scripts run it: it passes in every mode and catches every planned break.
 
 mod common;
 #[path = "common/torture.rs"]
@@ -9,7 +9,7 @@ use torture::Torture;
 const MAPS: Torture = Torture {
     name: "maps",
     threads: "8",
-    // What happens often enough on the slowest machine.
+    // Counts that are positive even on the slowest machine.
     done: &[
         "writes of keys of one's own",
         "looks at others' keys",
@@ -39,7 +39,7 @@ fn it_passes_without_restartable_sequences_and_membarrier() {
     MAPS.passes(&[], &[("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off")]);
 }
 
-// By whoever comes by that key first: its writer, another, or a walk.
+// The violation is found by the first visitor of the key: its writer, another thread, or a walk.
 
 #[test]
 fn a_write_that_is_lost_is_caught() {

@@ -1,4 +1,4 @@
-//! `squall stress objects` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
+//! `squall stress objects` as scripts run it: it passes in every mode and catches every planned break.
 
 mod common;
 #[path = "common/torture.rs"]
@@ -34,7 +34,7 @@ const OBJECTS: Torture = Torture {
     ],
 };
 
-/// Passes, on so many virtual processors.
+/// Passes, and returns the number of virtual processors.
 #[track_caller]
 fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
     OBJECTS.passes(more, variables).of("virtual processors")
@@ -50,7 +50,7 @@ fn it_passes_on_the_real_machine() {
     passes(&["--real"], &[]);
 }
 
-/// With a processor for almost each of them, threads meet in the middle of calls; with many they wait for their turn.
+/// With few threads, calls overlap on different processors; with many, threads are preempted.
 #[test]
 fn it_passes_with_few_threads() {
     passes(&["--threads", "3"], &[]);

@@ -1,5 +1,5 @@
-//! `squall stress swap` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken. And
-//! memory stays flat over a hundred thousand swaps.
+//! `squall stress swap` as scripts run it: it passes in every mode and catches every planned break. Memory
+//! stays flat over a hundred thousand swaps.
 
 mod common;
 #[path = "common/torture.rs"]
@@ -39,7 +39,7 @@ const SWAP: Torture = Torture {
     ],
 };
 
-/// Passes, on so many virtual processors.
+/// Passes, and returns the number of virtual processors.
 #[track_caller]
 fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
     SWAP.passes(more, variables).of("virtual processors")
@@ -55,7 +55,7 @@ fn it_passes_on_the_real_machine() {
     passes(&["--real"], &[]);
 }
 
-/// Blocked calls are few where one thread calls, so the run says only that it has passed.
+/// A single caller is rarely blocked, so this test only checks that the run passes.
 #[test]
 fn it_passes_with_one_thread_that_calls() {
     let output = run(squall().args(["stress", "swap", "--seconds", "2", "--seed", "11", "--threads", "1"]));

@@ -1,4 +1,4 @@
-//! `squall top` as scripts run it, on this very process.
+//! `squall top` as scripts run it, on the test's own process.
 
 mod common;
 
@@ -37,7 +37,7 @@ impl State for One {
     }
 }
 
-/// This process, as a program that lets itself be looked at.
+/// The test's process, as a program that serves inspection.
 struct Program {
     _server: Server,
     object: Owned<dyn Tally>,
@@ -56,7 +56,7 @@ fn id() -> String {
     Handle::id(program().object.co()).to_string()
 }
 
-/// `squall top` on this process.
+/// Runs `squall top` on this process.
 fn top(args: &[&str]) -> Output {
     program();
     common::run(common::squall().arg("top").arg(std::process::id().to_string()).args(args))
@@ -75,7 +75,7 @@ fn row(output: &Output) -> Value {
     found.unwrap_or_else(|| panic!("no row of {}", id()))
 }
 
-/// What changes the state of the whole program is not to be done at once with what reads it.
+/// Serializes tests that change or read the state of the whole program.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
@@ -116,13 +116,13 @@ fn rows_are_chosen_sorted_and_cut() {
         })
         .collect();
     assert!(ids.len() == 3 && ids.is_sorted(), "{ids:?}");
-    assert!(stderr(&output).contains("objects more"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("more objects"), "{}", stderr(&output));
     assert!(rows(&top(&["--once", "--json", "--interface", "No such name"])).is_empty());
     drop(more);
 }
 
 #[test]
-fn calls_are_counted_when_that_is_asked_for() {
+fn calls_are_counted_on_request() {
     let _alone = alone();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ fn calls_are_counted_when_that_is_asked_for() {
 }
 
 #[test]
-fn without_once_rows_come_until_the_reader_goes() {
+fn without_once_rows_come_until_the_reader_is_gone() {
     program();
     let pid = std::process::id().to_string();
     let mut child = common::squall()
@@ -161,7 +161,7 @@ fn without_once_rows_come_until_the_reader_goes() {
 }
 
 #[test]
-fn an_object_can_be_seen_in_detail() {
+fn an_object_is_shown_in_detail() {
     let output = top(&["--detail", &id()]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
@@ -182,7 +182,7 @@ fn everything_can_be_frozen_and_thawed() {
 }
 
 #[test]
-fn an_object_is_swapped_by_the_name_of_what_was_registered() {
+fn an_object_is_swapped_to_a_registered_implementation() {
     program();
     let object: Owned<dyn Tally> = squall::swappable(One::default());
     let id = Handle::id(object.co()).to_string();
@@ -196,7 +196,7 @@ fn an_object_is_swapped_by_the_name_of_what_was_registered() {
 }
 
 #[test]
-fn an_adaptive_object_is_frozen_set_swapped_by_hand_and_its_history_told() {
+fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let _alone = alone();
     program();
     let object = squall::objects::counter::adaptive();
@@ -213,7 +213,7 @@ fn an_adaptive_object_is_frozen_set_swapped_by_hand_and_its_history_told() {
     assert!(!wrong.status.success() && stderr(&wrong).contains("margin"), "{}", stderr(&wrong));
     let detail = stdout(&top(&["--detail", &id]));
     assert!(detail.contains("margin = 2.5") && detail.contains("frozen"), "{detail}");
-    // Frozen, so that its policy does not put it back.
+    // The object is frozen, so its policy does not swap it back.
     let other = forms[1].as_str().expect("a name");
     let swap = rows(&top(&["--swap", &id, other, "--json"]));
     assert_eq!(swap[0]["outcome"], "swapped", "{swap:?}");
@@ -226,7 +226,7 @@ fn an_adaptive_object_is_frozen_set_swapped_by_hand_and_its_history_told() {
 }
 
 #[test]
-fn what_cannot_be_done_is_an_error_that_names_the_object_and_the_reason() {
+fn an_error_names_the_object_and_the_reason() {
     let fails = |args: &[&str], parts: &[&str]| {
         let output = top(args);
         assert!(!output.status.success(), "{args:?}");
@@ -246,7 +246,7 @@ fn what_cannot_be_done_is_an_error_that_names_the_object_and_the_reason() {
 }
 
 #[test]
-fn a_process_that_is_not_there_or_does_not_serve_is_named() {
+fn a_process_that_is_missing_or_does_not_serve_is_named() {
     let of = |target: &str| common::run(common::squall().args(["top", target, "--once"]));
     let nobody = of("4294967294");
     assert!(!nobody.status.success());

@@ -1,7 +1,8 @@
-//! Counters that adapt, shown while they do: threads count texts in phases, and whatever is decided about the counters is
+//! Adaptive counters under changing load. Threads count texts in phases. Each decision about the counters is
 //! printed when it happens, with its reason.
 //!
-//! - I1. What the counters have at the end is compared with plain counts of the same pieces, made by one thread before.
+//! - I1. The final totals of the counters are compared with plain counts of the same pieces. One thread made
+//!   those counts before.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,17 +16,17 @@ use super::count::{self, Adaptive, TextStats, Totals};
 use super::tell::Teller;
 use crate::output::{Failure, line};
 
-/// Pieces of the texts, each so long at most, and how many.
+/// Maximum length of a piece in bytes, and maximum number of pieces.
 const PIECE: usize = 16 << 10;
 const PIECES_MAX: usize = 1024;
-/// How often it is looked what was decided.
+/// Interval between two polls of the decision log.
 const LOOK: Duration = Duration::from_millis(20);
-/// Sums that are asked for after each piece, where most ask.
+/// Number of sums that a thread asks for after each piece in the `Ask` phase.
 const ASKED: usize = 2_000;
-/// A piece where most ask.
+/// Length in bytes of a piece in the `Ask` phase.
 const SMALL: usize = 1 << 10;
 
-/// What the threads do.
+/// The work of the threads in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     One,
@@ -34,15 +35,16 @@ enum Phase {
     Nobody,
 }
 
-/// The phases, and how long each lasts: the last is longer than the time after which a counter counts as quiet.
+/// The phases, their durations, and their announcements. The last phase is longer than the time after which a
+/// counter counts as quiet.
 const PHASES: [(Phase, Duration, &str); 4] = [
     (Phase::One, Duration::from_millis(600), "One thread reads and counts."),
-    (Phase::All, Duration::from_millis(900), "All threads do."),
-    (Phase::Ask, Duration::from_millis(900), "All ask for the sum of words, and count little."),
-    (Phase::Nobody, Duration::from_millis(1600), "Nobody does anything."),
+    (Phase::All, Duration::from_millis(900), "All threads read and count."),
+    (Phase::Ask, Duration::from_millis(900), "All threads ask for the sum of words and count little."),
+    (Phase::Nobody, Duration::from_millis(1600), "All threads are idle."),
 ];
 
-/// A piece of text, and what is in it by a plain count.
+/// A piece of text and its plain count.
 struct Piece<'a> {
     text: &'a [u8],
     truth: Totals,
@@ -53,7 +55,7 @@ fn pieces(texts: &[Text]) -> Vec<Piece<'_>> {
     cut.map(|text| Piece { text, truth: count::plainly(text) }).collect()
 }
 
-/// What the threads see of the phase.
+/// The current phase, shared with the threads.
 struct Stage {
     phase: AtomicUsize,
     over: AtomicBool,
@@ -65,15 +67,16 @@ impl Stage {
     }
 }
 
-/// Shows counters that adapt for so many seconds. Returns what is wrong with their totals, if anything.
+/// Shows adaptive counters for `seconds` seconds. Returns a description of the first difference in their
+/// totals, if any.
 pub(super) fn show(texts: &[Text], threads: usize, seconds: u64) -> Result<Option<String>, Failure> {
     let pieces = pieces(texts);
     if seconds == 0 || pieces.is_empty() {
         return Ok(None);
     }
-    line("\nAnd now four counters that adapt (files, lines, words, bytes), while their load changes:")?;
+    line("\nNext, four adaptive counters (files, lines, words, bytes) while their load changes:")?;
     if thread_state() == EngineState::Off {
-        line("  (Their policy is switched off, by SQUALL_ADAPT: nothing will change by itself.)")?;
+        line("  (SQUALL_ADAPT switches their policy off, so they will not adapt.)")?;
     }
     let counters = Adaptive::new();
     let stage = Stage { phase: AtomicUsize::new(0), over: AtomicBool::new(false) };
@@ -85,7 +88,7 @@ pub(super) fn show(texts: &[Text], threads: usize, seconds: u64) -> Result<Optio
             })
             .collect();
         let shown = direct(&stage, &counters, Duration::from_secs(seconds));
-        // Also where nobody reads any more what is printed.
+        // Also stops the threads if printing failed because the reader is gone.
         stage.over.store(true, Ordering::Relaxed);
         let truths =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -100,20 +103,21 @@ pub(super) fn show(texts: &[Text], threads: usize, seconds: u64) -> Result<Optio
         "Totals of the counters: pieces {files}, lines {lines}, words {words}, bytes {bytes}."
     ))?;
     if totals != truth || by_thread != truth {
-        line("They DIFFER from a count of the same pieces in plain variables.")?;
-        return Ok(Some(format!("the counters that adapt have {totals:?} of {truth:?}")));
+        line("They DIFFER from a single-threaded count of the same pieces in plain variables.")?;
+        return Ok(Some(format!("the adaptive counters have {totals:?}, not {truth:?}")));
     }
     line(format_args!(
-        "After {swaps} swaps they agree exactly with a count of the same pieces by one thread in plain variables."
+        "After {swaps} swaps they agree exactly with a single-threaded count of the same pieces in plain variables."
     ))?;
     Ok(None)
 }
 
-/// What a thread does, until all is over. Returns what the pieces have that it counted (I1).
+/// The loop of one thread, until the demo is over. Returns the plain counts of all pieces that it counted
+/// (I1).
 fn work(stage: &Stage, counters: &Adaptive, pieces: &[Piece<'_>], thread: usize) -> Totals {
     let mut truth = Totals::default();
     let mut next = thread;
-    // A small piece of its own, for when most ask.
+    // A small piece for the `Ask` phase.
     let small = &pieces[thread % pieces.len()].text;
     let small = &small[..small.len().min(SMALL)];
     let small = Piece { text: small, truth: count::plainly(small) };
@@ -140,7 +144,7 @@ fn work(stage: &Stage, counters: &Adaptive, pieces: &[Piece<'_>], thread: usize)
     truth
 }
 
-/// Leads through the phases, and prints what is decided. Returns how many swaps there were.
+/// Steps through the phases and prints the decisions. Returns the number of swaps.
 fn direct(stage: &Stage, counters: &Adaptive, time: Duration) -> Result<u64, Failure> {
     let mut teller = Teller::new(Adaptive::NAMES.into_iter().zip(counters.ids()).collect());
     loop {
@@ -155,7 +159,7 @@ fn direct(stage: &Stage, counters: &Adaptive, time: Duration) -> Result<u64, Fai
                     break;
                 }
             }
-            line(format_args!("             at its end: {}", teller.forms()))?;
+            line(format_args!("             forms now: {}", teller.forms()))?;
         }
         if teller.elapsed() >= time {
             return Ok(teller.swaps());
@@ -170,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_threads_counted_is_what_the_counters_have() {
+    fn the_counters_have_the_counts_of_all_threads() {
         let _alone = crate::alone();
         let text =
             |n: usize| Text { path: PathBuf::new(), bytes: "one two\nthree\n".repeat(n * 50).into_bytes() };

@@ -1,8 +1,8 @@
-//! Reading a tree of files into memory, once, so that the disk has no part in what is measured afterwards.
+//! Reads a tree of files into memory once, so that later measurements do not include the disk.
 //!
-//! - I1. Whatever lies there is read, or skipped and counted by the reason; nothing makes the demo fail or wait: links
-//!   are not followed below the paths that were named, and nothing but a plain file is read.
-//! - I2. The limits below hold together; a limit that is reached is said.
+//! - I1. Every file is read, or skipped and counted under its reason. The demo neither fails nor waits
+//!   because of a file. Links are followed only if they were named as paths. Only regular files are read.
+//! - I2. All limits below hold at once. A limit that is reached is reported.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -11,33 +11,33 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A file longer than this is skipped.
+/// Longer files are skipped.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Files and folders that are looked at.
+/// Maximum number of files and folders to visit.
 const ENTRIES_MAX: usize = 200_000;
-/// A file with a zero byte in so many first bytes is binary, as for git.
+/// A file with a zero byte among this many first bytes is binary, as in git.
 const PROBE_BYTES: usize = 8 << 10;
-/// How long is read at most.
+/// Maximum time for reading.
 const READING_MAX: Duration = Duration::from_secs(15);
-/// How many of what was skipped are named, of each kind.
+/// Maximum number of skipped paths to name per reason.
 const NAMED_MAX: usize = 3;
-/// The file by which a folder says that all in it can be made again (a build's output).
+/// The file that marks a folder as reproducible, such as the output of a build.
 const CACHE_TAG: &str = "CACHEDIR.TAG";
-/// How that file begins.
+/// The first bytes of that file.
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// Why something was not read.
+/// A reason to skip a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// A path that was named, and is not there or cannot be reached.
+    /// A named path that does not exist or cannot be reached.
     BadPath,
     /// The system refuses to open, list or read it.
     Unreadable,
     Binary,
-    /// No plain file: a device, a socket, a pipe.
+    /// A device, a socket or a pipe.
     Special,
     TooLong,
-    /// A symbolic link below a path that was named.
+    /// A symbolic link below a named path.
     Link,
     /// A folder of a version control system or of a build.
     Made,
@@ -47,7 +47,7 @@ impl Skip {
     pub(super) const ALL: [Skip; 7] =
         [Skip::BadPath, Skip::Unreadable, Skip::Binary, Skip::Special, Skip::TooLong, Skip::Link, Skip::Made];
 
-    /// For one and for several.
+    /// Returns the name of the reason, in singular and plural.
     fn name(self) -> (&'static str, &'static str) {
         match self {
             Skip::BadPath => ("bad path", "bad paths"),
@@ -63,7 +63,7 @@ impl Skip {
     }
 }
 
-/// What was skipped for one reason.
+/// The paths that were skipped for one reason.
 #[derive(Default)]
 struct Skipped {
     count: u64,
@@ -76,12 +76,12 @@ pub(super) struct Text {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What was read, and what was not.
+/// The texts that were read, and the paths that were skipped.
 #[derive(Default)]
 pub(super) struct Collected {
     pub(super) texts: Vec<Text>,
     pub(super) bytes: u64,
-    /// Paths that were named, and from which not one text came.
+    /// Named paths that contributed no text.
     pub(super) fruitless: Vec<PathBuf>,
     skipped: [Skipped; Skip::ALL.len()],
     /// Limits that were reached, as sentences.
@@ -93,19 +93,19 @@ impl Collected {
         let skipped = &mut self.skipped[why as usize];
         skipped.count += 1;
         if skipped.named.len() < NAMED_MAX {
-            // Quoted: a name may hold anything, a terminal's commands too.
+            // Paths are quoted, because a name may contain control sequences of a terminal.
             let error = error.map_or(String::new(), |error| format!(" ({error})"));
             skipped.named.push(format!("{path:?}{error}"));
         }
     }
 
-    /// How many were skipped for this reason.
+    /// Returns the number of paths skipped for this reason.
     #[cfg(test)]
     fn count(&self, why: Skip) -> u64 {
         self.skipped[why as usize].count
     }
 
-    /// One line for each reason.
+    /// Returns one line per reason.
     pub(super) fn complaints(&self) -> Vec<String> {
         let of = Skip::ALL.iter().map(|why| (why.name(), &self.skipped[*why as usize]));
         of.filter(|(_, skipped)| skipped.count > 0)
@@ -124,8 +124,8 @@ impl Collected {
     }
 }
 
-/// Reads what lies below `paths`, `bytes_max` in all, of each path an equal share and what the ones before it left.
-/// `watch` is told the bytes read so far.
+/// Reads the texts below `paths`, at most `bytes_max` bytes in total. Each path gets an equal share, plus the
+/// space that earlier paths left. `watch` receives the number of bytes read so far.
 pub(super) fn collect(paths: &[PathBuf], bytes_max: u64, watch: &mut dyn FnMut(u64)) -> Collected {
     let mut collected = Collected::default();
     let mut reader = Reader { began: Instant::now(), entries: 0, is_full: false, watch };
@@ -144,26 +144,26 @@ pub(super) fn collect(paths: &[PathBuf], bytes_max: u64, watch: &mut dyn FnMut(u
 struct Reader<'a> {
     began: Instant,
     entries: usize,
-    /// A file was met that the share of its path does not hold.
+    /// A file did not fit into the share of its path.
     is_full: bool,
     watch: &'a mut dyn FnMut(u64),
 }
 
 impl Reader<'_> {
-    /// One path that was named; a link is followed here.
+    /// Reads one named path, and follows it if it is a link.
     fn root(&mut self, path: &Path, until: u64, into: &mut Collected) {
         self.is_full = false;
         match fs::metadata(path) {
             Err(error) => into.skip(path, Skip::BadPath, Some(&error)),
             Ok(found) if found.is_dir() => self.tree(path, until, into),
-            // Not even opened: opening a device may do something.
+            // A device is not even opened, because opening it may have an effect.
             Ok(found) if !found.is_file() => into.skip(path, Skip::Special, None),
             Ok(_) if self.may_go_on(into) => self.file(path, path, until, into),
             Ok(_) => {}
         }
     }
 
-    /// Nearest folders first, and in the order of their names, so that two runs read the same.
+    /// Reads a tree breadth first, sorted by name, so that two runs read the same texts.
     fn tree(&mut self, root: &Path, until: u64, into: &mut Collected) {
         let mut folders = VecDeque::from([root.to_owned()]);
         while let Some(folder) = folders.pop_front() {
@@ -193,28 +193,28 @@ impl Reader<'_> {
         }
     }
 
-    /// Counts one more entry; false where a limit is reached (I2).
+    /// Counts one more entry. Returns false if a limit is reached (I2).
     fn may_go_on(&mut self, into: &mut Collected) -> bool {
         self.entries += 1;
         (self.watch)(into.bytes);
         if self.entries > ENTRIES_MAX {
-            into.reach(format!("no more than {ENTRIES_MAX} files and folders were looked at"));
+            into.reach(format!("reading stopped after {ENTRIES_MAX} files and folders"));
         } else if self.began.elapsed() > READING_MAX {
-            into.reach(format!("reading was ended after {} s", READING_MAX.as_secs()));
+            into.reach(format!("reading stopped after {} s", READING_MAX.as_secs()));
         } else {
             return !self.is_full;
         }
         false
     }
 
-    /// One file, below `root` or `root` itself.
+    /// Reads one file: `root` itself or a file below it.
     fn file(&mut self, root: &Path, path: &Path, until: u64, into: &mut Collected) {
         match read(path) {
             Err(error) => into.skip(path, Skip::Unreadable, Some(&error)),
             Ok(Err(why)) => into.skip(path, why, None),
             Ok(Ok(text)) if into.bytes + text.len() as u64 > until => {
                 self.is_full = true;
-                into.reach(format!("{root:?} holds more: only its share of the memory was filled from it"));
+                into.reach(format!("{root:?} holds more text than its share of the memory"));
             }
             Ok(Ok(text)) => {
                 into.bytes += text.len() as u64;
@@ -224,7 +224,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether what lies in this folder was made by a program that can make it again.
+/// Returns whether the content of this folder can be generated again.
 fn is_made(folder: &Path) -> bool {
     let tagged = || {
         let mut start = Vec::new();
@@ -235,9 +235,9 @@ fn is_made(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == ".git") || tagged() == Some(true)
 }
 
-/// The text of a plain file.
+/// Returns the text of a regular file, or the reason to skip it.
 fn read(path: &Path) -> io::Result<Result<Vec<u8>, Skip>> {
-    // Not blocking: a pipe has no writer to wait for, and some files of the kernel have nothing to say yet.
+    // Opened without blocking: a pipe may have no writer, and some files of the kernel have no data yet.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let found = file.metadata()?;
     if !found.is_file() {
@@ -247,7 +247,8 @@ fn read(path: &Path) -> io::Result<Result<Vec<u8>, Skip>> {
         return Ok(Err(Skip::TooLong));
     }
     let mut text = Vec::new();
-    // It may have grown since, or be one of the kernel's, which have no length: hence the limit in both places.
+    // The file may have grown, or may be a file of the kernel without a length. So the limit is checked
+    // twice.
     let mut rest = file.take(FILE_BYTES_MAX + 1);
     rest.by_ref().take(PROBE_BYTES as u64).read_to_end(&mut text)?;
     if text.contains(&0) {
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_read_or_skipped_for_its_reason() {
+    fn every_file_is_read_or_skipped_with_a_reason() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let paths = [here.join("src/demo"), here.join("no such path"), PathBuf::from("/dev/null")];
         let collected = collect(&paths, 64 << 20, &mut |_| {});
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_kept_and_said() {
+    fn a_budget_is_kept_and_reported() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let collected = collect(&[here], 4_000, &mut |_| {});
         assert!(collected.bytes <= 4_000);

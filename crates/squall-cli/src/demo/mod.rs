@@ -1,10 +1,11 @@
-//! `squall demo`, and `squall` without a command: an index of real texts, built by many threads in a map, and counters that adapt
-//! while their load changes. `squall demo index` builds and asks the index alone, `squall demo count` counts the texts in objects of
-//! every kind.
+//! `squall demo`, and `squall` without a command: many threads build an index of real texts in a map, and
+//! counters adapt while their load changes. `squall demo index` builds and queries only the index. `squall
+//! demo count` counts the texts in objects of each kind.
 //!
-//! - I1. What is kept in objects is compared with what one thread finds in plain variables; what differs makes the demo fail.
-//! - I2. What is asked for goes to stdout and is the same wherever that leads; a bar shows the progress on a terminal, and complaints
-//!   go to stderr.
+//! - I1. The content of the objects is compared with the result of one thread with plain variables. A
+//!   difference makes the demo fail.
+//! - I2. Results go to stdout and do not depend on its kind. A progress bar appears only on a terminal.
+//!   Complaints go to stderr.
 
 mod adapt;
 mod collect;
@@ -24,19 +25,20 @@ use squall_bench::env;
 use crate::output::{Failure, line};
 use collect::Collected;
 
-/// Text that is kept in memory, unless told.
+/// Default limit of the text kept in memory, in MiB.
 const MIB: u64 = 64;
-/// What is read when no path is named.
+/// The paths that are read if no path is named.
 const DEFAULT_PATHS: [&str; 2] = [".", "/usr/share"];
-/// Laps of each row, at least; fewer only where they take too long.
+/// Minimum number of laps per row. Fewer laps run only if they take longer than `LAPS_TIME_MAX`.
 const ROUNDS_MIN: usize = 3;
-/// Laps of each row, at most; short ones are repeated so often, unless that takes long.
+/// Maximum number of laps per row. Short laps are repeated up to this number within `LAPS_TIME`.
 const ROUNDS_MAX: usize = 15;
-/// No round but the least begins after so long.
+/// After this time, no round beyond the minimum begins.
 const LAPS_TIME: Duration = Duration::from_secs(2);
-/// No round at all begins after so long.
+/// After this time, no round begins.
 const LAPS_TIME_MAX: Duration = Duration::from_secs(20);
-/// How long counters are shown that adapt, in seconds, unless told; and if others look on.
+/// Default durations of the adaptive part in seconds: without a command, without a terminal, on a terminal,
+/// and with `--serve`.
 const SHOWN: u64 = 4;
 const PIPED: u64 = 10;
 const ON_TERMINAL: u64 = 30;
@@ -49,25 +51,26 @@ pub(crate) struct DemoArgs {
     what: Option<Part>,
     #[command(flatten)]
     texts: TextArgs,
-    /// How long objects are shown that adapt, in seconds, unless told: 10, 30 on a terminal, 60 with --serve; 0: not at all.
+    /// Duration of the adaptive part in seconds; 0 skips it. The default is 10, or 30 on a terminal, or 60
+    /// with --serve.
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Take the time to look at the objects with `squall top`.
+    /// Leave enough time to watch the objects with `squall top`.
     #[arg(long)]
     serve: bool,
-    /// Let nobody look at the objects meanwhile.
+    /// Do not let other processes inspect the objects.
     #[arg(long, conflicts_with = "serve")]
     private: bool,
 }
 
-/// A part of the demo by itself. (A folder of such a name is read as `./index`.)
+/// A part of the demo on its own. (A folder with the same name is read as `./index`.)
 #[derive(Subcommand)]
 enum Part {
-    /// Build the index of all words, and answer which texts have a word; without a question, compare who builds it how fast.
+    /// Build the word index. With --query, answer queries; otherwise compare the maps.
     ///
-    /// A word is a longest run of letters, digits and underscores; capital letters are as small ones.
+    /// A word is a maximal run of letters, digits and underscores. Upper and lower case are the same.
     Index(IndexArgs),
-    /// Count the words of the texts, with a call for each, in shared, distributed and adaptive objects, and compare.
+    /// Count the words with one call per word, in shared, distributed and adaptive objects, and compare.
     Count(TextArgs),
 }
 
@@ -75,26 +78,26 @@ enum Part {
 struct IndexArgs {
     #[command(flatten)]
     texts: TextArgs,
-    /// Say which texts have this word, and how often; may be given several times.
+    /// Print the texts that contain this word, with the number of occurrences. May be repeated.
     #[arg(long = "query", value_name = "WORD", value_parser = index::parse)]
     queries: Vec<String>,
 }
 
 #[derive(Args)]
 struct TextArgs {
-    /// Files and folders to read; this folder and /usr/share if there is none.
+    /// Files and folders to read. The default is the current folder and /usr/share.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Threads that read; one for each processor, but two at least, unless told.
+    /// Number of threads. The default is one per processor, but at least 2.
     #[arg(long, value_name = "N", value_parser = crate::parse_count)]
     threads: Option<usize>,
-    /// Text that is kept in memory, in MiB.
+    /// Maximum size of the text kept in memory, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     mib: u64,
 }
 
 impl Default for DemoArgs {
-    /// What is shown where nothing is asked for: soon over, and for nobody else to look at.
+    /// The demo without a command: short, and without inspection by other processes.
     fn default() -> DemoArgs {
         let texts = TextArgs { paths: Vec::new(), threads: None, mib: MIB };
         DemoArgs { what: None, texts, seconds: Some(SHOWN), serve: false, private: true }
@@ -106,7 +109,7 @@ impl TextArgs {
         self.threads.unwrap_or_else(|| env::processors().len().max(2))
     }
 
-    /// Reads the texts, and complains of what could not be read.
+    /// Reads the texts and prints the skipped paths to stderr.
     fn read(&self) -> Result<Collected, Failure> {
         let defaults = || DEFAULT_PATHS.iter().map(PathBuf::from).collect();
         let paths: Vec<PathBuf> = if self.paths.is_empty() { defaults() } else { self.paths.clone() };
@@ -115,7 +118,7 @@ impl TextArgs {
         bar.clear();
         collected.complaints().iter().for_each(|complaint| eprintln!("squall: {complaint}"));
         match collected.texts.is_empty() {
-            true => Err(Failure::new("there is no text to read in what was named")),
+            true => Err(Failure::new("there is no text to read below the named paths")),
             false => Ok(collected),
         }
     }
@@ -132,11 +135,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
 }
 
-/// The whole demo.
+/// Runs the whole demo.
 fn run_all(args: &DemoArgs) -> Result<(), Failure> {
-    line("Squall: objects of a server that spread over the processors while they run.")?;
+    line("Squall: shared objects for servers that scale with the number of processors.")?;
     line(env::summary())?;
-    // For as long as the demo runs.
+    // Served while the demo runs.
     let _server = if args.private { None } else { Some(serve()?) };
     let threads = args.texts.threads();
     let (texts, wrong) = index::show(args.texts.read()?, threads)?;
@@ -145,7 +148,8 @@ fn run_all(args: &DemoArgs) -> Result<(), Failure> {
     wrong.or(adapted).map_or(Ok(()), |wrong| Err(Failure::new(wrong)))
 }
 
-/// The index alone. All that was named is asked for: a path without a text makes it fail, though the others are answered for.
+/// Runs the index alone. If a named path contributed no text, the other paths are answered and the command
+/// fails.
 fn run_index(args: &IndexArgs) -> Result<(), Failure> {
     let IndexArgs { texts, queries } = args;
     let mut collected = texts.read()?;
@@ -159,14 +163,14 @@ fn run_index(args: &IndexArgs) -> Result<(), Failure> {
     }
     match fruitless.first() {
         Some(path) if !texts.paths.is_empty() => Err(Failure::new(format!(
-            "{} of the paths have no text that was read: {path:?}",
+            "{} of the paths contributed no text, such as {path:?}",
             fruitless.len()
         ))),
         _ => Ok(()),
     }
 }
 
-/// How long objects are shown that adapt, if nobody says.
+/// Returns the default duration of the adaptive part.
 fn seconds(args: &DemoArgs) -> u64 {
     match args.serve {
         true => SERVED,
@@ -175,12 +179,12 @@ fn seconds(args: &DemoArgs) -> u64 {
     }
 }
 
-/// Lets others look at the objects.
+/// Lets other processes inspect the objects.
 fn serve() -> Result<squall::browse::Server, Failure> {
     let server = squall::browse::serve()
-        .map_err(|error| Failure::new(format!("nobody can be let in to look at the objects: {error}")))?;
+        .map_err(|error| Failure::new(format!("cannot serve inspection of the objects: {error}; --private runs without it")))?;
     line(format_args!(
-        "Look at the objects, and steer them, in another terminal: squall top {}",
+        "To watch and control the objects, run in another terminal: squall top {}",
         std::process::id()
     ))?;
     Ok(server)
@@ -188,20 +192,20 @@ fn serve() -> Result<squall::browse::Server, Failure> {
 
 fn print_more() -> Result<(), Failure> {
     const MORE: [(&str, &str); 8] = [
-        ("squall demo PATH...", "the same with texts of yours"),
-        ("squall demo index PATH --query WORD", "which texts have a word, and how often"),
-        ("squall demo count PATH...", "a call for every word, in objects of every kind"),
-        ("squall demo --serve", "a minute to try `squall top` on it, in another terminal"),
-        ("squall tour", "what the ground costs: per-processor data and read-copy-update"),
-        ("squall bench --list", "the benchmark's cases; --json, --threads 1,2, --quick"),
-        ("squall info", "the machine that was found, and in which mode each primitive runs"),
-        ("squall stress objects", "tries to break what is promised, for as long as you like"),
+        ("squall demo PATH...", "this demo with your own texts"),
+        ("squall demo index PATH --query WORD", "the texts that contain a word"),
+        ("squall demo count PATH...", "one call per word, in each kind of object"),
+        ("squall demo --serve", "one minute to try `squall top` in another terminal"),
+        ("squall tour", "the cost of per-processor data and of protected reads (RCU)"),
+        ("squall bench --list", "all benchmark cases; options --json, --threads 1,2, --quick"),
+        ("squall info", "the detected machine and the mode of each primitive"),
+        ("squall stress objects", "a stress test of the objects; --seconds sets its duration"),
     ];
-    line("\nThere is more:")?;
+    line("\nMore commands:")?;
     MORE.iter().try_for_each(|(command, what)| line(format_args!("  {command:<37} {what}")))
 }
 
-/// A table with numbers to the right, names to the left.
+/// Makes a table with left-aligned names and right-aligned numbers.
 fn new_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.iter().copied());
@@ -211,12 +215,12 @@ fn new_table(header: &[&str]) -> Table {
     table
 }
 
-/// Progress on a terminal; nothing elsewhere.
+/// A progress bar on a terminal; invisible elsewhere.
 struct Progress(ProgressBar);
 
 impl Progress {
     fn new(length: u64, what: &'static str) -> Progress {
-        // Drawn on stderr, and not at all where that is no terminal.
+        // Indicatif draws on stderr, and only if stderr is a terminal.
         let bar = ProgressBar::new(length).with_message(what);
         match ProgressStyle::with_template("{msg:22} {wide_bar} {percent} %") {
             Ok(style) => Progress(bar.with_style(style)),

@@ -1,6 +1,6 @@
-//! What is decided about some objects, told while it happens.
+//! Prints the decisions about some objects while they happen.
 //!
-//! - I1. Every decision about the objects that is in the program's log is told, once, in the log's order.
+//! - I1. Each decision about these objects in the program's log is printed once, in the order of the log.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,10 +9,10 @@ use squall::adapt::control::{self, Decision, Verdict};
 use squall::swap::SwapReport;
 use squall::{Id, info_of};
 
-/// Letters of a reason on a line.
+/// Maximum length of a line of a reason.
 const WHY_WIDTH: usize = 104;
 
-/// Tells decisions.
+/// Turns new decisions into lines.
 pub(super) struct Teller {
     objects: Vec<(&'static str, Id)>,
     told: HashSet<(Id, SystemTime, Duration)>,
@@ -22,32 +22,32 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// Of these objects, by their names, from now on.
+    /// Makes a teller for these objects, given by name and id, that starts now.
     pub(super) fn new(objects: Vec<(&'static str, Id)>) -> Teller {
         Teller { objects, told: HashSet::new(), wall: SystemTime::now(), began: Instant::now(), swaps: 0 }
     }
 
-    /// Of this object, too.
+    /// Adds an object.
     pub(super) fn also(&mut self, name: &'static str, id: Id) {
         self.objects.push((name, id));
     }
 
-    /// How often the objects were swapped, of what was told.
+    /// Returns the number of swaps among the decisions told so far.
     pub(super) fn swaps(&self) -> u64 {
         self.swaps
     }
 
-    /// Since it was made.
+    /// Returns the time since the teller was made.
     pub(super) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// A line on what happens now.
+    /// Returns a line that announces the current event.
     pub(super) fn now(&self, what: &str) -> String {
         format!("  {:>7.3} s  {what}", self.elapsed().as_secs_f64())
     }
 
-    /// What was decided since the last time, in lines (I1).
+    /// Returns the decisions since the last call, as lines (I1).
     pub(super) fn news(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         for decision in control::recent() {
@@ -62,7 +62,7 @@ impl Teller {
         lines
     }
 
-    /// What the objects are now, those of them that a policy has.
+    /// Returns the current forms of the objects that have a policy.
     pub(super) fn forms(&self) -> String {
         let seen = self.objects.iter().filter_map(|(name, id)| {
             let (status, info) = (control::status(*id)?, info_of(*id)?);
@@ -73,7 +73,7 @@ impl Teller {
     }
 }
 
-/// A decision in lines.
+/// Formats a decision as lines.
 fn said(name: &str, decision: &Decision, wall: SystemTime) -> Vec<String> {
     let when = decision.at.duration_since(wall).unwrap_or_default().as_secs_f64();
     let Decision { from, to, verdict, .. } = decision;
@@ -84,18 +84,18 @@ fn said(name: &str, decision: &Decision, wall: SystemTime) -> Vec<String> {
     lines
 }
 
-/// How a swap went.
+/// Formats the course of a swap.
 fn how(decision: &Decision, report: &SwapReport) -> String {
     let bytes = info_of(decision.id).map_or(0, |info| info.bytes);
     format!(
-        "; {:.1?} from the first look, the swap {:.1?}, the longest pause {:.1?}; {bytes} bytes",
+        "; decided in {:.1?}, swapped in {:.1?}, longest pause {:.1?}; {bytes} bytes",
         decision.took,
         report.total(),
         report.longest_pause
     )
 }
 
-/// A text in lines that are not too long.
+/// Wraps a text into lines of at most `WHY_WIDTH` bytes.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! One thing that is done to one object, for scripts.
+//! Commands of `squall top` that act on one object, for scripts.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,10 +9,10 @@ use super::print::json;
 use super::{DeedArgs, text};
 use crate::output::{Failure, line};
 
-/// The name that stands for every object.
+/// The id that stands for all objects.
 const ALL: &str = "all";
 
-/// What is to be done.
+/// A command.
 #[derive(Debug, PartialEq)]
 pub(super) enum Deed {
     Detail(String),
@@ -23,10 +23,10 @@ pub(super) enum Deed {
     Swap { id: String, implementation: String },
 }
 
-/// What the options say, of which there is one at most.
+/// Returns the command that the options ask for, if any. Clap admits at most one.
 pub(super) fn of(args: &DeedArgs) -> Result<Option<Deed>, Failure> {
     let DeedArgs { detail, history, memory, set, freeze, thaw, swap } = args;
-    let wrong = || Failure::new("this option wants another number of values");
+    let wrong = || Failure::new("this option has the wrong number of values; see --help");
     if let Some(id) = detail {
         return Ok(Some(Deed::Detail(id.clone())));
     }
@@ -58,7 +58,7 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
             let history = if id == ALL { client.decisions()? } else { client.history(id)? };
             match as_json {
                 true => history.iter().try_for_each(json),
-                false if history.is_empty() => line("Nothing was decided yet."),
+                false if history.is_empty() => line("There are no decisions yet."),
                 false => lines(history.iter().map(decision_line).collect()),
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
             match as_json {
                 true => json(&serde_json::json!({ "all_frozen": all_frozen })),
                 false if *frozen => line("Every policy is frozen."),
-                false => line("Only those are frozen that were by themselves."),
+                false => line("Policies are thawed, except those that were frozen one by one."),
             }
         }
         Deed::Freeze { id, frozen } => {
@@ -99,19 +99,19 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
 
 fn memory_lines(memory: &MemoryView) -> Vec<String> {
     let Some(mode) = &memory.mode else {
-        return vec!["The program has not allocated by Squall's allocator.".to_owned()];
+        return vec!["The program has not used Squall's allocator.".to_owned()];
     };
     let mut lines =
-        vec![format!("caches: {mode}, of a VP at most {}", text::bytes(memory.vp_bytes_max as usize))];
+        vec![format!("caches: {mode}, at most {} per VP", text::bytes(memory.vp_bytes_max as usize))];
     for (number, node) in memory.nodes.iter().enumerate() {
         let (used, free) = (text::bytes(node.used_bytes as usize), text::bytes(node.free_bytes as usize));
-        lines.push(format!("node {number}: {used} in slabs, {free} free with memory still"));
+        lines.push(format!("node {number}: {used} in slabs, {free} free and not returned"));
     }
     let large = text::bytes(memory.large_bytes as usize);
     lines.push(format!("large blocks: {}, {large}", memory.large_count));
     for vp in &memory.vps {
         let cached = text::bytes(vp.cached_bytes as usize);
-        lines.push(format!("vp {}: {cached} cached, {} blocks to be sent home", vp.vp, vp.outbox_count));
+        lines.push(format!("vp {}: {cached} cached, {} blocks to send home", vp.vp, vp.outbox_count));
         lines.extend(vp.classes.iter().map(|class| {
             format!(
                 "  {:>7}{} slabs {:>6}  used {:>8}  cached {:>5}  fills {:>8}  returned {:>9}  sent home {:>9}",
@@ -133,7 +133,7 @@ fn lines(lines: Vec<String>) -> Result<(), Failure> {
     lines.into_iter().try_for_each(line)
 }
 
-/// A swap, as it went.
+/// Formats the result of a swap.
 pub(super) fn swap_line(swap: &SwapView) -> String {
     format!(
         "{}: {} to {}: {} in {} us, longest pause {} us, {} calls forwarded, {} waited, {} of state moved",
@@ -149,14 +149,14 @@ pub(super) fn swap_line(swap: &SwapView) -> String {
     )
 }
 
-/// An attribute: its value, where that is from, and what it may be.
+/// Formats an attribute: its value, the source of the value, and its range.
 pub(super) fn attribute_line(attribute: &AttributeView) -> String {
     let AttributeView { name, value, unit, default, range, about, from, .. } = attribute;
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     text::clean(&format!("{name} = {value}{unit} ({from}; {range}, default {default}) {about}"))
 }
 
-/// A decision, and why.
+/// Formats a decision and its reason.
 pub(super) fn decision_line(decision: &DecisionView) -> String {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(decision.at_ms);
     let ago = at.elapsed().map_or(0, |ago| ago.as_millis() as u64);
@@ -168,7 +168,7 @@ pub(super) fn decision_line(decision: &DecisionView) -> String {
     text::clean(&format!("{} ago, {id}: {from} to {to}{place}: {verdict}; {why}{swap}", text::span(ago)))
 }
 
-/// Everything about one object.
+/// Formats the details of one object.
 pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<String> {
     let row = &detail.row;
     let mut lines = vec![
@@ -180,7 +180,7 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<Str
             detail.interface_source
         ),
         format!(
-            "{} bytes, {} of them fields; {} misses; VPs {}; representatives {}",
+            "{} bytes, {} of them in fields; {} misses; VPs {}; representatives {}",
             row.bytes,
             detail.value_bytes,
             row.misses,
@@ -194,14 +194,14 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<Str
             (_, true) => "; dry run",
             _ => "",
         };
-        lines.push(format!("{family} in the form {form} of {}{frozen}", row.forms.join(", ")));
+        lines.push(format!("{family}: form {form}, one of {}{frozen}", row.forms.join(", ")));
     }
     if !detail.implementations.is_empty() {
-        lines.push(format!("can be swapped to {}", detail.implementations.join(", ")));
+        lines.push(format!("implementations to swap to: {}", detail.implementations.join(", ")));
     }
     lines.extend(detail.attributes.iter().map(|attribute| format!("  {}", attribute_line(attribute))));
     if !history.is_empty() {
-        lines.push("decisions, the latest first:".to_owned());
+        lines.push("decisions, latest first:".to_owned());
     }
     lines.extend(history.iter().rev().map(|decision| format!("  {}", decision_line(decision))));
     lines.iter().map(|line| text::clean(line)).collect()

@@ -1,4 +1,4 @@
-//! The screen, drawn from the state alone.
+//! Draws the screen from the state alone.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,16 +11,16 @@ use super::keys;
 use super::print::{COLUMNS, FIRST_NUMBER, cells};
 use super::state::{Prompt, State};
 
-/// With fewer lines than these there is no pane of details.
+/// Minimum screen height that shows the detail pane.
 const LINES_FOR_DETAIL: u16 = 16;
-/// The widest that a column of text gets.
+/// Maximum width of a text column.
 const TEXT_WIDTH_MAX: u16 = 32;
 
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 const TROUBLE: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let area = frame.area();
     let detail_lines = if area.height >= LINES_FOR_DETAIL { area.height * 2 / 5 } else { 0 };
@@ -64,7 +64,7 @@ fn message_line(state: &State) -> Line<'_> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    // Only what fits is made into text, with the selected row in the middle where that can be.
+    // Formats only the rows that fit, with the selected row near the middle.
     let fit = usize::from(area.height.saturating_sub(1));
     let place = state.place();
     let first = place.unwrap_or(0).saturating_sub(fit / 2).min(state.rows.len().saturating_sub(fit));
@@ -111,14 +111,14 @@ fn draw_prompt(frame: &mut Frame<'_>, state: &State, area: Rect) {
         Prompt::None => {}
         Prompt::Help => {
             let lines = keys::HELP.iter().map(|(keys, what)| format!("{keys:<8} {what}"));
-            draw_list(frame, area, "keys (any key leaves)", lines.collect(), None);
+            draw_list(frame, area, "keys (press any key to leave)", lines.collect(), None);
         }
         Prompt::Attribute { id, chosen } => {
             let lines = state.attributes().iter().map(attribute_line).collect();
             draw_list(
                 frame,
                 area,
-                &format!("attribute of {id} to set (enter, escape)"),
+                &format!("set an attribute of {id} (enter, escape)"),
                 lines,
                 Some(*chosen),
             );
@@ -135,7 +135,7 @@ fn draw_prompt(frame: &mut Frame<'_>, state: &State, area: Rect) {
     }
 }
 
-/// A list in the middle of the screen.
+/// Draws a list in the middle of the screen.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, chosen: Option<usize>) {
     let wide =
         lines.iter().map(|line| line.chars().count()).chain([title.chars().count()]).max().unwrap_or(0);

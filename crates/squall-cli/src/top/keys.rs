@@ -1,29 +1,29 @@
-//! Keys of the terminal, and what they are for.
+//! The keys of the screen.
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::state::Press;
 
-/// What the keys do, as the help shows it.
+/// The keys and their effects, as the help shows them.
 pub(super) const HELP: [(&str, &str); 11] = [
     ("c t m", "sort by calls, contention, memory"),
     ("i w r d", "sort by misses, swaps, representatives, id"),
     ("up down", "select an object; also page up, page down, home, end"),
-    ("f", "freeze the object, or thaw it: its policy leaves it as it is"),
-    ("F", "freeze every policy, or thaw them"),
+    ("f", "freeze or thaw the object; a frozen object does not adapt"),
+    ("F", "freeze or thaw all objects"),
     ("a", "set an attribute of the object"),
-    ("s", "swap the object for another implementation"),
-    ("n", "count calls, or stop it; each call of an object being counted costs more"),
+    ("s", "swap the object to another implementation"),
+    ("n", "start or stop counting calls; counted calls are slower"),
     ("?", "this help"),
     ("escape", "leave a list or a prompt"),
     ("q", "quit"),
 ];
 
-/// The line at the bottom.
+/// The line at the bottom of the screen.
 pub(super) const LINE: &str =
     "c calls  t contention  m memory  f freeze  a attribute  s swap  n count  ? help  q quit";
 
-/// What an event of the terminal means, if it is a key that means something.
+/// Translates a terminal event into a key of the screen, if it is one.
 pub(super) fn press(event: &Event) -> Option<Press> {
     let Event::Key(key) = event else { return None };
     if !matches!(key.kind, KeyEventKind::Press | KeyEventKind::Repeat) {
@@ -54,7 +54,7 @@ mod tests {
     use ratatui::crossterm::event::KeyEvent;
 
     #[test]
-    fn a_letter_with_control_is_no_letter() {
+    fn control_and_a_letter_is_not_the_letter() {
         let event = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
         assert_eq!(press(&event(KeyCode::Char('c'), KeyModifiers::NONE)), Some(Press::Letter('c')));
         assert_eq!(press(&event(KeyCode::Char('F'), KeyModifiers::SHIFT)), Some(Press::Letter('F')));

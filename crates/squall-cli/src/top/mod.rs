@@ -1,8 +1,8 @@
-//! `squall top PID`: the objects of a running program, as its inspection shows them, and what can be done to them.
+//! `squall top PID`: shows and controls the objects of a running program through its inspection server.
 //!
-//! On a terminal it is a screen (`screen.rs`, of which `state.rs` and `draw.rs` know no terminal). With `--once` or without
-//! a terminal it is a table, with `--json` lines for scripts, and with one of the options that name an object it does one
-//! thing and ends (`deed.rs`).
+//! On a terminal it opens a screen (`screen.rs`; `state.rs` and `draw.rs` do not depend on a terminal). With
+//! `--once` or without a terminal it prints a table. With `--json` it prints lines for scripts. With an
+//! option that names an object it runs one command and ends (`deed.rs`).
 
 mod deed;
 mod draw;
@@ -25,72 +25,74 @@ use squall::browse::{Client, ClientError, Target};
 use crate::output::Failure;
 use watch::Watch;
 
-/// How long an answer is waited for.
+/// Maximum time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 pub(crate) struct TopArgs {
-    /// The process to look at, or the path of its socket. Its program enables that with `squall::browse::serve()`.
+    /// The process, by its number or by the path of its socket. The program must call
+    /// `squall::browse::serve()`.
     #[arg(value_name = "PID", value_parser = |text: &str| text.parse::<Target>())]
     target: Target,
-    /// Print the objects once, as a table, and end.
+    /// Print the objects once, as a table, and exit.
     #[arg(long)]
     once: bool,
-    /// One JSON object per line, and nothing else on stdout: once with --once, else at every interval.
+    /// Print one JSON object per line, and no other text, to stdout: once with --once, else at every
+    /// interval.
     #[arg(long)]
     json: bool,
-    /// What comes first.
+    /// The sort key.
     #[arg(long, value_enum, default_value = "contention")]
     sort: Key,
-    /// How often to look, in milliseconds.
+    /// Polling interval in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     interval: u64,
-    /// At most so many objects.
+    /// Maximum number of objects.
     #[arg(long, value_name = "N", default_value_t = OBJECTS_MAX as u64, value_parser = clap::value_parser!(u64).range(1..=OBJECTS_MAX as u64))]
     limit: u64,
-    /// Only objects whose interface's name contains this.
+    /// Show only objects whose interface name contains this text.
     #[arg(long, value_name = "TEXT")]
     interface: Option<String>,
-    /// Count the calls of each object shown for so many milliseconds. Meanwhile each of its calls costs more.
+    /// Count the calls of each shown object for this many milliseconds. Counted calls are slower.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=SAMPLE_MS_MAX))]
     sample: Option<u64>,
     #[command(flatten)]
     deed: DeedArgs,
 }
 
-/// One thing to do, instead of looking at all.
+/// A single command.
 #[derive(Args)]
 #[group(multiple = false)]
 struct DeedArgs {
-    /// Show one object in detail, and what was decided about it.
+    /// Show one object in detail, with the decisions about it.
     #[arg(long, value_name = "ID")]
     detail: Option<String>,
-    /// Show what was decided about an object, or about all, and why.
+    /// Show the decisions about an object, or about all objects, with their reasons.
     #[arg(long, value_name = "ID|all")]
     history: Option<String>,
-    /// Show what the program's locality allocator has, by processors and sizes.
+    /// Show the state of the program's locality allocator, per processor and size.
     #[arg(long)]
     memory: bool,
     /// Set an attribute of an object.
     #[arg(long, num_args = 3, value_names = ["ID", "NAME", "VALUE"], allow_hyphen_values = true)]
     set: Option<Vec<String>>,
-    /// Keep the policy of an object, or all, from changing anything.
+    /// Freeze the policy of an object, or of all objects: it changes nothing.
     #[arg(long, value_name = "ID|all")]
     freeze: Option<String>,
-    /// Let the policy of an object, or all, change it again.
+    /// Thaw the policy of an object, or of all objects.
     #[arg(long, value_name = "ID|all")]
     thaw: Option<String>,
-    /// Swap an object for an implementation that its program registered.
+    /// Swap an object to an implementation that the program registered.
     #[arg(long, num_args = 2, value_names = ["ID", "IMPLEMENTATION"])]
     swap: Option<Vec<String>>,
 }
 
-/// What comes first.
+/// The sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Key {
-    /// Calls a second, as far as they were counted.
+    /// Calls per second, where they were counted.
     Calls,
-    /// Contended steps a second.
+    /// Contended steps per second.
     Contention,
     /// Bytes.
     Memory,
@@ -105,7 +107,8 @@ enum Key {
 }
 
 impl Key {
-    /// The order in which the program is asked for its objects. It does not know calls; what misses is called.
+    /// Returns the order to request from the program. The program does not know call rates; for them, misses
+    /// are the best guess.
     fn asked(self) -> Sort {
         match self {
             Key::Calls | Key::Misses => Sort::Misses,

@@ -1,4 +1,4 @@
-//! For scripts, and for who wants it once: a table, or a JSON object per line.
+//! Output without a screen: a table, or one JSON object per line.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::watch::{Look, Row, Watch};
 use super::{Key, TopArgs, text};
 use crate::output::{Failure, line};
 
-/// The columns of the table, and of the screen's.
+/// The columns of the table and of the screen.
 pub(super) const COLUMNS: [&str; 13] = [
     "id",
     "interface",
@@ -25,13 +25,13 @@ pub(super) const COLUMNS: [&str; 13] = [
     "swaps",
     "frozen",
 ];
-/// Those before this one are texts, and stand left.
+/// Columns before this one are text and left-aligned.
 pub(super) const FIRST_NUMBER: usize = 5;
 
-/// One object, column by column.
+/// Formats one object, column by column.
 pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
     let object = &row.object;
-    // At the first look there is no rate yet; a plain number of misses says so.
+    // The first poll has no rate yet; it shows the number of misses in parentheses.
     let misses =
         row.misses_per_s.map_or_else(|| format!("({})", text::count(object.misses as f64)), text::count);
     let frozen = match (object.frozen, object.dry_run, &object.family) {
@@ -57,7 +57,7 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Everything once.
+/// Prints all objects once.
 pub(super) fn once(client: &mut Client, watch: &mut Watch, args: &TopArgs) -> Result<(), Failure> {
     let look = look(client, watch, args)?;
     if args.json {
@@ -70,12 +70,12 @@ pub(super) fn once(client: &mut Client, watch: &mut Watch, args: &TopArgs) -> Re
     }
     let left_out = look.total - look.rows.len().min(look.total);
     if left_out > 0 {
-        eprintln!("squall: {left_out} objects more are there (--limit, --interface and --sort choose)");
+        eprintln!("squall: {left_out} more objects are not shown; see --limit, --interface and --sort");
     }
     Ok(())
 }
 
-/// Everything again and again, until the program or the reader of stdout ends.
+/// Prints all objects at every interval, until the program ends or the reader of stdout is gone.
 pub(super) fn stream(client: &mut Client, watch: &mut Watch, args: &TopArgs) -> Result<(), Failure> {
     let interval = Duration::from_millis(args.interval);
     let mut was_there = false;
@@ -83,9 +83,9 @@ pub(super) fn stream(client: &mut Client, watch: &mut Watch, args: &TopArgs) -> 
         let began = Instant::now();
         match look(client, watch, args) {
             Ok(look) => rows_as_json(&look)?,
-            // It was watched to its end, which is what was asked for.
+            // The program ended while it was watched. That is a success.
             Err(ClientError::Gone) if was_there => {
-                eprintln!("squall: {} has ended, or no longer lets itself be looked at", args.target);
+                eprintln!("squall: {} has ended or has stopped its inspection server", args.target);
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -110,7 +110,7 @@ fn rows_as_json(look: &Look) -> Result<(), Failure> {
     look.rows.iter().try_for_each(json)
 }
 
-/// One JSON object, on a line.
+/// Prints one JSON object on a line.
 pub(super) fn json(payload: &impl serde::Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(payload).map_err(|error| Failure::new(error.to_string()))?)
 }

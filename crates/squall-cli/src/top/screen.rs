@@ -1,4 +1,4 @@
-//! The screen on a terminal: looks, draws, waits for keys, and does what they ask for.
+//! The screen on a terminal: polls, draws, waits for keys and runs their actions.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use super::watch::Watch;
 use super::{Key, TIMEOUT, TopArgs, deed, draw, keys};
 use crate::output::Failure;
 
-/// Calls of one object are counted for so long at a time, unless told.
+/// Default time to count the calls of one object, in milliseconds.
 const SAMPLE_MS: u64 = 10;
-/// The part of the time in which calls of some object are counted: one in so many.
+/// Calls of some object are counted during one part in this many of the time.
 const SAMPLE_SHARE: u64 = 4;
 
-/// Until it is left. The terminal is as it was before, also after a panic.
+/// Runs the screen until the user quits. The terminal is restored, also after a panic.
 pub(super) fn run(mut client: Client, watch: Watch, args: &TopArgs) -> Result<(), Failure> {
     let hello = client.hello()?;
     let title = format!("{} ({})", super::text::clean(&hello.program), hello.pid);
@@ -39,7 +39,7 @@ pub(super) fn run(mut client: Client, watch: Watch, args: &TopArgs) -> Result<()
 
 struct Screen {
     target: Target,
-    /// None while the program cannot be reached.
+    /// The connection; absent while the program cannot be reached.
     client: Option<Client>,
     watch: Watch,
     state: State,
@@ -73,7 +73,7 @@ impl Screen {
         }
     }
 
-    /// Runs this with the connection, which is made anew if need be and given up when it breaks.
+    /// Runs `run` with the connection. Connects first if needed, and drops the connection if it breaks.
     fn with_client<T>(
         &mut self,
         run: impl FnOnce(&mut Client, &mut Watch, &mut State) -> Result<T, ClientError>,
@@ -101,14 +101,14 @@ impl Screen {
             }
             Err(error) => {
                 let again =
-                    if matches!(error, ClientError::NoProcess(_)) { "q quits" } else { "trying again" };
+                    if matches!(error, ClientError::NoProcess(_)) { "press q to quit" } else { "trying again" };
                 self.state.trouble = Some(format!("{error}; {again}"));
                 None
             }
         }
     }
 
-    /// Looks at all objects, and at the selected one closely.
+    /// Polls all objects, and the selected object in detail.
     fn look(&mut self) {
         let span_ms = self.sample_ms;
         let objects_max = self.interval.as_millis() as u64 / SAMPLE_SHARE / span_ms;
@@ -130,7 +130,7 @@ impl Screen {
     fn look_closely(&mut self, id: &str) {
         let found = self.with_client(|client, _, _| match client.object(id) {
             Ok(detail) => Ok(Some((detail, client.history(id)?))),
-            // It has gone since.
+            // The object is gone.
             Err(error) if error.is_refusal() => Ok(None),
             Err(error) => Err(error),
         });
@@ -142,7 +142,7 @@ impl Screen {
         }
     }
 
-    /// Does what a key asked for, and says what came of it.
+    /// Runs the action of a key and shows its result.
     fn act(&mut self, action: Action) {
         let message = match action {
             Action::None | Action::Quit | Action::Look => None,

@@ -1,20 +1,20 @@
-//! What the screen shows, and what a key does to it: no terminal, no connection, no clock.
+//! The state of the screen and the effect of keys on it, without terminal, connection or clock.
 
 use squall::browse::protocol::{AttributeView, DecisionView, Detail};
 
 use super::Key;
 use super::watch::{Look, Row, order};
 
-/// What is to be asked of the program.
+/// An action that a key asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing.
+    /// No action.
     None,
-    /// To end.
+    /// End the screen.
     Quit,
-    /// To look at once: something else is wanted.
+    /// Poll at once, because other data is needed.
     Look,
-    /// The selected object in detail.
+    /// Show the selected object in detail.
     Detail(String),
     Freeze {
         id: String,
@@ -32,22 +32,22 @@ pub(super) enum Action {
     },
 }
 
-/// What a person is asked for.
+/// A question to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
-    /// Nothing.
+    /// No question.
     None,
-    /// What the keys do.
+    /// The list of keys.
     Help,
-    /// One of the object's attributes.
+    /// Choose one of the object's attributes.
     Attribute { id: String, chosen: usize },
-    /// A value for it.
+    /// Enter a value for the attribute.
     Value { id: String, name: String, value: String },
-    /// One of the implementations it can be swapped to.
+    /// Choose an implementation to swap to.
     Implementation { id: String, chosen: usize },
 }
 
-/// A key, as far as it means something here.
+/// A key that has an effect on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Press {
     Letter(char),
@@ -63,28 +63,28 @@ pub(super) enum Press {
     Interrupt,
 }
 
-/// Rows that a page is taken for.
+/// Rows per page for page up and page down.
 const PAGE: usize = 10;
 
-/// See the module.
+/// The data on the screen, the selection, and the current question.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Who is looked at.
+    /// Name and number of the program.
     pub(super) title: String,
     pub(super) rows: Vec<Row>,
     pub(super) total: usize,
     pub(super) all_frozen: bool,
     pub(super) sort: Key,
-    /// The id of the object that is selected; it stays selected wherever its row goes.
+    /// The id of the selected object. The selection follows the object when its row moves.
     pub(super) selected: Option<String>,
     /// Whether calls are counted.
     pub(super) counting: bool,
-    /// The selected object in detail, and what was decided about it, oldest first.
+    /// Details of the selected object, and the decisions about it, oldest first.
     pub(super) detail: Option<(Detail, Vec<DecisionView>)>,
     pub(super) prompt: Prompt,
-    /// What came of the last thing that was done.
+    /// The result of the last action.
     pub(super) message: Option<String>,
-    /// Why nothing new is seen.
+    /// The reason why the data is stale.
     pub(super) trouble: Option<String>,
 }
 
@@ -105,13 +105,13 @@ impl State {
         }
     }
 
-    /// Takes in what was seen.
+    /// Takes over the result of a poll.
     pub(super) fn see(&mut self, look: Look) {
         let place = self.place().unwrap_or(0);
         (self.rows, self.total, self.all_frozen) = (look.rows, look.total, look.all_frozen);
         order(&mut self.rows, self.sort);
         if self.place().is_none() {
-            // It has gone: what came after it takes its place.
+            // The object is gone; the next object takes its place.
             self.select(place);
         }
         if self.detail.as_ref().is_some_and(|(detail, _)| Some(&detail.row.id) != self.selected.as_ref()) {
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Where the selected object stands.
+    /// Returns the row of the selected object.
     pub(super) fn place(&self) -> Option<usize> {
         let selected = self.selected.as_ref()?;
         self.rows.iter().position(|row| row.object.id == *selected)
@@ -144,13 +144,13 @@ impl State {
         self.sort = key;
         if key == Key::Calls && !self.counting {
             self.counting = true;
-            self.message = Some("Calls are counted now; n stops it.".to_owned());
+            self.message = Some("Calls are now counted; press n to stop.".to_owned());
         }
         order(&mut self.rows, key);
         Action::Look
     }
 
-    /// What a key means now.
+    /// Handles a key and returns the action to run.
     pub(super) fn press(&mut self, press: Press) -> Action {
         if press == Press::Interrupt {
             return Action::Quit;
@@ -189,7 +189,7 @@ impl State {
             Press::Letter('n') => {
                 self.counting = !self.counting;
                 self.message =
-                    Some(if self.counting { "Calls are counted." } else { "Calls are not counted." }.into());
+                    Some(if self.counting { "Calls are counted." } else { "Calls are no longer counted." }.into());
                 Action::Look
             }
             Press::Letter('F') => Action::FreezeAll(!self.all_frozen),
@@ -212,12 +212,12 @@ impl State {
         Action::None
     }
 
-    /// The attributes of the selected object.
+    /// Returns the attributes of the selected object.
     pub(super) fn attributes(&self) -> &[AttributeView] {
         self.detail.as_ref().map_or(&[], |(detail, _)| &detail.attributes)
     }
 
-    /// What the selected object can be swapped to.
+    /// Returns the implementations that the selected object can be swapped to.
     pub(super) fn implementations(&self) -> &[String] {
         self.detail.as_ref().map_or(&[], |(detail, _)| &detail.implementations)
     }
@@ -235,14 +235,14 @@ impl State {
     fn ask_implementation(&mut self) -> Action {
         let Some(id) = self.selected.clone() else { return self.nothing_selected() };
         if self.implementations().is_empty() {
-            self.message = Some(format!("The program registered nothing that {id} can be swapped to."));
+            self.message = Some(format!("The program registered no implementation for {id}."));
         } else {
             self.prompt = Prompt::Implementation { id, chosen: 0 };
         }
         Action::None
     }
 
-    /// Whether what is offered is still that object's.
+    /// Returns whether the details are still those of the object `id`.
     fn is_of(&self, id: &str) -> bool {
         self.detail.as_ref().is_some_and(|(detail, _)| detail.row.id == id)
     }
@@ -287,7 +287,7 @@ impl State {
     }
 }
 
-/// Which of so many is chosen after a key.
+/// Returns the index chosen after a key, out of `count` entries.
 fn moved(press: Press, chosen: usize, count: usize) -> usize {
     let last = count.saturating_sub(1);
     match press {

@@ -1,4 +1,4 @@
-//! The screen without a terminal: what keys do to the state, and what is drawn from it.
+//! Tests of the screen without a terminal: the effect of keys on the state, and the drawing of the state.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -17,10 +17,10 @@ fn row(object: ObjectView) -> Row {
 fn adaptive(id: &str, bytes: usize, contended: f64) -> ObjectView {
     let mut object = object(id, bytes, 7);
     object.interface = "Counter".into();
-    object.class = "Central<u64>".into();
+    object.class = "Shared<u64>".into();
     object.state = "live".into();
-    (object.family, object.form) = (Some("counter".into()), Some("central".into()));
-    object.forms = vec!["central".into(), "distributed".into()];
+    (object.family, object.form) = (Some("counter".into()), Some("shared".into()));
+    object.forms = vec!["shared".into(), "distributed".into()];
     object.contended_per_s = Some(contended);
     object
 }
@@ -33,7 +33,7 @@ fn look(objects: Vec<ObjectView>) -> Look {
 fn detail(id: &str) -> (Detail, Vec<DecisionView>) {
     let mut text = serde_json::to_value(adaptive(id, 96, 0.0)).expect("a row");
     let more = serde_json::json!({
-        "class_path": "squall_objects::counter::Central<u64>",
+        "class_path": "squall_objects::counter::Shared<u64>",
         "kind": "shared",
         "interface_source": "src/lib.rs:10",
         "made_at": "src/main.rs:20:5",
@@ -47,19 +47,19 @@ fn detail(id: &str) -> (Detail, Vec<DecisionView>) {
             { "name": "cooldown", "kind": "duration", "value": "100", "unit": "ms", "default": "100",
               "range": "1 to 10000", "about": "between swaps", "from": "class" }
         ],
-        "implementations": ["central", "distributed"],
+        "implementations": ["shared", "distributed"],
         "last": null
     });
     text.as_object_mut().expect("fields").extend(more.as_object().expect("fields").clone());
     let decision = serde_json::json!({
-        "at_ms": 0, "id": id, "family": "counter", "from": "central", "to": "distributed", "verdict": "swapped",
+        "at_ms": 0, "id": id, "family": "counter", "from": "shared", "to": "distributed", "verdict": "swapped",
         "why": "2 VPs call it", "took_us": 7, "swap": null
     });
     let decision = serde_json::from_value(decision).expect("a decision");
     (serde_json::from_value(text).expect("a detail"), vec![decision])
 }
 
-/// A state with three objects, of which the one that contends most is selected.
+/// Makes a state with three objects. The most contended object is selected.
 fn state() -> State {
     let mut state = State::new("line_server (4711)".into(), Key::Contention, false);
     state.see(look(vec![adaptive("1.0", 96, 5.0), adaptive("2.0", 4096, 900.0), object("3.0", 200, 3)]));
@@ -87,25 +87,25 @@ fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
 #[test]
 fn rows_are_sorted_by_the_key_that_was_pressed() {
     let mut state = state();
-    assert_eq!(ids(&state), ["2.0", "1.0", "3.0"], "contention; what nobody measures comes last");
+    assert_eq!(ids(&state), ["2.0", "1.0", "3.0"], "sorted by contention; rows without a measurement come last");
     assert_eq!(state.press(Press::Letter('d')), Action::Look);
     assert_eq!(ids(&state), ["1.0", "2.0", "3.0"]);
     assert_eq!(state.press(Press::Letter('m')), Action::Look);
     assert_eq!(ids(&state), ["2.0", "3.0", "1.0"]);
     state.press(Press::Letter('c'));
-    assert!(state.counting, "to sort by calls they must be counted");
+    assert!(state.counting, "sorting by calls must start to count them");
     state.press(Press::Letter('n'));
     assert!(!state.counting);
 }
 
 #[test]
-fn the_selection_follows_its_object_and_passes_on_when_that_is_gone() {
+fn the_selection_follows_its_object_and_moves_on_when_it_is_gone() {
     let mut state = state();
     assert_eq!(state.selected.as_deref(), Some("2.0"));
     state.press(Press::Letter('d'));
     assert_eq!((state.selected.as_deref(), state.place()), (Some("2.0"), Some(1)));
     assert_eq!(state.press(Press::Down), Action::Detail("3.0".into()));
-    assert_eq!(state.press(Press::Down), Action::Detail("3.0".into()), "there are no more");
+    assert_eq!(state.press(Press::Down), Action::Detail("3.0".into()), "the selection stays at the last row");
     assert_eq!(state.press(Press::PageUp), Action::Detail("1.0".into()));
     state.press(Press::End);
     state.see(look(vec![adaptive("1.0", 96, 5.0), adaptive("2.0", 4096, 900.0)]));
@@ -120,7 +120,7 @@ fn the_selection_follows_its_object_and_passes_on_when_that_is_gone() {
 }
 
 #[test]
-fn freezing_asks_for_the_opposite_of_what_is() {
+fn the_freeze_keys_toggle() {
     let mut state = state();
     assert_eq!(state.press(Press::Letter('f')), Action::Freeze { id: "2.0".into(), frozen: true });
     state.rows[0].object.frozen = true;
@@ -140,7 +140,7 @@ fn an_attribute_is_picked_edited_and_set() {
     let Prompt::Value { name, value, .. } = &state.prompt else { panic!("{:?}", state.prompt) };
     assert_eq!((name.as_str(), value.as_str()), ("cooldown", "100"));
     state.press(Press::Backspace);
-    // Letters are of the value now, and quit nothing.
+    // Letters now edit the value; `q` does not quit.
     state.press(Press::Letter('q'));
     state.press(Press::Backspace);
     state.press(Press::Letter('5'));
@@ -159,19 +159,19 @@ fn an_implementation_is_picked_and_swapped_to() {
     state.press(Press::Letter('s'));
     assert_eq!(state.press(Press::Escape), Action::None);
     assert_eq!(state.prompt, Prompt::None);
-    // What is offered was another object's: it is not asked for.
+    // The offered implementations belong to another object, so no prompt opens.
     state.press(Press::Letter('s'));
     state.see(look(vec![adaptive("1.0", 96, 5.0)]));
     assert_eq!(state.press(Press::Enter), Action::None);
 }
 
 #[test]
-fn what_an_object_does_not_have_is_said() {
+fn a_missing_attribute_or_implementation_is_reported() {
     let mut state = state();
     state.press(Press::Letter('a'));
     assert_eq!((&state.prompt, state.message.as_deref()), (&Prompt::None, Some("2.0 has no attributes.")));
     state.press(Press::Letter('s'));
-    assert!(state.message.as_deref().is_some_and(|message| message.contains("registered nothing")));
+    assert!(state.message.as_deref().is_some_and(|message| message.contains("registered no implementation")));
 }
 
 #[test]
@@ -183,14 +183,14 @@ fn quitting_works_from_everywhere() {
 }
 
 #[test]
-fn the_table_shows_what_is_known_and_marks_the_selection() {
+fn the_table_shows_the_rows_and_marks_the_selection() {
     let state = with_detail();
     let lines = screen(&state, 130, 30);
     assert!(lines[0].starts_with("line_server (4711)  3 objects, by contention"), "{lines:#?}");
     for column in ["id", "interface", "form", "bytes", "contended/s", "frozen"] {
         assert!(lines[1].contains(column), "{lines:#?}");
     }
-    for part in ["2.0", "Counter", "Central<u64>", "central", "4096", "900", "(7)", "no"] {
+    for part in ["2.0", "Counter", "Shared<u64>", "shared", "4096", "900", "(7)", "no"] {
         assert!(lines[2].contains(part), "{part}: {lines:#?}");
     }
     assert!(lines[4].starts_with("3.0"), "{lines:#?}");
@@ -203,7 +203,7 @@ fn the_table_shows_what_is_known_and_marks_the_selection() {
         "object 2.0",
         "src/main.rs:20:5",
         "cooldown = 100 ms",
-        "central to distributed: swapped; 2 VPs call it",
+        "shared to distributed: swapped; 2 VPs call it",
     ] {
         assert!(all.contains(part), "{part}: {all}");
     }
@@ -219,7 +219,7 @@ fn prompts_and_help_lie_over_the_table() {
     state.press(Press::Letter('?'));
     let help = screen(&state, 100, 30).join("\n");
     assert!(help.contains("sort by calls, contention, memory"), "{help}");
-    assert_eq!(state.press(Press::Letter('q')), Action::None, "any key leaves the help, and does no more");
+    assert_eq!(state.press(Press::Letter('q')), Action::None, "any key leaves the help and has no other effect");
     state.press(Press::Letter('a'));
     assert!(screen(&state, 100, 30).join("\n").contains("attribute of 2.0 to set"));
     state.press(Press::Enter);
@@ -257,7 +257,7 @@ fn every_size_of_the_screen_can_be_drawn() {
 }
 
 #[test]
-fn of_many_rows_the_selected_one_is_in_sight() {
+fn the_selected_row_is_always_visible() {
     let mut state = State::new("many (1)".into(), Key::Id, false);
     state.see(look((0..5000).map(|id| object(&format!("{id}.0"), 96, 0)).collect()));
     for (press, id) in [(Press::End, "4999.0"), (Press::Home, "0.0"), (Press::PageDown, "10.0")] {
@@ -268,7 +268,7 @@ fn of_many_rows_the_selected_one_is_in_sight() {
 }
 
 #[test]
-fn what_the_program_says_cannot_steer_the_terminal() {
+fn control_characters_of_the_program_are_not_printed() {
     let mut state = state();
     state.rows[0].object.class = "a\u{1b}[2Jb".into();
     let all = screen(&state, 130, 24).join("\n");

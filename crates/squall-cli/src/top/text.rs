@@ -1,10 +1,10 @@
-//! Quantities and names as people read them.
+//! Quantities and names, formatted for people.
 
-/// A count, with three digits or so.
+/// Formats a count with about three digits.
 pub(super) fn count(amount: f64) -> String {
     const STEPS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e4, "k")];
     match STEPS.iter().find(|(step, _)| amount >= *step) {
-        // Tens of thousands are the first that are shortened, by thousands.
+        // Ten thousand and more are shown in thousands.
         Some((_, "k")) => format!("{:.1}k", amount / 1e3),
         Some((step, unit)) => format!("{:.1}{unit}", amount / step),
         None if amount.fract() == 0.0 || amount >= 100.0 => format!("{amount:.0}"),
@@ -12,12 +12,12 @@ pub(super) fn count(amount: f64) -> String {
     }
 }
 
-/// The same, or a dash where nothing was measured.
+/// Formats a rate, or a dash if it was not measured.
 pub(super) fn rate(amount: Option<f64>) -> String {
     amount.map_or("-".to_owned(), count)
 }
 
-/// Bytes.
+/// Formats a number of bytes.
 pub(super) fn bytes(bytes: usize) -> String {
     let amount = bytes as f64;
     match bytes {
@@ -28,7 +28,7 @@ pub(super) fn bytes(bytes: usize) -> String {
     }
 }
 
-/// A span, in milliseconds.
+/// Formats a duration given in milliseconds.
 pub(super) fn span(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{:.1} s", ms as f64 / 1e3),
@@ -38,7 +38,7 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
-/// A text of the other program, without what would steer the terminal.
+/// Replaces control characters by blanks, so that a text of the other program cannot control the terminal.
 pub(super) fn clean(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_keep_their_first_digits() {
+    fn quantities_are_shortened() {
         let cases =
             [(0.0, "0"), (0.25, "0.2"), (7.0, "7"), (99.5, "99.5"), (1234.6, "1235"), (12_345.0, "12.3k")];
         for (amount, text) in cases {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_steers_the_terminal() {
+    fn control_characters_are_removed() {
         assert_eq!(clean("a\u{1b}[2Jb\nc"), "a [2Jb c");
     }
 }

@@ -1,4 +1,4 @@
-//! Looking again and again: what happened between two looks.
+//! Polls the objects and computes rates between two polls.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,21 +10,21 @@ use squall::browse::{Client, ClientError};
 
 use super::Key;
 
-/// Misses are told modulo this.
+/// Miss counts wrap at this value.
 const MISSES_END: u64 = 1 << 32;
 
-/// An object, with what is known from two looks.
+/// An object with its rates.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     #[serde(flatten)]
     pub(super) object: ObjectView,
-    /// Since the look before; none at the first.
+    /// Misses per second since the previous poll; absent at the first.
     pub(super) misses_per_s: Option<f64>,
-    /// When they were counted last; none if they never were.
+    /// Calls per second when they were last counted; absent if they never were.
     pub(super) calls_per_s: Option<f64>,
 }
 
-/// What one look found.
+/// The result of one poll.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) rows: Vec<Row>,
@@ -32,14 +32,14 @@ pub(super) struct Look {
     pub(super) all_frozen: bool,
 }
 
-/// See the module.
+/// Polls the objects and remembers the previous poll.
 pub(super) struct Watch {
     limit: usize,
     interface: Option<String>,
-    /// The misses of the look before, and when that was.
+    /// Time and miss counts of the previous poll.
     before: Option<(Instant, BTreeMap<String, u64>)>,
     calls: BTreeMap<String, f64>,
-    /// Objects whose calls are to be counted, those that wait longest first.
+    /// Objects in turn for counting their calls, longest wait first.
     turns: VecDeque<String>,
 }
 
@@ -48,7 +48,7 @@ impl Watch {
         Watch { limit, interface, before: None, calls: BTreeMap::new(), turns: VecDeque::new() }
     }
 
-    /// Looks, and compares with the look before.
+    /// Polls the objects and compares them with the previous poll.
     pub(super) fn look(&mut self, client: &mut Client, key: Key) -> Result<Look, ClientError> {
         let interface = self.interface.clone();
         let query = ListQuery { sort: key.asked(), limit: Some(self.limit), interface, after: None };
@@ -70,7 +70,7 @@ impl Watch {
             object,
         };
         let mut rows: Vec<Row> = listing.objects.into_iter().map(row).collect();
-        // What is gone is forgotten.
+        // Objects that are gone are forgotten.
         let known = |row: &Row| Some((row.object.id.clone(), row.calls_per_s?));
         self.calls = rows.iter().filter_map(known).collect();
         let misses = rows.iter().map(|row| (row.object.id.clone(), row.object.misses)).collect();
@@ -79,7 +79,8 @@ impl Watch {
         Look { rows, total: listing.total, all_frozen: listing.all_frozen }
     }
 
-    /// Counts the calls of some of these objects, each for so long; the next time of others of them.
+    /// Counts the calls of up to `objects_max` of these objects, each for `span_ms` milliseconds. The next
+    /// call continues with other objects.
     pub(super) fn count(
         &mut self,
         client: &mut Client,
@@ -90,13 +91,13 @@ impl Watch {
         let there: Vec<&String> = rows.iter().map(|row| &row.object.id).collect();
         self.turns.retain(|id| there.contains(&id));
         let new = there.into_iter().filter(|id| !self.turns.contains(id)).cloned().collect::<Vec<_>>();
-        // Those that were never counted go first.
+        // Objects whose calls were never counted go first.
         new.into_iter().rev().for_each(|id| self.turns.push_front(id));
         for _ in 0..objects_max.min(self.turns.len()) {
             let Some(id) = self.turns.pop_front() else { break };
             match client.sample(&id, span_ms) {
                 Ok(calls) => drop(self.calls.insert(id.clone(), calls.per_s())),
-                // It is gone, or is being swapped, or somebody else arbitrates it.
+                // The object is gone, is being swapped, or has another arbiter.
                 Err(error) if error.is_refusal() => {}
                 Err(error) => return Err(error),
             }
@@ -109,7 +110,8 @@ impl Watch {
     }
 }
 
-/// The largest first, but ids, which grow; where nothing was measured, last. Equal ones stay as they are.
+/// Sorts rows: ids ascending, all other keys descending, rows without a measurement last. Equal rows are
+/// sorted by id.
 pub(super) fn order(rows: &mut [Row], key: Key) {
     let amount = |row: &Row| match key {
         Key::Calls => row.calls_per_s,
@@ -157,35 +159,35 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_between_two_looks() {
+    fn rates_cover_the_time_between_two_polls() {
         let mut watch = Watch::new(10, None);
         let start = Instant::now();
         let first = watch.compare(listing(&[object("1.0", 1, u64::from(u32::MAX))]), start, Key::Id);
         assert_eq!(first.rows[0].misses_per_s, None);
         let later = start + Duration::from_secs(2);
-        // The count has wrapped, and another object came.
+        // The count has wrapped, and a second object has appeared.
         let second = watch.compare(listing(&[object("1.0", 1, 9), object("2.0", 1, 4)]), later, Key::Id);
         assert_eq!(second.rows[0].misses_per_s, Some(5.0));
         assert_eq!(second.rows[1].misses_per_s, None);
         let same = watch.compare(listing(&[object("1.0", 1, 9)]), later, Key::Id);
-        assert_eq!(same.rows[0].misses_per_s, None, "no time has passed");
+        assert_eq!(same.rows[0].misses_per_s, None, "no time passed between the polls");
     }
 
     #[test]
-    fn counts_of_calls_are_kept_while_the_object_is_there() {
+    fn counts_of_calls_are_kept_while_the_object_lives() {
         let mut watch = Watch::new(10, None);
         watch.calls.insert("1.0".into(), 7.0);
         watch.calls.insert("2.0".into(), 9.0);
         let both = [object("1.0", 1, 0), object("2.0", 1, 0), object("3.0", 1, 0)];
         let look = watch.compare(listing(&both), Instant::now(), Key::Calls);
-        assert_eq!(ids(&look), ["2.0", "1.0", "3.0"], "what was not counted comes last");
+        assert_eq!(ids(&look), ["2.0", "1.0", "3.0"], "objects whose calls were not counted come last");
         watch.compare(listing(&both[..1]), Instant::now(), Key::Calls);
         let look = watch.compare(listing(&both), Instant::now(), Key::Calls);
         assert_eq!(look.rows.iter().filter(|row| row.calls_per_s.is_some()).count(), 1);
     }
 
     #[test]
-    fn equal_ones_go_by_the_number_of_their_id() {
+    fn equal_rows_are_sorted_by_id() {
         let mut watch = Watch::new(10, None);
         let objects = [object("10.0", 5, 0), object("9.1", 5, 0), object("9.0", 5, 0), object("1.0", 50, 0)];
         let look = watch.compare(listing(&objects), Instant::now(), Key::Memory);

@@ -1,10 +1,10 @@
-//! Starting the binary as scripts do, whatever the environment of the tests is.
+//! Starts the binary as scripts do, independently of the environment of the tests.
 
 #[cfg(squall_global_alloc)]
 use squall as _;
 use std::process::{Command, Output};
 
-/// What changes what is tested.
+/// Environment variables that would change the tested behavior.
 const VARIABLES: [&str; 7] = [
     "SQUALL_RSEQ",
     "SQUALL_MEMBARRIER",
@@ -15,7 +15,7 @@ const VARIABLES: [&str; 7] = [
     "SQUALL_STRESS_BREAK",
 ];
 
-/// The binary, in an environment that asks for nothing.
+/// Returns a command for the binary, with those variables removed.
 pub(crate) fn squall() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
     VARIABLES.iter().for_each(|name| {
@@ -24,7 +24,7 @@ pub(crate) fn squall() -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn run(command: &mut Command) -> Output {
     command.output().expect("the binary was built with this test")
 }

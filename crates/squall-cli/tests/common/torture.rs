@@ -1,19 +1,19 @@
-//! A torture as scripts run it: it does what it is for and passes, and it fails where it is broken on purpose.
+//! Runs a stress as scripts do: it must do its work and pass, and it must fail under each planned break.
 
 use std::process::Output;
 
 use crate::common::{run, squall, stderr, stdout};
 
-/// A stress, and what is known of it.
+/// A stress and its expected counts.
 pub(crate) struct Torture {
     pub(crate) name: &'static str,
-    /// How many threads it runs with unless a test says otherwise.
+    /// Default number of threads in the tests.
     pub(crate) threads: &'static str,
-    /// Counts that no run leaves at zero: a run that does nothing passes as well.
+    /// Counts that must be positive in each run, because a run that does nothing also passes.
     pub(crate) done: &'static [&'static str],
 }
 
-/// The lines `name count` that a run printed.
+/// The printed lines `name count` of a run.
 pub(crate) struct Counts {
     said: String,
 }
@@ -28,7 +28,7 @@ impl Counts {
 }
 
 impl Torture {
-    /// Runs it with one seed. `more` are arguments, and may say how many threads.
+    /// Runs the stress with one seed. `more` are additional arguments, possibly with the number of threads.
     fn run(&self, seconds: &str, more: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = squall();
         command.args(["stress", self.name, "--seconds", seconds, "--seed", "11"]);
@@ -38,7 +38,8 @@ impl Torture {
         run(command.args(more).envs(variables.iter().copied()))
     }
 
-    /// A run of two seconds passes, and did what it is for; on a machine that does other things, a longer one.
+    /// Checks that a run of two seconds passes with positive counts. On a busy machine, a longer run is tried
+    /// next.
     #[track_caller]
     pub(crate) fn passes(&self, more: &[&str], variables: &[(&str, &str)]) -> Counts {
         let mut missed = String::new();
@@ -54,7 +55,7 @@ impl Torture {
         panic!("{missed}");
     }
 
-    /// A run that is broken so is caught, by a violation of which `clue` is a part.
+    /// Checks that a run with the planned break `how` fails, with `clue` in its violation.
     #[track_caller]
     pub(crate) fn fails(&self, how: &str, seconds: &str, clue: &str) {
         let output = self.run(seconds, &[], &[("SQUALL_STRESS_BREAK", how)]);
@@ -69,7 +70,7 @@ impl Torture {
         assert!(complaint.contains(&replay), "{complaint}");
     }
 
-    /// A way to break it that it does not know is refused, and `known` is among those that it names.
+    /// Checks that an unknown planned break is rejected, with an error that lists `known`.
     #[track_caller]
     pub(crate) fn refuses_what_it_does_not_know(&self, known: &str) {
         let output = self.run("1", &[], &[("SQUALL_STRESS_BREAK", "everything")]);

@@ -1,11 +1,13 @@
-//! `squall demo count`: statistics of real texts, kept by many threads in shared, distributed and adaptive objects.
+//! `squall demo count`: many threads keep statistics of real texts in shared, distributed and adaptive
+//! objects.
 //!
-//! - I1. A row of the table is printed as right only if its totals, the sum of its threads' and its calls are exactly
-//!   those of a single-threaded count in plain variables; one that differs makes the demo fail.
-//! - I2. All rows read the same texts from memory, in turns, round after round; each lap has a new object.
+//! - I1. A row is printed as right only if three numbers equal a single-threaded count in plain variables.
+//!   They are its totals, the sum over its threads, and its number of calls. A difference makes the demo
+//!   fail.
+//! - I2. All rows read the same texts from memory, in turns, round after round. Each lap has a new object.
 //!
-//! Units: a call for each word, for each line, and for each file. That is finer than most programs would choose, and is
-//! meant to be: what a call costs is what is shown.
+//! Units: one call per word, per line and per file. Most programs would choose larger units. The small units
+//! show the cost of a call.
 
 mod race;
 mod scan;
@@ -25,10 +27,10 @@ pub(super) use scan::{by_calls, plainly};
 pub(super) use stats::{Adaptive, TextStats, Totals};
 use stats::{Atomics, Locked, Nothing, Spread};
 
-/// Texts that take one thread longer to count are left away.
+/// Texts beyond this time of a single-threaded count are left out.
 const PLAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Who keeps the statistics.
+/// The keeper of the statistics in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     Nobody,
@@ -40,7 +42,7 @@ enum Keeper {
 }
 
 const KEEPERS: [(Keeper, &str); 6] = [
-    (Keeper::Nobody, "nobody: reading alone"),
+    (Keeper::Nobody, "none: reading only"),
     (Keeper::Mutex, "Arc<dyn>, a Mutex"),
     (Keeper::Atomic, "Arc<dyn>, atomics"),
     (Keeper::Shared, "Squall, shared"),
@@ -48,7 +50,7 @@ const KEEPERS: [(Keeper, &str); 6] = [
     (Keeper::Adaptive, "Squall, adaptive"),
 ];
 
-/// What Squall says of an object at the end of a lap.
+/// Figures about an object at the end of a lap.
 #[derive(Clone, Copy, Debug, Default)]
 struct Anatomy {
     misses: u64,
@@ -57,10 +59,10 @@ struct Anatomy {
 }
 
 impl Anatomy {
-    /// With that of a live object.
+    /// Adds the figures of a live object.
     fn plus(self, id: Id) -> Result<Anatomy, Failure> {
         let info = squall::info_of(id)
-            .ok_or_else(|| Failure::new(format!("object {id} is alive, and nothing is known of it")))?;
+            .ok_or_else(|| Failure::new(format!("object {id} is alive but has no information")))?;
         Ok(Anatomy {
             misses: self.misses + info.misses,
             reps: self.reps + info.reps.len(),
@@ -76,12 +78,12 @@ struct Row {
     laps: Vec<Lap>,
     anatomy: Option<Anatomy>,
     by_thread: Vec<Totals>,
-    /// What is wrong with a lap, if anything.
+    /// Description of the first difference in a lap, if any.
     wrong: Option<String>,
 }
 
 impl Row {
-    /// The median of its laps.
+    /// Returns the median of the laps.
     fn time(&self) -> Duration {
         let mut times: Vec<Duration> = self.laps.iter().map(|lap| lap.time).collect();
         times.sort_unstable();
@@ -92,34 +94,34 @@ impl Row {
         self.laps.last().map_or(0, |lap| lap.calls)
     }
 
-    /// Calls of all threads in a second.
+    /// Returns the calls of all threads per second.
     fn calls_per_second(&self) -> f64 {
         self.calls() as f64 / self.time().as_secs_f64().max(1e-9)
     }
 
-    /// Compares what was kept with the truth (I1).
+    /// Compares the kept totals with the truth (I1).
     fn judge(&mut self, lap: &Lap, totals: &Totals, by_thread: &[Totals], truth: &Totals) {
         let calls = truth.words + truth.lines + truth.files;
         let sum = by_thread.iter().fold(Totals::default(), Totals::plus);
         if totals != truth {
-            self.wrong.get_or_insert(format!("{totals:?} was kept of {truth:?}"));
+            self.wrong.get_or_insert(format!("the totals are {totals:?}, not {truth:?}"));
         } else if sum != *truth {
-            self.wrong.get_or_insert(format!("the threads' sum is {sum:?}, not {truth:?}"));
+            self.wrong.get_or_insert(format!("the sum over the threads is {sum:?}, not {truth:?}"));
         } else if lap.calls != calls {
             self.wrong.get_or_insert(format!("{} calls were made, not {calls}", lap.calls));
         }
     }
 }
 
-/// Counts the texts, all rows in turns, and prints what came of it.
+/// Counts the texts, all rows in turns, and prints the results.
 pub(super) fn run(mut collected: Collected, threads: usize) -> Result<(), Failure> {
     let truth = count_plainly(&mut collected);
-    // The longest first, so that no thread begins a long one when the others are through.
+    // Longest first, so that no thread begins a long text when the other threads are done.
     let mut texts = collected.texts;
     texts.sort_by_key(|text| std::cmp::Reverse(text.bytes.len()));
     line(format_args!(
-        "{threads} threads read {} texts, {:.1} MiB, from memory, and tell the statistics of every word, every line and \
-         every file:\none call for each.",
+        "{threads} threads read {} texts ({:.1} MiB) from memory and report every word, line and file to the statistics,\n\
+         with one call each.",
         truth.files,
         truth.bytes as f64 / f64::from(1 << 20)
     ))?;
@@ -132,7 +134,8 @@ pub(super) fn run(mut collected: Collected, threads: usize) -> Result<(), Failur
     }
 }
 
-/// The truth: one thread, plain variables. Texts that it does not get to in time are left away.
+/// Returns the truth: the count of one thread in plain variables. Texts that it does not reach in time are
+/// left out.
 fn count_plainly(collected: &mut Collected) -> Totals {
     let began = Instant::now();
     let mut truth = Totals::default();
@@ -142,7 +145,7 @@ fn count_plainly(collected: &mut Collected) -> Totals {
         counted += 1;
         if began.elapsed() > PLAIN_TIME_MAX && counted < collected.texts.len() {
             let left = collected.texts.len() - counted;
-            collected.limits.push(format!("{left} texts were left away, so that this ends soon"));
+            collected.limits.push(format!("{left} texts were left out to keep the demo short"));
             break;
         }
     }
@@ -150,7 +153,7 @@ fn count_plainly(collected: &mut Collected) -> Totals {
     truth
 }
 
-/// Round after round, a lap of each row (I2).
+/// Runs round after round, one lap per row (I2).
 fn race(texts: &[Text], threads: usize, truth: &Totals) -> Result<Vec<Row>, Failure> {
     let began = Instant::now();
     let mut rows: Vec<Row> = KEEPERS
@@ -180,7 +183,7 @@ fn race(texts: &[Text], threads: usize, truth: &Totals) -> Result<Vec<Row>, Fail
     Ok(rows)
 }
 
-/// One lap of one row, with a keeper of its own.
+/// Runs one lap of one row with a new keeper.
 fn run_lap(
     row: &mut Row,
     texts: &[Text],
@@ -206,12 +209,12 @@ fn run_lap(
             return Ok(());
         }
     };
-    // Hidden from the compiler, which could otherwise see through the `dyn`.
+    // Hidden from the compiler, which could otherwise devirtualize the call.
     let plain = std::hint::black_box(plain);
     finish(row, &*plain, texts, threads, truth, watch)
 }
 
-/// One lap with an object of Squall's, which is destroyed afterwards.
+/// Runs one lap with a Squall object and destroys it afterwards.
 fn run_object(
     row: &mut Row,
     object: Owned<dyn TextStats>,
@@ -226,7 +229,7 @@ fn run_object(
     drop(object);
     match reference.try_totals() {
         Err(_) => Ok(()),
-        Ok(_) => Err(Failure::new(format!("{reference} was destroyed, and still answers"))),
+        Ok(_) => Err(Failure::new(format!("{reference} still answers after it was destroyed"))),
     }
 }
 

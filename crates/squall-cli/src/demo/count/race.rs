@@ -1,4 +1,4 @@
-//! One lap: threads read all texts once and tell the statistics of every word, line and file.
+//! One lap: threads read all texts once and report every word, line and file to the statistics.
 
 use std::panic::resume_unwind;
 use std::sync::Barrier;
@@ -10,17 +10,18 @@ use super::scan::by_calls;
 use super::stats::TextStats;
 use crate::demo::collect::Text;
 
-/// How often whoever watches is told.
+/// Interval between two calls of `watch`.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a lap took.
+/// The result of a lap.
 pub(super) struct Lap {
     pub(super) time: Duration,
-    /// Calls of the statistics that the threads made, by their own count.
+    /// Calls of the statistics, as the threads counted them.
     pub(super) calls: u64,
 }
 
-/// Lets `threads` threads read `texts`, each the next one that none has read. `watch` is told how many were begun.
+/// Runs `threads` threads over `texts`. Each thread takes the next text that was not taken. `watch` receives
+/// the number of texts taken so far.
 pub(super) fn lap<S: TextStats + ?Sized>(
     stats: &S,
     texts: &[Text],
@@ -50,14 +51,14 @@ pub(super) fn lap<S: TextStats + ?Sized>(
         begin.wait();
         while workers.iter().any(|worker| !worker.is_finished()) {
             watch(next.load(Ordering::Relaxed).min(texts.len()));
-            // Sleeps, so as to take no processor from those that read.
+            // Sleeps, so that the watcher takes no processor time from the readers.
             thread::park_timeout(WATCH_INTERVAL);
         }
-        // A panic of a thread is a defect of the demo, and goes on here.
+        // A panic of a thread is a bug of the demo and is propagated.
         let done =
             workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         let done: Vec<(u64, Instant, Instant)> = done.collect();
-        // From the first that began to the last that ended: this thread itself may have been late.
+        // Measured from the first start to the last end, because this thread itself may wake up late.
         let began = done.iter().map(|(_, began, _)| *began).min();
         let ended = done.iter().map(|(_, _, ended)| *ended).max();
         let time =

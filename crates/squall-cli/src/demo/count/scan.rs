@@ -1,13 +1,13 @@
-//! Counting a text: by itself, and with a call of the statistics for each word and each line.
+//! Counts a text: in plain variables, or with a call of the statistics for each word and each line.
 
 use super::stats::{TextStats, Totals};
 
-/// Blank, tab, line feed, vertical tab, form feed, carriage return.
+/// Matches blank, tab, line feed, vertical tab, form feed and carriage return.
 fn is_space(byte: u8) -> bool {
     byte == b' ' || (b'\t'..=b'\r').contains(&byte)
 }
 
-/// What happens in a text, in order.
+/// Receives the events of a scan, in order.
 trait Listener {
     fn word(&mut self);
     fn line(&mut self, bytes: u64);
@@ -51,7 +51,7 @@ impl Listener for Totals {
     }
 }
 
-/// Tells the statistics of every event, and keeps count itself.
+/// Reports every event to the statistics and keeps its own count.
 struct Teller<'a, S: ?Sized> {
     stats: &'a S,
     counted: Totals,
@@ -74,14 +74,14 @@ impl<S: TextStats + ?Sized> Listener for Teller<'_, S> {
     }
 }
 
-/// One text, counted in plain variables.
+/// Counts one text in plain variables.
 pub(in crate::demo) fn plainly(text: &[u8]) -> Totals {
     let mut totals = Totals { files: 1, ..Totals::default() };
     scan(text, &mut totals);
     totals
 }
 
-/// One text, counted by calls: one for each word, one for each line, and one for the file. Returns how many there were.
+/// Counts one text by calls: one per word, one per line, and one for the file. Returns the number of calls.
 pub(in crate::demo) fn by_calls<S: TextStats + ?Sized>(stats: &S, thread: usize, text: &[u8]) -> u64 {
     let counted = Totals { files: 1, ..Totals::default() };
     let mut teller = Teller { stats, counted, calls: 0 };

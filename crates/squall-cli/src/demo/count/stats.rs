@@ -1,5 +1,5 @@
-//! Statistics of texts behind one interface: in a shared object, in a distributed one, in counters that adapt, and in two
-//! that are no objects of Squall's, for comparison.
+//! Statistics of texts behind one interface: a shared object, a distributed object, and adaptive counters.
+//! Two plain implementations serve as rivals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -8,16 +8,16 @@ use squall::objects::counter::{self, Counter};
 use squall::pervp::BiasedWord;
 use squall::{RepContext, Handle, Id, Owned, Root};
 
-/// What is counted of a text, or of many.
+/// Counts of one text or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) files: u64,
-    /// A line ends with a line feed, or with the text.
+    /// Lines. A line ends with a line feed or with the text.
     pub(crate) lines: u64,
-    /// What stands between white space, as in `wc`.
+    /// Words between white space, as in `wc`.
     pub(crate) words: u64,
     pub(crate) bytes: u64,
-    /// Length of the longest line in bytes, its line feed included.
+    /// Length of the longest line in bytes, including its line feed.
     pub(crate) longest_line: u64,
 }
 
@@ -32,22 +32,22 @@ impl Totals {
     }
 }
 
-/// Statistics that many threads keep together while they read.
+/// Statistics that many threads update while they read.
 #[squall::interface]
 pub(crate) trait TextStats: Send + Sync {
-    /// One more word.
+    /// Counts one word.
     fn word(&self);
-    /// One more line, of so many bytes.
+    /// Counts one line of `bytes` bytes.
     fn line(&self, bytes: u64);
-    /// Thread number `thread` is through with a file, of which it counted this.
+    /// Reports that thread number `thread` finished a file with these counts.
     fn file(&self, thread: usize, counted: &Totals);
-    /// All that was counted, word by word and line by line.
+    /// Returns the totals of all words and lines.
     fn totals(&self) -> Totals;
-    /// What each thread said of its files.
+    /// Returns the counts of the files that each thread reported.
     fn by_thread(&self) -> Vec<Totals>;
 }
 
-/// Adds to the entry of a thread, which is made if need be.
+/// Adds to the entry of a thread. Makes the entry if it is absent.
 fn note(threads: &mut Vec<Totals>, thread: usize, counted: &Totals) {
     if threads.len() <= thread {
         threads.resize(thread + 1, Totals::default());
@@ -60,19 +60,19 @@ fn merge(mut all: Vec<Totals>, some: Vec<Totals>) -> Vec<Totals> {
     all
 }
 
-/// Nothing is half done under these locks when a thread panics.
+/// Locks a mutex and ignores poison: a panicking thread leaves the value consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Raises `word` to `value`; a store only where that is more.
+/// Raises `word` to at least `value`. Stores only if `value` is larger.
 fn raise(word: &AtomicU64, value: u64) {
     if word.load(Ordering::Relaxed) < value {
         word.fetch_max(value, Ordering::Relaxed);
     }
 }
 
-/// Five words that all threads add to.
+/// Five atomic words that all threads update.
 #[derive(Default)]
 pub(crate) struct Atomics {
     files: AtomicU64,
@@ -114,10 +114,10 @@ impl TextStats for Atomics {
     }
 }
 
-/// The root of the distributed statistics: each processor gets a part of its own when it first counts something.
+/// The root of the distributed statistics. Each VP gets its own representative at its first call.
 pub(crate) struct Spread;
 
-/// What one processor has counted.
+/// The counts of one VP.
 pub(crate) struct Part {
     files: BiasedWord,
     lines: BiasedWord,
@@ -183,7 +183,7 @@ impl TextStats for Part {
     }
 }
 
-/// Four counters that adapt, each by itself.
+/// Four independent adaptive counters.
 pub(crate) struct Adaptive {
     owned: [Owned<dyn Counter>; 4],
     files: Handle<dyn Counter>,
@@ -215,7 +215,7 @@ impl Adaptive {
         self.words.total()
     }
 
-    /// Their ids, in the order of their names.
+    /// Returns the ids of the counters, in the order of `NAMES`.
     pub(crate) fn ids(&self) -> [Id; 4] {
         std::array::from_fn(|index| Handle::id(self.owned[index].co()))
     }
@@ -254,7 +254,7 @@ impl TextStats for Adaptive {
     }
 }
 
-/// The rival that is written first: everything behind one lock.
+/// The simplest rival: one lock around everything.
 #[derive(Default)]
 pub(crate) struct Locked(Mutex<(Totals, Vec<Totals>)>);
 
@@ -285,7 +285,7 @@ impl TextStats for Locked {
     }
 }
 
-/// Keeps nothing while the threads read: what reading alone costs.
+/// Keeps no counts while the threads read. Its row shows the cost of reading alone.
 #[derive(Default)]
 pub(crate) struct Nothing(Mutex<Vec<Totals>>);
 

@@ -1,4 +1,4 @@
-//! What the demo prints at its end.
+//! The printed results of `squall demo count`.
 
 use comfy_table::Table;
 
@@ -6,7 +6,7 @@ use super::{Keeper, Row, Totals};
 use crate::demo::new_table;
 use crate::output::{Failure, line};
 
-/// Threads that are listed one by one.
+/// Maximum number of threads to list.
 const THREADS_LISTED_MAX: usize = 16;
 
 pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), Failure> {
@@ -18,15 +18,15 @@ pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), 
     ))?;
     let differ = rows.iter().filter(|row| row.wrong.is_some()).count();
     match differ {
-        0 => line("All totals agree exactly with a count by one thread in plain variables.")?,
-        _ => line(format_args!("{differ} rows DIFFER from a count by one thread in plain variables."))?,
+        0 => line("All totals agree exactly with a single-threaded count in plain variables.")?,
+        _ => line(format_args!("{differ} rows DIFFER from a single-threaded count in plain variables."))?,
     }
     let row_of = |keeper| rows.iter().find(|row| row.keeper == keeper);
     if let Some(distributed) = row_of(Keeper::Distributed) {
-        line("\nBy thread, as the distributed object kept it in the last lap:")?;
+        line("\nCounts per thread, from the distributed object in the last lap:")?;
         line(by_thread(&distributed.by_thread))?;
         if threads > THREADS_LISTED_MAX {
-            line(format_args!("  and {} threads more.", threads - THREADS_LISTED_MAX))?;
+            line(format_args!("  and {} more threads.", threads - THREADS_LISTED_MAX))?;
         }
     }
     explain(row_of)
@@ -34,7 +34,7 @@ pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), 
 
 fn results(rows: &[Row], truth: &Totals) -> Table {
     let header =
-        ["statistics kept by", "ms", "MiB/s", "M calls/s", "calls", "misses", "reps", "bytes", "totals"];
+        ["statistics in", "ms", "MiB/s", "M calls/s", "calls", "misses", "reps", "bytes", "totals"];
     let mut table = new_table(&header);
     for row in rows {
         let seconds = row.time().as_secs_f64().max(1e-9);
@@ -70,17 +70,17 @@ fn by_thread(threads: &[Totals]) -> Table {
     table
 }
 
-/// In words, what the measured times say and no more.
+/// Explains the measured times in words.
 fn explain<'a>(row_of: impl Fn(Keeper) -> Option<&'a Row>) -> Result<(), Failure> {
     let (Some(alone), Some(shared), Some(distributed)) =
         (row_of(Keeper::Nobody), row_of(Keeper::Shared), row_of(Keeper::Distributed))
     else {
         return Ok(());
     };
-    // What keeping adds to reading; a lap may even be shorter than one that keeps nothing.
+    // Time added to reading alone. A lap may even be shorter than one without statistics; then it is zero.
     let added = |row: &Row| row.time().saturating_sub(alone.time()).as_secs_f64() * 1e3;
     line(
-        "\nEach time is the median of the laps, a call's whole cost included. Keeping added to reading alone:",
+        "\nEach time is the median of the laps and includes the whole cost of the calls. Time added to reading only:",
     )?;
     for keeper in [Keeper::Mutex, Keeper::Atomic, Keeper::Shared, Keeper::Distributed, Keeper::Adaptive] {
         if let Some(row) = row_of(keeper) {
@@ -89,11 +89,11 @@ fn explain<'a>(row_of: impl Fn(Keeper) -> Option<&'a Row>) -> Result<(), Failure
     }
     let reps = distributed.anatomy.map_or(0, |anatomy| anatomy.reps);
     line(format_args!(
-        "Clients hold 8-byte references in all rows of Squall's. The shared object has one representative, which\nall \
-         threads write; the distributed one has {reps}, made where it was first called, and {}.",
+        "In all Squall rows, clients hold 8-byte handles. The shared object has one representative, which all threads\nwrite. \
+         The distributed object has {reps}, one for each VP that called it, {}.",
         match distributed.time() < shared.time() {
-            true => "each is written where it lies",
-            false => "here that did not pay",
+            true => "and each is written only on its VP",
+            false => "which was not faster here",
         }
     ))
 }

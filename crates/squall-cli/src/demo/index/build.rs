@@ -1,9 +1,9 @@
-//! Building an index with many threads: each takes the next text that none has, counts its words for itself, and notes each of them in
-//! the one index. How many may work, and what a word is at most, is in a read-mostly value; what was done is counted in adaptive
-//! counters.
+//! Builds an index with many threads. Each thread takes the next free text, counts its words locally, and
+//! then posts each word to the shared index. A read-mostly value holds the configuration: the number of
+//! working threads and the maximum length of a word. Adaptive counters hold the statistics.
 //!
-//! - I1. A thread that waits to be allowed to work is woken before the build ends, whatever becomes of those that work.
-//! - I2. A text is taken by one thread.
+//! - I1. A thread that waits for permission to work is woken before the build ends, even if a worker panics.
+//! - I2. Each text is taken by exactly one thread.
 
 use std::panic::resume_unwind;
 use std::sync::Barrier;
@@ -21,15 +21,15 @@ use super::plain::{Posting, Totals};
 use super::words::{self, WORD_BYTES_MAX};
 use crate::output::Failure;
 
-/// What those who build go by. It can be changed while they do.
+/// The configuration of a build. It can change during the build.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    /// How many of the threads may work.
+    /// Number of threads that may work.
     pub(super) workers: usize,
     pub(super) word_bytes_max: usize,
 }
 
-/// What was done so far.
+/// Counters of the finished work.
 pub(super) struct Statistics {
     texts: Owned<dyn Counter>,
     bytes: Owned<dyn Counter>,
@@ -50,7 +50,7 @@ impl Statistics {
     }
 }
 
-/// One build: what is to be done, its configuration, its statistics.
+/// One build: its job, its configuration and its statistics.
 pub(super) struct Build<'a> {
     job: &'a Job,
     next: AtomicUsize,
@@ -59,13 +59,13 @@ pub(super) struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    /// Of which so many of the threads may work at first.
+    /// Makes a build in which `workers` of the threads may work at first.
     pub(super) fn new(job: &'a Job, workers: usize) -> Build<'a> {
         let config = read_mostly::adaptive(Config { workers, word_bytes_max: WORD_BYTES_MAX });
         Build { job, next: AtomicUsize::new(0), config, statistics: Statistics::new() }
     }
 
-    /// The objects that adapt, and their names.
+    /// Returns the adaptive objects of the build, with their names.
     pub(super) fn objects(&self) -> Vec<(&'static str, Id)> {
         let Statistics { texts, bytes, words, postings } = &self.statistics;
         vec![
@@ -83,10 +83,11 @@ impl<'a> Build<'a> {
         self.config.co().update(|config| Config { workers: threads, ..config.clone() });
     }
 
-    /// Builds the index. `watch` is called every `interval` meanwhile, and once at the end; what it fails with comes back when the
-    /// threads have ended.
+    /// Builds the index. Calls `watch` once per `interval` and once at the end. If `watch` fails, its error
+    /// is returned after the threads have ended.
     ///
-    /// Returns how long it took, from the first thread that began to the last that ended: the calling one may have been late.
+    /// Returns the time from the first thread's start to the last thread's end. The calling thread itself may
+    /// wake up late.
     pub(super) fn run<K: Keep>(
         &self,
         kept: &K,
@@ -111,9 +112,9 @@ impl<'a> Build<'a> {
                 .collect();
             begin.wait();
             let mut watched = Ok(());
-            // The first that ends found no text left, or panicked.
+            // The first thread to end found no text left, or panicked.
             while watched.is_ok() && !workers.iter().any(|worker| worker.is_finished()) {
-                // Sleeps, so as to take no processor from those that build.
+                // Sleeps, so that the watcher takes no processor time from the builders.
                 thread::park_timeout(interval);
                 watched = watch(self);
             }
@@ -130,7 +131,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// What a thread does.
+    /// The loop of one thread.
     fn work<K: Keep>(&self, kept: &K, thread: usize) {
         let config = self.config.co();
         let mut changes = config.subscribe();
@@ -138,7 +139,7 @@ impl<'a> Build<'a> {
             let (may, word_bytes_max) =
                 config.read(|config| (thread < config.workers, config.word_bytes_max));
             if !may {
-                // It cannot end while this thread borrows its owner.
+                // The value cannot be destroyed while this thread borrows its owner.
                 changes.wait().expect("the configuration outlives the build");
                 continue;
             }
@@ -149,7 +150,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// One text.
+    /// Indexes one text.
     fn add<K: Keep>(&self, kept: &K, number: u32, word_bytes_max: usize) {
         let text = &self.job.texts[number as usize].bytes;
         let lower = words::lower(text);

@@ -1,4 +1,4 @@
-//! What is to be indexed, and what must come of it.
+//! The texts to index and the expected result.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 use super::plain::{Plain, Totals, Truth};
 use crate::demo::collect::{Collected, Text};
 
-/// Texts, and the truth about them.
+/// The texts and the truth about them.
 pub(super) struct Job {
     pub(super) texts: Vec<Text>,
-    /// The numbers of the texts in the order in which they are taken: the longest first, so that no thread begins a long one when
-    /// the others are through.
+    /// Numbers of the texts, longest first. So no thread begins a long text when the other threads are done.
     pub(super) order: Vec<u32>,
     pub(super) threads: usize,
     pub(super) truth: Truth,
     pub(super) totals: Totals,
-    /// How long one thread took.
+    /// Time of the single-threaded build.
     pub(super) alone: Duration,
     /// Limits that were reached, as sentences.
     pub(super) limits: Vec<String>,
 }
 
 impl Job {
-    /// Of what was read; of the first texts, if one thread takes longer than `time` for all.
+    /// Makes a job from the collected texts. If a single-threaded build takes longer than `time`, only the
+    /// first texts are kept.
     pub(super) fn of(collected: Collected, threads: usize, time: Duration) -> Job {
         let Collected { mut texts, mut limits, .. } = collected;
         let began = Instant::now();
@@ -30,7 +30,7 @@ impl Job {
         let alone = began.elapsed();
         let left = texts.len() - totals.texts as usize;
         if left > 0 {
-            limits.push(format!("{left} texts were left away, so that this ends soon"));
+            limits.push(format!("{left} texts were left out to keep the demo short"));
         }
         texts.truncate(totals.texts as usize);
         let mut order: Vec<u32> = (0..texts.len() as u32).collect();

@@ -1,7 +1,8 @@
-//! Who keeps an index while many threads build it: maps of ours and of others, each used as one would.
+//! Maps that keep an index while many threads build it: Squall's and the rivals', each used in its usual way.
 //!
-//! What changes of a word is its list of texts, and that changes in place. Maps that let a caller change a value hold the list
-//! itself. Ours lend values to be read, so that a list has a lock, and a share in it can be taken out of the map.
+//! The value of a word is a list of texts, which grows in place. Maps that give mutable access hold the list
+//! directly. Squall's maps give shared access to values. Their lists therefore have a lock and are counted
+//! references, which can be cloned out of the map.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,23 +15,23 @@ use squall::objects::map::{MapExt, Map};
 use super::plain::Posting;
 use super::words::Hasher;
 
-/// Keeps an index.
+/// A map that keeps an index.
 pub(super) trait Keep: Sync {
-    /// Notes that a word is in a text. Each pair of both is noted once.
+    /// Records that a text contains a word. Each pair is posted once.
     fn post(&self, word: &str, posting: Posting);
-    /// Calls `f` for each word with its texts, in any order. Nobody writes meanwhile.
+    /// Calls `f` for each word with its texts, in any order. No thread writes meanwhile.
     fn visit(&self, f: &mut dyn FnMut(&str, &[Posting]));
 }
 
-/// The texts of a word, in maps of ours.
+/// The texts of a word, in Squall's maps.
 #[derive(Clone)]
 pub(super) struct List(Arc<Lock<Vec<Posting>>>);
 
-/// Any map of ours.
+/// Any of Squall's maps.
 pub(super) type Ours = Handle<dyn Map<Box<str>, List, Hasher>>;
 
 impl List {
-    /// A copy of the texts.
+    /// Returns a copy of the texts.
     pub(super) fn texts(&self) -> Vec<Posting> {
         self.0.lock().clone()
     }
@@ -38,7 +39,8 @@ impl List {
 
 impl Keep for Ours {
     fn post(&self, word: &str, posting: Posting) {
-        // A read is an operation, which must not wait: where somebody else is at the list, a share in it is taken out first.
+        // The closure runs inside an operation and must not wait. If the list is locked, clone its reference
+        // and push after the lookup.
         let left = self.with(word, |list| match list.0.try_lock() {
             Some(mut texts) => {
                 texts.push(posting);
@@ -52,7 +54,7 @@ impl Keep for Ours {
             None => {
                 let list = List(Arc::new(Lock::new(vec![posting])));
                 if self.try_insert(word.into(), list).is_err() {
-                    // Another thread was faster, and nobody takes a word out.
+                    // Another thread inserted the word first, and words are never removed.
                     self.get(word).expect("it is there").0.lock().push(posting);
                 }
             }
@@ -64,15 +66,15 @@ impl Keep for Ours {
     }
 }
 
-/// Words and their texts in the map that is written first.
+/// Words and their texts in std's map.
 pub(super) type Words = HashMap<Box<str>, Vec<Posting>, Hasher>;
 
-/// Everything behind one lock of std's.
+/// std's map behind one std mutex.
 #[derive(Default)]
 pub(super) struct Locked(Mutex<Words>);
 
 impl Locked {
-    /// Nothing is half done under it when a thread panics.
+    /// Ignores poison: a panicking thread leaves the map consistent.
     fn lock(&self) -> MutexGuard<'_, Words> {
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
@@ -94,7 +96,7 @@ impl Keep for Locked {
 
 impl Keep for DashMap<Box<str>, Vec<Posting>, Hasher> {
     fn post(&self, word: &str, posting: Posting) {
-        // First without a key of its own, as most words are there.
+        // Looks up without an owned key first, because most words are present.
         match self.get_mut(word) {
             Some(mut texts) => texts.push(posting),
             None => self.entry(word.into()).or_default().push(posting),
@@ -121,7 +123,7 @@ impl Keep for scc::HashMap<Box<str>, Vec<Posting>, Hasher> {
     }
 }
 
-/// Keeps nothing: what reading and telling words apart costs alone.
+/// Keeps no entries. Its row shows the cost of reading and splitting words alone.
 pub(super) struct Nothing;
 
 impl Keep for Nothing {
@@ -139,7 +141,7 @@ mod tests {
     use super::super::form::Form;
     use super::*;
 
-    /// What four threads post of as many words at once is there, once.
+    /// Four threads post the same words; each posting is there once.
     fn keeps<K: Keep>(kept: &K) {
         const TEXTS: u32 = 200;
         let names: Vec<String> = (0..50).map(|n| format!("word{n}")).collect();
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn what_threads_post_at_once_is_there_once() {
         let _alone = crate::alone();
-        for form in [Form::Locked, Form::Central, Form::Partitioned, Form::Replicated, Form::Adaptive] {
+        for form in [Form::Locked, Form::Shared, Form::Partitioned, Form::Replicated, Form::Adaptive] {
             keeps(&form.make().co());
         }
         keeps(&Locked::default());

@@ -1,7 +1,7 @@
-//! The index in use: built in a map of ours by one thread first, then by all, asked by all afterwards, and then asked for words; what is
-//! decided about its objects meanwhile is told.
+//! The index in use. One thread builds it first, then all threads build, and then all threads query it.
+//! Decisions about its objects are printed meanwhile.
 //!
-//! - I1. An answer is given only from an index that is exactly the one that one thread builds in plain variables.
+//! - I1. Answers are given only from an index that equals the index built by one thread in plain variables.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -21,14 +21,14 @@ use crate::demo::Progress;
 use crate::demo::tell::Teller;
 use crate::output::{Failure, line};
 
-/// How often it is looked what was decided.
+/// Interval between two polls of the decision log.
 const LOOK: Duration = Duration::from_millis(20);
-/// One thread builds until this part of the text is in the index.
+/// One thread builds until one part in this many of the bytes is indexed.
 const ALONE_PART: u64 = 3;
-/// How long all ask.
+/// Duration of the queries by all threads.
 const ASKED: Duration = Duration::from_millis(700);
 
-/// An index that is built, with its texts.
+/// A finished index and its texts.
 pub(super) struct Index<'a> {
     map: OwnedMap<Box<str>, List, Hasher>,
     job: &'a Job,
@@ -36,12 +36,12 @@ pub(super) struct Index<'a> {
     teller: Teller,
 }
 
-/// Where it is told what happens.
+/// Destination of the progress lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// On stdout, in lines.
+    /// Lines on stdout.
     Stdout,
-    /// Above the bar that shows the progress, and only where that is shown.
+    /// Lines above the progress bar, shown only on a terminal.
     Terminal,
 }
 
@@ -58,10 +58,10 @@ impl Told {
 }
 
 impl<'a> Index<'a> {
-    /// Builds it, in the map that `form` makes.
+    /// Builds the index in a map of the given form.
     ///
     /// # Errors
-    /// It is not the one that one thread builds (I1); or nobody reads what is told.
+    /// The index differs from the single-threaded one (I1), or a line could not be printed.
     pub(super) fn build(form: Form, job: &'a Job, told: Told) -> Result<Index<'a>, Failure> {
         let (totals, map) = (job.totals, form.make());
         let build = Build::new(job, 1);
@@ -69,7 +69,7 @@ impl<'a> Index<'a> {
         objects.extend(build.objects());
         let mut teller = Teller::new(objects);
         let bar = Progress::new(totals.bytes, "building");
-        told.say(&bar, &teller.now("One thread builds."))?;
+        told.say(&bar, &teller.now("One thread builds the index."))?;
         let mut is_alone = true;
         let time = build.run(&map.co(), LOOK, &mut |build| {
             let bytes = build.statistics.totals().bytes;
@@ -77,28 +77,28 @@ impl<'a> Index<'a> {
             if is_alone && bytes >= totals.bytes / ALONE_PART {
                 is_alone = false;
                 build.let_all_work();
-                told.say(&bar, &teller.now("All threads do: so says its configuration from now on."))?;
+                told.say(&bar, &teller.now("The configuration changes: all threads build."))?;
             }
             teller.news().iter().try_for_each(|text| told.say(&bar, text))
         })?;
-        told.say(&bar, &teller.now("It is built."))?;
+        told.say(&bar, &teller.now("The index is complete."))?;
         bar.clear();
         let kept = build.statistics.totals();
         if kept != totals {
             return Err(Failure::new(format!("the statistics are {kept:?}, not {totals:?}")));
         }
         if let Some(difference) = job.truth.difference(&map.co()) {
-            return Err(Failure::new(format!("the index is not that of one thread: {difference}")));
+            return Err(Failure::new(format!("the index differs from that of one thread: {difference}")));
         }
         Ok(Index { map, job, time, teller })
     }
 
-    /// Lets all threads ask for its words for a while, and tells what is decided.
+    /// Lets all threads look up words for a while and prints the decisions.
     pub(super) fn ask(&mut self) -> Result<(), Failure> {
         let questions = counter::adaptive();
         self.teller.also("questions", Handle::id(questions.co()));
         let (over, map, job) = (AtomicBool::new(false), self.map.co(), self.job);
-        line(self.teller.now("All threads ask for words."))?;
+        line(self.teller.now("All threads look up words."))?;
         let began = Instant::now();
         let shown = thread::scope(|scope| {
             for thread in 0..job.threads {
@@ -122,27 +122,28 @@ impl<'a> Index<'a> {
         let asked = questions.co().total();
         shown?;
         line(self.teller.now(&format!(
-            "{:.1} million answers a second.",
+            "{:.1} million lookups per second.",
             asked as f64 / began.elapsed().as_secs_f64() / 1e6
         )))?;
-        line(format_args!("             at its end: {}", self.teller.forms()))
+        line(format_args!("             forms now: {}", self.teller.forms()))
     }
 
-    /// How often its objects were swapped, of what was told.
+    /// Returns the number of swaps among the printed decisions.
     pub(super) fn swaps(&self) -> u64 {
         self.teller.swaps()
     }
 
-    /// The texts that have a word, those with most of it first; at most so many are listed.
+    /// Prints the texts that contain `word`, those with most occurrences first. Lists at most `listed_max`
+    /// texts.
     pub(super) fn answer(&self, word: &str, listed_max: usize) -> Result<(), Failure> {
         let mut found = find(self.map.co(), word);
-        // Of texts that have it as often, the order is that of their names.
+        // Texts with the same number of occurrences are sorted by name.
         let path = |posting: &Posting| &self.job.texts[posting.text as usize].path;
         found.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| path(one).cmp(path(other))));
         let all = self.job.totals.texts;
         let times: u64 = found.iter().map(|posting| u64::from(posting.count)).sum();
         match found.len() {
-            0 => return line(format_args!("{word}: in none of {all} texts")),
+            0 => return line(format_args!("{word}: in 0 of {all} texts")),
             some => line(format_args!("{word}: in {some} of {all} texts, {times} times"))?,
         }
         for posting in found.iter().take(listed_max) {
@@ -150,17 +151,17 @@ impl<'a> Index<'a> {
         }
         match found.len().saturating_sub(listed_max) {
             0 => Ok(()),
-            more => line(format_args!("          and {more} more")),
+            more => line(format_args!("          and {more} more texts")),
         }
     }
 }
 
-/// The texts that have a word.
+/// Returns the texts that contain `word`.
 fn find(map: Ours, word: &str) -> Vec<Posting> {
     map.get(word).map_or(Vec::new(), |list| list.texts())
 }
 
-/// A name may hold anything, a terminal's commands too.
+/// Escapes control characters: a file name may contain commands for the terminal.
 fn printable(name: &str) -> String {
     let letters = name.chars();
     letters.map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_printed_as_it_is_but_for_control_characters() {
+    fn control_characters_in_a_name_are_escaped() {
         assert_eq!(printable("a b/ü.txt"), "a b/ü.txt");
         assert_eq!(printable("a\x1b[2J\n"), "a\\u{1b}[2J\\n");
     }

@@ -1,8 +1,8 @@
-//! `squall demo` and `squall demo index`: an index of the words of a tree of real texts, built by many threads, asked, and built again
-//! by all who can keep it, for comparison.
+//! `squall demo` and `squall demo index`: many threads build a word index of real texts and query it. Then
+//! each map in the comparison builds the same index.
 //!
-//! - I1. Each index is compared with the one that one thread builds in plain variables, word by word; one that differs makes the demo
-//!   fail, and nothing is answered from it.
+//! - I1. Each index is compared word by word with the one that one thread builds in plain variables. A
+//!   difference makes the demo fail, and a wrong index answers no query.
 
 mod build;
 mod form;
@@ -24,34 +24,36 @@ use live::{Index, Told};
 use race::race;
 pub(crate) use words::parse;
 
-/// Texts that take one thread longer are left away where the index is only built to be seen.
+/// Texts beyond this time of a single-threaded build are left out, if the index is only built as a
+/// demonstration.
 const PLAIN_TIME_MAX: Duration = Duration::from_millis(250);
-/// The form in which the index is built and asked: the one that needs no choice.
+/// The form that builds and answers: the adaptive one, which needs no choice.
 const SERVES: Form = Form::Adaptive;
-/// Texts that an example of an answer lists.
+/// Maximum number of texts listed in the example answer.
 const EXAMPLE_LISTED: usize = 4;
 
-/// Builds the index, shows it, and compares. Returns the texts for what else is shown, and what is wrong with a row, if anything.
+/// Builds the index, shows it, and compares the maps. Returns the texts for the rest of the demo, and the
+/// first wrong row, if any.
 pub(super) fn show(collected: Collected, threads: usize) -> Result<(Vec<Text>, Option<String>), Failure> {
     compare(Job::of(collected, threads, PLAIN_TIME_MAX))
 }
 
-/// The same of all texts.
+/// Like `show`, but with all texts.
 pub(super) fn show_all(collected: Collected, threads: usize) -> Result<(Vec<Text>, Option<String>), Failure> {
     compare(Job::of(collected, threads, Duration::MAX))
 }
 
 fn compare(job: Job) -> Result<(Vec<Text>, Option<String>), Failure> {
-    line(format_args!("{} threads build an index of {}:", job.threads, said(&job)))?;
+    line(format_args!("{} threads build a word index of {}:", job.threads, said(&job)))?;
     job.limits.iter().try_for_each(|limit| line(format_args!("  ({limit}.)")))?;
     let mut index = Index::build(SERVES, &job, Told::Stdout)?;
     line(format_args!(
-        "It took {:.1} ms; one thread takes {:.1} ms in plain variables, and the index is identical to its.",
+        "It took {:.1} ms. One thread with plain variables takes {:.1} ms and builds an identical index.",
         index.time.as_secs_f64() * 1e3,
         job.alone.as_secs_f64() * 1e3
     ))?;
     index.ask()?;
-    line(format_args!("After {} swaps, an answer:", index.swaps()))?;
+    line(format_args!("After {} swaps, an example query:", index.swaps()))?;
     if let Some(word) = job.truth.common() {
         index.answer(word, EXAMPLE_LISTED)?;
     }
@@ -62,7 +64,7 @@ fn compare(job: Job) -> Result<(Vec<Text>, Option<String>), Failure> {
     Ok((job.texts, wrong))
 }
 
-/// Builds the index, and answers which texts have these words. They are words as [`parse`] returns them.
+/// Builds the index and prints the texts that contain each of `words`. The words must come from [`parse`].
 pub(super) fn answer(collected: Collected, threads: usize, words: &[String]) -> Result<(), Failure> {
     let job = Job::of(collected, threads, Duration::MAX);
     let index = Index::build(SERVES, &job, Told::Terminal)?;
@@ -71,11 +73,11 @@ pub(super) fn answer(collected: Collected, threads: usize, words: &[String]) -> 
     words.iter().try_for_each(|word| index.answer(word, usize::MAX))
 }
 
-/// What is in the index.
+/// Describes the content of the index.
 fn said(job: &Job) -> String {
     let mib = job.totals.bytes as f64 / f64::from(1 << 20);
     format!(
-        "{} texts, {mib:.1} MiB: {} words, {} entries of a word in a text",
+        "{} texts ({mib:.1} MiB) with {} words and {} entries",
         job.totals.texts,
         job.truth.len(),
         job.totals.postings

@@ -1,7 +1,7 @@
-//! The truth: the index as one thread builds it with std's map, and how others are compared with it.
+//! The truth: an index built by one thread with std's map, and the comparison of other indexes with it.
 //!
-//! - I1. Two indexes are the same if they have the same words, and of each the same texts with the same counts: found by walking the
-//!   other one, each of its words once, and by the counters that were kept beside it.
+//! - I1. Two indexes are equal if they have the same words, and for each word the same texts with the same
+//!   counts. The comparison visits each word of the other index once, and also compares the counters.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,22 +12,22 @@ use super::keep::{Keep, Words};
 use super::words::{self, Hasher, WORD_BYTES_MAX};
 use crate::demo::collect::Text;
 
-/// A word is in a text so often.
+/// A word occurs `count` times in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Posting {
-    /// Its number among the texts.
+    /// Number of the text.
     pub(crate) text: u32,
     pub(crate) count: u32,
 }
 
-/// What is counted besides.
+/// Totals of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) texts: u64,
     pub(crate) bytes: u64,
-    /// Words in all texts, each as often as it is there.
+    /// Occurrences of words in all texts.
     pub(crate) words: u64,
-    /// Pairs of a word and a text that has it.
+    /// Pairs of a word and a text that contains it.
     pub(crate) postings: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Of all texts; or of the first ones, if that takes longer than `time`.
+    /// Builds the index of all texts, or of the first ones if it takes longer than `time`.
     pub(super) fn build(texts: &[Text], time: Duration) -> Plain {
         let began = Instant::now();
         let mut plain = Plain::default();
@@ -69,13 +69,13 @@ impl Plain {
     }
 }
 
-/// What a word is compared by: its number among the words, and its texts in their order.
+/// The expected entry of a word: its number and its sorted texts.
 struct Known {
     number: usize,
     texts: Vec<Posting>,
 }
 
-/// The index that all others must be.
+/// The index that all others must equal.
 pub(super) struct Truth(HashMap<Box<str>, Known, Hasher>);
 
 impl Truth {
@@ -87,28 +87,28 @@ impl Truth {
         Truth(known.collect())
     }
 
-    /// The words.
+    /// Iterates over the words.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> + Clone {
         self.0.keys().map(|word| &**word)
     }
 
-    /// How many words there are.
+    /// Returns the number of words.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The longest word of those that are in most texts.
+    /// Returns the longest of the words that occur in most texts.
     pub(super) fn common(&self) -> Option<&str> {
         const AMONG: usize = 100;
         let mut words: Vec<(&str, usize)> =
             self.0.iter().map(|(word, known)| (&**word, known.texts.len())).collect();
-        // Of words in as many texts, always the same ones.
+        // Words with equal numbers of texts are sorted, so that every run chooses the same word.
         words.sort_unstable_by_key(|(word, texts)| (Reverse(*texts), *word));
         words.truncate(AMONG);
         words.into_iter().map(|(word, _)| word).max_by_key(|word| word.len())
     }
 
-    /// A number by which two indexes can be told apart, the same in every run.
+    /// Returns a hash of the index that is the same in every run.
     pub(super) fn hash(&self) -> u64 {
         let mut sorted: Vec<(&str, &[Posting])> =
             self.0.iter().map(|(word, known)| (&**word, &known.texts[..])).collect();
@@ -118,7 +118,7 @@ impl Truth {
         hasher.finish()
     }
 
-    /// What is different in `kept`, if anything (I1).
+    /// Returns the first difference between `kept` and the truth, if any (I1).
     pub(super) fn difference<K: Keep + ?Sized>(&self, kept: &K) -> Option<String> {
         let (mut is_seen, mut wrong, mut texts) = (vec![false; self.0.len()], None, Vec::new());
         kept.visit(&mut |word, found| {
@@ -134,7 +134,7 @@ impl Truth {
             wrong.get_or_insert_with(|| format!("the word {word:?} {why}"));
         });
         let missing = is_seen.iter().filter(|is_seen| !**is_seen).count();
-        wrong.or_else(|| (missing > 0).then(|| format!("{missing} of {} words are not there", self.0.len())))
+        wrong.or_else(|| (missing > 0).then(|| format!("{missing} of {} words are missing", self.0.len())))
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     type Listed = Vec<(&'static str, Vec<Posting>)>;
 
-    /// An index as a list, for one that is wrong.
+    /// An index given as a list, to test wrong ones.
     struct Wrong(Listed);
 
     impl Keep for Wrong {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_that_of_the_words_whatever_their_order() {
+    fn the_hash_does_not_depend_on_the_order_of_the_words() {
         let hash = |words: Words| Truth::new(words).hash();
         let at = |text| vec![Posting { text, count: 1 }];
         let of =

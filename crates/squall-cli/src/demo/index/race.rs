@@ -1,9 +1,9 @@
-//! The same job for all who can keep an index: who is how fast, and whether each has built the same.
+//! The comparison: each map builds the same index, and its time and its result are checked.
 //!
-//! - I1. A row of the table is printed as right only if each of its laps built exactly the index that one thread builds in plain
-//!   variables; one that differs makes the demo fail.
-//! - I2. All rows read the same texts from memory, in turns, round after round; each lap begins with nothing, and what the lap before
-//!   it left to be freed is freed.
+//! - I1. A row is printed as right only if each of its laps built exactly the index of one thread in plain
+//!   variables. A difference makes the demo fail.
+//! - I2. All rows read the same texts from memory, in turns, round after round. Each lap begins with an empty
+//!   map, after the memory of the previous lap was freed.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ use super::words::Hasher;
 use crate::demo::{LAPS_TIME, LAPS_TIME_MAX, Progress, ROUNDS_MAX, ROUNDS_MIN};
 use crate::output::Failure;
 
-/// How often whoever watches is told.
+/// Interval between two calls of the watcher.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Who keeps the index.
+/// The keeper of the index in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeper {
-    /// One thread, and none of ours.
+    /// One thread with std's map.
     Alone,
     Nobody,
     Mutex,
@@ -37,12 +37,12 @@ pub(super) enum Keeper {
 
 pub(super) const KEEPERS: [(Keeper, &str); 10] = [
     (Keeper::Alone, "one thread, std's HashMap"),
-    (Keeper::Nobody, "nobody: reading alone"),
+    (Keeper::Nobody, "none: reading only"),
     (Keeper::Mutex, "Mutex<HashMap>"),
     (Keeper::Dash, "dashmap"),
     (Keeper::Scc, "scc::HashMap"),
     (Keeper::Ours(Form::Locked), "Squall, one lock"),
-    (Keeper::Ours(Form::Central), "Squall, central"),
+    (Keeper::Ours(Form::Shared), "Squall, shared"),
     (Keeper::Ours(Form::Partitioned), "Squall, partitioned"),
     (Keeper::Ours(Form::Replicated), "Squall, replicated"),
     (Keeper::Ours(Form::Adaptive), "Squall, adaptive"),
@@ -53,16 +53,16 @@ pub(super) struct Row {
     pub(super) keeper: Keeper,
     pub(super) name: &'static str,
     laps: Vec<Duration>,
-    /// The swaps of all laps.
+    /// Swaps of all laps.
     pub(super) swaps: u64,
-    /// The form of the last lap at its end, of a map that adapts.
+    /// Final form of the adaptive map in the last lap.
     pub(super) form: Option<&'static str>,
-    /// What is wrong with a lap, if anything.
+    /// Description of the first difference in a lap, if any.
     pub(super) wrong: Option<String>,
 }
 
 impl Row {
-    /// The median of its laps.
+    /// Returns the median of the laps.
     pub(super) fn time(&self) -> Duration {
         let mut times = self.laps.clone();
         times.sort_unstable();
@@ -74,7 +74,7 @@ impl Row {
     }
 }
 
-/// Round after round, a lap of each row (I2).
+/// Runs round after round, one lap per row (I2).
 pub(super) fn race(job: &Job) -> Result<Vec<Row>, Failure> {
     let began = Instant::now();
     let row = |(keeper, name)| Row { keeper, name, laps: Vec::new(), swaps: 0, form: None, wrong: None };
@@ -96,14 +96,14 @@ pub(super) fn race(job: &Job) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// One lap of one row.
+/// Runs one lap of one row.
 fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
     match row.keeper {
         Keeper::Alone => {
             let began = Instant::now();
             let plain = Plain::build(&job.texts, Duration::MAX);
             row.laps.push(began.elapsed());
-            let difference = (plain.totals != job.totals).then(|| format!("{:?} was found", plain.totals));
+            let difference = (plain.totals != job.totals).then(|| format!("the totals are {:?}", plain.totals));
             row.wrong = row.wrong.take().or(difference);
             Ok(())
         }
@@ -124,10 +124,10 @@ fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
 }
 
 fn not_freed(error: rcu::WaitError) -> Failure {
-    Failure::new(format!("what a lap left is not freed: {error}"))
+    Failure::new(format!("the memory of a lap was not freed: {error}"))
 }
 
-/// One lap of threads, and its judgement (I1).
+/// Runs one lap with all threads and checks its result (I1).
 fn run<K: Keep>(row: &mut Row, kept: &K, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
     let build = Build::new(job, job.threads);
     let time = build.run(kept, WATCH_INTERVAL, &mut |build| {

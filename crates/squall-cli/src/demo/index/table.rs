@@ -1,4 +1,4 @@
-//! The table of all who built the index, and what it says in words.
+//! The printed results of the comparison of maps.
 
 use comfy_table::Table;
 
@@ -14,16 +14,16 @@ pub(super) fn print(rows: &[Row], job: &Job) -> Result<(), Failure> {
     let differ = rows.iter().filter(|row| row.wrong.is_some()).count();
     match differ {
         0 => line(format_args!(
-            "Every build of every row is identical to that of one thread in plain variables (hash {:016x}).",
+            "Every build of every row is identical to that of one thread with plain variables (hash {:016x}).",
             job.truth.hash()
         ))?,
-        _ => line(format_args!("{differ} rows DIFFER from what one thread builds in plain variables."))?,
+        _ => line(format_args!("{differ} rows DIFFER from the index of one thread with plain variables."))?,
     }
     explain(rows, job)
 }
 
 fn results(rows: &[Row], job: &Job) -> Table {
-    let header = ["index kept by", "ms", "MiB/s", "M entries/s", "of one thread", "laps", "swaps", "index"];
+    let header = ["index in", "ms", "MiB/s", "M entries/s", "speed-up", "laps", "swaps", "index"];
     let mut table = new_table(&header);
     let alone = rows.iter().find(|row| row.keeper == Keeper::Alone).map(seconds);
     for row in rows {
@@ -53,11 +53,12 @@ fn seconds(row: &Row) -> f64 {
     row.time().as_secs_f64().max(1e-9)
 }
 
-/// In words, what the measured times say and no more.
+/// Explains the measured times in words.
 fn explain(rows: &[Row], job: &Job) -> Result<(), Failure> {
     line(format_args!(
-        "\nEach time is the median of the laps, from the first of {} threads that began to the last that ended. An entry is a \
-         word\nin a text, with how often it is there. Against the others, by these times (below 1: less time):",
+        "\nEach time is the median of the laps, from the first of {} threads to start to the last to end. An entry is a word\n\
+         in a text, with its number of occurrences. The speed-up is relative to one thread.\n\
+         Times relative to the others (below 1 is faster):",
         job.threads
     ))?;
     let fastest =
@@ -70,9 +71,9 @@ fn explain(rows: &[Row], job: &Job) -> Result<(), Failure> {
         let of = |other: &Row| seconds(row) / seconds(other);
         let best = match is_fixed(row.keeper) {
             true => String::new(),
-            false => format!(", {:.2} of the best fixed form, {}", of(fixed), fixed.name),
+            false => format!(", {:.2} of that of the best fixed form, {}", of(fixed), fixed.name),
         };
-        line(format_args!("  {:<22} {:>5.2} of the best rival, {}{best}", row.name, of(rival), rival.name))?;
+        line(format_args!("  {:<22} {:>5.2} of the time of the best rival, {}{best}", row.name, of(rival), rival.name))?;
     }
     Ok(())
 }

@@ -1,28 +1,28 @@
-//! What a word is, and which words a text has how often.
+//! Splits a text into words and counts them.
 //!
-//! A word is a longest run of letters, digits and underscores, in lower case: of any script, where the text is UTF-8; bytes that are
-//! not end a word. What asks for a word goes through the same function, so it asks for what is kept.
+//! A word is a maximal run of letters, digits and underscores of any script, in lower case. Invalid UTF-8
+//! ends a word. Queries are split by the same functions as the texts.
 
 use std::collections::HashMap;
 
-/// The hasher of all maps here: ours, the rivals' and the plain ones.
+/// The hasher of all maps in the comparison.
 pub(crate) type Hasher = foldhash::fast::RandomState;
 
-/// Words that are longer are left out, for they are data: so many bytes.
+/// Maximum length of a word in bytes. Longer words are left out, because they are data.
 pub(crate) const WORD_BYTES_MAX: usize = 255;
 
-/// A text in lower case.
+/// Returns a text in lower case.
 pub(super) fn lower(text: &[u8]) -> String {
     String::from_utf8_lossy(text).to_lowercase()
 }
 
-/// The words of a text that is in lower case, in their order.
+/// Iterates over the words of a text in lower case, in order.
 fn words(lower: &str, bytes_max: usize) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     lower.split(move |c| !is_part(c)).filter(move |word| (1..=bytes_max).contains(&word.len()))
 }
 
-/// How often each word is in a text that is in lower case, and how many words it has.
+/// Returns the number of occurrences of each word in a text in lower case, and the number of words.
 pub(super) fn frequencies(lower: &str, bytes_max: usize) -> (HashMap<&str, u32, Hasher>, u64) {
     let mut found = HashMap::with_capacity_and_hasher(lower.len() / 32, Hasher::default());
     let mut count = 0;
@@ -33,20 +33,20 @@ pub(super) fn frequencies(lower: &str, bytes_max: usize) -> (HashMap<&str, u32, 
     (found, count)
 }
 
-/// The one word that is asked for.
+/// Parses a query for a single word.
 ///
 /// # Errors
-/// It is none, or several.
+/// The query contains no word, several words, or a word longer than `WORD_BYTES_MAX`.
 pub(crate) fn parse(asked: &str) -> Result<String, String> {
     let lower = lower(asked.as_bytes());
     let found: Vec<&str> = words(&lower, usize::MAX).collect();
     match found[..] {
-        [] => Err("a word has a letter, a digit or an underscore at least".to_owned()),
+        [] => Err("a word needs at least one letter, digit or underscore".to_owned()),
         [word] if word.len() > WORD_BYTES_MAX => {
-            Err(format!("words of more than {WORD_BYTES_MAX} bytes are left out"))
+            Err(format!("words of more than {WORD_BYTES_MAX} bytes are not indexed"))
         }
         [word] => Ok(word.to_owned()),
-        _ => Err(format!("these are {} words to the index ({}): ask for one", found.len(), found.join(", "))),
+        _ => Err(format!("the query has {} words ({}); give one word", found.len(), found.join(", "))),
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_one_word_as_it_is_kept() {
+    fn a_query_is_one_word_in_its_indexed_form() {
         assert_eq!(parse("  Über! ").as_deref(), Ok("über"));
         assert_eq!(parse("x86").as_deref(), Ok("x86"));
         assert!(parse("hash map").is_err_and(|why| why.contains("2 words") && why.contains("hash, map")));
