@@ -13,20 +13,20 @@
 //! ```
 //!
 //! - I1. Everything here is written before [`READY`], once, and stays. No thread has a block before that.
-//! - I2. A slot of a table of bases at first holds the address of two parts of zeros, later the address of
-//!   the class's magazine in the part of VP 0. Shifted by the number of a VP, or back by one or two parts,
-//!   either is the address of a magazine or of zeros.
-//! - I3. In the restartable mode a VP is the kernel's number of a processor, and `AREA_OFFSET` leads to the
-//!   C library's rseq areas. In the locked mode it leads to an area of this library with a negative number,
-//!   so that every thread takes the slow path. A VP is only a hint then.
+//! - I2. A slot of a table of bases at first holds the address of two parts of zeros. Later it holds the
+//!   address of the class's magazine in the part of VP 0. Shifted by the number of a VP, or back by one or
+//!   two parts, either is the address of a magazine or of zeros.
+//! - I3. In the restartable mode a VP is the kernel's number of a processor, and `AREA_OFFSET` leads to the C
+//!   library's rseq areas. In the locked mode it leads to an area of this library with a negative number, so
+//!   that every thread takes the slow path. A VP is only a hint then.
 //! - I4. The code here allocates only by asking the system for pages.
 //! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part,
 //!   from its node.
 //!
 //! Not promised: more blocks than the block range holds. It is twice the machine's memory, or as much as the
 //! system reserves. Without restartable sequences it is at most 16 GiB. If the process has a limit on
-//! addresses, a global allocator reserves at most half of the limit; other programs reserve at most a
-//! sixteenth of the remaining addresses, and 1 GiB.
+//! addresses, a global allocator reserves at most half of it. Otherwise the bound is a sixteenth of the
+//! remaining addresses, and 1 GiB.
 //! Not promised: that the kernel follows I5. It may refuse the request, and uses another node if the memory
 //! of one is full. It is not asked on machines of more than [`NODES_MAX`] nodes, where some nodes share a
 //! pool, nor in a virtual topology. If the first allocating thread has its own memory policy (`numactl`,
@@ -362,8 +362,8 @@ impl AddressSpace {
         let range = self.range.wrapping_add(number * SEGMENT_BYTES);
         let first = number * SEGMENT_UNITS * size_of::<Slab>() / UNIT * UNIT;
         let end = ((number + 1) * SEGMENT_UNITS * size_of::<Slab>()).next_multiple_of(UNIT);
-        // SAFETY: a segment of the block range, which belongs to this caller alone, and whole pages of the
-        // table around its metadata, which may be usable already.
+        // SAFETY: a segment of the block range, which belongs to this caller alone. The pages of the table
+        // around its metadata are whole, and may be usable already.
         let done = unsafe {
             pages::commit(self.slabs.cast::<u8>().wrapping_add(first), end - first).is_ok()
                 && faults::allowed().is_some()

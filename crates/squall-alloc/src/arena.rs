@@ -336,7 +336,7 @@ impl<T> Drop for Placed<T> {
         struct Free<T>(NonNull<T>);
         impl<T> Drop for Free<T> {
             fn drop(&mut self) {
-                // SAFETY: a block of that layout, whose value was just dropped (I1).
+                // SAFETY: a block of that layout; its value was just dropped (I1).
                 unsafe { raw::put(self.0.as_ptr().cast(), Layout::new::<T>()) };
             }
         }

@@ -1,8 +1,8 @@
 //! Size classes: the class that serves a size, and the number of blocks of each class that a VP may cache.
 //!
 //! Three placements share the classes. *General* blocks (16 bytes to 512 KiB) are packed, as in a global
-//! allocator. *Strictly local* blocks have slabs of their own for the sizes that are not whole lines, so that
-//! no block of other users is a neighbour. *Shared* blocks are general blocks of whole pairs of lines.
+//! allocator. *Strictly local* blocks have slabs of their own for the sizes that are not whole lines. Their
+//! neighbours are then strictly local, too. *Shared* blocks are general blocks of whole pairs of lines.
 //!
 //! - I1. The size of a class is a multiple of 16. A block that serves an alignment up to a page has a size
 //!   that is a multiple of that alignment. Slabs begin at multiples of [`SLAB_BYTES`], so every block lies at
@@ -10,8 +10,8 @@
 //! - I2. If the size of a class is a multiple of [`LINES_BYTES`], its blocks share no pair of lines with any
 //!   other block.
 //! - I3. A VP caches at most [`BOUND_BYTES`] (bytes of blocks in its magazines and in its outbox).
-//! - I4. If a strictly local block is asked for with a size that is a multiple of [`LINE_BYTES`], the size of
-//!   its class is such a multiple, too. The block shares no line with any other block.
+//! - I4. If the requested size of a strictly local block is a multiple of [`LINE_BYTES`], so is the size of
+//!   its class. The block shares no line with any other block.
 //!
 //! Source: jemalloc for four classes per doubling; Tornado §4 for the second pool of strictly local blocks.
 

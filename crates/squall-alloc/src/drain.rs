@@ -14,7 +14,7 @@
 //! Not promised: that the magazines of a VP open again at once if the kernel restarts once and then refuses
 //! [`TRIES_MAX`] times. They stay closed until the next drain, which is correct and slower.
 //!
-//! If the kernel cannot restart sequences, [`drain`] does nothing and returns false.
+//! If the kernel cannot restart sequences, [`drain`] returns false at once.
 //! Cost: two system calls, each with an interrupt on the processor of the VP.
 //! Source: tcmalloc's `StopCpu`; membarrier(2).
 

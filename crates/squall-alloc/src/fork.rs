@@ -3,16 +3,17 @@
 //! Problem: the child has only the forking thread, and its memory says that other threads hold locks. Idea:
 //! the forking thread takes all locks before the fork, and releases them in both processes.
 //!
-//! - I1. The locks are taken in the order that every other thread keeps: the lock of passes, the setup lock,
-//!   the lock of draining, the locks of heaps by VP, the lock of growth, the locks of page pools.
+//! - I1. The locks are taken in the order that every other thread keeps. First the lock of passes, the setup
+//!   lock and the lock of draining; then the locks of heaps by VP, the lock of growth, and the locks of page
+//!   pools.
 //! - I2. A sequence of another thread is in the child's memory completely or not at all: its stores before
 //!   the commit lie above the count. A block that it took is lost in the child, like all blocks of its
 //!   thread. Units that were leaving (`page_pool/I4`) and a segment in preparation are lost, too. The child's
 //!   pools count neither, so a thread without memory does not wait for them.
 //!
-//! Not promised: use in the child of a `vfork`, or in a signal handler. A `pthread_atfork` handler that was
-//! registered before the first allocation (or the first representative of a clustered object) runs after
-//! [`prepare`], while all locks are held. An allocation in such a handler deadlocks.
+//! Not promised: use in the child of a `vfork`, or in a signal handler. A `pthread_atfork` handler may have
+//! been registered before the first allocation, or before the first representative of a clustered object. It
+//! then runs after [`prepare`], while all locks are held. An allocation in such a handler deadlocks.
 //! Cost: a lock for each VP with a used heap.
 
 use crate::address_space::{GROWTH, SETUP, if_set_up};

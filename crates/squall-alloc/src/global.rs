@@ -5,9 +5,8 @@ use std::alloc::{GlobalAlloc, Layout};
 
 /// Squall's allocator for `#[global_allocator]`.
 ///
-/// It may be used before `main`, while a thread ends, in destructors of thread-locals, and in the child of a
-/// `fork`, which may go on to allocate. It is not async-signal-safe: a signal handler must not allocate or
-/// free.
+/// It may be used before `main`, while a thread ends, and in destructors of thread-locals. The child of a
+/// `fork` may go on to allocate. It is not async-signal-safe: a signal handler must not allocate or free.
 ///
 /// A block must be freed with the layout it was allocated with, as `GlobalAlloc` requires. A block from an
 /// [`Arena`](crate::Arena) must be freed by an `Arena`. A wrong layout corrupts memory; only builds with

@@ -3,8 +3,8 @@
 //! Problem: to make a segment usable, the allocator asks the system, which may refuse while other threads ask
 //! for the next one. Idea: one thread at a time asks, and advances the counter after it succeeds.
 //!
-//! - I1. Each number is given out once, in order. A number whose memory the system refused remains the next
-//!   one.
+//! - I1. Each number is given out once, in order. If the system refuses the memory of a number, that number
+//!   remains the next one.
 //!
 //! Cost: for each segment of 4 MiB, a lock that is held during the system calls.
 

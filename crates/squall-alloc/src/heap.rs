@@ -10,8 +10,8 @@
 //!   metadata.
 //! - I2. A block is free (its bit is set) or out: in a magazine, or in use. It is taken once for each time
 //!   that it was put back.
-//! - I3. A slab whose blocks are all free is taken out of its list at once, under the same lock. After that,
-//!   its blocks can no longer be taken, and are in no magazine. The slab becomes a spare. If there are enough
+//! - I3. A slab without blocks that are out leaves its list at once, under the same lock. After that, its
+//!   blocks can no longer be taken, and are in no magazine. The slab becomes a spare. If there are enough
 //!   spares, the thread that took it out has it alone, and gives its pages back after it released the lock. A
 //!   thread that takes a slab out of the spares for that purpose does the same.
 //! - I4. A slab with a free block that is no spare is in the list of its class; other slabs are in no list.
@@ -19,14 +19,14 @@
 //! - I5. Under a heap's lock, no other lock is taken and no system call is made.
 //! - I6. Spares are slabs of [`SPARE_UNITS`] units, of any former class, and at most as many as the heap was
 //!   made for. A VP that alternately takes and frees many blocks then neither contends for the page pool nor
-//!   gets memory whose lines another processor caches.
+//!   gets memory with lines in the cache of another processor.
 //!
 //! Not promised: blocks in address order, or from the fullest slab. Two threads that find no free block at
 //! the same time both get a slab.
-//! Cache lines: if another processor handled the previous batch, the lines to write are about five. The line
-//! of the lock holds the counters of every batch; one line belongs to the class, and three to the slab. To
-//! avoid waiting for them one by one, the lines of the class and, for a put, of the slab are prefetched
-//! before the lock.
+//! Cache lines: if another processor handled the previous batch, the lines to
+//! write are about five. The line of the lock holds the counters of every batch; one line belongs to the
+//! class, and three to the slab. To avoid waiting for them one by one, the lines of the class and, for a put,
+//! of the slab are prefetched before the lock.
 //! Cost: for blocks that lie side by side, some five instructions per block taken and six per block put back;
 //! for a block that lies alone, some twenty.
 //! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks
@@ -444,7 +444,7 @@ impl Inner {
         let unit = unsafe { self.spares.pop(&SlabLinks(backend)) }?;
         self.spares_count -= 1;
         self.spares_least = self.spares_least.min(self.spares_count);
-        // SAFETY: a spare is of the heap, and none of its blocks is out (I3).
+        // SAFETY: a spare is of the heap, and all its blocks are free (I3).
         if unsafe { Slab::class(backend.slab(unit)) } != class {
             // SAFETY: as above.
             unsafe { Slab::begin(backend.slab(unit), class, home) };

@@ -8,7 +8,7 @@
 //! - I1. Before an allocation fails, all caches were sent home. After that, the thread found each heap
 //!   without a free block of the class, and each page pool without room for a slab of it. The visits are one
 //!   after the other, not at one moment. For a strictly local class, the thread searched its own heap and all
-//!   pools, and then did the same for the class of whole lines in every heap.
+//!   pools. Then it searched every heap for the class of whole lines.
 //! - I2. A strictly local block never comes from a slab of another VP. A block of whole lines replaces it,
 //!   which shares no line with any other block.
 //!
@@ -22,8 +22,8 @@ use crate::address_space::AddressSpace;
 use crate::classes::{self, LINES_BYTES, SIZES};
 use crate::drain;
 
-/// Finds a block of `class`, or another that serves as well, in any heap; the heap of `vp` had none. Null if
-/// there is no memory.
+/// Finds a block of `class`, or another that serves as well, in any heap; the heap of `vp` has no free one.
+/// Null if there is no memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn search(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {

@@ -38,7 +38,7 @@ impl List {
     /// Returns the number behind `number`.
     ///
     /// # Safety
-    /// `number` is in a list whose lock the caller holds.
+    /// `number` is in a list, and the caller holds its lock.
     #[inline]
     pub(crate) unsafe fn next(links: &impl Links, number: u32) -> Option<u32> {
         // SAFETY: by this function's contract no other thread accesses it (I1).

@@ -2,8 +2,8 @@
 //! sequences.
 //!
 //! Problem: the fast path of an allocator should have neither locks nor atomic instructions. Idea: a thread
-//! that is preempted on its processor starts its sequence over (Linux's restartable sequences), so one thread
-//! at a time works on the magazines of each processor.
+//! that is preempted on its processor starts its sequence over (Linux's restartable sequences). One thread at
+//! a time therefore works on the magazines of each processor.
 //!
 //! - I1. While a magazine of VP v is open, only sequences write it, while they run on v. Each ends in one
 //!   store to `count`. It was not interrupted since it read the VP's number, so the values that it read still

@@ -33,8 +33,8 @@ struct TestPages {
     map: Box<[AtomicU32]>,
 }
 
-// SAFETY: the locks of the heap and the pool protect its content, which is what the model checks; loom checks
-// the blocks.
+// SAFETY: the locks of the heap and the pool protect its content; the model checks this. Loom checks the
+// blocks.
 unsafe impl Send for TestPages {}
 // SAFETY: as above.
 unsafe impl Sync for TestPages {}

@@ -11,9 +11,8 @@
 //!   to the whole segment.
 //! - I2. A unit is free, or belongs to one slab. A dirty unit is free.
 //! - I3. The bound of a pool is [`DIRTY_MIN`] units, or an eighth of the units in use if that is more. A
-//!   thread that raises the dirty units above the bound gives memory back to the system until half of the
-//!   bound is left, before it continues. If the system refuses, this happens again only after the dirty units
-//!   have doubled.
+//!   thread that raises the dirty units above the bound first gives memory back to the system, until half of
+//!   the bound is left. If the system refuses, this happens again only after the dirty units have doubled.
 //! - I4. No system call is made under a pool's lock. Units on their way to the system are *leaving*: neither
 //!   free nor of a slab.
 //!
@@ -289,9 +288,9 @@ impl PagePool {
         }
     }
 
-    /// Gives the system half of the units that were dirty all the time since the previous call of `decay`, or
-    /// all of them if they are few, at most [`DECAY_MAX`]. Returns whether units stay that may go later:
-    /// false if the system refused the last ones.
+    /// Gives the system half of the units that were dirty all the time since the previous call of `decay`. If
+    /// they are few, all of them go. At most [`DECAY_MAX`] units go. Returns whether units stay that may go
+    /// later: false if the system refused the last ones.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn decay(&self, backend: &impl SegmentBackend) -> bool {
         const ALL_OF: usize = 8;

@@ -40,7 +40,7 @@ const fn magazines() -> [usize; COUNT + 1] {
 
 /// The offset of each class's magazine in a part; the last element is the outbox.
 pub(crate) const MAGAZINES_AT: [usize; COUNT + 1] = magazines();
-/// The offsets of magazines whose blocks another VP of the node may keep.
+/// The offsets of magazines with blocks that another VP of the node may keep.
 pub(crate) const KEPT_AT: Range<usize> = places(0);
 /// The offsets among them of magazines with blocks too long for an outbox.
 pub(crate) const LONG_AT: Range<usize> = places(OUTBOX_BLOCK_MAX);

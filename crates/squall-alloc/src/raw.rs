@@ -126,7 +126,7 @@ unsafe fn put_checked(block: *mut u8, layout: Layout) {
     unsafe { large::put(block, layout) };
 }
 
-/// Frees a block of the global allocator, whose layout gives the class. A block that this VP may keep goes to
+/// Frees a block of the global allocator. Its layout gives the class. A block that this VP may keep goes to
 /// the magazine of its class without a lookup of its home.
 ///
 /// # Safety

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// BlockHomes for tests: a block is a number whose last two digits are its home plus one. Zero: no block.
+    /// Homes for tests: a block is a number; its last two digits are the home plus one. Zero: no block.
     struct TestHomes(RefCell<Vec<(u32, usize, bool)>>);
 
     impl BlockHomes for TestHomes {

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!     descriptor (read-only data): start = 32, length = 33 - 32, abort = 34
-//! 34: signature; jump to 31                      the kernel jumps here after an interruption between 32 and 33
+//! 34: signature; jump to 31                      the kernel jumps here after an interruption from 32 to 33
 //! 31: rseq_cs of the thread's area = descriptor  arm
 //! 32: loads and compares; one store              the commit, the last instruction
 //! 33:
@@ -288,10 +288,10 @@ mod sequences {
     #[inline(always)]
     pub(crate) unsafe fn pop(slot: &AtomicPtr<u8>) -> *mut u8 {
         let block: *mut u8;
-        // SAFETY: 1. The area is that of the thread, or the shared one with a negative number. 2. The address
-        // in `slot`, shifted by the number of a VP or one of the two negative numbers, is that of a magazine
-        // or of zeros (`address_space/I2`). 3. Only the last instruction stores to memory that others read
-        // (I1). 4. Only the outputs and the flags change.
+        // SAFETY: 1. The area is that of the thread, or the shared one with a negative number. 2. At the
+        // address in `slot`, shifted by a VP number or a negative one of two, there is a magazine or zeros
+        // (`address_space/I2`). 3. Only the last instruction stores to memory that others read (I1). 4. Only
+        // the outputs and the flags change.
         unsafe {
             sequence! {
                 x86_64: {
@@ -527,9 +527,9 @@ mod sequences {
     /// `slot` holds the address of a magazine. `block` is of its class and belongs to the caller alone.
     #[inline(always)]
     pub(crate) unsafe fn push_here(slot: &AtomicPtr<u8>, block: *mut u8) -> bool {
-        // SAFETY: 1. A block was given out, so `AREA_OFFSET` was set. The address in `slot`, shifted by the
-        // number of a VP or one of the two negative numbers, is that of a magazine or of zeros
-        // (`address_space/I2`). 2. to 4. As in `push_home`.
+        // SAFETY: 1. A block was given out, so `AREA_OFFSET` was set. At the address in `slot`, shifted by a
+        // VP number or a negative one of two, there is a magazine or zeros (`address_space/I2`). 2. to 4. As
+        // in `push_home`.
         unsafe {
             put_in! {
                 x86_64: {
@@ -658,8 +658,8 @@ mod sequences {
         debug_assert!(!blocks.is_empty());
         let put: usize;
         // SAFETY: 1. The area is the thread's, at the registered offset. 2. Before the last instruction,
-        // stores go to slots above the count and below `high`, which no thread reads, and are repeated if the
-        // sequence starts over. 3. Only the outputs and the flags change.
+        // stores go to slots above the count and below `high`. No thread reads these, and the stores are
+        // repeated if the sequence starts over. 3. Only the outputs and the flags change.
         unsafe {
             of_home! {
                 x86_64: {

@@ -1,8 +1,8 @@
 //! Tests of the public interface, in one program.
 //!
-//! Tests that need a process of their own start this program again (see `support`): a process sets its
-//! address space up once, and the figures of the allocator are those of the whole process. `tests/global` is
-//! a program of its own, because its global allocator is the tested one.
+//! A process sets its address space up once, and the figures of the allocator are those of the process. Tests
+//! that need a process of their own therefore start this program again (see `support`). `tests/global` is a
+//! program of its own, because its global allocator is the tested one.
 
 #[cfg(feature = "allocator-api2")]
 mod collections;
