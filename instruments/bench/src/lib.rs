@@ -12,10 +12,15 @@
 
 #![deny(unsafe_code)]
 
-/// Runs the program of the repository's README as a test of this crate, which has all its dependencies.
+/// Runs the programs of the repository's README as a test of this crate, which has all its dependencies.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
-mod first_page {}
+mod readme {}
+
+/// Runs the programs of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../GUIDE.md")]
+mod guide {}
 
 mod case;
 mod cases;
