@@ -170,7 +170,7 @@ impl<I: ?Sized + Interface> Handle<I> {
             if it.is(self.id.bits()) {
                 return if I::LENDS { done!(Hit::of_first, header) } else { done!(Hit::new, header) };
             }
-            if I::LENDS && it.is_other(self.id.bits()) {
+            if I::LENDS && it.lacks_first_view(self.id.bits()) {
                 return done!(Hit::of_other, header);
             }
         }

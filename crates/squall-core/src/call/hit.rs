@@ -36,7 +36,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     #[inline(always)]
     pub(crate) unsafe fn new(_: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: I1.
-        let lent = unsafe { header.as_ref() }.lent();
+        let lent = unsafe { header.as_ref() }.view_kind();
         Hit { header, turn, lent, representative: PhantomData }
     }
 

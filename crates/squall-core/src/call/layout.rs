@@ -121,7 +121,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
             let (kind, words) = lender.ask(Self::value(block).as_ref());
             let mut header = block.byte_add(Self::HEADERS_AT).cast::<Header>();
             header.byte_add(words_at::<I>()).cast::<Words>().write(words);
-            header.as_mut().lends(kind);
+            header.as_mut().set_view(kind);
         }
     }
 }

@@ -16,7 +16,7 @@ use std::mem::transmute;
 use std::ptr;
 
 use crate::call::interface::Interface;
-use crate::protocol::header::{FIRST, NOTHING, SECOND, THIRD};
+use crate::protocol::header::{FIRST, NO_VIEW, SECOND, THIRD};
 
 /// An interface whose representatives may lend something: one thing, perhaps with another beside it, or a second thing, or a third.
 pub trait Lends: Interface {
@@ -95,7 +95,7 @@ impl<T, I: ?Sized> Lender<T, I> {
         match &self.asked {
             // SAFETY: the two are each other's.
             Some(asked) => unsafe { (asked.call)(asked.what, rep) },
-            None => (NOTHING, Words { what: ptr::null(), beside: ptr::null() }),
+            None => (NO_VIEW, Words { what: ptr::null(), beside: ptr::null() }),
         }
     }
 }
@@ -118,7 +118,7 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
                 ),
                 Some(Lent::Second(second)) => (SECOND, ptr::from_ref(second).cast(), ptr::null()),
                 Some(Lent::Third(third)) => (THIRD, ptr::from_ref(third).cast(), ptr::null()),
-                None => (NOTHING, ptr::null(), ptr::null()),
+                None => (NO_VIEW, ptr::null(), ptr::null()),
             };
             (kind, Words { what, beside })
         }

@@ -151,7 +151,7 @@ impl<R: Root> RepContext<R> {
     /// A walk over the representatives, if there are `peers`.
     #[inline]
     fn walk(&self, peers: bool) -> Walk {
-        if peers { self.multi().reps.walk() } else { Walk::of_none() }
+        if peers { self.multi().reps.walk() } else { Walk::empty() }
     }
 
     /// The representatives there are now, each with its cluster.

@@ -89,7 +89,7 @@ fn take_husk(place: Place, class: &'static Class, layout: Layout) -> Option<(Id,
     if !matches!(place, Place::Here) || class.interfaces != 1 || squall_sys::fork::forked() {
         return None;
     }
-    existing()?.husks.take(layout)
+    existing()?.recycled.take(layout)
 }
 
 #[cold]
@@ -159,7 +159,7 @@ pub(crate) unsafe fn end(block: NonNull<Object>, layout: Layout) {
         if class.interfaces == 1
             && let Some(home) = tables.home(id.slot())
             // SAFETY: the caller's own, and the slot has just been advanced to this id.
-            && unsafe { tables.husks.keep(block, layout, id.next(), home) }
+            && unsafe { tables.recycled.keep(block, layout, id.next(), home) }
         {
             return;
         }

@@ -163,7 +163,7 @@ impl<R: Root> Multi<R> {
     ) -> NonNull<Object> {
         let room = create::Room::new(Self::LAYOUT);
         let block = room.block.cast::<Multi<R>>();
-        let multi = Self::around(Object::to_come(Self::CLASS, made_at, clock::ticks()), root, size);
+        let multi = Self::around(Object::replacement(Self::CLASS, made_at, clock::ticks()), root, size);
         // SAFETY: our own room, of this layout.
         unsafe { block.write(multi) };
         std::mem::forget(room);
@@ -347,7 +347,7 @@ impl<R: Root> Multi<R> {
                     Self::drop_rep(rep);
                     done += 1;
                 } else {
-                    destroy::bury(rep);
+                    destroy::queue_drop(rep);
                 }
             }
         }

@@ -148,7 +148,7 @@ where
         let layout = Block::<Prefix, I, T>::LAYOUT;
         let room = create::Room::new(layout);
         let block = room.block.cast::<Prefix>();
-        let object = Object::to_come(Self::CLASS, made_at, clock::ticks());
+        let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
         // SAFETY: as in `make`.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });

@@ -25,7 +25,7 @@ pub(crate) struct Claim {
 }
 
 /// Runs `f`, which ends an object, while nobody looks at what is there.
-pub(crate) fn with_nobody_asking(f: impl FnOnce()) {
+pub(crate) fn exclude_lookups(f: impl FnOnce()) {
     let _claims = lock();
     f();
 }

@@ -18,12 +18,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use crate::protocol::class::Class;
-use crate::protocol::graves::Grave;
+use crate::protocol::drop_queue::DropQueue;
 use crate::protocol::object::{Object, is_held, wait_for_holds};
 use crate::protocol::platform::Stage;
 use crate::protocol::reps::Rep;
 
-static GRAVES: OnceLock<Box<[Grave]>> = OnceLock::new();
+static DROP_QUEUES: OnceLock<Box<[DropQueue]>> = OnceLock::new();
 /// Objects that were destroyed and that a call still holds (I3).
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static PANICKED: AtomicU64 = AtomicU64::new(0);
@@ -76,7 +76,7 @@ pub(crate) unsafe fn quiet_call(object: *mut (), class: &'static Class, finish: 
     // SAFETY: after the grace period that was asked for; and if no call holds it any more, this is the one that goes on.
     unsafe {
         if is_held(object, class) {
-            quiet_later(object);
+            wait_for_holders(object);
         } else {
             finish(object);
         }
@@ -87,7 +87,7 @@ pub(crate) unsafe fn quiet_call(object: *mut (), class: &'static Class, finish: 
 /// Once, when the grace period after the death has passed.
 #[cold]
 #[inline(never)]
-unsafe fn quiet_later(object: NonNull<Object>) {
+unsafe fn wait_for_holders(object: NonNull<Object>) {
     let mut list = None;
     // SAFETY: the caller's promise.
     if unsafe { wait_for_holds(object, || list = Some(lock_held())) } {
@@ -131,27 +131,27 @@ pub(crate) fn is_near(vp: Vp) -> bool {
 ///
 /// # Safety
 /// It is the caller's alone, counted in `held` (I2).
-pub(crate) unsafe fn bury(rep: NonNull<Rep>) {
-    let graves = GRAVES.get_or_init(|| (0..machine().vp_limit()).map(|_| Grave::new()).collect());
+pub(crate) unsafe fn queue_drop(rep: NonNull<Rep>) {
+    let queues = DROP_QUEUES.get_or_init(|| (0..machine().vp_limit()).map(|_| DropQueue::new()).collect());
     // SAFETY: the caller's promise.
     let vp = unsafe { rep.as_ref() }.vp;
     // SAFETY: as above; what is in graves came through here.
-    if !unsafe { graves[vp as usize].push(rep) } {
+    if !unsafe { queues[vp as usize].push(rep) } {
         return;
     }
     let there: VpSet = [Vp::new(vp)].into_iter().collect();
     // In a forked child nothing is reclaimed.
     let _ = squall_rcu::quiescent_do(&there, Where::Each, |vp| {
-        if let Some(grave) = GRAVES.get().and_then(|graves| graves.get(vp.index())) {
+        if let Some(queue) = DROP_QUEUES.get().and_then(|queues| queues.get(vp.index())) {
             // SAFETY: what is in a grave is valid, and ours once taken.
-            unsafe { grave.take(|rep| drop_buried(rep)) };
+            unsafe { queue.take(|rep| drop_queued(rep)) };
         }
     });
 }
 
 /// # Safety
 /// Taken from a grave.
-unsafe fn drop_buried(rep: NonNull<Rep>) {
+unsafe fn drop_queued(rep: NonNull<Rep>) {
     // SAFETY: valid until `drop_rep`, and its object until `held` says otherwise (I2).
     unsafe {
         let object = rep.as_ref().owner.object;

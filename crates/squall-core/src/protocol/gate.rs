@@ -15,7 +15,7 @@
 //! | `TOTAL` | misses | misses that ever entered, modulo its width: the carry falls off the top |
 //!
 //! - I1. `DEAD` is set once and stays.
-//! - I2. Exactly one call of all [`Gate::kill`] and [`Gate::leave`] of an object returns [`Shut::Drained`], and it is
+//! - I2. Exactly one call of all [`Gate::kill`] and [`Gate::leave`] of an object returns [`DrainStatus::Drained`], and it is
 //!   the last change of `FLIGHT`.
 //! - I3. A miss that may activate what it published, by [`Gate::confirm`], asked before the death and before the object was
 //!   suspended, or after it was resumed; and everything it did before is seen by whoever kills, suspends or resumes next.
@@ -48,13 +48,13 @@ pub(crate) struct Gate(AtomicU64);
 /// What shutting the gate, or leaving it, led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Shut {
+pub(crate) enum DrainStatus {
     /// Dead, and nobody inside: the caller goes on with the destruction (I2).
     Drained,
     /// Somebody else will.
-    NotYet,
+    Pending,
     /// It was dead already (`kill` only).
-    Already,
+    AlreadyDead,
 }
 
 impl Gate {
@@ -71,16 +71,16 @@ impl Gate {
 
     /// Enters, unless the object is dead.
     pub(crate) fn enter(&self) -> bool {
-        self.come(FLIGHT_ONE + TOTAL_ONE)
+        self.try_add(FLIGHT_ONE + TOTAL_ONE)
     }
 
     /// Enters as a mediator's owner: no miss, but what keeps the object from being reclaimed as one does. Not if it is dead.
-    pub(crate) fn keep(&self) -> bool {
-        self.come(FLIGHT_ONE)
+    pub(crate) fn enter_as_owner(&self) -> bool {
+        self.try_add(FLIGHT_ONE)
     }
 
     #[inline(always)]
-    fn come(&self, what: u64) -> bool {
+    fn try_add(&self, what: u64) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & DEAD == 0 {
             let next = word.wrapping_add(what);
@@ -126,7 +126,7 @@ impl Gate {
     }
 
     /// Shuts it for good, of an object that has lost its id to another one, or never got it.
-    pub(crate) fn move_away(&self) -> Shut {
+    pub(crate) fn move_away(&self) -> DrainStatus {
         self.shut(DEAD | MOVED)
     }
 
@@ -136,27 +136,31 @@ impl Gate {
     }
 
     /// Leaves.
-    pub(crate) fn leave(&self) -> Shut {
+    pub(crate) fn leave(&self) -> DrainStatus {
         // AcqRel: pairs with itself and with `kill`: whoever drains the gate sees what every miss did inside, and what the
         // destroyer did before.
         let before = self.0.fetch_sub(FLIGHT_ONE, sites::LEAVE.order(Ordering::AcqRel));
         debug_assert!(before & FLIGHT != 0, "a miss left that had not entered");
-        if before & DEAD != 0 && before & FLIGHT == FLIGHT_ONE { Shut::Drained } else { Shut::NotYet }
+        if before & DEAD != 0 && before & FLIGHT == FLIGHT_ONE {
+            DrainStatus::Drained
+        } else {
+            DrainStatus::Pending
+        }
     }
 
     /// Shuts it for good.
-    pub(crate) fn kill(&self) -> Shut {
+    pub(crate) fn kill(&self) -> DrainStatus {
         self.shut(DEAD)
     }
 
     #[inline(always)]
-    fn shut(&self, bits: u64) -> Shut {
+    fn shut(&self, bits: u64) -> DrainStatus {
         // AcqRel: pairs with `confirm` and `leave`, from which it acquires, and releases to the last `leave`.
         let before = self.0.fetch_or(bits, sites::KILL.order(Ordering::AcqRel));
         match (before & DEAD != 0, before & FLIGHT) {
-            (true, _) => Shut::Already,
-            (false, 0) => Shut::Drained,
-            (false, _) => Shut::NotYet,
+            (true, _) => DrainStatus::AlreadyDead,
+            (false, 0) => DrainStatus::Drained,
+            (false, _) => DrainStatus::Pending,
         }
     }
 

@@ -45,38 +45,38 @@ pub(crate) struct Header {
     target: Fat,
     holds: AtomicU32,
     index: u16,
-    lent: u8,
+    view_kind: u8,
     /// Of `lent`, in the lowest bits.
-    sign: u8,
+    view_tag: u8,
 }
 
 /// In a header, what is lent: nothing, or one of the three. A bit for each, so that who asks for one is compiled to ask in the order in which
 /// it is written, and first for what is there most.
-pub(crate) const NOTHING: u8 = 0;
+pub(crate) const NO_VIEW: u8 = 0;
 pub(crate) const FIRST: u8 = 1;
 pub(crate) const SECOND: u8 = 1 << 1;
 pub(crate) const THIRD: u8 = 1 << 2;
 
 /// The bits of signs.
-const SIGNS_OF: u8 = FIRST | SECOND | THIRD;
+const VIEW_KINDS: u8 = FIRST | SECOND | THIRD;
 
 /// What a header has beside its id to say the same: zero for the first thing; and where the interface's representatives never lend anything.
-const fn sign(may_lend: bool, kind: u8) -> u8 {
-    if may_lend { kind ^ FIRST } else { 0 }
+const fn view_tag(has_views: bool, kind: u8) -> u8 {
+    if has_views { kind ^ FIRST } else { 0 }
 }
 
 /// An id with a sign.
 #[inline(always)]
-fn signed(id: u64, sign: u8) -> u64 {
+fn tagged(id: u64, view_tag: u8) -> u64 {
     // Most have none.
-    if sign == 0 { id } else { id | u64::from(sign) << SIGN_SHIFT }
+    if view_tag == 0 { id } else { id | u64::from(view_tag) << VIEW_TAG_SHIFT }
 }
 
 /// Where the sign lies in `id`: above the slots of all ids.
-const SIGN_SHIFT: u32 = 24;
+const VIEW_TAG_SHIFT: u32 = 24;
 /// The bits of it.
-const SIGNS: u64 = (SIGNS_OF as u64) << SIGN_SHIFT;
-const _: () = assert!(SLOTS_MAX <= 1 << SIGN_SHIFT && SIGNS < 1 << u32::BITS);
+const VIEW_TAGS: u64 = (VIEW_KINDS as u64) << VIEW_TAG_SHIFT;
+const _: () = assert!(SLOTS_MAX <= 1 << VIEW_TAG_SHIFT && VIEW_TAGS < 1 << u32::BITS);
 
 /// What became of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,37 +85,44 @@ pub(crate) enum Released {
     /// It was the last one, and memory quiet waits for it.
     Last,
     /// It was the last one, and a swap waits for it.
-    Noticed,
+    LastOfSwap,
     /// Nothing follows.
-    Nothing,
+    NotLast,
 }
 
 impl Header {
     /// The header of interface `index` of a representative, under this id or `NEW`.
     ///
     /// Of an interface whose representatives may lend something, this one lends nothing until [`lends`](Header::lends) says so.
-    pub(crate) fn new(id: u64, target: Fat, index: u32, may_lend: bool) -> Header {
-        let sign = sign(may_lend, NOTHING);
-        let id = if id == NEW { NEW } else { signed(id, sign) };
+    pub(crate) fn new(id: u64, target: Fat, index: u32, has_views: bool) -> Header {
+        let view_tag = view_tag(has_views, NO_VIEW);
+        let id = if id == NEW { NEW } else { tagged(id, view_tag) };
         // An interface has sixteen at most.
         let index = index as u16;
-        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index, lent: NOTHING, sign }
+        Header {
+            id: AtomicU64::new(id),
+            target,
+            holds: AtomicU32::new(0),
+            index,
+            view_kind: NO_VIEW,
+            view_tag,
+        }
     }
 
     /// Says which thing the representative lends (`view/I1`), before the header is published.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn lends(&mut self, kind: u8) {
+    pub(crate) fn set_view(&mut self, kind: u8) {
         let id = self.id.load(Ordering::Relaxed);
-        (self.lent, self.sign) = (kind, sign(true, kind));
+        (self.view_kind, self.view_tag) = (kind, view_tag(true, kind));
         if id != NEW {
-            self.id.store(self.signed(id & !SIGNS), Ordering::Relaxed);
+            self.id.store(self.tagged(id & !VIEW_TAGS), Ordering::Relaxed);
         }
     }
 
     /// An id with the sign (I1).
     #[inline(always)]
-    fn signed(&self, id: u64) -> u64 {
-        signed(id, self.sign)
+    fn tagged(&self, id: u64) -> u64 {
+        tagged(id, self.view_tag)
     }
 
     /// The same, and its sign is not zero: it does not lend the first thing. Of an interface whose representatives may lend something.
@@ -123,20 +130,20 @@ impl Header {
     /// One look, which says both: what another said before, that the first thing was not to be had here, may have been of a header that was
     /// not active then and has become so since (I1).
     #[inline(always)]
-    pub(crate) fn is_other(&self, id: u64) -> bool {
+    pub(crate) fn lacks_first_view(&self, id: u64) -> bool {
         if sites::OTHER_AT_ONCE.is_weak() {
             return self.is_of(id);
         }
         // Relaxed: as in `is`. What differs is a sign alone, and not none: those bits, and no lower ones, which lie above them in this.
-        let differs = (self.id.load(Ordering::Relaxed) ^ id).rotate_right(SIGN_SHIFT);
-        differs.wrapping_sub(1) < SIGNS_OF.into()
+        let differs = (self.id.load(Ordering::Relaxed) ^ id).rotate_right(VIEW_TAG_SHIFT);
+        differs.wrapping_sub(1) < VIEW_KINDS.into()
     }
 
     /// Whether a call with this id may use the representative, whatever it lends.
     #[inline(always)]
     pub(crate) fn is_of(&self, id: u64) -> bool {
         // Relaxed: as in `is`.
-        (self.id.load(Ordering::Relaxed) ^ id) & !SIGNS == 0
+        (self.id.load(Ordering::Relaxed) ^ id) & !VIEW_TAGS == 0
     }
 
     /// Whether a call with this id may use the representative, and its sign is zero: that of an interface whose representatives lend nothing,
@@ -169,14 +176,14 @@ impl Header {
     /// Makes a published header active, unless it is poisoned.
     pub(crate) fn activate(&self, id: u64) {
         // Relaxed: a failure is all there is to know (I1), and the order against `poison` is that of one word.
-        let _ = self.id.compare_exchange(NEW, self.signed(id), Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.id.compare_exchange(NEW, self.tagged(id), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Makes it active again, or for the first time, unless it is poisoned: no mediator stands before its object any more.
     pub(crate) fn resume(&self, id: u64) {
         for before in [SUSPENDED, NEW] {
             // Relaxed: as `activate`.
-            if self.id.compare_exchange(before, self.signed(id), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            if self.id.compare_exchange(before, self.tagged(id), Ordering::Relaxed, Ordering::Relaxed).is_ok()
             {
                 return;
             }
@@ -194,14 +201,14 @@ impl Header {
     }
 
     #[inline(always)]
-    fn turn_away(&self, sign: u64) {
+    fn turn_away(&self, id: u64) {
         // Relaxed: as `is` and `activate`.
         #[cfg(not(loom))]
-        self.id.store(sign, Ordering::Relaxed);
+        self.id.store(id, Ordering::Relaxed);
         // Loom lets a store come between the load and the store of an exchange, the one in `activate`; no processor and no
         // compiler does. An exchange here says that to it, and synchronises with nothing.
         #[cfg(loom)]
-        self.id.swap(sign, Ordering::Relaxed);
+        self.id.swap(id, Ordering::Relaxed);
     }
 
     /// Both words of the pointer to the representative's interface.
@@ -218,8 +225,8 @@ impl Header {
     /// Which thing the representative lends; zero: none.
     #[inline(always)]
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn lent(&self) -> u8 {
-        self.lent
+    pub(crate) fn view_kind(&self) -> u8 {
+        self.view_kind
     }
 
     /// Keeps the representative beyond the operation that found it (I3).
@@ -239,9 +246,9 @@ impl Header {
         if before == WAITED | 1 {
             Released::Last
         } else if before == NOTIFY | 1 {
-            Released::Noticed
+            Released::LastOfSwap
         } else {
-            Released::Nothing
+            Released::NotLast
         }
     }
 
@@ -296,18 +303,18 @@ mod tests {
 
     fn all(kind: u8) -> Header {
         let mut header = Header::new(ID, [std::ptr::null(); 2], 0, true);
-        header.lends(kind);
+        header.set_view(kind);
         header
     }
 
     #[test]
     fn who_meets_a_header_learns_what_it_lends_and_nothing_of_one_that_is_not_active() {
-        for kind in [NOTHING, FIRST, SECOND, THIRD] {
+        for kind in [NO_VIEW, FIRST, SECOND, THIRD] {
             let header = all(kind);
-            let says = |id| (header.is(id), header.is_other(id), header.is_of(id));
+            let says = |id| (header.is(id), header.lacks_first_view(id), header.is_of(id));
             assert_eq!(says(ID), (kind == FIRST, kind != FIRST, true));
             // Of other generations and slots.
-            for bit in (0..64).filter(|bit| SIGNS >> bit & 1 == 0) {
+            for bit in (0..64).filter(|bit| VIEW_TAGS >> bit & 1 == 0) {
                 assert_eq!(says(ID ^ 1 << bit), (false, false, false), "bit {bit}");
             }
             header.suspend();

@@ -19,7 +19,7 @@ impl Mediator {
     ///
     /// # Safety
     /// In `Block`, by whoever swaps; the old object is valid, and not closed.
-    pub(crate) unsafe fn try_transfer(&self, ground: &impl Platform) -> bool {
+    pub(crate) unsafe fn try_transfer(&self, platform: &impl Platform) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         if word & COUNT != 0 || Mediator::phase_in(word) != Phase::Block {
             return false;
@@ -42,7 +42,7 @@ impl Mediator {
             self.word.fetch_sub(Phase::Transfer as u64 - Phase::Block as u64, Ordering::Relaxed);
             // A thread that would have passed may have parked meanwhile, and be the one that holds the object.
             if !sites::BACK_TO_BLOCK.is_weak() {
-                ground.sleepers(self.id.slot()).signal(u32::MAX);
+                platform.sleepers(self.id.slot()).signal(u32::MAX);
             }
             return false;
         }
@@ -53,11 +53,11 @@ impl Mediator {
 /// What putting a mediator somewhere led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Put {
+pub(crate) enum Attach {
     /// It is there.
-    There,
+    Attached,
     /// It is not: something else is in the first slot.
-    Not,
+    Occupied,
     /// It was there, or about to be, when the object was destroyed: the caller frees the mediator.
     Doomed,
 }
@@ -66,18 +66,18 @@ pub(crate) enum Put {
 /// in the object, uncounted, until their operations end.
 ///
 /// # Safety
-/// Within an operation in which the old object was found in its slot, by whoever keeps that ([`Gate::keep`]), which lasts
+/// Within an operation in which the old object was found in its slot, by whoever keeps that ([`Gate::enter_as_owner`]), which lasts
 /// as long as the mediator has an owner. The mediator is built, in `Forward`, and freed as `mediator/I3` says.
 ///
-/// [`Gate::keep`]: super::gate::Gate::keep
-pub(crate) unsafe fn attach(ground: &impl Platform, mediator: NonNull<Mediator>) -> Put {
+/// [`Gate::enter_as_owner`]: super::gate::Gate::enter_as_owner
+pub(crate) unsafe fn attach(platform: &impl Platform, mediator: NonNull<Mediator>) -> Attach {
     // SAFETY: the caller's own; the old object is valid.
     let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
     let (from, to) = (object_word(this.old), mediator_word(mediator));
-    if !exchange_first(ground, this.id, from, to) {
-        return Put::Not;
+    if !exchange_first(platform, this.id, from, to) {
+        return Attach::Occupied;
     }
-    exchange_rest(ground, this.id, class.interfaces, from, to);
+    exchange_rest(platform, this.id, class.interfaces, from, to);
     // SAFETY: valid.
     unsafe { this.old.as_ref() }.gate.suspend(this.new.is_some());
     if !sites::SUSPEND_HEADERS.is_weak() {
@@ -85,34 +85,38 @@ pub(crate) unsafe fn attach(ground: &impl Platform, mediator: NonNull<Mediator>)
     }
     // A swap goes on by itself; others may have to do with an arbitration from here on.
     if this.new.is_none() && !this.change(Some(Phase::Forward), Phase::Arbitrate) {
-        return Put::Doomed;
+        return Attach::Doomed;
     }
-    Put::There
+    Attach::Attached
 }
 
 /// Puts the mediator of a swap in the place of one that arbitrates the same object, which is the caller's then.
 ///
 /// # Safety
 /// As of [`attach`], but that `from` was found.
-pub(crate) unsafe fn relieve(ground: &impl Platform, from: NonNull<Mediator>, to: NonNull<Mediator>) -> Put {
+pub(crate) unsafe fn relieve(
+    platform: &impl Platform,
+    from: NonNull<Mediator>,
+    to: NonNull<Mediator>,
+) -> Attach {
     // SAFETY: the caller's promise.
     let (before, this, class) = unsafe { (from.as_ref(), to.as_ref(), to.as_ref().class()) };
     if !before.change(Some(Phase::Arbitrate), Phase::Relieved) {
-        return Put::Not;
+        return Attach::Occupied;
     }
     let (out, into) = (mediator_word(from), mediator_word(to));
     // SAFETY: valid.
     unsafe { this.old.as_ref() }.gate.suspend(true);
-    let there = exchange_first(ground, this.id, out, into);
-    exchange_rest(ground, this.id, class.interfaces, out, into);
+    let there = exchange_first(platform, this.id, out, into);
+    exchange_rest(platform, this.id, class.interfaces, out, into);
     // Those who met the one before.
-    ground.sleepers(this.id.slot()).signal(u32::MAX);
-    if there { Put::There } else { Put::Doomed }
+    platform.sleepers(this.id.slot()).signal(u32::MAX);
+    if there { Attach::Attached } else { Attach::Doomed }
 }
 
 /// Says what a call does that has met this mediator; or that it parks, at [`Platform::sleepers`], with what it has seen there.
 pub(crate) fn ask(
-    ground: &impl Platform,
+    platform: &impl Platform,
     mediator: &Mediator,
     passes: impl Fn() -> bool,
 ) -> Result<Admission, Seen> {
@@ -121,7 +125,7 @@ pub(crate) fn ask(
         other => return Ok(other),
     }
     // Asked again after this: who lets the parked go signals later (`park/I1`).
-    let seen = ground.sleepers(mediator.id.slot()).prepare();
+    let seen = platform.sleepers(mediator.id.slot()).prepare();
     match mediator.admit(&passes) {
         Admission::Parked => Err(seen),
         other => Ok(other),
@@ -129,10 +133,10 @@ pub(crate) fn ask(
 }
 
 /// A call is over that the mediator has counted. Within the operation in which it was found.
-pub(crate) fn leave(ground: &impl Platform, mediator: &Mediator) {
+pub(crate) fn leave(platform: &impl Platform, mediator: &Mediator) {
     let slot = mediator.id.slot();
     if mediator.leave() {
-        ground.sleepers(slot).signal(u32::MAX);
+        platform.sleepers(slot).signal(u32::MAX);
     }
 }
 
@@ -154,7 +158,7 @@ pub(crate) enum Settled {
 /// Within an operation, by the mediator's owner; `Complete` in `Transfer` only. Both objects are valid; the new one has
 /// the mediator's id, and is suspended. `next` is before the winner, built, and freed as `mediator/I3` says.
 pub(crate) unsafe fn settle(
-    ground: &impl Platform,
+    platform: &impl Platform,
     mediator: NonNull<Mediator>,
     phase: Phase,
     next: Option<NonNull<Mediator>>,
@@ -175,17 +179,17 @@ pub(crate) unsafe fn settle(
     // SAFETY: the caller's promise.
     let there = unsafe {
         match next {
-            None => install(ground, mediator, winner),
+            None => install(platform, mediator, winner),
             Some(next) => {
                 winner.as_ref().gate.end_swap();
                 let (from, to) = (mediator_word(mediator), mediator_word(next));
-                exchange_rest(ground, this.id, winner.as_ref().class.interfaces, from, to);
-                exchange_first(ground, this.id, from, to)
+                exchange_rest(platform, this.id, winner.as_ref().class.interfaces, from, to);
+                exchange_first(platform, this.id, from, to)
             }
         }
     };
     if !sites::RELEASE_PARKED.is_weak() {
-        ground.sleepers(this.id.slot()).signal(u32::MAX);
+        platform.sleepers(this.id.slot()).signal(u32::MAX);
     }
     Settled::Decided { there }
 }
@@ -195,13 +199,13 @@ pub(crate) unsafe fn settle(
 ///
 /// # Safety
 /// Within an operation in which it was found in a slot.
-pub(crate) unsafe fn detach(ground: &impl Platform, mediator: NonNull<Mediator>) -> bool {
+pub(crate) unsafe fn detach(platform: &impl Platform, mediator: NonNull<Mediator>) -> bool {
     // SAFETY: the caller's promise.
     let this = unsafe { mediator.as_ref() };
     let mine = this.change(Some(Phase::Arbitrate), Phase::RolledBack);
     if mine {
         // SAFETY: passed on: its old object is valid, and suspended.
-        unsafe { install(ground, mediator, this.old) };
+        unsafe { install(platform, mediator, this.old) };
     }
     mine
 }
@@ -212,15 +216,15 @@ pub(crate) unsafe fn detach(ground: &impl Platform, mediator: NonNull<Mediator>)
 /// # Safety
 /// Within an operation, by the mediator's owner, whose phase says so. The object has the mediator's id, is valid, and
 /// suspended.
-unsafe fn install(ground: &impl Platform, mediator: NonNull<Mediator>, object: NonNull<Object>) -> bool {
+unsafe fn install(platform: &impl Platform, mediator: NonNull<Mediator>, object: NonNull<Object>) -> bool {
     // SAFETY: the caller's promise.
     let (id, class) = unsafe { (mediator.as_ref().id, object.as_ref().class) };
     let (from, to) = (mediator_word(mediator), object_word(object));
     // The first slot comes last: until then nobody else puts a mediator before it (`slot/I1`).
     if sites::FIRST_SLOT_LAST.is_weak() {
-        exchange_first(ground, id, from, to);
+        exchange_first(platform, id, from, to);
     }
-    exchange_rest(ground, id, class.interfaces, from, to);
+    exchange_rest(platform, id, class.interfaces, from, to);
     // SAFETY: valid within this operation, even if it is destroyed meanwhile.
     let gate = unsafe { &object.as_ref().gate };
     gate.resume();
@@ -231,16 +235,16 @@ unsafe fn install(ground: &impl Platform, mediator: NonNull<Mediator>, object: N
             header.resume(id.offset(header.index()).bits());
         }
     });
-    exchange_first(ground, id, from, to)
+    exchange_first(platform, id, from, to)
 }
 
 /// Puts `to` in the place of `from` in the first slot of an object with this id (`slot/I1`). Returns whether it is there.
-pub(crate) fn exchange_first(ground: &impl Platform, id: Id, from: *mut (), to: *mut ()) -> bool {
-    ground.slot(id.slot()).exchange(from, to)
+pub(crate) fn exchange_first(platform: &impl Platform, id: Id, from: *mut (), to: *mut ()) -> bool {
+    platform.slot(id.slot()).exchange(from, to)
 }
 
 /// The same, in the other slots.
-pub(crate) fn exchange_rest(ground: &impl Platform, id: Id, interfaces: u32, from: *mut (), to: *mut ()) {
+pub(crate) fn exchange_rest(platform: &impl Platform, id: Id, interfaces: u32, from: *mut (), to: *mut ()) {
     // Fails where a tag is, and stays (`slot/I1`).
-    (1..interfaces).for_each(|index| _ = ground.slot(id.slot() + index).exchange(from, to));
+    (1..interfaces).for_each(|index| _ = platform.slot(id.slot() + index).exchange(from, to));
 }

@@ -5,7 +5,7 @@
 use squall_sys::sync::atomic::Ordering;
 use std::ptr::NonNull;
 
-use super::gate::Shut;
+use super::gate::DrainStatus;
 use super::header::{Header, Released};
 use super::id::Id;
 use super::object::{Object, each, header, owner_of};
@@ -20,13 +20,13 @@ use super::teardown::{clear, clear_own};
 /// # Safety
 /// The caller has just built it, under this id, with so many interfaces.
 #[inline(always)]
-pub(crate) unsafe fn publish(ground: &impl Platform, object: NonNull<Object>, id: Id, interfaces: u32) {
-    each(interfaces, move |index| ground.slot(id.slot() + index).publish(object));
+pub(crate) unsafe fn publish(platform: &impl Platform, object: NonNull<Object>, id: Id, interfaces: u32) {
+    each(interfaces, move |index| platform.slot(id.slot() + index).publish(object));
 }
 
 /// A miss in flight: it keeps the object's destruction from taking stock until it is dropped.
 pub(crate) struct InFlight<'a, G: Platform> {
-    ground: &'a G,
+    platform: &'a G,
     object: NonNull<Object>,
     /// Which of the object's interfaces is called.
     index: u32,
@@ -39,12 +39,12 @@ impl<'a, G: Platform> InFlight<'a, G> {
     /// # Safety
     /// The object is valid until the result is dropped, and has so many interfaces.
     pub(crate) unsafe fn inside(
-        ground: &'a G,
+        platform: &'a G,
         object: NonNull<Object>,
         index: u32,
     ) -> Option<InFlight<'a, G>> {
         // SAFETY: the caller's promise.
-        unsafe { object.as_ref() }.gate.enter().then(|| InFlight { ground, object, index })
+        unsafe { object.as_ref() }.gate.enter().then(|| InFlight { platform, object, index })
     }
 
     /// Finds the object that `id` refers to, and enters its gate.
@@ -52,8 +52,8 @@ impl<'a, G: Platform> InFlight<'a, G> {
     /// # Safety
     /// Within an operation, and the result is dropped in it (`object/I1`).
     #[inline(always)]
-    pub(crate) unsafe fn enter(ground: &'a G, id: Id) -> Result<InFlight<'a, G>, Absent> {
-        let slot = ground.slot(id.slot());
+    pub(crate) unsafe fn enter(platform: &'a G, id: Id) -> Result<InFlight<'a, G>, Absent> {
+        let slot = platform.slot(id.slot());
         let occupant = slot.load();
         let Some(found) = object_in(occupant) else { return Err(slot.absent(occupant, id)) };
         // SAFETY: valid within this operation (`object/I1`).
@@ -65,22 +65,22 @@ impl<'a, G: Platform> InFlight<'a, G> {
         if !object.gate.enter() {
             return Err(Absent::Destroyed(Some(object.class)));
         }
-        Ok(InFlight { ground, object: found, index: id.slot() - object.id.slot() })
+        Ok(InFlight { platform, object: found, index: id.slot() - object.id.slot() })
     }
 
     /// This was the last one, of an object that died meanwhile.
     #[cold]
     #[inline(never)]
-    fn drained(ground: &G, block: NonNull<Object>) {
+    fn drained(platform: &G, block: NonNull<Object>) {
         // SAFETY: within the operation of the miss.
         let object = unsafe { block.as_ref() };
         if !object.gate.has_moved() {
-            clear(ground, object, object.class);
+            clear(platform, object, object.class);
         } else if !sites::MOVE_AWAY.is_weak() {
             // SAFETY: as above.
-            unsafe { clear_own(ground, block) };
+            unsafe { clear_own(platform, block) };
         }
-        ground.after_grace_period(block, Stage::Quiet);
+        platform.after_grace_period(block, Stage::Quiet);
     }
 
     /// The object, with its whole block.
@@ -103,8 +103,8 @@ impl<'a, G: Platform> InFlight<'a, G> {
     #[inline(always)]
     pub(crate) fn install(&self, vp: usize, header: NonNull<Header>) {
         let object = self.object();
-        object.translations.insert(vp, self.ground.vp_limit());
-        let entry = self.ground.entry(vp, object.id.slot() + self.index);
+        object.translations.insert(vp, self.platform.vp_limit());
+        let entry = self.platform.entry(vp, object.id.slot() + self.index);
         // Release: pairs with the acquire in `hit`: whoever loads the entry sees the header built.
         entry.store(header.as_ptr(), sites::ENTRY_STORE.order(Ordering::Release));
     }
@@ -113,19 +113,19 @@ impl<'a, G: Platform> InFlight<'a, G> {
 impl<G: Platform> Drop for InFlight<'_, G> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.object().gate.leave() == Shut::Drained {
-            Self::drained(self.ground, self.object);
+        if self.object().gate.leave() == DrainStatus::Drained {
+            Self::drained(self.platform, self.object);
         }
     }
 }
 
-/// A mediator's owner, who kept the object by [`Gate::keep`], lets it go; and sends it to its grace period, if it died
+/// A mediator's owner, who kept the object by [`Gate::enter_as_owner`], lets it go; and sends it to its grace period, if it died
 /// meanwhile and nobody else is in its gate.
 ///
 /// # Safety
 /// Once, within an operation.
-pub(crate) unsafe fn unkeep(ground: &impl Platform, object: NonNull<Object>) {
-    drop(InFlight { ground, object, index: 0 });
+pub(crate) unsafe fn leave_as_owner(platform: &impl Platform, object: NonNull<Object>) {
+    drop(InFlight { platform, object, index: 0 });
 }
 
 /// Makes a published representative answer calls, unless the object died meanwhile. Within its gate.
@@ -147,7 +147,7 @@ pub(crate) unsafe fn activate(object: &Object, owner: NonNull<Owner>) {
 ///
 /// # Safety
 /// `header` was held, and came from a table or a miss.
-pub(crate) unsafe fn release(ground: &impl Platform, held: NonNull<Header>) {
+pub(crate) unsafe fn release(platform: &impl Platform, held: NonNull<Header>) {
     // SAFETY: the hold keeps it valid, until the release is done; read before it.
     let (object, slot) = unsafe {
         let object = owner_of(held).as_ref().object;
@@ -155,13 +155,13 @@ pub(crate) unsafe fn release(ground: &impl Platform, held: NonNull<Header>) {
     };
     // SAFETY: as above.
     match unsafe { held.as_ref() }.release() {
-        Released::Nothing => {}
+        Released::NotLast => {}
         // The object may be gone already.
-        Released::Noticed => ground.sleepers(slot).signal(u32::MAX),
+        Released::LastOfSwap => platform.sleepers(slot).signal(u32::MAX),
         Released::Last => {
             // SAFETY: memory quiet waits for this hold to report, so the object is valid.
             if unsafe { object.as_ref() }.count_down(1) {
-                ground.after_grace_period(object, Stage::Finish);
+                platform.after_grace_period(object, Stage::Finish);
             }
         }
     }

@@ -11,10 +11,10 @@ pub(crate) mod clock;
 pub(crate) mod create_error;
 #[cfg(not(loom))]
 pub(crate) mod destroy;
+pub(crate) mod drop_queue;
 #[cfg(not(loom))]
 pub(crate) mod formats;
 pub(crate) mod gate;
-pub(crate) mod graves;
 pub(crate) mod header;
 pub(crate) mod id;
 pub(crate) mod mediation;

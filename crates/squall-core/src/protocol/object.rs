@@ -94,7 +94,7 @@ impl Object {
 
     /// An object that is to take another one's place: it has no id yet, and a mediator stands before it.
     #[cfg(any(not(loom), test))]
-    pub(crate) fn to_come(
+    pub(crate) fn replacement(
         class: &'static Class,
         made_at: &'static Location<'static>,
         made_ticks: u32,

@@ -1,4 +1,4 @@
-//! Husks: ended objects, kept whole for the next objects of their VP.
+//! Recycled: ended objects, kept whole for the next objects of their VP.
 //!
 //! Problem: an object needs an id of its VP and a block of memory, which together cost several times what the object itself
 //! does when each comes from a list of its own and from the allocator. Idea: when an object ends, its block keeps the slot
@@ -25,7 +25,7 @@ use crate::protocol::object::Object;
 
 /// Whether there are any: not where a tool watches memory for uses after free, unless it is asked to watch husks instead.
 const KEEPS: bool = cfg!(squall_husks) || !cfg!(any(miri, squall_asan));
-/// Husks of one size that a VP keeps: as many as objects end between two grace periods of a thread.
+/// Recycled of one size that a VP keeps: as many as objects end between two grace periods of a thread.
 const KEPT: usize = if cfg!(miri) { 32 } else { 2048 };
 /// Larger blocks are not kept.
 const BYTES_MAX: usize = 256;
@@ -36,7 +36,7 @@ const RIM: usize = 8;
 const SIZES: usize = BYTES_MAX / STEP;
 
 /// The husks of all VPs.
-pub(crate) struct Husks([PerVpMagazine; SIZES]);
+pub(crate) struct Recycled([PerVpMagazine; SIZES]);
 
 /// Which magazine is for blocks of this layout.
 const fn size_class(layout: Layout) -> Option<usize> {
@@ -60,13 +60,13 @@ pub(crate) const fn room(layout: Layout) -> Layout {
     }
 }
 
-impl Husks {
-    pub(crate) fn try_new() -> Result<Husks, OutOfMemory> {
+impl Recycled {
+    pub(crate) fn try_new() -> Result<Recycled, OutOfMemory> {
         let mut magazines = Vec::with_capacity(SIZES);
         for _ in 0..SIZES {
             magazines.push(PerVpMagazine::try_new(if KEEPS { KEPT } else { 0 })?);
         }
-        magazines.try_into().map(Husks).map_err(|_| unreachable!("so many were made"))
+        magazines.try_into().map(Recycled).map_err(|_| unreachable!("so many were made"))
     }
 
     /// Takes a husk of the VP where the caller is: a block with [`room`] for this layout, and the id of the next object in
@@ -94,7 +94,7 @@ impl Husks {
 
     /// Takes a husk of any size of the VP where the caller is apart: the block is freed. Returns the id, which is the
     /// caller's, and how many bytes the block had.
-    pub(crate) fn take_apart(&self) -> Option<(Id, usize)> {
+    pub(crate) fn free_one(&self) -> Option<(Id, usize)> {
         self.0.iter().enumerate().find_map(|(class, kept)| {
             let block = kept.pop()?.cast::<Object>();
             let layout = layout_of(class);

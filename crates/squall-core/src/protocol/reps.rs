@@ -156,7 +156,7 @@ impl Reps {
     pub(crate) fn walk(&self) -> Walk {
         // Acquire: pairs with the release in `add`.
         let first = self.0.load(sites::REP_LOAD.order(Ordering::Acquire));
-        Walk { next: NonNull::new(first), ..Walk::of_none() }
+        Walk { next: NonNull::new(first), ..Walk::empty() }
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct Walk {
 impl Walk {
     /// A walk that is over.
     #[inline]
-    pub(crate) fn of_none() -> Walk {
+    pub(crate) fn empty() -> Walk {
         Walk { next: None, pending: [const { MaybeUninit::uninit() }; PENDING], count: 0 }
     }
 

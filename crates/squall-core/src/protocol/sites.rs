@@ -35,10 +35,10 @@ pub(crate) const SLOT_LOAD: Site = Site(48);
 pub(crate) const WORDS_STORE: Site = Site(49);
 /// The words of a large translation set are looked for. Partner: [`WORDS_STORE`].
 pub(crate) const WORDS_LOAD: Site = Site(50);
-/// A representative whose VP is not here is left for that VP. Partner: [`BURY_TAKE`].
-pub(crate) const BURY_PUSH: Site = Site(51);
-/// Somebody takes the representatives left for a VP. Partner: [`BURY_PUSH`].
-pub(crate) const BURY_TAKE: Site = Site(52);
+/// A representative whose VP is not here is left for that VP. Partner: [`DROP_TAKE`].
+pub(crate) const DROP_PUSH: Site = Site(51);
+/// Somebody takes the representatives left for a VP. Partner: [`DROP_PUSH`].
+pub(crate) const DROP_TAKE: Site = Site(52);
 /// A miss begins to publish. Partner: [`THAW`].
 pub(crate) const PUBLISH: Site = Site(53);
 /// A miss has published. Partner: [`SETTLED`].

@@ -70,7 +70,7 @@ impl Slot {
 
     /// What is there now.
     pub(crate) fn occupant(&self) -> Occupant {
-        who(self.load())
+        decode(self.load())
     }
 
     /// Why `id` leads to no object, where this was found, which is none. Whoever has the id of an object finds that one, or
@@ -81,7 +81,7 @@ impl Slot {
         // 0 when the generations are used up: later than all of them.
         let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
         let asked = id.generation().wrapping_sub(1);
-        match who(found) {
+        match decode(found) {
             Occupant::Mediated(mediator) => {
                 // SAFETY: valid within the operation of the caller (`object/I1`).
                 let same = unsafe { mediator.as_ref() }.id.generation() == id.generation();
@@ -165,7 +165,7 @@ pub(super) fn object_in(occupant: *mut ()) -> Option<NonNull<Object>> {
 }
 
 /// What the word of a slot means.
-pub(super) fn who(occupant: *mut ()) -> Occupant {
+pub(super) fn decode(occupant: *mut ()) -> Occupant {
     if occupant.is_null() {
         return Occupant::Nobody;
     }

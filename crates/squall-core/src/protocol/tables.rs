@@ -34,7 +34,7 @@ use crate::protocol::header::Header;
 use crate::protocol::id::{Id, SLOTS_MAX};
 use crate::protocol::object::{Object, any};
 use crate::protocol::platform::{Platform, Stage};
-use crate::protocol::recycle::Husks;
+use crate::protocol::recycle::Recycled;
 use crate::protocol::slot::Slot;
 
 const ENTRY_BYTES: usize = size_of::<AtomicPtr<Header>>();
@@ -63,7 +63,7 @@ pub(crate) struct Tables {
     // Written where a VP takes a block.
     next_block: Apart<AtomicU32>,
     free: PerVp<Mutex<Free>>,
-    pub(crate) husks: Husks,
+    pub(crate) recycled: Recycled,
     vp_limit: usize,
     epoch: Epoch,
 }
@@ -128,7 +128,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let slots = reserve(slots_bytes)?;
     let free = PerVp::try_new(|_| Mutex::new(Free::new()))
         .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
-    let husks = Husks::try_new().map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
+    let recycled = Recycled::try_new().map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
     let tables = Tables {
         local: local.cast(),
         slots: slots.cast(),
@@ -136,7 +136,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         // The first block is the well-known one.
         next_block: Apart::new(AtomicU32::new(1)),
         free,
-        husks,
+        recycled,
         vp_limit,
         epoch: Epoch::now(),
     };
@@ -192,8 +192,8 @@ impl Tables {
                 Err(error) => {
                     drop(free);
                     // The last ones may lie in husks of another size.
-                    let husk = if length == 1 { self.husks.take_apart() } else { None };
-                    return husk.map(|(id, _)| id).ok_or(error);
+                    let block = if length == 1 { self.recycled.free_one() } else { None };
+                    return block.map(|(id, _)| id).ok_or(error);
                 }
             },
         };
@@ -239,7 +239,7 @@ impl Tables {
         // Not in a handler: nothing is reclaimed there.
         let _cold = Cold::enter();
         // Who asks for a well-known object sees both changes or neither.
-        super::claims::with_nobody_asking(|| {
+        super::claims::exclude_lookups(|| {
             self.advance(id, class);
             (id.slot()..id.slot() + class.interfaces).for_each(|slot| self.slot(slot).vacate());
         });
@@ -270,7 +270,7 @@ impl Tables {
     /// Frees the blocks of ended objects that are kept on the VP where the caller is. Returns how many bytes.
     pub(crate) fn trim(&self) -> usize {
         let mut freed = 0;
-        while let Some((id, bytes)) = self.husks.take_apart() {
+        while let Some((id, bytes)) = self.recycled.free_one() {
             self.give_back(id.slot(), 1);
             freed += bytes;
         }
@@ -279,7 +279,7 @@ impl Tables {
 
     /// Bytes of the blocks of ended objects that are kept, about.
     pub(crate) fn kept_bytes(&self) -> usize {
-        (0..self.vp_limit as u32).map(|vp| self.husks.bytes_on(Vp::new(vp))).sum()
+        (0..self.vp_limit as u32).map(|vp| self.recycled.bytes_on(Vp::new(vp))).sum()
     }
 
     /// When the first object was made.

@@ -5,12 +5,12 @@
 use squall_sys::sync::atomic::Ordering;
 use std::ptr::{self, NonNull};
 
-use super::gate::Shut;
+use super::gate::DrainStatus;
 use super::mediator::{Mediator, Phase};
 use super::object::{Object, each, entry_of, for_each_header};
 use super::platform::Platform;
 use super::sites;
-use super::slot::{Occupant, object_in, who};
+use super::slot::{Occupant, decode, object_in};
 use crate::protocol::class::Class;
 use crate::protocol::id::Id;
 
@@ -34,12 +34,12 @@ pub(crate) enum Killed {
 /// # Safety
 /// Within an operation: the last miss may send the object to its grace period while this function is still using it.
 #[inline(always)]
-pub(crate) unsafe fn kill(ground: &impl Platform, id: Id) -> Killed {
-    let slot = ground.slot(id.slot());
+pub(crate) unsafe fn kill(platform: &impl Platform, id: Id) -> Killed {
+    let slot = platform.slot(id.slot());
     let found = slot.load();
     let Some(block) = object_in(found) else {
         // SAFETY: passed on.
-        return unsafe { kill_mediated(ground, id) };
+        return unsafe { kill_mediated(platform, id) };
     };
     // SAFETY: valid within this operation (`object/I1`).
     let class = unsafe { block.as_ref() }.class;
@@ -47,10 +47,10 @@ pub(crate) unsafe fn kill(ground: &impl Platform, id: Id) -> Killed {
     let taken = if sites::RETIRE_FIRST.is_weak() { found } else { slot.take(class) };
     if taken != found {
         // SAFETY: passed on.
-        return unsafe { taken_otherwise(ground, id, taken) };
+        return unsafe { kill_taken(platform, id, taken) };
     }
     // SAFETY: taken out by us, in this operation.
-    let killed = unsafe { kill_object(ground, block, class) };
+    let killed = unsafe { kill_object(platform, block, class) };
     if sites::RETIRE_FIRST.is_weak() {
         slot.take(class);
     }
@@ -63,41 +63,41 @@ pub(crate) unsafe fn kill(ground: &impl Platform, id: Id) -> Killed {
 /// As of [`kill`], by whoever took it out, or whoever did it for its mediator. `class` is its class.
 #[inline(always)]
 pub(crate) unsafe fn kill_object(
-    ground: &impl Platform,
+    platform: &impl Platform,
     block: NonNull<Object>,
     class: &'static Class,
 ) -> Killed {
     // SAFETY: the caller's promise.
     let object = unsafe { block.as_ref() };
-    retire_rest(ground, object.id, class);
+    retire_rest(platform, object.id, class);
     let shut = object.gate.kill();
-    debug_assert!(shut != Shut::Already, "an object was taken out of its slot twice");
+    debug_assert!(shut != DrainStatus::AlreadyDead, "an object was taken out of its slot twice");
     for_each_header(block, class, |header| header.poison());
-    let drained = shut == Shut::Drained;
+    let drained = shut == DrainStatus::Drained;
     if drained {
-        clear(ground, object, class);
+        clear(platform, object, class);
     }
     Killed::Ended { object: block, drained }
 }
 
 /// Takes the object out of its slots but the first.
 #[inline(always)]
-fn retire_rest(ground: &impl Platform, id: Id, class: &'static Class) {
+fn retire_rest(platform: &impl Platform, id: Id, class: &'static Class) {
     #[cold]
     #[inline(never)]
-    fn rest(ground: &impl Platform, id: Id, class: &'static Class) {
-        (1..class.interfaces).for_each(|index| ground.slot(id.slot() + index).retire(class));
+    fn rest(platform: &impl Platform, id: Id, class: &'static Class) {
+        (1..class.interfaces).for_each(|index| platform.slot(id.slot() + index).retire(class));
     }
     if class.interfaces > 1 {
-        rest(ground, id, class);
+        rest(platform, id, class);
     }
 }
 
 /// [`kill`], where it finds no object.
 #[cold]
 #[inline(never)]
-unsafe fn kill_mediated(ground: &impl Platform, id: Id) -> Killed {
-    let slot = ground.slot(id.slot());
+unsafe fn kill_mediated(platform: &impl Platform, id: Id) -> Killed {
+    let slot = platform.slot(id.slot());
     let class = match slot.occupant() {
         // SAFETY: valid within this operation (`object/I1`).
         Occupant::Object(object) => unsafe { object.as_ref() }.class,
@@ -106,24 +106,24 @@ unsafe fn kill_mediated(ground: &impl Platform, id: Id) -> Killed {
         Occupant::Nobody | Occupant::Gone(..) => return Killed::Before,
     };
     // SAFETY: passed on.
-    unsafe { taken_otherwise(ground, id, slot.take(class)) }
+    unsafe { kill_taken(platform, id, slot.take(class)) }
 }
 
 /// [`kill`], where what it took out is not what it found at first.
 #[cold]
 #[inline(never)]
-unsafe fn taken_otherwise(ground: &impl Platform, id: Id, taken: *mut ()) -> Killed {
-    match who(taken) {
+unsafe fn kill_taken(platform: &impl Platform, id: Id, taken: *mut ()) -> Killed {
+    match decode(taken) {
         // SAFETY: valid within this operation (`object/I1`), and taken out by us.
-        Occupant::Object(block) => unsafe { kill_object(ground, block, block.as_ref().class) },
+        Occupant::Object(block) => unsafe { kill_object(platform, block, block.as_ref().class) },
         Occupant::Mediated(mediator) => {
             // SAFETY: as above.
             let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
-            retire_rest(ground, id, class);
+            retire_rest(platform, id, class);
             let phase = this.condemn();
             let winner = if phase == Phase::Complete { this.new.unwrap_or(this.old) } else { this.old };
             // SAFETY: valid within this operation: a mediator's owner keeps the old one by its gate.
-            match unsafe { kill_object(ground, winner, winner.as_ref().class) } {
+            match unsafe { kill_object(platform, winner, winner.as_ref().class) } {
                 Killed::Ended { object, drained } => {
                     Killed::Mediated { object, drained, mediator, ownerless: phase == Phase::Arbitrate }
                 }
@@ -142,19 +142,19 @@ unsafe fn taken_otherwise(ground: &impl Platform, id: Id, taken: *mut ()) -> Kil
 pub(crate) unsafe fn move_away(object: NonNull<Object>) {
     // SAFETY: the caller keeps it.
     let shut = unsafe { object.as_ref() }.gate.move_away();
-    debug_assert!(shut == Shut::NotYet, "an object was moved that nobody keeps");
+    debug_assert!(shut == DrainStatus::Pending, "an object was moved that nobody keeps");
 }
 
 /// The same, of an object that [`move_away`] has ended: only those entries that are its own.
 ///
 /// # Safety
 /// Within an operation.
-pub(super) unsafe fn clear_own(ground: &impl Platform, block: NonNull<Object>) {
+pub(super) unsafe fn clear_own(platform: &impl Platform, block: NonNull<Object>) {
     // SAFETY: valid, as the caller sends it to its grace period.
     let object = unsafe { block.as_ref() };
-    object.for_each_translation(ground.vp_limit(), move |vp| {
+    object.for_each_translation(platform.vp_limit(), move |vp| {
         each(object.class.interfaces, move |index| {
-            let entry = ground.entry(vp, object.id.slot() + index);
+            let entry = platform.entry(vp, object.id.slot() + index);
             // SAFETY: the caller's promise.
             if let Some(header) = unsafe { entry_of(entry, block, index) } {
                 // Relaxed: as in `clear`. If it fails, another one's is there.
@@ -171,13 +171,13 @@ pub(super) unsafe fn clear_own(ground: &impl Platform, block: NonNull<Object>) {
 
 /// Clears the entries (`object/I3`). Whoever calls this sends the object to its grace period next.
 #[inline(always)]
-pub(super) fn clear(ground: &impl Platform, object: &Object, class: &'static Class) {
+pub(super) fn clear(platform: &impl Platform, object: &Object, class: &'static Class) {
     if !sites::CLEAR_ENTRIES.is_weak() {
         let (interfaces, first) = (class.interfaces, object.id.slot());
-        object.for_each_translation(ground.vp_limit(), move |vp| {
+        object.for_each_translation(platform.vp_limit(), move |vp| {
             each(interfaces, move |index| {
                 // Relaxed: ordered before the grace period by its beginning. No miss stores any more (gate/I2).
-                ground.entry(vp, first + index).store(ptr::null_mut(), Ordering::Relaxed);
+                platform.entry(vp, first + index).store(ptr::null_mut(), Ordering::Relaxed);
             });
         });
     }

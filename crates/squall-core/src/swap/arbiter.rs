@@ -17,9 +17,9 @@ use crate::call::handle::Handle;
 use crate::call::interface::{Interface, find_method};
 use crate::call::mediated::{Full, retire};
 use crate::protocol::id::Id;
-use crate::protocol::mediation::{Put, attach, detach};
+use crate::protocol::mediation::{Attach, attach, detach};
 use crate::protocol::mediator::{Mediator, Phase};
-use crate::protocol::miss::unkeep;
+use crate::protocol::miss::leave_as_owner;
 use crate::protocol::object::Object;
 use crate::protocol::platform::Platform;
 use crate::protocol::slot::Absent;
@@ -156,7 +156,7 @@ unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) ->
             }
         };
         // SAFETY: valid in the operation.
-        if !unsafe { object.as_ref() }.gate.keep() {
+        if !unsafe { object.as_ref() }.gate.enter_as_owner() {
             return Err(SwapFailure::Destroyed);
         }
         let mediator = Mediator::new(id, object, None, Phase::Forward);
@@ -164,14 +164,14 @@ unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) ->
         // SAFETY: just built, and freed by its owner (`mediator/I3`); the object is kept meanwhile, once.
         let put = unsafe {
             let put = attach(tables, full.cast());
-            unkeep(tables, object);
+            leave_as_owner(tables, object);
             put
         };
         match put {
-            Put::There => return Ok(true),
+            Attach::Attached => return Ok(true),
             // SAFETY: from `leak`; nobody has seen it.
-            Put::Not => drop(unsafe { Box::from_raw(full.as_ptr()) }),
-            Put::Doomed => {
+            Attach::Occupied => drop(unsafe { Box::from_raw(full.as_ptr()) }),
+            Attach::Doomed => {
                 // SAFETY: ours, and in no slot.
                 unsafe { retire(full.cast()) };
                 return Err(SwapFailure::Destroyed);

@@ -25,9 +25,9 @@ use crate::protocol::class::{Class, ObjectKind};
 use crate::protocol::destroy::run_drop;
 use crate::protocol::formats::{Agreed, List, agree};
 use crate::protocol::id::Id;
-use crate::protocol::mediation::{Put, Settled, attach, relieve, settle};
+use crate::protocol::mediation::{Attach, Settled, attach, relieve, settle};
 use crate::protocol::mediator::{Mediator, Phase};
-use crate::protocol::miss::{InFlight, unkeep};
+use crate::protocol::miss::{InFlight, leave_as_owner};
 use crate::protocol::object::Object;
 use crate::protocol::reps::{Owner, Rep};
 use crate::protocol::sleepers::sleepers;
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
                 if !std::ptr::eq(found.as_ref().class, class) {
                     return Err(SwapFailure::Busy);
                 }
-                if !found.as_ref().gate.keep() {
+                if !found.as_ref().gate.enter_as_owner() {
                     return Err(SwapFailure::Destroyed);
                 }
                 let arbitration =
@@ -219,12 +219,12 @@ impl<'a> Run<'a> {
                     None => attach(tables, mediator),
                     Some(before) => relieve(tables, before, mediator),
                 };
-                if put == Put::There {
+                if put == Attach::Attached {
                     before.into_iter().for_each(|before| retire(before));
                     return Ok(Some((mediator, found)));
                 }
-                unkeep(tables, found);
-                if let (Put::Doomed, Some(before)) = (put, before) {
+                leave_as_owner(tables, found);
+                if let (Attach::Doomed, Some(before)) = (put, before) {
                     // Ours since it was relieved; and ours may have been seen in a slot that is not the first.
                     retire(before);
                     retire(mediator);
@@ -439,7 +439,7 @@ impl<'a> Run<'a> {
             run_drop(|| unsafe { (self.old.as_ref().class.more.moved)(self.old) });
         }
         // SAFETY: kept since `attach`; once.
-        squall_rcu::pin(|_| unsafe { unkeep(self.tables, self.old) });
+        squall_rcu::pin(|_| unsafe { leave_as_owner(self.tables, self.old) });
         if !moved {
             // Nobody has called it.
             drop(Candidate(self.new));

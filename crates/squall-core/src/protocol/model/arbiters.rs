@@ -4,11 +4,13 @@ use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::thread;
 use std::ptr::NonNull;
 
-use super::swaps::{Met, Swap, call, mediator};
-use super::world::{Name, Sent, ThingRef, beside, ignore_met, lend, take_back};
+use super::swaps::{Outcome, Swap, call, mediator};
+use super::world::{Name, Sent, ThingRef, free_leaked, ignore_outcome, leak, run_both};
 use super::{models, twins};
-use crate::protocol::mediation::{Put, Settled, attach, detach, relieve, settle};
+use crate::protocol::mediation::{Attach, Settled, attach, detach, relieve, settle};
 use crate::protocol::mediator::{Mediator, Phase};
+#[cfg(loom)]
+use crate::protocol::sites;
 use crate::protocol::teardown::kill;
 
 /// An arbitration comes and goes while calls are made and the object is destroyed.
@@ -17,18 +19,18 @@ fn arbitration(destroy: bool) {
         let Swap { world, name, old, .. } = swap;
         let arbiter = mediator(name, old, None);
         let come = move || {
-            assert!(swap.keep());
+            assert!(swap.enter_as_owner());
             // SAFETY: nothing is freed before all is over.
-            assert_eq!(unsafe { attach(world, arbiter.get()) }, Put::There);
-            swap.unkeep(None);
+            assert_eq!(unsafe { attach(world, arbiter.get()) }, Attach::Attached);
+            swap.leave_as_owner(None);
         };
         // SAFETY: as above.
         let go = move || _ = unsafe { detach(world, arbiter.get()) };
         let end = move || {
             // SAFETY: as above.
             let killed = unsafe { kill(world, name.id) };
-            world.go_on(killed);
-            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+            world.continue_kill(killed);
+            assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
         };
         // Before there are three threads.
         if destroy {
@@ -42,7 +44,7 @@ fn arbitration(destroy: bool) {
             }
         });
         if destroy {
-            beside(true, go, end);
+            run_both(true, go, end);
         } else {
             come();
             go();
@@ -75,16 +77,16 @@ fn swap_of_an_arbitrated(destroy: bool) {
         let (before, after) = (mediator(name, old, None), arbitrating(name, new));
         let back = arbitrating(name, old);
         // SAFETY: nothing is freed before all is over.
-        assert_eq!(unsafe { attach(world, before.get()) }, Put::There);
-        let (moved, lent) = lend(AtomicBool::new(false));
+        assert_eq!(unsafe { attach(world, before.get()) }, Attach::Attached);
+        let (moved, leaked) = leak(AtomicBool::new(false));
         let go = move || {
-            let relieved = swap.keep() && {
+            let relieved = swap.enter_as_owner() && {
                 // SAFETY: as above.
                 let put = unsafe { relieve(world, before.get(), swap.mediator.get()) };
-                if put != Put::There {
-                    swap.unkeep(None);
+                if put != Attach::Attached {
+                    swap.leave_as_owner(None);
                 }
-                put == Put::There
+                put == Attach::Attached
             };
             if !relieved {
                 return swap.discard();
@@ -105,23 +107,25 @@ fn swap_of_an_arbitrated(destroy: bool) {
         };
         let other = move || {
             if !destroy {
-                return ignore_met(call(world, name));
+                return ignore_outcome(call(world, name));
             }
             // SAFETY: as above.
-            world.go_on(unsafe { kill(world, name.id) });
-            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+            world.continue_kill(unsafe { kill(world, name.id) });
+            assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
         };
-        beside(true, go, other);
+        run_both(true, go, other);
         if destroy {
-            assert!(matches!(call(world, name), Met::Erred));
+            assert!(matches!(call(world, name), Outcome::Erred));
             swap.over(moved.load(Ordering::Relaxed));
         } else {
             swap.conclude(false);
         }
         // SAFETY: all threads are joined; from `Box::leak`.
         unsafe {
-            [before, after, back].map(|mediator| drop(Box::from_raw(mediator.get().as_ptr())));
-            take_back(lent);
+            [before, after, back]
+                .into_iter()
+                .for_each(|mediator| drop(Box::from_raw(mediator.get().as_ptr())));
+            free_leaked(leaked);
         }
     });
 }
@@ -131,14 +135,14 @@ fn relieve_against_detach() {
     Swap::run(false, |swap| {
         let Swap { world, name, old, .. } = swap;
         let arbiter = mediator(name, old, None);
-        ignore_met(call(world, name));
+        ignore_outcome(call(world, name));
         // SAFETY: nothing is freed before all is over.
-        assert_eq!(unsafe { attach(world, arbiter.get()) }, Put::There);
+        assert_eq!(unsafe { attach(world, arbiter.get()) }, Attach::Attached);
         // SAFETY: as above.
         let take_away = thread::spawn(move || unsafe { detach(world, arbiter.get()) });
         // SAFETY: as above.
-        let relieved =
-            swap.keep() && unsafe { relieve(world, arbiter.get(), swap.mediator.get()) } == Put::There;
+        let relieved = swap.enter_as_owner()
+            && unsafe { relieve(world, arbiter.get(), swap.mediator.get()) } == Attach::Attached;
         let taken_away = take_away.join().unwrap();
         assert!(relieved != taken_away, "two owners of one mediator, or none");
         if relieved {
@@ -148,7 +152,7 @@ fn relieve_against_detach() {
             let settled = unsafe { settle(world, swap.mediator.get(), Phase::Complete, None) };
             assert!(swap.clear_up(true, settled, None));
         } else {
-            swap.unkeep(None);
+            swap.leave_as_owner(None);
             swap.discard();
         }
         swap.conclude(relieved);

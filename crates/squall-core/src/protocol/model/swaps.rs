@@ -10,17 +10,17 @@ use squall_sys::sync::atomic::Ordering;
 use squall_sys::sync::thread;
 use std::ptr::NonNull;
 
-use super::world::{Body, Name, Sent, ThingRef, World, beside, ignore_met, lend, take_back};
+use super::world::{Body, Name, Sent, ThingRef, World, free_leaked, ignore_outcome, leak, run_both};
 use super::{models, twins};
 use crate::protocol::header::Header;
-use crate::protocol::mediation::{Put, Settled, ask, attach, leave, settle};
+use crate::protocol::mediation::{Attach, Settled, ask, attach, leave, settle};
 use crate::protocol::mediator::{Admission, Mediator, Phase};
-use crate::protocol::miss::{InFlight, release, unkeep};
+use crate::protocol::miss::{InFlight, leave_as_owner, release};
 use crate::protocol::object::{entry_of, header, hit};
 use crate::protocol::platform::Platform;
 use crate::protocol::sites;
 use crate::protocol::slot::Absent;
-use crate::protocol::teardown::{Killed, kill, kill_object};
+use crate::protocol::teardown::{Killed, kill};
 use squall_sys::sync::weaken::Site;
 
 /// Not an ordering: the grace period between the mediator's coming and its blocking. `swap/run.rs` waits for it.
@@ -31,7 +31,7 @@ const COUNT_HOLDS: Site = Site(73);
 
 /// How a call went.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Met {
+pub(super) enum Outcome {
     /// It reached the object of this serial, by its entry or not.
     Reached { serial: u32, hit: bool },
     /// It has to wait.
@@ -40,20 +40,20 @@ pub(super) enum Met {
     Erred,
 }
 
-impl Met {
+impl Outcome {
     pub(super) fn serial(self) -> u32 {
         match self {
-            Met::Reached { serial, .. } => serial,
+            Outcome::Reached { serial, .. } => serial,
             other => panic!("a call reached nothing: {other:?}"),
         }
     }
 
     pub(super) fn is_hit(self) -> bool {
-        matches!(self, Met::Reached { hit: true, .. })
+        matches!(self, Outcome::Reached { hit: true, .. })
     }
 
     fn is_parked(self) -> bool {
-        matches!(self, Met::Parked(_))
+        matches!(self, Outcome::Parked(_))
     }
 }
 
@@ -72,21 +72,21 @@ unsafe fn header_of(world: &World, thing: ThingRef) -> Option<NonNull<Header>> {
 }
 
 /// A call on VP 0, which does `inside` while it is in the object.
-fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> Met {
+fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> Outcome {
     // SAFETY: as in `header_of`.
     unsafe {
         if let Some(header) = hit(world.entry(0, 0), name.id) {
             let serial = Body::visit(header);
             inside();
-            return Met::Reached { serial, hit: true };
+            return Outcome::Reached { serial, hit: true };
         }
         let reached = |thing, inside: &mut dyn FnMut()| match header_of(world, thing) {
             Some(header) => {
                 let serial = Body::visit(header);
                 inside();
-                Met::Reached { serial, hit: false }
+                Outcome::Reached { serial, hit: false }
             }
-            None => Met::Erred,
+            None => Outcome::Erred,
         };
         let mut inside = Some(inside);
         let mut inside = || {
@@ -102,10 +102,10 @@ fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> 
                 drop(miss);
                 let serial = Body::visit(found);
                 inside();
-                return Met::Reached { serial, hit: false };
+                return Outcome::Reached { serial, hit: false };
             }
             Err(Absent::Mediated(mediator)) => mediator.as_ref(),
-            Err(_) => return Met::Erred,
+            Err(_) => return Outcome::Erred,
         };
         match ask(world, mediator, || passes) {
             Ok(Admission::Counted) => {
@@ -115,14 +115,14 @@ fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> 
             }
             Ok(Admission::Arbitrated) => reached(ThingRef::of(mediator.old), &mut inside),
             Ok(Admission::To(object)) => reached(ThingRef::of(object), &mut inside),
-            Ok(Admission::Doomed) => Met::Erred,
+            Ok(Admission::Doomed) => Outcome::Erred,
             Ok(Admission::Parked) => unreachable!("who parks has seen why"),
-            Err(seen) => Met::Parked(seen),
+            Err(seen) => Outcome::Parked(seen),
         }
     }
 }
 
-pub(super) fn call(world: &World, name: Name) -> Met {
+pub(super) fn call(world: &World, name: Name) -> Outcome {
     call_with(world, name, false, || ())
 }
 
@@ -146,7 +146,7 @@ impl Swap {
     pub(super) fn run(in_operations: bool, model: impl FnOnce(Swap)) {
         World::run(&[0], in_operations, |world| {
             let (old, name) = world.create(1, 1);
-            let new = ThingRef::to_come(Name { serial: 2, ..name });
+            let new = ThingRef::replacement(Name { serial: 2, ..name });
             let swap = Swap { world, name, old, new, mediator: mediator(name, old, Some(new)) };
             model(swap);
             // SAFETY: all threads are joined; from `Box::leak`.
@@ -162,10 +162,10 @@ impl Swap {
     fn attach(&self, reader: Option<Reader>) -> bool {
         // SAFETY: in an operation, or in a model that frees nothing before all is over.
         self.world.in_operation(reader, || unsafe {
-            self.keep() && {
-                let there = attach(self.world, self.mediator.get()) == Put::There;
+            self.enter_as_owner() && {
+                let there = attach(self.world, self.mediator.get()) == Attach::Attached;
                 if !there {
-                    self.unkeep(None);
+                    self.leave_as_owner(None);
                 }
                 there
             }
@@ -173,14 +173,14 @@ impl Swap {
     }
 
     /// Keeps the old object, unless it is dead.
-    pub(super) fn keep(&self) -> bool {
+    pub(super) fn enter_as_owner(&self) -> bool {
         // SAFETY: valid, as above.
-        unsafe { self.old.object().as_ref() }.gate.keep()
+        unsafe { self.old.object().as_ref() }.gate.enter_as_owner()
     }
 
-    pub(super) fn unkeep(&self, reader: Option<Reader>) {
+    pub(super) fn leave_as_owner(&self, reader: Option<Reader>) {
         // SAFETY: kept, once.
-        self.world.in_operation(reader, || unsafe { unkeep(self.world, self.old.object()) });
+        self.world.in_operation(reader, || unsafe { leave_as_owner(self.world, self.old.object()) });
     }
 
     /// Whether every call that began before the mediator came is over. A model cannot wait.
@@ -227,7 +227,7 @@ impl Swap {
 
     pub(super) fn clear_up(&self, moved: bool, settled: Settled, reader: Option<Reader>) -> bool {
         let moved = moved && settled != Settled::Doomed;
-        self.unkeep(reader);
+        self.leave_as_owner(reader);
         if !moved {
             self.discard();
         }
@@ -256,7 +256,7 @@ impl Swap {
             "an object that was swapped is not called by its entry"
         );
         assert!(self.world.destroy(None, winner));
-        assert!(matches!(call(self.world, self.name), Met::Erred));
+        assert!(matches!(call(self.world, self.name), Outcome::Erred));
         self.over(moved);
     }
 
@@ -275,17 +275,17 @@ fn counted(swap_on_main: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         assert!(swap.attach(None));
-        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
+        let (moved, leaked) = leak(squall_sys::sync::atomic::AtomicBool::new(false));
         let calls = move || {
             let mut last = 1;
             for _ in 0..2 {
                 match call(world, name) {
-                    Met::Reached { serial, .. } => {
+                    Outcome::Reached { serial, .. } => {
                         assert!(serial >= last, "a thread's calls went back to the old object");
                         last = serial;
                     }
-                    Met::Parked(_) => return,
-                    Met::Erred => panic!("a call erred while the object was swapped"),
+                    Outcome::Parked(_) => return,
+                    Outcome::Erred => panic!("a call erred while the object was swapped"),
                 }
             }
         };
@@ -294,10 +294,10 @@ fn counted(swap_on_main: bool) {
             let _ = swap.end(done, None);
             moved.store(done, Ordering::Relaxed);
         };
-        beside(swap_on_main, go, calls);
+        run_both(swap_on_main, go, calls);
         swap.conclude(moved.load(Ordering::Relaxed));
         // SAFETY: all threads are joined; from `Box::leak`.
-        unsafe { take_back(lent) };
+        unsafe { free_leaked(leaked) };
     });
 }
 
@@ -317,7 +317,7 @@ fn found_in_the_slot() {
         swap.this().block();
         assert!(swap.try_transfer());
         let caller = thread::spawn(move || {
-            if let Met::Reached { serial, .. } = call(world, name) {
+            if let Outcome::Reached { serial, .. } = call(world, name) {
                 assert_eq!(serial, 2);
             }
         });
@@ -334,13 +334,13 @@ fn attach_against_calls(in_order: bool, cached: bool) {
         let Swap { world, name, .. } = swap;
         let (caller, swapper) = (world.reader(), world.reader());
         if cached {
-            world.in_operation(caller, || ignore_met(call(world, name)));
+            world.in_operation(caller, || ignore_outcome(call(world, name)));
         }
-        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
+        let (moved, leaked) = leak(squall_sys::sync::atomic::AtomicBool::new(false));
         let calls = move || {
             for _ in 0..2 {
                 let met = world.in_operation(caller, || call(world, name));
-                assert!(!matches!(met, Met::Erred));
+                assert!(!matches!(met, Outcome::Erred));
             }
         };
         let go = move || {
@@ -348,7 +348,7 @@ fn attach_against_calls(in_order: bool, cached: bool) {
             moved.store(swap.go(swapper), Ordering::Relaxed);
             let _ = world.reclaim(swap.old);
         };
-        beside(in_order, calls, go);
+        run_both(in_order, calls, go);
         let moved = moved.load(Ordering::Relaxed);
         world.in_operation(caller, || {
             assert_eq!(call(world, name).serial(), if moved { 2 } else { 1 });
@@ -360,7 +360,7 @@ fn attach_against_calls(in_order: bool, cached: bool) {
         }
         world.conclude(2, winner);
         // SAFETY: all threads are joined; from `Box::leak`.
-        unsafe { take_back(lent) };
+        unsafe { free_leaked(leaked) };
     });
 }
 
@@ -380,7 +380,7 @@ fn attach_against_misses_in_operations() {
 fn late_maker_against_attach() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
-        let miss = thread::spawn(move || ignore_met(call(world, name)));
+        let miss = thread::spawn(move || ignore_outcome(call(world, name)));
         assert!(swap.attach(None));
         miss.join().unwrap();
         assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
@@ -394,10 +394,10 @@ fn late_maker_against_roll_back() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         assert!(swap.attach(None));
-        let miss = thread::spawn(move || ignore_met(call(world, name)));
+        let miss = thread::spawn(move || ignore_outcome(call(world, name)));
         let _ = swap.end(false, None);
         miss.join().unwrap();
-        ignore_met(call(world, name));
+        ignore_outcome(call(world, name));
         assert!(call(world, name).is_hit(), "a representative that nobody activates");
         swap.conclude(false);
     });
@@ -496,7 +496,7 @@ fn holders_pass() {
             if held.is_none() {
                 return;
             }
-            while let Met::Parked(seen) = call_with(world, name, true, || ()) {
+            while let Outcome::Parked(seen) = call_with(world, name, true, || ()) {
                 world.sleepers(0).wait(seen, None);
             }
             // SAFETY: held.
@@ -523,7 +523,7 @@ fn last_counted_wakes() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         assert!(swap.attach(None));
-        let caller = thread::spawn(move || ignore_met(call(world, name)));
+        let caller = thread::spawn(move || ignore_outcome(call(world, name)));
         swap.this().block();
         loop {
             let seen = world.sleepers(0).prepare();
@@ -549,7 +549,7 @@ fn parked_are_let_go(moved: bool) {
         let caller = thread::spawn(move || {
             loop {
                 match call(world, name) {
-                    Met::Parked(seen) => world.sleepers(0).wait(seen, None),
+                    Outcome::Parked(seen) => world.sleepers(0).wait(seen, None),
                     other => return other.serial(),
                 }
             }
@@ -578,7 +578,7 @@ fn nested_calls_pass() {
         assert!(swap.attach(None));
         let caller = thread::spawn(move || {
             // What is counted passes (`passes` of `calls.rs`).
-            ignore_met(call_with(world, name, false, || {
+            ignore_outcome(call_with(world, name, false, || {
                 let inner = call_with(world, name, true, || ());
                 assert!(!inner.is_parked(), "a call waits for a swap that waits for it");
             }));
@@ -597,7 +597,7 @@ fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
         if attached {
             assert!(swap.attach(None));
         }
-        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
+        let (moved, leaked) = leak(squall_sys::sync::atomic::AtomicBool::new(false));
         let go = move || {
             if !attached && !swap.attach(None) {
                 return swap.discard();
@@ -609,14 +609,14 @@ fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
             // SAFETY: nothing is freed before all is over.
             let killed = unsafe { kill(world, name.id) };
             assert_ne!(killed, Killed::Before);
-            world.go_on(killed);
-            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+            world.continue_kill(killed);
+            assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
         };
-        beside(destroy_on_main, destroy, go);
-        assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+        run_both(destroy_on_main, destroy, go);
+        assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
         swap.over(moved.load(Ordering::Relaxed));
         // SAFETY: all threads are joined; from `Box::leak`.
-        unsafe { take_back(lent) };
+        unsafe { free_leaked(leaked) };
     });
 }
 
@@ -642,13 +642,13 @@ fn attach_against_settle() {
     Swap::run(false, |swap| {
         let Swap { world, name, old, .. } = swap;
         assert!(swap.attach(None));
-        ignore_met(call(world, name));
+        ignore_outcome(call(world, name));
         let second = Swap { mediator: mediator(name, old, Some(swap.new)), ..swap };
         let first = thread::spawn(move || {
             // SAFETY: nothing is freed before all is over.
             let settled = unsafe { settle(world, swap.mediator.get(), Phase::RolledBack, None) };
             assert_eq!(settled, Settled::Decided { there: true });
-            swap.unkeep(None);
+            swap.leave_as_owner(None);
         });
         let there = second.attach(None);
         first.join().unwrap();

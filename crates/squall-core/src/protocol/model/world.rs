@@ -124,7 +124,7 @@ pub(super) enum Called {
 pub(super) fn ignore(_: Called) {}
 
 /// The same, of a swap's model.
-pub(super) fn ignore_met(_: super::swaps::Met) {}
+pub(super) fn ignore_outcome(_: super::swaps::Outcome) {}
 
 impl Thing {
     pub(super) unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
@@ -151,8 +151,8 @@ impl ThingRef {
     }
 
     /// One that is to take the place of another of this name.
-    pub(super) fn to_come(name: Name) -> ThingRef {
-        let mut object = Object::to_come(&CLASS, Location::caller(), 0);
+    pub(super) fn replacement(name: Name) -> ThingRef {
+        let mut object = Object::replacement(&CLASS, Location::caller(), 0);
         object.id = name.id;
         ThingRef::built(name.serial, 1, object)
     }
@@ -306,17 +306,17 @@ impl<T> Sent<T> {
 }
 
 /// A value for all threads of a model, and what gives it back.
-pub(super) fn lend<T>(value: T) -> (&'static T, NonNull<T>) {
-    let lent = NonNull::from(Box::leak(Box::new(value)));
-    // SAFETY: freed by `take_back` alone.
-    (unsafe { &*lent.as_ptr() }, lent)
+pub(super) fn leak<T>(value: T) -> (&'static T, NonNull<T>) {
+    let leaked = NonNull::from(Box::leak(Box::new(value)));
+    // SAFETY: freed by `free_leaked` alone.
+    (unsafe { &*leaked.as_ptr() }, leaked)
 }
 
 /// # Safety
 /// From `lend`; all threads are joined.
-pub(super) unsafe fn take_back<T>(lent: NonNull<T>) {
+pub(super) unsafe fn free_leaked<T>(leaked: NonNull<T>) {
     // SAFETY: the caller's promise; from `Box::leak`.
-    drop(unsafe { Box::from_raw(lent.as_ptr()) });
+    drop(unsafe { Box::from_raw(leaked.as_ptr()) });
 }
 
 /// Tables, and what was asked of grace periods.
@@ -380,7 +380,7 @@ impl Platform for World {
 impl World {
     /// Runs a model in a new world, with operations or without.
     pub(super) fn run(vps: &[usize], in_operations: bool, model: impl FnOnce(&'static World)) {
-        let (shared, world) = lend(World {
+        let (shared, world) = leak(World {
             slot: Slot::new(),
             entries: vps.iter().map(|&vp| (vp, AtomicPtr::new(ptr::null_mut()))).collect(),
             vp_limit: vps.iter().max().map_or(0, |&last| last + 1),
@@ -400,7 +400,7 @@ impl World {
             }
         });
         // SAFETY: lent above; all threads are joined.
-        unsafe { take_back(world) };
+        unsafe { free_leaked(world) };
     }
 
     /// Makes an object of this generation known, and says under which name.
@@ -509,7 +509,7 @@ impl World {
     }
 
     /// What follows a kill.
-    pub(super) fn go_on(&self, killed: Killed) {
+    pub(super) fn continue_kill(&self, killed: Killed) {
         match killed {
             Killed::Ended { object, drained: true } | Killed::Mediated { object, drained: true, .. } => {
                 self.after_grace_period(object, Stage::Quiet);
@@ -523,7 +523,7 @@ impl World {
     pub(super) fn destroy(&self, reader: Option<Reader>, thing: ThingRef) -> bool {
         // SAFETY: in an operation, or in a model that frees nothing before all is over.
         let killed = self.in_operation(reader, || unsafe { kill(self, thing.object().as_ref().id) });
-        self.go_on(killed);
+        self.continue_kill(killed);
         killed != Killed::Before
     }
 
@@ -612,7 +612,7 @@ impl World {
 ///
 /// Loom remembers only the last access to an atomic, so it matters whose execution it branches from: what must be tried
 /// both ways is a model of each.
-pub(super) fn beside(
+pub(super) fn run_both(
     in_order: bool,
     first: impl FnOnce() + Send + 'static,
     second: impl FnOnce() + Send + 'static,

@@ -13,11 +13,11 @@ use super::sites;
 
 /// Those of one VP.
 #[derive(Debug)]
-pub(crate) struct Grave(AtomicPtr<Rep>);
+pub(crate) struct DropQueue(AtomicPtr<Rep>);
 
-impl Grave {
-    pub(crate) fn new() -> Grave {
-        Grave(AtomicPtr::new(ptr::null_mut()))
+impl DropQueue {
+    pub(crate) fn new() -> DropQueue {
+        DropQueue(AtomicPtr::new(ptr::null_mut()))
     }
 
     /// Adds `rep`. Returns whether it is the only one, so that somebody must be sent.
@@ -30,7 +30,7 @@ impl Grave {
             // SAFETY: the caller's alone until it is in.
             unsafe { rep.as_ref() }.next.store(first, Ordering::Relaxed);
             // Release: pairs with the acquire in `take`: who takes it sees the link and all that was done before.
-            let order = sites::BURY_PUSH.order(Ordering::Release);
+            let order = sites::DROP_PUSH.order(Ordering::Release);
             match self.0.compare_exchange_weak(first, rep.as_ptr(), order, Ordering::Relaxed) {
                 Ok(_) => return first.is_null(),
                 Err(now) => first = now,
@@ -45,7 +45,7 @@ impl Grave {
     pub(crate) unsafe fn take(&self, mut f: impl FnMut(NonNull<Rep>)) {
         // Acquire: pairs with the release in `push`. The links of those further down were released by their own pushes,
         // which later exchanges of the same word continue.
-        let mut next = self.0.swap(ptr::null_mut(), sites::BURY_TAKE.order(Ordering::Acquire));
+        let mut next = self.0.swap(ptr::null_mut(), sites::DROP_TAKE.order(Ordering::Acquire));
         while let Some(rep) = NonNull::new(next) {
             // SAFETY: taken, so ours alone (I1).
             next = unsafe { rep.as_ref() }.next.load(Ordering::Relaxed);
