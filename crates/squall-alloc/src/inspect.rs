@@ -217,8 +217,8 @@ pub fn owns(address: *const u8) -> bool {
     if_set_up().is_some_and(|space| space.offset(address.cast_mut()).is_some())
 }
 
-/// For tests: returns the home of the block at this address, a VP, and the node of its page pool. `None` if
-/// the block is not in a slab.
+/// For tests: returns the home of the block at this address, a VP, and the node of its page pool. Only
+/// blocks of slabs have a home.
 ///
 /// # Safety
 /// The address is within a block in use, or does not belong to this allocator.
