@@ -1,10 +1,10 @@
-//! Who calls an object, and what: counted by an arbiter, for a moment, only while someone looks.
+//! Call samples: counts of an object's calls by VP and method, over a short span and only on request.
 //!
-//! Problem: the hot path of a call counts nothing, so nobody can say afterwards how often an object was called. Idea: for
-//! some hundred microseconds every call goes by way of a function that counts it by VP and method; then as before.
-//! Between samples a call costs what it always costs.
+//! Problem: the fast path of a call counts no calls, so past call rates are unknown. Idea: for some hundred
+//! microseconds every call passes through an arbiter that counts it by VP and method. Between samples a call
+//! has its usual cost.
 //!
-//! - I1. A board is counted on by one arbiter at a time: a sampler is borrowed for as long as its arbiter is there.
+//! - I1. A board has one arbiter at a time: the sampler owns the board's arbiter as long as it counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,33 +14,34 @@ use squall_core::Id;
 use squall_core::swap::{Arbiter, SwapError, arbitrate_object};
 use squall_machine::{Vp, machine};
 
-/// Methods that are told apart; calls of the others are counted together, as [`Calls::OTHERS`].
+/// Largest number of methods that are counted separately. Calls of the others are counted together, as
+/// [`Calls::OTHERS`].
 const METHODS: usize = 15;
 
-/// The calls of an object, in one span.
+/// Calls of an object, counted over one span. Returned by [`count_calls`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Calls {
-    /// How long they were counted.
+    /// Duration of the count.
     pub span: Duration,
-    /// Calls by method, those that were seen.
+    /// Calls by method, for the methods that were called.
     pub by_method: Vec<(&'static str, u64)>,
-    /// Calls by VP, of those that called.
+    /// Calls by VP, for the VPs that called.
     pub by_vp: Vec<(Vp, u64)>,
-    /// Calls by VP and method: a row for each of `by_vp`, a column for each of `by_method`.
+    /// Calls by VP and method: a row for each entry of `by_vp`, a column for each entry of `by_method`.
     pub table: Vec<Vec<u64>>,
 }
 
 impl Calls {
-    /// The name under which calls of methods beyond the first fifteen that were seen are counted.
+    /// Name for the calls of all methods beyond the first fifteen that were called.
     pub const OTHERS: &str = "others";
 
-    /// All calls.
+    /// Returns the number of calls.
     pub fn count(&self) -> u64 {
         self.by_vp.iter().map(|(_, count)| count).sum()
     }
 
-    /// Calls of one method in a second, on each VP that called at all.
+    /// Returns the calls of one method per second, for each VP that called the object.
     pub fn rates_of<'a>(&'a self, method: &'a str) -> impl Iterator<Item = (Vp, f64)> + 'a {
         let column = self.by_method.iter().position(|(name, _)| *name == method);
         let seconds = self.span.as_secs_f64().max(1e-9);
@@ -50,13 +51,13 @@ impl Calls {
             .map(move |((vp, _), row)| (*vp, column.map_or(0.0, |column| row[column] as f64 / seconds)))
     }
 
-    /// Calls of one method in a second.
+    /// Returns the calls of one method per second.
     pub fn rate_of(&self, method: &str) -> f64 {
         self.rates_of(method).map(|(_, rate)| rate).sum()
     }
 }
 
-/// Counts of one VP, on lines of their own.
+/// Counts of one VP, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Row([AtomicU64; METHODS + 1]);
@@ -73,7 +74,8 @@ impl Board {
         Board { methods: Default::default(), rows }
     }
 
-    /// The column of a method: names are compared as pointers first, since a method has one.
+    /// Returns the column of a method. Names are compared as pointers first, because a method normally has
+    /// one name pointer.
     fn column(&self, method: &'static str) -> usize {
         let is_it = |name: &str| std::ptr::eq(name, method) || name == method;
         for (column, place) in self.methods.iter().enumerate() {
@@ -86,7 +88,7 @@ impl Board {
 
     fn count(&self, method: &'static str) {
         let column = self.column(method);
-        // Beyond the limit there is no VP, but a row that is missed is no reason to fail a call.
+        // A VP beyond the limit cannot occur. If it did, its call would go uncounted rather than fail.
         if let Some(row) = self.rows.get(Vp::current().index()) {
             row.0[column].fetch_add(1, Ordering::Relaxed);
         }
@@ -113,7 +115,7 @@ impl Board {
     }
 }
 
-/// A count of an object's calls that is under way.
+/// A count of an object's calls in progress.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     board: Arc<Board>,
@@ -136,22 +138,36 @@ impl Sampler {
     }
 }
 
-/// Counts the calls of an object for so long, by VP and method. The calling thread sleeps meanwhile.
+/// Counts the calls of an object for a span, by VP and method. The calling thread sleeps meanwhile.
 ///
-/// Meanwhile another function cannot arbitrate the object's calls ([`squall_core::swap::arbitrate`] errs): of objects that adapt
-/// their policy counts now and then, for a fraction of a millisecond.
+/// Only one arbiter can be attached to an object, so [`squall_core::swap::arbitrate`] returns an error
+/// meanwhile. For an adaptive object the engine counts from time to time, for a fraction of a millisecond.
 ///
 /// # Errors
-/// [`SwapError`]: the object is gone, is being swapped, or somebody else's function arbitrates its calls.
+/// [`SwapError`]: the object was destroyed, is being swapped, or has another arbiter.
 /// # Panics
-/// Inside an operation, where nothing may sleep.
+/// Inside an operation, where a thread must not sleep.
 /// # Cost
-/// To the object's callers some tens of nanoseconds for each call meanwhile, and nothing before or after. Memory: 128 bytes
-/// for each VP, meanwhile.
+/// Callers of the object pay some tens of nanoseconds for each call during the span, and no extra time before
+/// or after. Memory: 128 bytes for each VP during the span.
+///
+/// ```
+/// use squall_adapt::calls::count_calls;
+/// use squall_core::Handle;
+/// use std::time::Duration;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// let calls = count_calls(Handle::id(hits.co()), Duration::from_micros(300))?;
+/// assert_eq!((calls.count(), calls.rate_of("add")), (0, 0.0));
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub fn count_calls(id: Id, span: Duration) -> Result<Calls, SwapError> {
     assert!(
         !squall_rcu::in_operation(),
-        "calls of an object were to be counted inside an operation, which must not sleep"
+        "count_calls was called inside an operation, where a thread must not sleep; call it outside"
     );
     let sampler = Sampler::begin(id)?;
     std::thread::sleep(span);

@@ -1,7 +1,7 @@
-//! What a person or a program can do to objects by their ids: see what was decided of them, freeze them, set their
-//! attributes, swap them by hand. What `squall top` does from outside, it does by these.
+//! Manual control of objects by their ids: read their status and decisions, freeze them, set their
+//! attributes, swap them. `squall top` uses these functions from outside the process.
 //!
-//! - I1. No code of the program's runs under a lock of this module.
+//! - I1. User code does not run under a lock of this module.
 
 use std::any::TypeId;
 use std::fmt;
@@ -13,71 +13,72 @@ use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{ClassInfo, Handle, Id, Interface, class_of};
 use squall_sys::fork::forked;
 
-use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
-use crate::live;
 use crate::calls::{Calls, count_calls};
 pub use crate::decision::{Decision, Held, Verdict, history, recent};
 use crate::engine::{self, by_hand};
 use crate::family;
+use crate::live;
+pub use crate::live::PlannedSwap;
 use crate::settings;
+use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
 
-/// How long a swap by hand may take.
+/// Deadline of a swap by hand.
 const BY_HAND: Duration = Duration::from_secs(1);
-/// The longest time for which calls are counted.
+/// Longest span of a call count.
 const SAMPLE_MAX: Duration = Duration::from_secs(1);
 
-/// An object that can adapt, as far as its policy knows it.
+/// Status of an adaptive object, as its policy knows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// The object, as the interface it was made for.
+    /// The object, as the interface that it was created with.
     pub id: Id,
-    /// Its family.
+    /// Name of its family.
     pub family: &'static str,
-    /// The form that it has.
+    /// Name of its present form.
     pub form: &'static str,
-    /// The forms that it may have; the first is the one in which it began.
+    /// Names of the forms that it can have. The first is the one in which it began.
     pub forms: Vec<&'static str>,
-    /// Whether it is frozen, itself or with all others.
+    /// `true` if the object is frozen, individually or with all others.
     pub frozen: bool,
-    /// Whether its policy only says what it would do.
+    /// `true` if the policy only records its decisions.
     pub dry_run: bool,
-    /// Swaps that the engine knows of.
+    /// Number of swaps that the engine knows of.
     pub swaps_count: u64,
-    /// Bytes of its parts, when they were read last; zero if they never were.
+    /// Bytes of its form beyond those of every form, as read last; zero if never read.
     pub bytes: usize,
-    /// What took the contended path, in each second between the last two looks.
+    /// Calls per second on the contended path, between the last two samples.
     pub contended_per_s: f64,
-    /// The last decision about it that is remembered.
+    /// The latest recorded decision about it.
     pub last: Option<Decision>,
 }
 
-/// Why something could not be done to an object.
+/// Reason why an object could not be controlled.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// There is no live object of this id.
+    /// There is no live object with this id.
     NoObject(Id),
-    /// Its class is of no family, so that there is no policy.
+    /// The class of the object belongs to no family, so the object has no policy.
     NotAdaptive(Id, &'static str),
-    /// There is no implementation of this name for its interface.
+    /// The interface of the object has no implementation of this name.
     NoImplementation {
         /// The object.
         id: Id,
         /// Its interface.
         interface: &'static str,
-        /// What was asked for.
+        /// The name asked for.
         asked: String,
-        /// What there is.
+        /// The names of the registered implementations.
         known: Vec<&'static str>,
     },
-    /// The swap was not made.
+    /// The swap failed.
     Swap(SwapError),
-    /// An attribute was refused.
+    /// An attribute was rejected.
     Attribute(AttributeError),
-    /// Calls were to be counted for too long.
+    /// The requested span of a call count is too long.
     TooLong(Id, Duration),
-    /// Inside an operation, where nothing may wait.
+    /// The call was made inside an operation, where a thread must not wait.
     InOperation(Id),
 }
 
@@ -101,7 +102,10 @@ impl fmt::Display for ControlError {
                 write!(f, "calls of object {id} were to be counted for {span:?}; at most for {SAMPLE_MAX:?}")
             }
             ControlError::InOperation(id) => {
-                write!(f, "object {id}: asked for inside an operation, where nothing may wait")
+                write!(
+                    f,
+                    "object {id} cannot be controlled inside an operation, where a thread must not wait; do it outside"
+                )
             }
         }
     }
@@ -129,20 +133,38 @@ impl From<AttributeError> for ControlError {
     }
 }
 
-/// The objects that the policies know: those whose sensors tripped, or that somebody steered. An adaptive object that nobody
-/// shares is not among them; [`status`] finds it by its id.
+/// Returns the status of all objects that the engine knows: objects with a sensor that tripped, and objects
+/// controlled by hand.
+///
+/// An adaptive object without sharing is not among them; [`status`] finds it by its id.
+///
+/// ```
+/// // So far, no sensor has tripped.
+/// assert!(squall_adapt::control::statuses().is_empty());
+/// ```
 pub fn statuses() -> Vec<Status> {
     let mut ids = known();
     ids.sort();
     ids.into_iter().filter_map(status).collect()
 }
 
-/// The objects of which the engine has a record.
+/// Returns the ids of the objects that the engine has a record of.
 fn known() -> Vec<Id> {
     if forked() { Vec::new() } else { engine::state().records.keys().copied().collect() }
 }
 
-/// What is known of an object that can adapt; none if it is gone, or cannot.
+/// Returns the status of an adaptive object. Returns `None` if it was destroyed or is not adaptive.
+///
+/// ```
+/// use squall_core::Handle;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// // This class belongs to no family.
+/// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// assert!(squall_adapt::control::status(Handle::id(hits.co())).is_none());
+/// ```
 pub fn status(id: Id) -> Option<Status> {
     let (family, form) = family::of(id)?;
     let settings = settings::Settings::of(id);
@@ -174,44 +196,60 @@ fn adaptive(id: Id) -> Result<(), ControlError> {
     family::of(id).map(|_| ()).ok_or(ControlError::NotAdaptive(id, class.class))
 }
 
-/// Freezes an object, or thaws it: a frozen one is left as it is by its policy. As the attribute `freeze`. A swap that its
-/// policy has begun, or is just about to begin, is still made.
+/// Freezes an object or thaws it. The policy leaves a frozen object as it is. Equivalent to the attribute
+/// `freeze`. A swap that the policy has begun, or is about to begin, is still completed.
 ///
 /// # Errors
-/// [`ControlError`]: it is gone, or does not adapt.
+/// [`ControlError`]: the object was destroyed, or is not adaptive.
 pub fn freeze(id: Id, frozen: bool) -> Result<(), ControlError> {
     values(id)?.set(&settings::FREEZE, frozen)?;
     engine::wake(id);
     Ok(())
 }
 
-/// Freezes all objects, or thaws those that are not frozen themselves.
+/// Freezes all objects, or thaws those that are not frozen individually.
+///
+/// ```
+/// use squall_adapt::control::{all_frozen, freeze_all};
+///
+/// freeze_all(true);
+/// assert!(all_frozen());
+/// freeze_all(false);
+/// ```
 pub fn freeze_all(frozen: bool) {
-    engine::FROZEN.store(frozen, Ordering::Relaxed);
+    settings::ALL_FROZEN.store(frozen, Ordering::Relaxed);
     wake_all();
 }
 
-/// Whether all objects are frozen.
+/// Returns `true` if all objects are frozen.
 pub fn all_frozen() -> bool {
-    engine::FROZEN.load(Ordering::Relaxed)
+    settings::ALL_FROZEN.load(Ordering::Relaxed)
 }
 
-/// Has all policies only say what they would do, or do it.
+/// Makes all policies only record their decisions, or carry them out again.
+///
+/// ```
+/// use squall_adapt::control::{all_dry_run, dry_run_all};
+///
+/// dry_run_all(true);
+/// assert!(all_dry_run());
+/// dry_run_all(false);
+/// ```
 pub fn dry_run_all(dry: bool) {
-    engine::DRY_RUN.store(dry, Ordering::Relaxed);
+    settings::ALL_DRY_RUN.store(dry, Ordering::Relaxed);
     wake_all();
 }
 
-/// Whether all policies only say what they would do.
+/// Returns `true` if all policies only record their decisions.
 pub fn all_dry_run() -> bool {
-    engine::DRY_RUN.load(Ordering::Relaxed)
+    settings::ALL_DRY_RUN.load(Ordering::Relaxed)
 }
 
 fn wake_all() {
     known().into_iter().for_each(engine::wake);
 }
 
-/// The values of an adaptive object's attributes, made now if nobody ever set one.
+/// Returns the attribute values of an adaptive object, and creates them if needed.
 fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
     adaptive(id)?;
     if let Some(values) = attribute::of(id) {
@@ -220,11 +258,32 @@ fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
     Ok(attribute::attach(id, Arc::new(InstanceValues::of_class(&settings::ALL))))
 }
 
-/// The attributes of an object: those of its policy, if it adapts, or those that the program attached to it, and those that
-/// were [registered](register_attribute) for its interface.
+/// Lists the attributes of an object: those of its policy if it is adaptive, or those that the program
+/// attached to it, and those [registered](register_attribute) for its interface.
 ///
 /// # Errors
-/// [`ControlError`]: it is gone, or has none.
+/// [`ControlError`]: the object was destroyed, or has no attributes.
+///
+/// ```
+/// use squall_adapt::control;
+/// use squall_core::Handle;
+/// use squall_policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
+/// use std::sync::Arc;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// static LIMIT: Attribute<u64> = Attribute::new("limit", 100);
+/// static SCHEMA: Schema = Schema::new("hits", &[&LIMIT]);
+/// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+///
+/// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// let id = Handle::id(hits.co());
+/// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
+/// control::set_attribute(id, "limit", "7")?;
+/// assert_eq!(control::attributes(id)?[0].value, "7");
+/// # Ok::<(), control::ControlError>(())
+/// ```
 pub fn attributes(id: Id) -> Result<Vec<AttributeInfo>, ControlError> {
     let class = class(id)?;
     let by_swap = live::list(id, &class);
@@ -238,12 +297,11 @@ pub fn attributes(id: Id) -> Result<Vec<AttributeInfo>, ControlError> {
     Ok(kept)
 }
 
-/// An object that is to be swapped, and for what.
-pub type PlannedSwap<I> = (Handle<I>, Replacement<I>);
-
-/// Makes an attribute known that objects of an interface have, whose value is which implementation an object has: `read` reads it
-/// from the object, nothing if that one does not have it; to set it is to swap what `make` says, within a second, for what it
-/// made. Again is nothing.
+/// Registers an attribute with a value that is determined by the implementation of an object.
+///
+/// `read` returns the value for an object, or `None` if the object does not have the attribute. Setting the
+/// attribute calls `make` and swaps the object that it returns for the replacement, with a deadline of one
+/// second. A second registration of the same name for the same interface has no effect.
 pub fn register_attribute<I: ?Sized + Interface, T: Value>(
     attribute: &'static Attribute<T>,
     read: fn(Handle<I>) -> Option<T>,
@@ -252,11 +310,25 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
     live::register(attribute, read, make);
 }
 
-/// Sets an attribute of an object, by its name and as text. One that was [registered](register_attribute) is set by a swap.
+/// Sets an attribute of an object by its name, from text. A [registered](register_attribute) attribute is set
+/// by a swap.
 ///
 /// # Errors
-/// [`ControlError`]: the object is gone or has no attributes; the name, the type or the value is wrong, and then the error
-/// says what would be right.
+/// [`ControlError`]: the object was destroyed or has no attributes; or the name, the type or the value is
+/// wrong. In the latter case the error names the values allowed.
+///
+/// ```
+/// use squall_adapt::control::{ControlError, set_attribute};
+/// use squall_core::Handle;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// // The object is not adaptive.
+/// let refused = set_attribute(Handle::id(hits.co()), "cooldown", "50ms");
+/// assert!(matches!(refused, Err(ControlError::NotAdaptive(..))));
+/// ```
 pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError> {
     let class = class(id)?;
     if let Some(live) = live::named(id, &class, name) {
@@ -280,7 +352,7 @@ pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError>
 
 type Replace = Arc<dyn Fn(Id) -> Option<Result<SwapReport, SwapError>> + Send + Sync>;
 
-/// An implementation that was registered by hand.
+/// An implementation registered by hand.
 struct Implementation {
     interface: TypeId,
     name: &'static str,
@@ -290,12 +362,35 @@ struct Implementation {
 static IMPLEMENTATIONS: Mutex<Vec<Implementation>> = Mutex::new(Vec::new());
 
 fn implementations_list() -> MutexGuard<'static, Vec<Implementation>> {
-    // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+    // Only a failed allocation panics under this lock, and it leaves the list intact.
     IMPLEMENTATIONS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Makes an implementation of an interface known, so that a person can have an object swapped for it. `make` gets the object
-/// whose place it is to take. A name that is known already for this interface is replaced.
+/// Registers an implementation of an interface under a name, so that objects can be swapped for it by hand.
+/// `make` gets the object that the replacement is for. A name that is already registered for this interface
+/// is replaced.
+///
+/// ```
+/// use squall_adapt::control;
+/// use squall_core::swap::{Replacement, State, StateFormats};
+/// use squall_core::{Handle, Owned, swappable};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Version: Send + Sync { fn version(&self) -> u32; }
+/// # struct Is(u32);
+/// # impl Version for Is { fn version(&self) -> u32 { self.0 } }
+/// # impl State for Is {
+/// #     fn formats(formats: &mut StateFormats<'_, Is>) { formats.export(|_| Ok(())).import(|_, ()| Ok(())); }
+/// # }
+/// control::register::<dyn Version>("two", |_| Replacement::stateful(Is(2)));
+///
+/// let object: Owned<dyn Version> = swappable(Is(1));
+/// let id = Handle::id(object.co());
+/// assert_eq!(control::implementations(id), ["two"]);
+/// control::swap(id, "two")?;
+/// assert_eq!(object.version(), 2);
+/// assert_eq!(control::history(id)[0].verdict, control::Verdict::ByHand);
+/// # Ok::<(), control::ControlError>(())
+/// ```
 pub fn register<I: ?Sized + Interface>(
     name: &'static str,
     make: impl Fn(Handle<I>) -> Replacement<I> + Send + Sync + 'static,
@@ -304,8 +399,8 @@ pub fn register<I: ?Sized + Interface>(
         return;
     }
     let replace: Replace = Arc::new(move |id| {
-        let co = Handle::<I>::find(id)?;
-        Some(Swap::new(co).timeout(BY_HAND).run(make(co)))
+        let handle = Handle::<I>::find(id)?;
+        Some(Swap::new(handle).timeout(BY_HAND).run(make(handle)))
     });
     let interface = TypeId::of::<I>();
     let before = {
@@ -318,12 +413,12 @@ pub fn register<I: ?Sized + Interface>(
             }
         }
     };
-    // Outside the lock: what it captured is the program's (I1).
+    // Dropped outside the lock, because the captured values are user data (I1).
     drop(before);
 }
 
-/// The implementations that an object can be swapped for: those that were [registered](register) for its interface, and the
-/// forms of families of it.
+/// Returns the names of the implementations that an object can be swapped for: those [registered](register)
+/// for its interface, and the forms of the interface's families. For an example see [`register`].
 pub fn implementations(id: Id) -> Vec<&'static str> {
     let Some(class) = class_of(id) else { return Vec::new() };
     let mut names: Vec<&'static str> = family::forms_for(class.interface_id)
@@ -335,11 +430,23 @@ pub fn implementations(id: Id) -> Vec<&'static str> {
     names
 }
 
-/// Swaps an object for an implementation of this name. Its policy may swap it back when its cool-down is over, unless it is
-/// frozen.
+/// Swaps an object for the implementation with this name. The policy may swap it back after the cool-down,
+/// unless the object is frozen. For an example see [`register`].
 ///
 /// # Errors
-/// [`ControlError`]; the object serves on as it was.
+/// [`ControlError`]; the object keeps serving as before.
+///
+/// ```
+/// use squall_adapt::control::{ControlError, swap};
+/// use squall_core::Handle;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// let refused = swap(Handle::id(hits.co()), "tree");
+/// assert!(matches!(refused, Err(ControlError::NoImplementation { .. })));
+/// ```
 pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     if squall_rcu::in_operation() {
         return Err(ControlError::InOperation(id));
@@ -370,11 +477,27 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     }
 }
 
-/// Counts the calls of an object for so long, at most a second. The calling thread sleeps meanwhile. See
+/// Counts the calls of an object for a span of at most one second. The calling thread sleeps meanwhile. See
 /// [`count_calls`].
 ///
 /// # Errors
-/// [`ControlError`].
+/// [`ControlError`]: the object was destroyed, the span is too long, the calls cannot be counted now, or the
+/// caller is inside an operation.
+///
+/// ```
+/// use squall_adapt::control::{ControlError, sample};
+/// use squall_core::Handle;
+/// use std::time::Duration;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// let id = Handle::id(hits.co());
+/// assert_eq!(sample(id, Duration::from_micros(300))?.count(), 0);
+/// assert!(matches!(sample(id, Duration::from_secs(2)), Err(ControlError::TooLong(..))));
+/// # Ok::<(), ControlError>(())
+/// ```
 pub fn sample(id: Id, span: Duration) -> Result<Calls, ControlError> {
     if squall_rcu::in_operation() {
         return Err(ControlError::InOperation(id));

@@ -1,4 +1,4 @@
-//! Decisions, and why they were taken.
+//! Decisions of policies, with their reasons.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,61 +9,86 @@ use squall_core::Id;
 use squall_core::swap::SwapReport;
 use squall_machine::Vp;
 
-/// What was decided of an object, and why.
+/// A decision about an object, with its reason.
+///
+/// ```
+/// use squall_adapt::decision::{Decision, Held, Verdict, history, note};
+/// use squall_core::Id;
+///
+/// let id = Id::from_parts(17, 3).unwrap();
+/// let verdict = Verdict::Held(Held::CoolingDown);
+/// note(Decision::of(id, "counter", "shared", "distributed", verdict, "2 VPs".to_owned()));
+/// assert_eq!(
+///     history(id)[0].to_string(),
+///     "counter#17.3: shared to distributed: held: it was swapped too recently; 2 VPs"
+/// );
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Decision {
-    /// When.
+    /// Time of the decision.
     pub at: SystemTime,
-    /// The object, as the interface it was made for.
+    /// The object, as the interface that it was created with.
     pub id: Id,
-    /// Its family; of a swap by hand to an implementation of none, its interface.
+    /// Family of the object. For a swap by hand to an implementation without a family: its interface.
     pub family: &'static str,
-    /// The form that served; the class, if that is of no form of the family.
+    /// Form that served; or its class, if the family has no such form.
     pub from: &'static str,
-    /// The form that was thought better.
+    /// Form that was judged better.
     pub to: &'static str,
-    /// The VP to which that would be biased, if it is of one.
+    /// VP that the new form would be biased to, if it is a biased form.
     pub place: Option<Vp>,
-    /// What was done about it.
+    /// Action taken.
     pub verdict: Verdict,
-    /// The readings that led to it, in words.
+    /// Readings that led to the decision, as text.
     pub why: String,
-    /// From the first look at the object, of those that led to it, to the end.
+    /// Time from the first sample that led to the decision to its end.
     pub took: Duration,
-    /// How the swap went, if there was one.
+    /// Report of the swap, if there was one.
     pub report: Option<SwapReport>,
 }
 
-/// What was done.
+/// Action taken on a decision.
+///
+/// ```
+/// use squall_adapt::decision::{Held, Verdict};
+///
+/// assert_eq!(Verdict::Held(Held::Frozen).to_string(), "held: it is frozen");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The object was swapped.
+    /// The policy swapped the object.
     Swapped,
-    /// Somebody had it swapped by hand.
+    /// A person or the program swapped the object by hand.
     ByHand,
-    /// It would have been swapped, but the policy only says what it would do.
+    /// The policy would have swapped the object, but it is in a dry run.
     DryRun,
-    /// It was left as it is, for this reason.
+    /// The object stays as it is, for this reason.
     Held(Held),
-    /// The swap failed, for this reason; the object serves on as it was.
+    /// The swap failed, for this reason. The object keeps serving as before.
     Failed(String),
 }
 
-/// Why an object is left as it is, although another form would be better.
+/// Reason why an object stays as it is, although another form would be better.
+///
+/// ```
+/// use squall_adapt::decision::Held;
+///
+/// assert_eq!(Held::CoolingDown.to_string(), "it was swapped too recently");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Held {
-    /// It, or everything, is frozen.
+    /// The object, or all objects, are frozen.
     Frozen,
-    /// It was swapped too short a time ago.
+    /// The last swap of the object is less than a cool-down ago.
     CoolingDown,
-    /// Its load changes faster than it may be swapped.
+    /// The load of the object changes faster than the cool-down.
     Unsteady,
-    /// The program has had as many swaps in the last second as it may.
+    /// The program has used up its swaps per second.
     Budget,
-    /// Grown forms would take more memory than they may.
+    /// Grown forms would exceed the memory limit.
     Memory,
 }
 
@@ -71,10 +96,10 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Held::Frozen => "it is frozen",
-            Held::CoolingDown => "it was swapped too short a time ago",
-            Held::Unsteady => "its load changes faster than it may be swapped",
-            Held::Budget => "the program has had as many swaps as it may",
-            Held::Memory => "grown forms would take more memory than they may",
+            Held::CoolingDown => "it was swapped too recently",
+            Held::Unsteady => "its load changes faster than the cool-down",
+            Held::Budget => "the program has used up its swaps per second",
+            Held::Memory => "grown forms would exceed the memory limit",
         })
     }
 }
@@ -106,22 +131,33 @@ impl fmt::Display for Decision {
     }
 }
 
-/// So many decisions are remembered for the whole program.
+/// Number of decisions kept for the whole process.
 const RECENT_MAX: usize = 1024;
 
 static RECENT: Mutex<VecDeque<Decision>> = Mutex::new(VecDeque::new());
 
 fn lock() -> MutexGuard<'static, VecDeque<Decision>> {
-    // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+    // Only a failed allocation panics under this lock, and it leaves the list intact.
     RECENT.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// The last decisions of this process, the latest last: at most 1,024.
+/// Returns the latest decisions of this process, the newest last: at most 1,024.
+///
+/// ```
+/// use squall_adapt::decision::{Decision, Verdict, note, recent};
+/// use squall_core::Id;
+///
+/// assert!(recent().is_empty());
+/// let id = Id::from_parts(17, 3).unwrap();
+/// note(Decision::of(id, "counter", "shared", "distributed", Verdict::DryRun, String::new()));
+/// assert_eq!(recent()[0].to, "distributed");
+/// ```
 pub fn recent() -> Vec<Decision> {
     if squall_sys::fork::forked() { Vec::new() } else { lock().iter().cloned().collect() }
 }
 
-/// Those of them about one object. A swap is told when it is over: its form may be seen a little earlier.
+/// Returns the latest decisions about one object, the newest last. A swap is recorded when it is complete, so
+/// the new form may be visible a little earlier. For an example see [`Decision`].
 pub fn history(id: Id) -> Vec<Decision> {
     if squall_sys::fork::forked() {
         return Vec::new();
@@ -130,7 +166,8 @@ pub fn history(id: Id) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// What a policy of one's own decided of an object, to be [noted](note): now, with nothing swapped by the engine.
+    /// Creates a decision of a custom policy, to be [recorded](note). Its time is now, without a swap by the
+    /// engine. For an example see [`Decision`].
     pub fn of(
         id: Id,
         family: &'static str,
@@ -144,14 +181,15 @@ impl Decision {
     }
 }
 
-/// Remembers what a policy of one's own decided, with those of the engine: for [`recent`] and [`history`], and those who listen.
+/// Records the decision of a custom policy together with those of the engine: for [`recent`], [`history`] and
+/// listeners. For an example see [`Decision`].
 pub fn note(decision: Decision) {
     if !squall_sys::fork::forked() {
         remember(decision);
     }
 }
 
-/// Remembers a decision, and tells those who listen.
+/// Records a decision and announces it to listeners.
 pub(crate) fn remember(decision: Decision) {
     announce(&decision);
     let mut recent = lock();

@@ -1,11 +1,12 @@
-//! Families: the implementations of one interface among which an object may change, and what each costs.
+//! Families: implementations of one interface that an object can change among, and the cost of each.
 //!
-//! Problem: the engine knows when an object may be swapped and how often, but not what its load costs in another form.
-//! Idea: the author of an adaptive object says four things: which forms there are, how one is made, what its sensors read,
-//! and what a load that was seen would cost in each form. The engine does the rest, for all families alike.
+//! Problem: the engine knows when and how often an object may be swapped, but not the cost of its load in
+//! another form. Idea: the author of an adaptive object lists the forms, and writes how to make each and how
+//! to read its sensors. The author also writes an estimate of the cost of an observed load in each form. The
+//! engine does the rest for all families.
 //!
-//! Source: KTK §2 (policies apart from what they govern), K42 §8.5 (CO-71: descriptions of implementations that a runtime can
-//! reason about).
+//! Source: KTK §2 (policies separate from the objects that they govern), K42 §8.5 (descriptions of
+//! implementations for a runtime).
 
 use std::any::{TypeId, type_name};
 use std::cell::Cell;
@@ -20,7 +21,15 @@ use squall_machine::{Vp, VpSet};
 
 use crate::calls::Calls;
 
-/// A form that objects of a family may have.
+/// A form that the objects of a family can have.
+///
+/// ```
+/// use squall_adapt::family::Form;
+///
+/// struct OneWord;
+/// static FORMS: [Form; 1] = [Form::of::<OneWord>("shared")];
+/// assert_eq!(FORMS[0].name(), "shared");
+/// ```
 #[derive(Clone, Copy)]
 pub struct Form {
     name: &'static str,
@@ -29,18 +38,18 @@ pub struct Form {
 }
 
 impl Form {
-    /// A form of this name, for people: `central`. `T` is the class of objects that have it: the type of the value, or of the
-    /// root.
+    /// Declares a form with this name for people, such as `shared`. `T` is the class of its objects: the type
+    /// of the value or of the root.
     pub const fn of<T: 'static>(name: &'static str) -> Form {
         Form { name, class: TypeId::of::<T>, class_name: type_name::<T> }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether it is that of the class of this name, as a report of a swap has it.
+    /// Returns `true` if this is the form of the class with this name, as in a swap report.
     pub(crate) fn is_of(&self, class_name: &str) -> bool {
         (self.class_name)() == class_name
     }
@@ -52,38 +61,54 @@ impl fmt::Debug for Form {
     }
 }
 
-/// The form that an object has or might have: which, and where it is at home if that matters.
+/// A form of an object, together with its bias.
+///
+/// ```
+/// use squall_adapt::family::Shape;
+///
+/// let first = Shape { form: 0, place: None };
+/// assert_ne!(first, Shape { form: 1, ..first });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The index among the forms of its family. The first is the one in which objects begin, and to which they go back.
+    /// Index among the forms of the family. Objects begin in the first form and return to it.
     pub form: usize,
-    /// The VP to which it is biased, for a form that is.
+    /// VP that the object is biased to, for a biased form.
     pub place: Option<Vp>,
 }
 
-/// What an object's sensors read. All but `place` only ever grow, and may wrap.
+/// Reading of an object's sensors. The counts only grow, and may wrap.
+///
+/// ```
+/// use squall_adapt::family::Reading;
+///
+/// let earlier = Reading { local: 100, ..Reading::default() };
+/// let later = Reading { local: 160, foreign: 2, ..Reading::default() };
+/// let between = later.since(earlier);
+/// assert_eq!((between.local, between.foreign, between.is_quiet()), (60, 2, false));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// What was done by those for whom it is at home.
+    /// Calls on the local path: made on a VP that the representative serves or is biased to.
     pub local: u64,
-    /// What took the contended or the foreign path.
+    /// Calls on the contended path, or from a VP that the object is not biased to.
     pub foreign: u64,
-    /// Global operations: those that visit every representative.
+    /// Global operations, which visit every representative.
     pub global: u64,
-    /// The VP to which it is biased.
+    /// VP that the object is biased to.
     pub place: Option<Vp>,
-    /// Representatives.
+    /// Number of representatives.
     pub reps: usize,
-    /// Bytes of all its parts, but what it has in every form: what growing costs, and going back gives back.
+    /// Bytes of the form beyond those of every form: the cost of growing, recovered by shrinking.
     pub bytes: usize,
-    /// Something else that its family's judge asks for, as it is now.
+    /// Additional value for the family's cost estimate.
     pub detail: u64,
 }
 
 impl Reading {
-    /// What happened between an earlier reading and this one.
+    /// Returns the events between an earlier reading and this one. For an example see [`Reading`].
     pub fn since(self, earlier: Reading) -> Reading {
-        // Of sums that also shrink, how far they moved.
+        // Some sensors are sums that can shrink. For those the distance counts.
         let moved = |now: u64, before: u64| now.wrapping_sub(before).cast_signed().unsigned_abs();
         Reading {
             local: moved(self.local, earlier.local),
@@ -93,124 +118,187 @@ impl Reading {
         }
     }
 
-    /// Whether nothing was seen to happen. What adds and subtracts as much is not seen.
+    /// Returns `true` if no event was seen. Additions and subtractions that cancel out are not
+    /// seen.
     pub fn is_quiet(self) -> bool {
         (self.local, self.foreign, self.global) == (0, 0, 0)
     }
 }
 
-/// A load that was seen, for a [judge](Family::estimate_costs).
+/// An observed load, input of [`Family::estimate_costs`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Load<'a> {
-    /// The form that served it.
+    /// Form that served the load.
     pub shape: Shape,
-    /// What the sensors read in a span of some milliseconds before the calls were counted.
+    /// Sensor events in a span of some milliseconds before the calls were counted.
     pub before: Reading,
-    /// That span.
+    /// Duration of that span.
     pub span: Duration,
-    /// The VPs that called in that span.
+    /// VPs that called in that span.
     pub callers: VpSet,
-    /// The calls, counted for a moment after it. Whoever did not run just then is missing.
+    /// Calls, counted for a short time after that span. Threads that did not run in that time are missing.
     pub calls: &'a Calls,
-    /// What a transfer of a cache line between two VPs costs, by [`TRANSFER`](crate::settings::TRANSFER).
+    /// Cost of a cache line transfer between two VPs, from [`TRANSFER`](crate::settings::TRANSFER), in
+    /// nanoseconds.
     pub transfer_ns: f64,
-    /// What the caches of a node keep of it, by [`CACHE`](crate::settings::CACHE).
+    /// Bytes of an object that the caches of a node can hold, from [`CACHE`](crate::settings::CACHE).
     pub cache_bytes: u64,
 }
 
-/// What a load would cost in a form.
+/// Cost of a load in a form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// The form.
     pub shape: Shape,
-    /// What its calls would take of their callers' time, in nanoseconds, in each second.
+    /// Time that callers would spend on their calls, in nanoseconds per second.
     pub ns_per_s: f64,
-    /// Bytes that it would have, but what it has in every form.
+    /// Bytes that the form would have, beyond those of every form.
     pub bytes: usize,
 }
 
-/// Implementations of one interface among which an object may change by itself. A value of this type describes them; there
-/// is one for the process, and it is made known by [`register`].
+/// Describes the implementations of one interface that an object can change among.
+///
+/// A process has one value of such a type, registered by [`register`].
+///
+/// # Example
+/// A counter with two forms:
+/// ```
+/// use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
+/// use squall_core::swap::{Replacement, State, StateFormats};
+/// use squall_core::{CallError, Handle};
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self); }
+/// # struct OneWord;
+/// # struct WordPerVp;
+/// # impl Hits for OneWord { fn add(&self) {} }
+/// # impl Hits for WordPerVp { fn add(&self) {} }
+/// # impl State for OneWord {
+/// #     fn formats(formats: &mut StateFormats<'_, OneWord>) { formats.export(|_| Ok(())).import(|_, ()| Ok(())); }
+/// # }
+/// # impl State for WordPerVp {
+/// #     fn formats(formats: &mut StateFormats<'_, WordPerVp>) { formats.export(|_| Ok(())).import(|_, ()| Ok(())); }
+/// # }
+/// static FORMS: [Form; 2] = [Form::of::<OneWord>("shared"), Form::of::<WordPerVp>("distributed")];
+///
+/// struct Counters;
+/// impl Family for Counters {
+///     type Interface = dyn Hits;
+///     fn name(&self) -> &'static str {
+///         "counter"
+///     }
+///     fn forms(&self) -> &'static [Form] {
+///         &FORMS
+///     }
+///     fn make(&self, shape: Shape, _: Handle<dyn Hits>) -> Replacement<dyn Hits> {
+///         if shape.form == 0 { Replacement::stateful(OneWord) } else { Replacement::stateful(WordPerVp) }
+///     }
+///     fn read(&self, _: Handle<dyn Hits>) -> Result<Reading, CallError> {
+///         Ok(Reading::default()) // the counts of its sensors
+///     }
+///     fn arm(&self, _: Handle<dyn Hits>, _after: u32) -> Result<(), CallError> {
+///         Ok(()) // sets the threshold of its sensor
+///     }
+///     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
+///         let adds = load.calls.rate_of("add");
+///         let sharers = load.callers.len().saturating_sub(1) as f64;
+///         let cost = |form, ns, bytes| Cost { shape: Shape { form, place: None }, ns_per_s: adds * ns, bytes };
+///         vec![cost(0, 5.0 + sharers.min(1.0) * load.transfer_ns, 0), cost(1, 5.0, 64 * load.callers.len())]
+///     }
+/// }
+///
+/// static COUNTERS: Counters = Counters;
+/// squall_adapt::family::register(&COUNTERS);
+/// ```
 pub trait Family: Send + Sync + 'static {
     /// The interface.
     type Interface: ?Sized + Interface;
 
-    /// A name, for people: `counter`.
+    /// Returns the name for people, such as `counter`.
     fn name(&self) -> &'static str;
 
-    /// The forms. Classes of different families, and of forms of one family, differ.
+    /// Returns the forms. Each class belongs to at most one form, of one family.
     fn forms(&self) -> &'static [Form];
 
-    /// Makes an object of this shape, to take the place of `co`. It must have a format of state in common with the others.
-    fn make(&self, shape: Shape, co: Handle<Self::Interface>) -> Replacement<Self::Interface>;
+    /// Makes a replacement of this shape for the object `handle`. All forms of a family must share a state
+    /// format.
+    fn make(&self, shape: Shape, handle: Handle<Self::Interface>) -> Replacement<Self::Interface>;
 
     /// Reads the sensors.
     ///
     /// # Errors
-    /// [`CallError`]: the object is gone.
-    fn read(&self, co: Handle<Self::Interface>) -> Result<Reading, CallError>;
+    /// [`CallError`]: the object was destroyed.
+    fn read(&self, handle: Handle<Self::Interface>) -> Result<Reading, CallError>;
 
-    /// Has the object [post](crate::engine::post) after about so many steps of its sensor; zero: never.
+    /// Sets the sensor to [post](crate::engine::post) after about `after` steps; zero means never.
     ///
     /// # Errors
-    /// [`CallError`]: the object is gone.
-    fn arm(&self, co: Handle<Self::Interface>, after: u32) -> Result<(), CallError>;
+    /// [`CallError`]: the object was destroyed.
+    fn arm(&self, handle: Handle<Self::Interface>, after: u32) -> Result<(), CallError>;
 
-    /// What a load would cost in each shape that is worth a thought, the one that served it among them.
+    /// Estimates the cost of a load in each shape worth considering, including the shape that served it.
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
 
-    /// What is at stake where one VP alone calls an object that is not in its first form, which would be better for one alone: callers' time in
-    /// nanoseconds, of the swap there and of the one back, if it turns out that it was not alone. Whether it stays alone nobody knows, so it is
-    /// swapped when it has lost as much by waiting, and then loses twice of what it had to at most (Karlin, Manasse, Rudolph and Sleator 1988,
-    /// ski rental). Nothing is, unless the family says otherwise: then what [costs](Family::estimate_costs) less is followed at once.
+    /// Returns the cost of a swap that turns out wrong, in nanoseconds of callers' time. The default is zero.
+    ///
+    /// The engine asks this for an object that one VP calls alone, in a form other than the first, if the
+    /// first would be cheaper. A second VP may call soon, and then the object must be swapped back. The
+    /// returned cost covers both swaps. The engine waits until the present form has lost as much, and swaps
+    /// then. So it loses at most twice the unavoidable cost. With zero the engine follows
+    /// [`estimate_costs`](Family::estimate_costs) at once.
+    ///
+    /// # Source
+    /// Karlin, Manasse, Rudolph and Sleator 1988 (ski rental).
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64 {
         let _ = (shape, reading);
         0.0
     }
 
-    /// Whether an object of this shape, which is not its first form, takes that one when it is calm for a while. That is not judged by costs:
-    /// there is nothing to count, or nobody who shares it. It does unless the family says otherwise, as where the first form is for less
-    /// than this object has.
+    /// Returns `true` if an object of this shape returns to the first form after it was calm for a while. The
+    /// default is `true`. Not called for the first form.
+    ///
+    /// The engine does not use cost estimates for this step, because a calm object has no load to estimate. A
+    /// family returns `false`, for example, if the object holds more than its first form can.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let _ = (shape, calm, reading);
         true
     }
 }
 
-/// What happens to an object that may go back to its first form.
+/// State of an object that may return to its first form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Calm {
-    /// Nothing.
+    /// The object had no events.
     Quiet,
-    /// One VP alone calls it.
+    /// One VP alone calls the object.
     Alone,
 }
 
-/// Why an object's sensors could not be read.
+/// Reason why an object's sensors could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// It is gone.
+    /// The object was destroyed.
     Gone,
     /// The call was refused, or panicked.
     Refused,
 }
 
-/// A family whose interface is not known. What of it panics counts as having said nothing, but for `swap`.
+/// A family with its interface type erased. If one of its methods panics, the result is a cautious default;
+/// only `swap` lets the panic through.
 pub(crate) trait AnyFamily: Send + Sync {
     fn name(&self) -> &'static str;
     fn forms(&self) -> &'static [Form];
     fn interface_id(&self) -> TypeId;
     fn read(&self, id: Id) -> Result<Reading, Unread>;
     fn arm(&self, id: Id, after: u32);
-    fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
+    fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64;
-    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
+    fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
 
-/// The form of the class that a report names, if it is one of this family; else that class.
+/// Returns the name of the form with this class name, or the class name if the family has no such form.
 pub(crate) fn form_of_class(family: &'static dyn AnyFamily, class_name: &'static str) -> &'static str {
     family.forms().iter().find(|form| form.is_of(class_name)).map_or(class_name, |form| form.name)
 }
@@ -229,10 +317,10 @@ impl<F: Family> AnyFamily for F {
     }
 
     fn read(&self, id: Id) -> Result<Reading, Unread> {
-        let co = Handle::find(id).ok_or(Unread::Gone)?;
+        let handle = Handle::find(id).ok_or(Unread::Gone)?;
         let _reading = ReadingNow(READING.replace(true));
-        let read = catch_unwind(AssertUnwindSafe(|| Family::read(self, co)));
-        // A function of the program's that arbitrates its calls may refuse this one.
+        let read = catch_unwind(AssertUnwindSafe(|| Family::read(self, handle)));
+        // An arbiter of the program may refuse this call.
         read.ok().and_then(Result::ok).ok_or_else(|| match class_of(id) {
             Some(_) => Unread::Refused,
             None => Unread::Gone,
@@ -240,29 +328,29 @@ impl<F: Family> AnyFamily for F {
     }
 
     fn arm(&self, id: Id, after: u32) {
-        if let Some(co) = Handle::find(id) {
+        if let Some(handle) = Handle::find(id) {
             let _reading = ReadingNow(READING.replace(true));
-            let _ = catch_unwind(AssertUnwindSafe(|| Family::arm(self, co, after)));
+            let _ = catch_unwind(AssertUnwindSafe(|| Family::arm(self, handle, after)));
         }
     }
 
-    fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
-        // Without a judgement the object stays as it is.
+    fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
+        // Without an estimate the object stays as it is.
         catch_unwind(AssertUnwindSafe(|| Family::estimate_costs(self, load))).unwrap_or_default()
     }
 
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64 {
-        // Of whom nothing is known nothing is ventured.
+        // With an unknown cost the engine does not take the risk.
         catch_unwind(AssertUnwindSafe(|| Family::at_stake_ns(self, shape, reading))).unwrap_or(f64::INFINITY)
     }
 
-    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
+    fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         catch_unwind(AssertUnwindSafe(|| Family::may_shrink(self, shape, calm, reading))).unwrap_or(false)
     }
 
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {
-        let co = Handle::find(id)?;
-        Some(Swap::new(co).timeout(within).run(Family::make(self, shape, co)))
+        let handle = Handle::find(id)?;
+        Some(Swap::new(handle).timeout(within).run(Family::make(self, shape, handle)))
     }
 }
 
@@ -270,7 +358,7 @@ thread_local! {
     static READING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this exists its thread reads sensors.
+/// Guard: while it lives, its thread reads sensors.
 struct ReadingNow(bool);
 
 impl Drop for ReadingNow {
@@ -279,14 +367,20 @@ impl Drop for ReadingNow {
     }
 }
 
-/// Calls `f` as somebody who only looks.
+/// Calls `f` with the thread marked as a reader of sensors.
 pub(crate) fn reading<R>(f: impl FnOnce() -> R) -> R {
     let _reading = ReadingNow(READING.replace(true));
     f()
 }
 
-/// Whether the calling thread is [reading](Family::read) an object's sensors. Its miss is not that of a caller: a root answers
-/// it with any representative that there is, [once](squall_core::Found::once), so that none is made for who only looks.
+/// Returns `true` while the calling thread [reads](Family::read) an object's sensors.
+///
+/// A root then answers a miss with any existing representative, [once](squall_core::RepRef::once). So a
+/// reader of sensors does not cause a new representative.
+///
+/// ```
+/// assert!(!squall_adapt::family::is_reading());
+/// ```
 pub fn is_reading() -> bool {
     READING.get()
 }
@@ -294,11 +388,12 @@ pub fn is_reading() -> bool {
 static FAMILIES: Mutex<Vec<&'static dyn AnyFamily>> = Mutex::new(Vec::new());
 
 fn families() -> MutexGuard<'static, Vec<&'static dyn AnyFamily>> {
-    // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+    // Only a failed allocation panics under this lock, and it leaves the list intact.
     FAMILIES.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Makes a family known; once for each, before the first of its objects posts. Again is nothing.
+/// Registers a family, before the first of its objects posts. A second registration has no effect. For an
+/// example see [`Family`].
 pub fn register(family: &'static impl Family) {
     if squall_sys::fork::forked() {
         return;
@@ -313,7 +408,7 @@ pub fn register(family: &'static impl Family) {
             return;
         }
         let mut families = families();
-        // No code of the family's runs under the lock.
+        // The family's code must not run under the lock.
         if families.len() == known.len() {
             families.push(family);
             return;
@@ -321,7 +416,7 @@ pub fn register(family: &'static impl Family) {
     }
 }
 
-/// The family of the object of this id, the form that it has now, and the name of that.
+/// Returns the family of an object, and the index of its present form.
 pub(crate) fn of(id: Id) -> Option<(&'static dyn AnyFamily, usize)> {
     let class = class_of(id)?;
     let known = families().clone();
@@ -331,7 +426,7 @@ pub(crate) fn of(id: Id) -> Option<(&'static dyn AnyFamily, usize)> {
     })
 }
 
-/// The names of the forms of the families of this interface.
+/// Returns all forms of the families of this interface.
 pub(crate) fn forms_for(interface: TypeId) -> Vec<(&'static dyn AnyFamily, usize)> {
     let known = families().clone();
     let of = known.iter().filter(|family| family.interface_id() == interface);

@@ -1,6 +1,4 @@
 #![forbid(unsafe_code)]
-//! When and why an object changes its shape; how is the business of the floors below.
-//!
 #![doc = include_str!("../README.md")]
 
 pub mod calls;
@@ -8,6 +6,6 @@ pub mod control;
 pub mod decision;
 pub mod engine;
 pub mod family;
+pub mod hysteresis;
 mod live;
 pub mod settings;
-pub mod hysteresis;

@@ -1,19 +1,24 @@
-//! Attributes whose value is which implementation an object has: they are read from the object, and set by a swap.
+//! Attributes with a value that is determined by the implementation of an object: read from the object, set
+//! by a swap.
 //!
-//! - I1. No code of the program's runs under a lock of this module.
+//! - I1. User code does not run under a lock of this module.
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use squall_core::swap::{Swap, SwapError, SwapReport};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{ClassInfo, Handle, Id, Interface};
 use squall_sys::fork::forked;
 
-use squall_policy::attribute::{AnyAttribute, Attribute, AttributeError, AttributeInfo, Holder, Scope, Value};
-use crate::control::PlannedSwap;
 use crate::family::reading;
+use squall_policy::attribute::{
+    AnyAttribute, Attribute, AttributeError, AttributeInfo, Holder, Scope, Value,
+};
+
+/// An object to swap, and its replacement.
+pub type PlannedSwap<I> = (Handle<I>, Replacement<I>);
 
 type Read = Arc<dyn Fn(Id) -> Option<u64> + Send + Sync>;
 type Set = Arc<dyn Fn(Id, u64, Duration) -> Option<Result<SwapReport, SwapError>> + Send + Sync>;
@@ -40,12 +45,12 @@ pub(crate) fn register<I: ?Sized + Interface, T: Value>(
         return;
     }
     let read: Read = Arc::new(move |id| {
-        let co = Handle::<I>::find(id)?;
-        reading(|| read(co)).map(Value::to_bits)
+        let handle = Handle::<I>::find(id)?;
+        reading(|| read(handle)).map(Value::to_bits)
     });
     let set: Set = Arc::new(move |id, bits, within| {
-        let (co, new) = make(Handle::<I>::find(id)?, T::from_bits(bits))?;
-        Some(Swap::new(co).timeout(within).run(new))
+        let (handle, new) = make(Handle::<I>::find(id)?, T::from_bits(bits))?;
+        Some(Swap::new(handle).timeout(within).run(new))
     });
     let mut list = LIVE.write().unwrap_or_else(PoisonError::into_inner);
     if !list.iter().any(is_it) {
@@ -54,13 +59,14 @@ pub(crate) fn register<I: ?Sized + Interface, T: Value>(
 }
 
 impl Live {
-    /// The bits of its value, of an object that has it.
+    /// Returns the bits of the value, if the object has the attribute.
     fn read(&self, id: Id) -> Option<u64> {
-        // An object that is going, or a function that arbitrates its calls, may refuse this one.
+        // The call may be refused if the object is being destroyed, or by an arbiter of the program.
         catch_unwind(AssertUnwindSafe(|| (self.read)(id))).ok().flatten()
     }
 
-    /// Sets it, if it is another now; nothing, if the object is gone or does not have it any more.
+    /// Sets the attribute if its value differs. Returns an empty option if the object was destroyed or no
+    /// longer has the attribute.
     pub(crate) fn set(
         &self,
         id: Id,
@@ -79,20 +85,20 @@ impl Live {
     }
 }
 
-/// Those of this interface.
+/// Returns the registered attributes of this interface.
 fn of_interface(interface: TypeId) -> Vec<Live> {
     let list = LIVE.read().unwrap_or_else(PoisonError::into_inner);
     list.iter().filter(|live| live.interface == interface).cloned().collect()
 }
 
-/// What this object has of them.
+/// Lists the registered attributes that this object has.
 pub(crate) fn list(id: Id, class: &ClassInfo) -> Vec<AttributeInfo> {
     let info =
         |live: Live| Some(AttributeInfo::new(live.attribute, None, Some((live.read(id)?, Scope::Instance))));
     of_interface(class.interface_id).into_iter().filter_map(info).collect()
 }
 
-/// The one of this name, if this object has it.
+/// Returns the registered attribute of this name, if this object has it.
 pub(crate) fn named(id: Id, class: &ClassInfo, name: &str) -> Option<Live> {
     let named = of_interface(class.interface_id).into_iter().find(|live| live.attribute.name() == name);
     named.filter(|live| live.read(id).is_some())

@@ -1,84 +1,108 @@
-//! What can be set of the policy by which objects adapt: for all of them, or for one.
+//! Settings of the engine's policy: for all objects, or for one.
+//!
+//! Set a value for all objects with [`ALL`], or for one object with
+//! [`control::set_attribute`](crate::control::set_attribute):
+//!
+//! ```
+//! use squall_adapt::settings;
+//! use std::time::Duration;
+//!
+//! settings::ALL.set(&settings::COOLDOWN, Duration::from_millis(500))?;
+//! settings::ALL.set_text("margin", "1.5")?;
+//! assert_eq!(settings::ALL.get(&settings::MARGIN), 1.5);
+//! # Ok::<(), squall_policy::attribute::AttributeError>(())
+//! ```
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use squall_core::Id;
 
 use squall_policy::attribute::{self, Attribute, ClassValues, Schema};
-use crate::engine::{DRY_RUN, FROZEN};
 
-/// Leaves the object as it is.
+/// `true` if all objects are frozen.
+pub(crate) static ALL_FROZEN: AtomicBool = AtomicBool::new(false);
+/// `true` if all policies only record their decisions.
+pub(crate) static ALL_DRY_RUN: AtomicBool = AtomicBool::new(false);
+
+/// Leaves the object as it is. Default: false.
 pub static FREEZE: Attribute<bool> = Attribute::new("freeze", false).about("leaves the object as it is");
 
-/// Only says what would be done.
-pub static DRY: Attribute<bool> = Attribute::new("dry-run", false).about("only says what would be done");
+/// Records decisions without carrying them out. Default: false.
+pub static DRY: Attribute<bool> =
+    Attribute::new("dry-run", false).about("records decisions without carrying them out");
 
-/// The least time between two swaps, and the time for which a load must have been steady before a change of it is followed
-/// at once.
+/// Shortest time between two swaps of an object. A load that was steady for this time is followed at once.
+/// Default: 200 ms.
 pub static COOLDOWN: Attribute<Duration> = Attribute::new("cooldown", Duration::from_millis(200))
     .between(Duration::from_millis(1), Duration::from_secs(3600))
-    .about("the least time between two swaps, and the time for which a load must have been steady to be followed at once");
+    .about("the shortest time between two swaps; a load that was steady for this time is followed at once");
 
-/// How many times dearer the present form must be than another one.
+/// Factor by which the present form must be more expensive than another one. Default: 1.3.
 pub static MARGIN: Attribute<f64> = Attribute::new("margin", 1.3)
     .between(1.0, 100.0)
     .in_unit("times")
-    .about("how many times dearer the present form must be than another one");
+    .about("the factor by which the present form must be more expensive than another one");
 
-/// What must be won at least: callers' time in each second.
+/// Smallest gain of a swap, in callers' time per second. Default: 1 ms.
 pub static GAIN: Attribute<Duration> = Attribute::new("gain", Duration::from_millis(1))
     .between(Duration::ZERO, Duration::from_secs(1))
     .in_unit("per second")
-    .about("what must be won at least: callers' time in each second");
+    .about("the smallest gain of a swap, in callers' time per second");
 
-/// After how long without a call an object goes back to its first form.
+/// Time without a call after which an object returns to its first form. Default: 1 s.
 pub static QUIET: Attribute<Duration> = Attribute::new("quiet", Duration::from_secs(1))
     .between(Duration::from_millis(100), Duration::from_secs(86_400))
-    .about("after how long without a call an object goes back to its first form, if its family has it go");
+    .about(
+        "the time without a call after which an object returns to its first form, if its family allows it",
+    );
 
-/// For how long calls are counted.
+/// Duration of a call count. Default: 300 µs.
 pub static SAMPLE: Attribute<Duration> = Attribute::new("sample", Duration::from_micros(300))
     .between(Duration::from_micros(10), Duration::from_millis(100))
-    .about("for how long calls are counted");
+    .about("the duration of a call count");
 
-/// What a byte is worth: callers' time in each second.
+/// Price of a byte of memory, in callers' time per second. Default: 10 ns.
 pub static BYTE: Attribute<f64> = Attribute::new("byte", 10.0)
     .between(0.0, 1e9)
     .in_unit("ns per second")
-    .about("what a byte is worth: callers' time in each second");
+    .about("the price of a byte of memory, in callers' time per second");
 
-/// What a transfer of a cache line between two VPs costs.
+/// Cost of a cache line transfer between two VPs. Default: 25 ns.
 pub static TRANSFER: Attribute<f64> = Attribute::new("transfer", 25.0)
     .between(1.0, 100_000.0)
     .in_unit("ns")
-    .about("what a transfer of a cache line between two VPs costs");
+    .about("the cost of a cache line transfer between two VPs");
 
-/// What the caches of a node keep of an object's memory: beyond it what is read comes from memory, which may be another node's.
+/// Bytes of an object that the caches of a node can hold. Reads beyond it come from memory, possibly of
+/// another node. Default: 32 MiB.
 pub static CACHE: Attribute<u64> = Attribute::<u64>::new("cache", 32 << 20)
     .between(0, u64::MAX)
     .in_unit("bytes")
-    .about("what the caches of a node keep of an object's memory");
+    .about("the bytes of an object that the caches of a node can hold");
 
-/// How long a swap may take.
+/// Longest duration of a swap, after which it is rolled back. Default: 100 ms.
 pub static DEADLINE: Attribute<Duration> = Attribute::new("deadline", Duration::from_millis(100))
     .between(Duration::from_millis(1), Duration::from_secs(60))
-    .about("how long a swap may take before it is rolled back");
+    .about("the longest duration of a swap, after which it is rolled back");
 
-/// Swaps in each second, of all objects of the program. Of the class only.
+/// Swaps per second of all objects together. Default: 50. Applies only when set in [`ALL`].
 pub static SWAPS: Attribute<f64> = Attribute::new("swaps", 50.0)
     .between(0.0, 1e6)
     .in_unit("per second")
-    .about("swaps in each second, of all objects of the program, at most twice as many in one; set for one object it has no effect");
+    .about("swaps per second of all objects together, at most twice as many in one second; has no effect for one object");
 
-/// Bytes that grown forms may have, of all objects of the program: looked at when one is to grow, with the representatives that it
-/// would have then; those that more VPs make later are not prevented. Of the class only.
-pub static BYTES: Attribute<u64> =
-    Attribute::<u64>::new("bytes", 256 << 20).between(0, u64::MAX).in_unit("bytes").about(
-        "bytes that grown forms may have, of all objects of the program; set for one object it has no effect",
-    );
+/// Bytes that the grown forms of all objects may have together. Default: 256 MiB. Applies only when set in
+/// [`ALL`].
+///
+/// Checked before an object grows, with the representatives that it would have then. Representatives that
+/// other VPs cause later are not prevented.
+pub static BYTES: Attribute<u64> = Attribute::<u64>::new("bytes", 256 << 20)
+    .between(0, u64::MAX)
+    .in_unit("bytes")
+    .about("bytes that the grown forms of all objects may have together; has no effect for one object");
 
-/// The policy's attributes.
+/// Schema with the attributes of the engine's policy.
 pub static SCHEMA: Schema = Schema::new(
     "adaptive",
     &[
@@ -87,11 +111,10 @@ pub static SCHEMA: Schema = Schema::new(
     ],
 );
 
-/// What is set for all objects: `settings::ALL.set(&settings::COOLDOWN, …)`. For one object, see
-/// [`control::set_attribute`](crate::control::set_attribute).
+/// Values for all objects. For one object see [`control::set_attribute`](crate::control::set_attribute).
 pub static ALL: ClassValues = ClassValues::new(&SCHEMA);
 
-/// The settings of one object, as they are now.
+/// Snapshot of the settings of one object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) freeze: bool,
@@ -116,8 +139,8 @@ impl Settings {
             };
         }
         Settings {
-            freeze: FROZEN.load(Ordering::Relaxed) || get!(FREEZE),
-            dry_run: DRY_RUN.load(Ordering::Relaxed) || get!(DRY),
+            freeze: ALL_FROZEN.load(Ordering::Relaxed) || get!(FREEZE),
+            dry_run: ALL_DRY_RUN.load(Ordering::Relaxed) || get!(DRY),
             cooldown: get!(COOLDOWN),
             margin: get!(MARGIN),
             gain: get!(GAIN),

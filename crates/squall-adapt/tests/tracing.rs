@@ -1,9 +1,9 @@
-//! With the feature `tracing`, decisions are events.
+//! With the feature `tracing`, decisions are reported as events.
 #![cfg(all(feature = "tracing", not(miri)))]
 
 use squall_adapt::control;
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
-use squall_core::swap::{StateFormats, Replacement, State};
+use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{CallError, Handle, Owned, swappable};
 use squall_macros::interface;
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ macro_rules! form {
             fn nothing(&self) {}
         }
         impl State for $name {
-            fn formats(formats: &mut Formats<'_, $name>) {
+            fn formats(formats: &mut StateFormats<'_, $name>) {
                 formats.export(|_| Ok(())).import(|_, ()| Ok(()));
             }
         }
@@ -45,21 +45,21 @@ impl Family for Nothings {
     fn forms(&self) -> &'static [Form] {
         &FORMS
     }
-    fn make(&self, shape: Shape, _: CoRef<dyn Nothing>) -> New<dyn Nothing> {
-        if shape.form == 0 { New::stateful(Small) } else { New::stateful(Large) }
+    fn make(&self, shape: Shape, _: Handle<dyn Nothing>) -> Replacement<dyn Nothing> {
+        if shape.form == 0 { Replacement::stateful(Small) } else { Replacement::stateful(Large) }
     }
-    fn read(&self, _: CoRef<dyn Nothing>) -> Result<Reading, CallError> {
+    fn read(&self, _: Handle<dyn Nothing>) -> Result<Reading, CallError> {
         Ok(Reading::default())
     }
-    fn arm(&self, _: CoRef<dyn Nothing>, _: u32) -> Result<(), CallError> {
+    fn arm(&self, _: Handle<dyn Nothing>, _: u32) -> Result<(), CallError> {
         Ok(())
     }
-    fn judge(&self, _: &Load<'_>) -> Vec<Cost> {
+    fn estimate_costs(&self, _: &Load<'_>) -> Vec<Cost> {
         Vec::new()
     }
 }
 
-/// Keeps the fields of every event of ours.
+/// Subscriber that keeps the fields of each event of the engine.
 struct Kept;
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -91,8 +91,8 @@ impl Subscriber for Kept {
 fn a_decision_is_an_event_with_its_reason() {
     tracing::subscriber::set_global_default(Kept).unwrap();
     family::register(&NOTHINGS);
-    let object: Owned<dyn Nothing> = stateful(Small);
-    let id = CoRef::id(object.co());
+    let object: Owned<dyn Nothing> = swappable(Small);
+    let id = Handle::id(object.co());
     control::swap(id, "large").unwrap();
     let events = EVENTS.lock().unwrap().clone();
     assert_eq!(events.len(), 1, "{events:?}");
@@ -102,7 +102,7 @@ fn a_decision_is_an_event_with_its_reason() {
         "from=\"small\";",
         "to=\"large\";",
         "verdict=swapped by hand;",
-        "why=\"somebody asked for it\";",
+        "why=\"requested by hand\";",
         "took_us=",
         "pause_us=",
     ] {

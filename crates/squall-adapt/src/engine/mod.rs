@@ -1,123 +1,67 @@
-//! The engine: looks at objects whose sensors tripped, asks what would be best for them, and swaps them.
+//! Engine: samples objects after a sensor has tripped, finds their best form, and swaps them.
 //!
-//! Problem: deciding takes time that the call which tripped a sensor does not have, and a swap is not allowed there. Idea: a
-//! sensor only posts an id, and one thread looks. While every object has the form in which it began, the thread
-//! sleeps until something is posted; while one is grown it looks ten times a second, and never more than twenty times.
+//! Problem: the call that trips a sensor has no time for a decision, and must not swap. Idea: a sensor only
+//! posts an id, and one thread does the rest. While all objects have their first form, the thread sleeps
+//! until a post arrives. While an object is grown, the thread runs a round ten times per second, and never
+//! more than twenty times.
 //!
-//! A look has three steps, in which many objects are looked at together: two readings of the sensors some milliseconds
-//! apart tell who is busy, a count of calls for a fraction of a millisecond tells who calls what, and the families judge
-//! that. What is thought best is then swapped for, if the object's temper (`temper.rs`) and the program's budget allow.
+//! A round handles many objects together, in three steps. Two readings of the sensors, some milliseconds
+//! apart, find the busy objects. A count of calls for a fraction of a millisecond finds the callers and
+//! methods. The families estimate costs from both. The engine then swaps an object to the best form, if the
+//! object's hysteresis (`hysteresis.rs`) and the program's budget allow.
 //!
-//! - I1. A look runs outside every operation, in the engine's thread or in that of a caller of [`turn`], one at a time.
-//! - I2. No code of a family's runs under a lock of the engine's but `LOOKING`, which nobody waits for.
-//! - I3. A sensor that tripped is armed again by the look that took its post, or is looked at again: it is in `again`.
-//! - I4. Whatever is decided is remembered with its readings; that something is held, when that changes.
+//! - I1. A round runs outside every operation, on the engine's thread or on a thread that calls [`turn`], one
+//!   at a time.
+//! - I2. A family's code runs under no lock of the engine except `IN_ROUND`, for which no thread waits.
+//! - I3. The round that takes the post of a tripped sensor does one of three things: it arms the sensor again,
+//!   sets a time for the next sample of the object, or posts the object again.
+//! - I4. Every decision is recorded with its readings. A held decision is recorded when it changes.
 //!
-//! Source: CO-71; KT-17 (who is sampled and reconfigured), KT-19; PITFALLS on sensors: they only post.
+//! Source: K42 §8.5 (CO-71); KTK (KT-17, sampling and reconfiguration; KT-19). Sensors only post.
 
-mod look;
+mod decide;
 mod posts;
 mod record;
+mod round;
+mod sample;
+mod shrink;
+mod state;
+mod swap;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, TryLockError};
+use std::time::Duration;
 
-use squall_core::Id;
-use squall_machine::park::EventCount;
+pub use posts::post;
+pub(crate) use round::wake;
+pub(crate) use state::state;
+pub(crate) use swap::{by_hand, replaced};
 
-use crate::hysteresis::Allowance;
-use posts::Posts;
-use record::Record;
+use posts::{has_post, prepare, ring, take_posts, wait};
 
-/// The name of the engine's thread.
-pub(crate) const NAME: &str = "squall-adapt";
+/// Held by the thread that runs a round.
+static IN_ROUND: Mutex<()> = Mutex::new(());
 
-/// Looks in each second, at most: the bucket holds so many more.
-const LOOKS_PER_S: f64 = 16.0;
-const LOOKS_BURST: f64 = 4.0;
-/// Between two looks while an object is grown.
-const GROWN_TICK: Duration = Duration::from_millis(100);
-/// The same while one is held that would be better off otherwise.
-const HELD_TICK: Duration = Duration::from_millis(50);
-
-static POSTS: Posts = Posts::new();
-static BELL: EventCount = EventCount::new();
-static STATE: Mutex<Option<State>> = Mutex::new(None);
-/// Held by who looks.
-static LOOKING: Mutex<()> = Mutex::new(());
-/// Whether everything is frozen, and whether the policies only say what they would do.
-pub(crate) static FROZEN: AtomicBool = AtomicBool::new(false);
-pub(crate) static DRY_RUN: AtomicBool = AtomicBool::new(false);
-
-/// What the engine knows.
-pub(crate) struct State {
-    pub(crate) records: HashMap<Id, Record>,
-    /// After so many records those of objects that are gone are thrown away.
-    prune_at: usize,
-    swaps: Allowance,
-    looks: Allowance,
-}
-
-impl State {
-    fn new() -> State {
-        State {
-            records: HashMap::new(),
-            prune_at: 64,
-            swaps: Allowance::full(1.0),
-            looks: Allowance::full(LOOKS_BURST),
-        }
-    }
-
-    /// The record of an object, made now if there is none.
-    pub(crate) fn record(&mut self, id: Id, make: impl FnOnce() -> Record) -> &mut Record {
-        self.records.entry(id).or_insert_with(make)
-    }
-}
-
-/// The engine's state, under its lock.
-pub(crate) struct Locked(MutexGuard<'static, Option<State>>);
-
-impl std::ops::Deref for Locked {
-    type Target = State;
-    fn deref(&self) -> &State {
-        self.0.as_ref().expect("made when it was locked")
-    }
-}
-
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect("made when it was locked")
-    }
-}
-
-pub(crate) use look::{by_hand, replaced, wake};
-
-pub(crate) fn state() -> Locked {
-    // Nothing panics under this lock but a failed allocation, which leaves it whole.
-    let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
-    state.get_or_insert_with(State::new);
-    Locked(state)
-}
-
-/// Time since the engine was first used, plus a second, so that nothing is ever before it.
-pub(crate) fn now() -> Duration {
-    static BEGAN: OnceLock<Instant> = OnceLock::new();
-    BEGAN.get_or_init(Instant::now).elapsed() + Duration::from_secs(1)
-}
-
-/// What the engine's thread is doing.
+/// State of the engine's thread.
+///
+/// ```
+/// use squall_adapt::engine::{EngineState, set_thread, thread_state};
+///
+/// assert_eq!(thread_state(), EngineState::NotStarted);
+/// set_thread(false);
+/// assert_eq!(thread_state(), EngineState::Off);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineState {
-    /// No adaptive object was made.
+    /// The program has created no adaptive object.
     NotStarted,
-    /// There is a thread, `squall-adapt`.
+    /// The thread `squall-adapt` exists.
     Running,
-    /// It was switched off, by [`set_thread`] or `SQUALL_ADAPT=off`: [`turn`] does its work.
+    /// The thread is switched off, by [`set_thread`] or `SQUALL_ADAPT=off`. The program calls [`turn`]
+    /// instead.
     Off,
-    /// It could not be started.
+    /// The thread could not be started.
     Failed,
 }
 
@@ -125,14 +69,14 @@ const UNASKED: u8 = 0;
 const RUNNING: u8 = 1;
 const OFF: u8 = 2;
 const FAILED: u8 = 3;
-/// Switched off, and its thread exists.
+/// Switched off, but the thread exists.
 const PAUSED: u8 = 4;
-/// Switched on by the program, and not started.
+/// Switched on by the program, but not started.
 const ALLOWED: u8 = 5;
 
 static THREAD: AtomicU8 = AtomicU8::new(UNASKED);
 
-/// What the engine's thread is doing.
+/// Returns the state of the engine's thread. For an example see [`EngineState`].
 pub fn thread_state() -> EngineState {
     match THREAD.load(Ordering::Relaxed) {
         RUNNING => EngineState::Running,
@@ -142,20 +86,27 @@ pub fn thread_state() -> EngineState {
     }
 }
 
-/// Starts the engine's thread if there is none and it may run. Called by what makes adaptive objects; it sleeps until one of
-/// them posts.
+/// Starts the engine's thread, unless it exists or is switched off. Constructors of adaptive objects call
+/// this. The thread sleeps until an object posts.
 ///
 /// # Cost
-/// A load; once, the start of a thread.
+/// One load; once, the start of a thread.
+///
+/// ```
+/// use squall_adapt::engine::{EngineState, start, thread_state};
+///
+/// start();
+/// assert_eq!(thread_state(), EngineState::Running);
+/// ```
 #[inline]
 pub fn start() {
     if matches!(THREAD.load(Ordering::Relaxed), UNASKED | ALLOWED) {
-        start_slowly();
+        start_slow();
     }
 }
 
 #[cold]
-fn start_slowly() {
+fn start_slow() {
     if squall_sys::fork::forked() {
         return;
     }
@@ -165,7 +116,7 @@ fn start_slowly() {
         UNASKED | ALLOWED => Some(RUNNING),
         _ => None,
     };
-    // Relaxed: the thread's start orders what it must see.
+    // Relaxed: starting the thread orders the data that it must see.
     let changed = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     if changed == Ok(ALLOWED) || changed == Ok(UNASKED) && !off {
         spawn();
@@ -173,14 +124,21 @@ fn start_slowly() {
 }
 
 fn spawn() {
-    let spawned = std::thread::Builder::new().name(NAME.to_owned()).spawn(work);
+    let spawned = std::thread::Builder::new().name(state::NAME.to_owned()).spawn(work);
     if spawned.is_err() {
         THREAD.store(FAILED, Ordering::Relaxed);
     }
 }
 
-/// Allows or forbids the engine's thread; overrides `SQUALL_ADAPT`. Without it, nothing changes by itself but where the
-/// program calls [`turn`].
+/// Allows or forbids the engine's thread. Overrides `SQUALL_ADAPT`. Without the thread, objects change by
+/// themselves only in calls of [`turn`].
+///
+/// ```
+/// use squall_adapt::engine::{set_thread, turn};
+///
+/// set_thread(false);
+/// assert_eq!(turn(), 0, "no object has posted");
+/// ```
 pub fn set_thread(allowed: bool) {
     let change = |state| match (state, allowed) {
         (RUNNING | PAUSED, true) => RUNNING,
@@ -189,84 +147,51 @@ pub fn set_thread(allowed: bool) {
         (_, false) => OFF,
     };
     let _ = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(change(state)));
-    BELL.signal(1);
+    ring();
     if allowed {
         start();
     }
 }
 
-/// Asks for a look at an object: what a sensor does that tripped. Returns whether the engine will look; if not, it has many
-/// to look at, and the sensor had better be armed again.
+/// Runs one round on the calling thread, as the engine's thread would: samples objects that posted, and those
+/// that are grown or held. Returns the number of objects sampled.
 ///
-/// It may be called anywhere: inside an operation, in a signal handler.
-///
-/// # Cost
-/// An atomic exchange, and a wake-up of a thread that sleeps. Lock-free.
-pub fn post(id: Id) -> bool {
-    if squall_sys::fork::forked() {
-        return false;
-    }
-    let put = POSTS.put(id);
-    if put {
-        BELL.signal(1);
-    }
-    put
-}
-
-/// Wakes the thread, for something that is not posted.
-pub(crate) fn ring() {
-    BELL.signal(1);
-}
-
-/// Does what the engine's thread would do now: looks at what was posted, and at what is grown or held. Returns how many
-/// objects were looked at. For programs that switched the thread off. Nothing is done if somebody else is at it, or inside an
-/// operation or a method.
+/// For programs that switched the thread off. Returns 0 at once if another thread runs a round, and inside an
+/// operation or a method. For an example see [`set_thread`].
 ///
 /// # Cost
-/// Some milliseconds if there is anything to look at.
+/// Some milliseconds if there are objects to sample.
 pub fn turn() -> usize {
     if squall_rcu::in_operation() || squall_sys::fork::forked() {
         return 0;
     }
-    let _looking = match LOOKING.try_lock() {
-        Ok(looking) => looking,
-        // Something panicked in an earlier look.
+    let _guard = match IN_ROUND.try_lock() {
+        Ok(guard) => guard,
+        // A previous round panicked.
         Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
         Err(TryLockError::WouldBlock) => return 0,
     };
-    look::look(POSTS.take())
+    round::run(take_posts())
 }
 
-/// The thread.
+/// Body of the engine's thread.
 fn work() {
     let mut failures = 0;
     loop {
-        let seen = BELL.prepare();
+        let seen = prepare();
         let next = match THREAD.load(Ordering::Relaxed) {
-            RUNNING if POSTS.any() => Some(Duration::ZERO),
-            RUNNING => state().next_look(),
+            RUNNING if has_post() => Some(Duration::ZERO),
+            RUNNING => state().next_round(),
             _ => None,
         };
         if next != Some(Duration::ZERO) {
-            BELL.wait(seen, next);
-        } else if let Err(wait) = state().may_look() {
+            wait(seen, next);
+        } else if let Err(wait) = state().may_run() {
             std::thread::sleep(wait);
         } else if std::panic::catch_unwind(turn).is_err() {
-            // A family's code panicked. What the look was about is forgotten, and may post again.
+            // A family's code panicked. The round's work is lost; its objects can post again.
             failures += 1;
             std::thread::sleep(Duration::from_millis(100) * failures.min(100));
         }
-    }
-}
-
-impl State {
-    /// How long until the next look, if one is due although nothing is posted.
-    fn next_look(&self) -> Option<Duration> {
-        let now = now();
-        self.records.values().filter_map(|record| record.due).min().map(|due| due.saturating_sub(now))
-    }
-
-    fn may_look(&mut self) -> Result<(), Duration> {
-        self.looks.take(now(), LOOKS_PER_S, LOOKS_BURST)
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one object.
+//! Record of one object: its readings, its hysteresis, and its schedule.
 
 use std::time::Duration;
 
@@ -6,44 +6,44 @@ use squall_machine::VpSet;
 
 use crate::decision::Verdict;
 use crate::family::{Reading, Shape};
-
 use crate::hysteresis::Hysteresis;
 
-/// After so many steps a sensor trips that was just armed.
+/// Steps after which a newly armed sensor trips.
 pub(crate) const ALARM: u32 = 1024;
-/// It is doubled so often at most, where looks found nothing to do.
+/// Largest number of times that this is doubled after samples without a decision.
 const BACKOFF_MAX: u32 = 6;
 pub(crate) const ALARM_LATE: u32 = ALARM << BACKOFF_MAX;
-/// How often the time after which an object is quiet is doubled, where it soon was not.
+/// Largest number of times that the quiet time is doubled, for an object that grew again soon after it
+/// shrank.
 const CALM_MAX: u32 = 6;
-/// Between two swaps of an object whose last one failed, and how often that is doubled.
+/// Pause after a failed swap, and the largest number of times that it is doubled.
 const FAILED_PAUSE: Duration = Duration::from_millis(50);
 const FAILED_DOUBLINGS: u32 = 8;
-/// For so long a judgement holds for a load of the same rates.
-const JUDGED_FOR: Duration = Duration::from_millis(250);
-/// An object that grows again within so many such times was folded too early; and the same where it was folded since one alone called it
-/// much.
+/// Time for which an estimate stays valid for a load with the same rates.
+const ESTIMATE_FOR: Duration = Duration::from_millis(250);
+/// An object that grows again within this many quiet times has shrunk too early. The second constant applies
+/// if it shrank because one VP alone called it.
 const SOON: u32 = 10;
 const SOON_ALONE: u32 = 1;
-/// One that a single VP alone calls much goes back to its first form after so long at least, and after so many times that for each time that
-/// it went too early.
+/// Shortest time that one VP must be alone before its object returns to the first form. Each premature return
+/// lengthens the time by the factor.
 const ALONE_MIN: Duration = Duration::from_millis(50);
 const ALONE_LONGER: u32 = 4;
-/// It is never longer than this.
+/// Longest such time.
 const ALONE_MAX: Duration = Duration::from_secs(600);
 
-/// Why another shape is wished for.
+/// Reason for wanting another shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Its calls would cost less.
+    /// The calls would cost less.
     Cheaper,
-    /// They would as long as one VP alone calls it.
+    /// The calls would cost less as long as one VP alone makes them.
     CheaperAlone,
-    /// Little happens to it, so that it need not be grown.
+    /// The object has few events, so it need not be grown.
     Calm,
 }
 
-/// What happens to an object in a second, by its sensors.
+/// Events of an object per second, from its sensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rates([f64; 3]);
 
@@ -53,8 +53,8 @@ impl Rates {
         Rates([reading.local, reading.foreign, reading.global].map(|count| count as f64 / seconds))
     }
 
-    fn are_about(self, other: Rates) -> bool {
-        // One event in a span of two milliseconds is no rate.
+    fn are_near(self, other: Rates) -> bool {
+        // One event in a span of two milliseconds is not a rate.
         let near = |a: f64, b: f64| a.max(b) <= 1.5 * a.min(b) + 1000.0;
         self.0.iter().zip(other.0).all(|(a, b)| near(*a, b))
     }
@@ -65,32 +65,34 @@ pub(crate) struct Record {
     pub(crate) shape: Shape,
     pub(crate) reading: Reading,
     pub(super) read_at: Duration,
-    pub(super) temper: Hysteresis,
-    /// When it is looked at although it did not post.
+    pub(super) hysteresis: Hysteresis,
+    /// Time of the next sample without a post.
     pub(super) due: Option<Duration>,
-    /// What it is held from, if it is: then it is looked at soon again.
+    /// The wish that is held back, if any. A held object is sampled again soon.
     held: Option<Wish>,
     backoff: u32,
-    /// Since when nothing has happened to it, as the looks saw it.
+    /// Start of the time without events, as seen by the samples.
     pub(super) quiet_since: Option<Duration>,
-    /// Since when one VP at most has called it, and when its entries were thrown away to see who calls.
-    pub(super) narrow_since: Option<Duration>,
+    /// Start of the time in which at most one VP called it. Time at which its table entries were removed to
+    /// see its callers.
+    pub(super) alone_caller_since: Option<Duration>,
     pub(super) forgotten_at: Option<Duration>,
-    /// How often its quiet time is doubled.
+    /// Number of times that its quiet time is doubled.
     calm: u32,
-    /// When it went back to its first form because it was calm, or one alone called it; and growing again within how many quiet times is soon.
-    folded_at: Option<(Duration, u32)>,
-    /// Since when one VP alone has called it, as each look saw it since, in whose form it loses.
+    /// Time at which it returned to its first form because it was calm or one VP alone called it. Number of
+    /// quiet times within which growing again counts as premature.
+    shrunk_at: Option<(Duration, u32)>,
+    /// Start of the time in which each sample saw one VP alone call it, and lose by its form.
     pub(super) alone_since: Option<Duration>,
-    /// When it was biased anew.
+    /// Time of its last change of bias.
     pub(super) moved_at: Option<Duration>,
-    /// When its form was judged the best, for which rates, and whose calls.
-    judged: Option<(Duration, Rates, VpSet)>,
-    /// Swaps that failed since one did not.
+    /// Time at which its form was estimated to be the best, with the rates and callers of that load.
+    estimated: Option<(Duration, Rates, VpSet)>,
+    /// Failed swaps since the last successful one.
     failures: u32,
-    /// Its entries were thrown away when nothing was seen to happen, to see whether nobody calls.
-    pub(super) hushed: bool,
-    /// What was remembered last.
+    /// `true` if its entries were removed after a sample without events, to see whether VPs still call it.
+    pub(super) was_quiet: bool,
+    /// Shape and verdict recorded last.
     logged: Option<(Shape, Verdict)>,
     pub(crate) swaps_count: u64,
     pub(crate) contended_per_s: f64,
@@ -102,20 +104,20 @@ impl Record {
             shape,
             reading,
             read_at: now,
-            temper: Hysteresis::new(shape.form),
+            hysteresis: Hysteresis::new(shape.form),
             due: None,
             held: None,
             backoff: 0,
             quiet_since: None,
-            narrow_since: None,
+            alone_caller_since: None,
             forgotten_at: None,
             calm: 0,
-            folded_at: None,
+            shrunk_at: None,
             alone_since: None,
             moved_at: None,
-            judged: None,
+            estimated: None,
             failures: 0,
-            hushed: false,
+            was_quiet: false,
             logged: None,
             swaps_count: 0,
             contended_per_s: 0.0,
@@ -130,9 +132,9 @@ impl Record {
         self.held == Some(wish)
     }
 
-    /// Another shape would be better, and may not be now.
+    /// Holds a wish back: another shape would be better, but is not allowed now.
     pub(super) fn hold(&mut self, wish: Wish) {
-        // Either way its calls are counted again.
+        // For both wishes the calls are counted again.
         self.held = Some(if wish == Wish::CheaperAlone { Wish::Cheaper } else { wish });
     }
 
@@ -140,7 +142,7 @@ impl Record {
         self.held = None;
     }
 
-    /// Notes a reading. Returns what happened since the last one.
+    /// Stores a reading. Returns the events since the previous one.
     pub(super) fn note(&mut self, reading: Reading, now: Duration) -> Reading {
         let since = reading.since(self.reading);
         let seconds = now.saturating_sub(self.read_at).as_secs_f64();
@@ -158,56 +160,56 @@ impl Record {
         since
     }
 
-    /// After how many steps its sensor shall trip, where a look found nothing to do.
-    pub(super) fn alarm_after_nothing(&mut self) -> u32 {
+    /// Returns the number of steps after which its sensor must trip, after a sample without a decision.
+    pub(super) fn next_alarm(&mut self) -> u32 {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
         ALARM << self.backoff
     }
 
-    /// How long it must be quiet to be folded.
+    /// Returns the time that it must be quiet before it shrinks.
     pub(super) fn quiet_time(&self, base: Duration) -> Duration {
         base * 2u32.pow(self.calm)
     }
 
-    /// How long one VP alone must call it, until it has lost what a swap puts at stake.
+    /// Returns the time that one VP must call it alone, until its form has lost the cost of a wrong swap.
     pub(super) fn alone_time(&self, at_stake_ns: f64, lost_ns_per_s: f64) -> Duration {
         let lost = Duration::try_from_secs_f64(at_stake_ns / lost_ns_per_s).unwrap_or(ALONE_MAX);
         (lost.max(ALONE_MIN).min(ALONE_MAX) * ALONE_LONGER.pow(self.calm)).min(ALONE_MAX)
     }
 
-    /// Notes that it has another shape now.
+    /// Stores the new shape after a swap.
     pub(super) fn changed(&mut self, shape: Shape, now: Duration, quiet: Duration, wish: Option<Wish>) {
         let grew = self.shape.form == 0 && shape.form != 0;
         if self.shape.form == shape.form {
             self.moved_at = Some(now);
         } else {
-            self.temper.swapped(now, shape.form);
+            self.hysteresis.swapped(now, shape.form);
         }
-        if grew && let Some((folded, soon)) = self.folded_at.take() {
-            let was_soon = now.saturating_sub(folded) < self.quiet_time(quiet) * soon;
+        if grew && let Some((shrunk, soon)) = self.shrunk_at.take() {
+            let was_soon = now.saturating_sub(shrunk) < self.quiet_time(quiet) * soon;
             self.calm = if was_soon { (self.calm + 1).min(CALM_MAX) } else { 0 };
         }
         match wish {
-            Some(Wish::Calm) => self.folded_at = Some((now, SOON)),
-            Some(Wish::CheaperAlone) => self.folded_at = Some((now, SOON_ALONE)),
+            Some(Wish::Calm) => self.shrunk_at = Some((now, SOON)),
+            Some(Wish::CheaperAlone) => self.shrunk_at = Some((now, SOON_ALONE)),
             Some(Wish::Cheaper) | None => {}
         }
         self.shape = shape;
         self.swaps_count += 1;
         self.held = None;
-        self.judged = None;
+        self.estimated = None;
         self.failures = 0;
-        self.hushed = false;
+        self.was_quiet = false;
         self.backoff = 0;
         self.quiet_since = None;
-        self.narrow_since = None;
+        self.alone_caller_since = None;
         self.alone_since = None;
         self.forgotten_at = None;
-        // Of the new form nothing has been read.
+        // The new form has not been read yet.
         self.read_at = now;
     }
 
-    /// Whether this is to be remembered: what is held is, when it is news.
+    /// Returns `true` if the decision must be recorded. A held decision is recorded only when it changes.
     pub(super) fn is_news(&mut self, shape: Shape, verdict: &Verdict) -> bool {
         let this = (shape, verdict.clone());
         let repeats = matches!(verdict, Verdict::Held(_) | Verdict::DryRun | Verdict::Failed(_));
@@ -216,45 +218,48 @@ impl Record {
         news
     }
 
-    /// Whether something was decided about it that would be news again if it were forgotten.
+    /// Returns `true` if a decision about it was recorded, which would be recorded again if this record were
+    /// removed.
     pub(super) fn has_logged(&self) -> bool {
         self.logged.is_some()
     }
 
-    /// Whether it is looked at later anyway, so that a post of it says nothing new.
+    /// Returns `true` if it is sampled later anyway, so that a post adds no information.
     pub(super) fn is_held_until(&self, now: Duration) -> bool {
         self.held.is_some() && self.due.is_some_and(|due| due > now)
     }
 
-    /// It is looked at as if it had not been held.
-    pub(super) fn look_now(&mut self) {
+    /// Lifts the hold, so that it is sampled at once.
+    pub(super) fn sample_now(&mut self) {
         self.held = None;
         self.due = None;
-        self.judged = None;
+        self.estimated = None;
     }
 
-    /// Its form is the best for a load of these rates and callers; what was held is not wanted any more.
-    pub(super) fn is_content(&mut self, load: Option<(Rates, VpSet)>, now: Duration) {
+    /// Stores that its form is the best for a load with these rates and callers, and drops the record of held
+    /// decisions.
+    pub(super) fn set_best(&mut self, load: Option<(Rates, VpSet)>, now: Duration) {
         self.logged = None;
-        self.judged = load.map(|(rates, callers)| (now, rates, callers));
+        self.estimated = load.map(|(rates, callers)| (now, rates, callers));
     }
 
-    /// Whether its form was judged the best for about this load, not long ago: then its calls need not be counted again.
-    pub(super) fn is_known(&self, rates: Rates, callers: &VpSet, now: Duration) -> bool {
+    /// Returns `true` if its form was recently found the best for about this load. Then its calls need not be
+    /// counted again.
+    pub(super) fn is_estimated(&self, rates: Rates, callers: &VpSet, now: Duration) -> bool {
         self.held.is_none()
-            && self.judged.as_ref().is_some_and(|(at, judged, by)| {
-                now.saturating_sub(*at) < JUDGED_FOR && rates.are_about(*judged) && by == callers
+            && self.estimated.as_ref().is_some_and(|(at, estimated, by)| {
+                now.saturating_sub(*at) < ESTIMATE_FOR && rates.are_near(*estimated) && by == callers
             })
     }
 
-    /// Notes a swap that failed. Returns how long to wait with the next.
+    /// Stores a failed swap. Returns the pause before the next one.
     pub(super) fn failed(&mut self) -> Duration {
         self.failures += 1;
         FAILED_PAUSE * 2u32.pow(self.failures.min(FAILED_DOUBLINGS))
     }
 
-    /// Nobody was seen to call it, and somebody did.
-    pub(super) fn is_called_all_the_same(&mut self) {
+    /// Ends the quiet time: its sensors showed no events, but a VP called it.
+    pub(super) fn note_unseen_call(&mut self) {
         self.quiet_since = None;
     }
 }
@@ -271,23 +276,23 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// What is lost is half of the time, and this much is at stake.
+    /// Returns the time for a load that loses half of the time, with this much at stake.
     fn alone_time(record: &Record, at_stake: Duration) -> Duration {
         record.alone_time(at_stake.as_secs_f64() * 1e9, 5e8)
     }
 
     #[test]
-    fn who_is_alone_has_lost_what_is_at_stake_before_anything_is_ventured() {
+    fn a_lone_caller_has_lost_the_cost_at_stake_before_a_swap() {
         let record = Record::new(LARGE, Reading::default(), ms(0));
         assert_eq!(alone_time(&record, ms(500)), ms(1000));
-        assert_eq!(alone_time(&record, ms(1)), ALONE_MIN, "never because of a moment");
+        assert_eq!(alone_time(&record, ms(1)), ALONE_MIN, "the shortest time applies");
         for nothing in [record.alone_time(1e6, 0.0), record.alone_time(f64::INFINITY, 1.0)] {
             assert_eq!(nothing, ALONE_MAX);
         }
     }
 
     #[test]
-    fn who_soon_was_not_alone_any_more_must_be_so_for_longer_the_next_time() {
+    fn a_premature_return_lengthens_the_next_wait() {
         let mut record = Record::new(LARGE, Reading::default(), ms(0));
         let mut now = ms(1000);
         let mut turn = |record: &mut Record, lasts: Duration| {
@@ -299,12 +304,12 @@ mod tests {
         let times: Vec<Duration> = (0..8).map(|_| turn(&mut record, ms(300))).collect();
         assert_eq!(times[..3], [ALONE_MIN * 4, ALONE_MIN * 16, ALONE_MIN * 64]);
         assert_eq!(times[7], ALONE_MIN * 4096);
-        assert_eq!(turn(&mut record, QUIET * 64), ALONE_MIN, "it was alone for long");
+        assert_eq!(turn(&mut record, QUIET * 64), ALONE_MIN, "the object stayed in its first form for long");
         assert_eq!(turn(&mut record, ms(1500)), ALONE_MIN);
     }
 
     #[test]
-    fn what_grows_because_of_a_load_says_nothing_about_who_is_alone() {
+    fn growth_under_load_does_not_lengthen_the_wait() {
         let mut record = Record::new(LARGE, Reading::default(), ms(0));
         for turn in 0..4 {
             record.changed(SMALL, ms(1000 * turn), QUIET, Some(Wish::Cheaper));

@@ -1,0 +1,99 @@
+//! Shrinking: grown objects return to their first form when they are quiet, or when one VP alone calls them.
+
+use std::time::Duration;
+
+use squall_core::tables;
+use squall_machine::Vp;
+
+use super::decide::decide;
+use super::record::Wish;
+use super::sample::Sample;
+use super::state::{GROWN_TICK, state};
+use super::swap::SwapPlan;
+use crate::family::{Calm, Shape};
+
+/// Time between two samples of an object that does not shrink by itself now.
+const STAYING_TICK: Duration = Duration::from_secs(1);
+/// Time for which the callers of a grown object are observed at once.
+const CALLERS_TICK: Duration = Duration::from_secs(1);
+/// Number of quiet times for which one VP alone must call an object before it shrinks.
+const ALONE_QUIET_TIMES: u32 = 3;
+
+/// Samples a grown object: does it shrink because it is quiet, or because one VP alone calls it?
+pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
+    let Sample { id, settings, first, began, .. } = sample;
+    // Called without the engine's lock, because it is the family's code.
+    let may_shrink = |calm| sample.family.may_shrink(sample.shape, calm, first);
+    let (when_quiet, when_alone) = (may_shrink(Calm::Quiet), may_shrink(Calm::Alone));
+    let stays = !when_quiet && !when_alone;
+    let mut state = state();
+    let record = state.records.get_mut(id)?;
+    let since = record.note(*first, *began);
+    if !record.is_grown() {
+        return None;
+    }
+    record.due = Some(*began + if stays { STAYING_TICK } else { GROWN_TICK });
+    // The object was held while it was quiet, or called by one VP alone. That has ended.
+    if record.is_held_from(Wish::Calm) && !since.is_quiet() && record.alone_caller_since.is_none() {
+        record.release();
+        record.hysteresis.prefer(*began, sample.shape.form, settings.cooldown);
+    }
+    if stays {
+        return None;
+    }
+    // A sensor with additions and subtractions can seem quiet. The object is quiet only if no VP called it
+    // either.
+    let no_events = since.is_quiet();
+    let silent = no_events && record.was_quiet && sample.callers.is_empty();
+    if no_events && record.was_quiet && !silent {
+        record.note_unseen_call();
+    }
+    record.was_quiet = no_events;
+    if no_events {
+        record.forgotten_at = None;
+        tables::forget(*id);
+    }
+    let quiet_time = record.quiet_time(settings.quiet);
+    let lasted = |since: Option<Duration>| since.map(|since| began.saturating_sub(since));
+    if let Some(quiet) =
+        lasted(record.quiet_since).filter(|quiet| when_quiet && silent && *quiet >= quiet_time)
+    {
+        drop(state);
+        let why = format!("nothing happened for {quiet:?}");
+        return shrink(sample, first.place, why);
+    }
+    if no_events || !when_alone {
+        return None;
+    }
+    // Its entries are removed. Each caller then misses once, and is seen at the next sample.
+    match record.forgotten_at {
+        Some(at) if began.saturating_sub(at) >= CALLERS_TICK => {
+            let callers = &sample.callers;
+            record.forgotten_at = None;
+            if callers.len() > 1 {
+                record.alone_caller_since = None;
+            } else {
+                record.alone_caller_since.get_or_insert(at);
+            }
+            let alone_for =
+                lasted(record.alone_caller_since).filter(|lasted| *lasted >= quiet_time * ALONE_QUIET_TIMES);
+            drop(state);
+            if let (Some(alone_for), Some(alone)) = (alone_for, callers.iter().next()) {
+                let why = format!("only {alone} has called it for {alone_for:?}");
+                return shrink(sample, Some(alone), why);
+            }
+        }
+        Some(_) => {}
+        None => {
+            record.forgotten_at = Some(*began);
+            drop(state);
+            tables::forget(*id);
+        }
+    }
+    None
+}
+
+/// Plans a swap of a calm object to its first form.
+fn shrink(sample: &Sample, place: Option<Vp>, why: String) -> Option<SwapPlan> {
+    decide(sample, Shape { form: 0, place }, why, Wish::Calm, sample.first.bytes, None)
+}
