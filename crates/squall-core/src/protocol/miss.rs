@@ -1,6 +1,6 @@
-//! A miss: a call that found no local translation enters the object's gate and installs a header for its VP.
+//! Misses: a call without a local translation enters the object's gate and installs a header for its VP.
 //!
-//! The invariants are those of `object.rs`.
+//! `object.rs` states the invariants.
 
 use squall_sys::sync::atomic::Ordering;
 use std::ptr::NonNull;
@@ -15,29 +15,29 @@ use super::sites;
 use super::slot::{Absent, object_in};
 use super::teardown::{clear, clear_own};
 
-/// Makes a built object known under its id.
+/// Publishes a built object in the slots of its id.
 ///
 /// # Safety
-/// The caller has just built it, under this id, with so many interfaces.
+/// The caller has just built the object, under this id and with this number of interfaces.
 #[inline(always)]
 pub(crate) unsafe fn publish(platform: &impl Platform, object: NonNull<Object>, id: Id, interfaces: u32) {
     each(interfaces, move |index| platform.slot(id.slot() + index).publish(object));
 }
 
-/// A miss in flight: it keeps the object's destruction from taking stock until it is dropped.
+/// A miss in flight. Until it is dropped, the object's destruction cannot clear the entries.
 pub(crate) struct InFlight<'a, G: Platform> {
     platform: &'a G,
     object: NonNull<Object>,
-    /// Which of the object's interfaces is called.
+    /// The interface of the object that is called.
     index: u32,
 }
 
 impl<'a, G: Platform> InFlight<'a, G> {
-    /// Enters the gate of an object that the caller keeps alive otherwise, for a call of this interface: it is in one of its
-    /// methods, or was sent by a mediator.
+    /// Enters the gate of an object that is kept alive by other means, for a call of interface `index`. The
+    /// caller runs in one of the object's methods, or a mediator sent it here.
     ///
     /// # Safety
-    /// The object is valid until the result is dropped, and has so many interfaces.
+    /// The object is valid until the result is dropped, and has that many interfaces.
     pub(crate) unsafe fn inside(
         platform: &'a G,
         object: NonNull<Object>,
@@ -50,7 +50,7 @@ impl<'a, G: Platform> InFlight<'a, G> {
     /// Finds the object that `id` refers to, and enters its gate.
     ///
     /// # Safety
-    /// Within an operation, and the result is dropped in it (`object/I1`).
+    /// The caller is within an operation, and drops the result in it (`object/I1`).
     #[inline(always)]
     pub(crate) unsafe fn enter(platform: &'a G, id: Id) -> Result<InFlight<'a, G>, Absent> {
         let slot = platform.slot(id.slot());
@@ -58,7 +58,8 @@ impl<'a, G: Platform> InFlight<'a, G> {
         let Some(found) = object_in(occupant) else { return Err(slot.absent(occupant, id)) };
         // SAFETY: valid within this operation (`object/I1`).
         let object = unsafe { found.as_ref() };
-        // The object first, then its generation (`object/I4`): what is compared is its own.
+        // Read the object first and the generation inside it afterwards (`object/I4`): the two belong
+        // together.
         if object.id.generation() != id.generation() {
             return Err(Absent::Destroyed(None));
         }
@@ -68,16 +69,16 @@ impl<'a, G: Platform> InFlight<'a, G> {
         Ok(InFlight { platform, object: found, index: id.slot() - object.id.slot() })
     }
 
-    /// This was the last one, of an object that died meanwhile.
+    /// Continues the destruction of an object that died meanwhile: this was the last miss in its gate.
     #[cold]
     #[inline(never)]
     fn drained(platform: &G, block: NonNull<Object>) {
-        // SAFETY: within the operation of the miss.
+        // SAFETY: the object is valid within the operation of the miss.
         let object = unsafe { block.as_ref() };
         if !object.gate.has_moved() {
             clear(platform, object, object.class);
         } else if !sites::MOVE_AWAY.is_weak() {
-            // SAFETY: as above.
+            // SAFETY: the object is valid within the operation of the miss.
             unsafe { clear_own(platform, block) };
         }
         platform.after_grace_period(block, Stage::Quiet);
@@ -94,7 +95,7 @@ impl<'a, G: Platform> InFlight<'a, G> {
         unsafe { self.object.as_ref() }
     }
 
-    /// Which of its interfaces is called.
+    /// The interface that is called.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -105,7 +106,7 @@ impl<'a, G: Platform> InFlight<'a, G> {
         let object = self.object();
         object.translations.insert(vp, self.platform.vp_limit());
         let entry = self.platform.entry(vp, object.id.slot() + self.index);
-        // Release: pairs with the acquire in `hit`: whoever loads the entry sees the header built.
+        // Release: pairs with the acquire in `cached`: a call that loads the entry sees the header built.
         entry.store(header.as_ptr(), sites::ENTRY_STORE.order(Ordering::Release));
     }
 }
@@ -119,16 +120,20 @@ impl<G: Platform> Drop for InFlight<'_, G> {
     }
 }
 
-/// A mediator's owner, who kept the object by [`Gate::enter_as_owner`], lets it go; and sends it to its grace period, if it died
-/// meanwhile and nobody else is in its gate.
+/// Leaves the gate that a mediator's owner entered with [`Gate::enter_as_owner`].
+///
+/// If the object died meanwhile and the gate is now drained, this also asks for the grace period.
 ///
 /// # Safety
-/// Once, within an operation.
+/// Call it once, within an operation.
+///
+/// [`Gate::enter_as_owner`]: super::gate::Gate::enter_as_owner
 pub(crate) unsafe fn leave_as_owner(platform: &impl Platform, object: NonNull<Object>) {
     drop(InFlight { platform, object, index: 0 });
 }
 
-/// Makes a published representative answer calls, unless the object died meanwhile. Within its gate.
+/// Activates the headers of a published representative, unless the object died meanwhile. The caller is
+/// within the object's gate.
 ///
 /// # Safety
 /// `owner` precedes the headers of a representative of `object`, which are valid.
@@ -143,20 +148,20 @@ pub(crate) unsafe fn activate(object: &Object, owner: NonNull<Owner>) {
     });
 }
 
-/// Lets a hold go.
+/// Releases a hold.
 ///
 /// # Safety
-/// `header` was held, and came from a table or a miss.
+/// The caller holds `held`, which came from a table or from a miss.
 pub(crate) unsafe fn release(platform: &impl Platform, held: NonNull<Header>) {
-    // SAFETY: the hold keeps it valid, until the release is done; read before it.
+    // SAFETY: the hold keeps the header valid until the release, so both are read before it.
     let (object, slot) = unsafe {
         let object = owner_of(held).as_ref().object;
         (object, object.as_ref().id.slot())
     };
-    // SAFETY: as above.
+    // SAFETY: the hold keeps the header valid.
     match unsafe { held.as_ref() }.release() {
         Released::NotLast => {}
-        // The object may be gone already.
+        // The object may be freed already.
         Released::LastOfSwap => platform.sleepers(slot).signal(u32::MAX),
         Released::Last => {
             // SAFETY: memory quiet waits for this hold to report, so the object is valid.

@@ -1,6 +1,6 @@
-//! The protocol of objects: ids, headers, slots, tables, misses, mediators and destruction, without the types of users.
+//! The protocol of objects: ids, headers, slots, tables, misses, mediators and destruction.
 //!
-//! `README.md` beside this file has states, steps and proof.
+//! It knows no type of users. `README.md` beside this file has the states, the steps and the proof.
 
 #[cfg(not(loom))]
 pub(crate) mod claims;

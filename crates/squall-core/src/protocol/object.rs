@@ -1,15 +1,20 @@
-//! An object in the tables: how a miss finds it, how it dies, and when its memory and its id are free again.
+//! The part of an object that all classes share, and the functions that find headers, owners and holds.
 //!
-//! The protocol, with its steps and races, is in `README.md` beside this file. It is written against [`Platform`], the
-//! memory and the grace periods it stands on, so that a model checker can run it over small ones.
+//! `README.md` beside this file has the protocol with its steps and races. The code uses the trait
+//! [`Platform`] for memory and grace periods, so that a model checker can run it on small ones.
 //!
-//! - I1. A slot's occupant, object or mediator, is read within an operation, and replaced before the gate is shut: so before
-//!   the gate is drained, and before the grace period begins after which the occupant is freed. What a miss finds there
-//!   stays valid until its operation ends.
-//! - I2. Entries of an object are stored by misses inside its gate only, after the VP is in its translation set.
-//! - I3. The entries are cleared by whoever drains the gate (`gate/I2`), once, before the grace period begins.
-//! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the next
-//!   generation.
+//! - I1. A slot's occupant, an object or a mediator, is read within an operation. It is replaced before the
+//!   gate is shut. So it is replaced before the gate is drained, and before the grace period begins after
+//!   which the occupant is freed. An occupant that a miss finds stays valid until the end of the miss's
+//!   operation.
+//! - I2. Only a miss inside the gate stores entries of an object, after it added the VP to the translation
+//!   set.
+//! - I3. The thread that drains the gate (`gate/I2`) clears the entries, once, before the grace period
+//!   begins.
+//! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the
+//!   next generation.
+//!
+//! Source: Appavoo 2005, *Clustered Objects*, §5.4.3 (X-05 for I4).
 
 #[cfg(not(loom))]
 use squall_machine::{Vp, VpSet};
@@ -28,9 +33,10 @@ use super::translations::Translations;
 use crate::protocol::class::{Class, ObjectKind};
 use crate::protocol::id::Id;
 
-/// Whether `f` is true of any number below `count`, which is mostly 1 and never less. Asks for all of them.
+/// Returns whether `f` is true of any number below `count`. Calls `f` for all of them.
 ///
-/// A loop would cost more than what is done in it; and what `f` has is copied, so that it need not lie in memory.
+/// `count` is at least 1, and mostly 1. A loop would cost more than its body. `f` is `Copy`, so that its
+/// captures stay in registers.
 #[inline(always)]
 pub(crate) fn any(count: u32, f: impl Fn(u32) -> bool + Copy) -> bool {
     #[cold]
@@ -42,7 +48,7 @@ pub(crate) fn any(count: u32, f: impl Fn(u32) -> bool + Copy) -> bool {
     if count > 1 { first | rest(count, f) } else { first }
 }
 
-/// Calls `f` with each number below `count`, as [`any`].
+/// Calls `f` with each number below `count`; see [`any`] for the conditions.
 #[inline(always)]
 pub(crate) fn each(count: u32, f: impl Fn(u32) + Copy) {
     any(count, move |index| {
@@ -51,24 +57,25 @@ pub(crate) fn each(count: u32, f: impl Fn(u32) + Copy) {
     });
 }
 
-/// The part of an object that is the same for all classes. What a class adds follows it in memory.
+/// The part of an object that all classes share. The fields of the class follow it in memory.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Object {
-    // Never written after it is published. (`id` is that of the next object while this is a husk, `recycle/I1`.)
+    // Never written after publication. While the block is recycled, `id` is that of the next object
+    // (`recycle/I1`).
     pub(crate) class: &'static Class,
     pub(crate) id: Id,
     pub(crate) made_at: &'static Location<'static>,
-    // Written by misses and the destroyer.
+    // Written by misses and by the thread that destroys the object.
     pub(crate) gate: Gate,
     pub(super) translations: Translations,
-    // Never written after it is published: when it was made, in ticks of [`crate::clock`].
+    // Creation time in ticks of [`clock`](super::clock). Never written after publication.
     pub(crate) made_ticks: u32,
-    // Written when its memory is quiet, and by the last holds.
+    // Written when memory is quiet, and by the last holds.
     held: AtomicU32,
-    /// Links that keep the root: one of the object's own, one of each representative.
+    /// Links that keep the root: one for the object itself and one for each representative.
     links: AtomicU32,
-    /// Whether its representatives are being dropped.
+    /// Nonzero once the representatives are being dropped.
     pub(crate) closed: AtomicU32,
 }
 
@@ -92,7 +99,7 @@ impl Object {
         }
     }
 
-    /// An object that is to take another one's place: it has no id yet, and a mediator stands before it.
+    /// Creates the replacement of another object: it has no id yet, and a mediator stands in front of it.
     #[cfg(any(not(loom), test))]
     pub(crate) fn replacement(
         class: &'static Class,
@@ -102,13 +109,13 @@ impl Object {
         Object { gate: Gate::suspended(), ..Object::new(class, Id::new(0, 0), made_at, made_ticks) }
     }
 
-    /// The VPs whose tables may hold entries of it.
+    /// Calls `f` with each VP that may have entries of this object in its table.
     #[inline(always)]
     pub(crate) fn for_each_translation(&self, vp_limit: usize, f: impl Fn(usize) + Copy) {
         self.translations.for_each(vp_limit, f);
     }
 
-    /// The same, as a set.
+    /// Returns the VPs that may have entries of this object in their tables.
     #[cfg(not(loom))]
     pub(crate) fn translations(&self, vp_limit: usize) -> VpSet {
         let set = RefCell::new(VpSet::new());
@@ -116,58 +123,58 @@ impl Object {
         set.into_inner()
     }
 
-    /// Bytes beyond the object's own block, representatives apart.
+    /// Bytes outside the object's own block, not counting representatives.
     pub(crate) fn extra_bytes(&self, vp_limit: usize) -> usize {
         self.translations.extra_bytes(vp_limit)
     }
 
-    /// Gives back what the object's block does not hold itself.
+    /// Frees the memory outside the object's own block.
     #[inline(always)]
     pub(crate) fn free_extra(&mut self, vp_limit: usize) {
         self.translations.free(vp_limit);
     }
 
-    /// From here on `held` counts what `finish` has to do (`destroy/I2`): so many things.
+    /// Sets `held` to the number of pending holds or drops. From `finish` on it counts drops (`destroy/I2`).
     pub(crate) fn count_up(&self, count: u32) {
-        // Relaxed: published by whatever hands the things on.
+        // Relaxed: published by the step that hands the counted items on.
         self.held.store(count, Ordering::Relaxed);
     }
 
-    /// So many of them are done. Returns whether all are.
+    /// Subtracts `count` finished holds or drops. Returns whether all are finished.
     pub(crate) fn count_down(&self, count: u32) -> bool {
-        // AcqRel: pairs with itself: the last sees what the others did.
+        // AcqRel: pairs with itself: the last thread sees the work of the others.
         self.held.fetch_sub(count, sites::HELD.order(Ordering::AcqRel)) == count
     }
 
     /// Takes a link to the root, for a representative.
     pub(crate) fn link(&self) {
-        // Relaxed: whoever takes one has one, or is within the gate.
+        // Relaxed: the caller has a link already, or is within the gate.
         let before = self.links.fetch_add(1, Ordering::Relaxed);
         if before > u32::MAX / 2 {
-            // Only links that were forgotten by the billion lead here. As `Arc` does: no way back is safe.
+            // Only billions of leaked links lead here. Like `Arc`, abort: no recovery is safe.
             std::process::abort();
         }
     }
 
-    /// Gives one back. Returns whether it was the last, so that the root can be dropped.
+    /// Gives a link back. Returns whether it was the last one, so that the caller can drop the root.
     pub(crate) fn unlink(&self) -> bool {
-        // AcqRel: pairs with itself: who drops the root sees the others done with it.
+        // AcqRel: pairs with itself: the thread that drops the root sees the others done with it.
         self.links.fetch_sub(1, sites::LINKS.order(Ordering::AcqRel)) == 1
     }
 
-    /// Whether its representatives are being dropped, or have been.
+    /// Returns whether the representatives are being dropped, or were dropped.
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: whoever must see it was ordered after `close` by other means: a drop, by whatever handed it the
-        // representative. A call ended before the memory was quiet.
+        // Relaxed: every reader that must see the flag is ordered after `close` by other means. A drop is
+        // ordered by the step that handed it the representative. Calls ended before the memory was quiet.
         self.closed.load(Ordering::Relaxed) != 0
     }
 
-    /// Says that its representatives will be dropped now.
+    /// Marks the object as closed: its representatives are dropped from now on.
     pub(crate) fn close(&self) {
         self.closed.store(1, Ordering::Relaxed);
     }
 
-    /// For a model: as [`Header::freed`].
+    /// For a model: marks the memory as freed, like [`Header::freed`].
     #[cfg(all(test, loom))]
     pub(crate) fn freed(&mut self) {
         self.gate.freed();
@@ -178,41 +185,42 @@ impl Object {
     }
 }
 
-/// The header in `entry`, whosever it is: the beginning of the hot path.
+/// Loads the header in `entry`, of any object. The fast path begins here.
 ///
 /// # Safety
-/// Within an operation; the header is used in it.
+/// The caller is within an operation, and uses the header only in it.
 #[inline(always)]
 pub(crate) unsafe fn cached(entry: &AtomicPtr<Header>) -> Option<NonNull<Header>> {
-    // Acquire: pairs with the release in `install`. Entries are cleared before the grace period after which their header is freed (I3), and
-    // this operation began before that ended, or after the entry was cleared.
+    // Acquire: pairs with the release in `install`. An entry is cleared before the grace period after which
+    // its header is freed (I3). This operation began before the end of that grace period, or after the entry
+    // was cleared.
     NonNull::new(entry.load(sites::ENTRY_LOAD.order(Ordering::Acquire)))
 }
 
-/// The same if it is that of `id`, whatever it lends.
+/// Loads the header in `entry` and returns it if it is active under `id`, with any view or without one.
 ///
 /// # Safety
-/// As of [`cached`].
+/// The caller is within an operation, and uses the header only in it.
 #[inline(always)]
 pub(crate) unsafe fn hit(entry: &AtomicPtr<Header>, id: Id) -> Option<NonNull<Header>> {
-    // SAFETY: the caller.
+    // SAFETY: the caller's promise.
     unsafe { cached(entry).filter(|header| header.as_ref().is_of(id.bits())) }
 }
 
-/// The header of interface `index` of the representative whose headers follow `owner`.
+/// Returns the header of interface `index` of the representative, given its owner.
 ///
 /// # Safety
-/// It has that many, and `owner` may be used for the whole block.
+/// The representative has that many interfaces. `owner` may be used for the whole block.
 #[inline(always)]
 pub(crate) unsafe fn header(owner: NonNull<Owner>, index: u32) -> NonNull<Header> {
-    // SAFETY: the caller's promise: the headers follow in the same block.
+    // SAFETY: the caller's promise; the headers follow the owner in the same block.
     unsafe { owner.add(1).cast::<Header>().add(index as usize) }
 }
 
-/// The owner of a header, found from where it lies.
+/// Returns the owner of a header, computed from the header's address.
 ///
 /// # Safety
-/// `header` is that of a representative, and may be used for its whole block.
+/// `header` belongs to a representative, and may be used for its whole block.
 pub(super) unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
     // SAFETY: the inverse of `header`, within one block.
     unsafe {
@@ -221,17 +229,18 @@ pub(super) unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
     }
 }
 
-/// The owner of a shared object's one representative, which follows the object in its block.
+/// Returns the owner of a shared object's one representative, which follows the object in its block.
 ///
 /// # Safety
-/// An object of a class of [`ObjectKind::Shared`]; the pointer may be used for the whole block.
+/// The object's class is of [`ObjectKind::Shared`]. The pointer may be used for the whole block.
 #[inline(always)]
 pub(crate) unsafe fn shared_owner(block: NonNull<Object>) -> NonNull<Owner> {
-    // SAFETY: within the block (`single::Prefix`).
+    // SAFETY: within the block (`shared::Prefix`).
     unsafe { block.add(1).cast::<Owner>() }
 }
 
-/// Calls `f` with each header of each representative that is there now. The object is valid, of this class, not closed.
+/// Calls `f` with each header of each current representative. The object must be valid, of this class, and
+/// not closed.
 #[inline(always)]
 pub(crate) fn for_each_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header) + Copy) {
     any_header(block, class, move |header| {
@@ -240,13 +249,14 @@ pub(crate) fn for_each_header(block: NonNull<Object>, class: &'static Class, f: 
     });
 }
 
-/// Whether `f` is true of any of them. Asks for all.
+/// Returns whether `f` is true of any header of any current representative. Calls `f` for all of them.
 #[inline(always)]
 fn any_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header) -> bool + Copy) -> bool {
-    // SAFETY: the object is valid, and so are its representatives while it is not closed: so many headers follow.
+    // SAFETY: the object is valid and not closed, so its representatives are valid too. This many headers
+    // follow each owner.
     let any_of = move |owner| any(class.interfaces, move |index| f(unsafe { header(owner, index).as_ref() }));
     if class.kind == ObjectKind::Shared {
-        // SAFETY: of that kind.
+        // SAFETY: the class is of that kind.
         return any_of(unsafe { shared_owner(block) });
     }
     any_of_many(block, any_of)
@@ -255,13 +265,15 @@ fn any_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header)
 #[inline(never)]
 fn any_of_many(block: NonNull<Object>, any_of: impl Fn(NonNull<Owner>) -> bool) -> bool {
     let mut any = false;
-    // SAFETY: the object is valid and not closed; the function is its class's.
+    // SAFETY: the object is valid and not closed, and the function is that of its class.
     unsafe { (block.as_ref().class.for_each_rep)(block, &mut |owner| any |= any_of(owner)) };
     any
 }
 
-/// Whether a call holds the object, or did not let it go for all to see. When the grace period after the death has passed,
-/// holds only fall (header/I3): where there is none, none comes.
+/// Returns whether a call holds the object, or held it and its release is not yet visible.
+///
+/// After the grace period that follows the death, holds only fall (`header/I3`): a header without holds stays
+/// without.
 ///
 /// # Safety
 /// The object is of this class, valid, and not closed.
@@ -270,18 +282,21 @@ pub(crate) unsafe fn is_held(block: NonNull<Object>, class: &'static Class) -> b
     any_header(block, class, |header| header.is_held())
 }
 
-/// Asks the last call that holds the object to report. Returns whether none was left by then, so that the representatives
-/// can be dropped now; if not, that call goes on from here, and may do so as soon as `before_waiting` has returned.
+/// Asks the last call that holds the object to report.
+///
+/// Returns true if no hold was left, so that the caller drops the representatives now. Otherwise the thread
+/// of the last hold continues, possibly as soon as `before_waiting` has returned.
 ///
 /// # Safety
-/// As of [`is_held`], after that grace period, and this is called once for the object.
+/// The object is valid and not closed. The grace period after its death has passed. This is called once for
+/// the object.
 pub(crate) unsafe fn wait_for_holds(block: NonNull<Object>, before_waiting: impl FnOnce()) -> bool {
-    // SAFETY: nobody frees it but who goes on from here.
+    // SAFETY: only the thread that continues from here frees the object.
     let object = unsafe { block.as_ref() };
     before_waiting();
     let headers = Cell::new(1);
     for_each_header(block, object.class, |_| headers.update(|count| count + 1));
-    // The holds that will see it learn of it through `wait_for_holds`.
+    // Holds that see the new count learn of it through `wait_for_holds`.
     object.count_up(headers.get());
     let free = Cell::new(1);
     for_each_header(block, object.class, |header| {
@@ -290,7 +305,7 @@ pub(crate) unsafe fn wait_for_holds(block: NonNull<Object>, before_waiting: impl
     object.count_down(free.get())
 }
 
-/// The object that a header in a table belongs to.
+/// Returns the object that a header in a table belongs to.
 ///
 /// # Safety
 /// The header is valid, and may be used for its whole block.
@@ -299,17 +314,18 @@ pub(crate) unsafe fn object_of(header: NonNull<Header>) -> NonNull<Object> {
     unsafe { owner_of(header).as_ref() }.object
 }
 
-/// The header in `entry`, if it belongs to `object` and is of this interface, whether it is active or not.
+/// Loads the header in `entry` and returns it if it belongs to interface `index` of `object`. The header may
+/// be inactive.
 ///
 /// # Safety
-/// Within an operation; the header is used in it.
+/// The caller is within an operation, and uses the header only in it.
 pub(crate) unsafe fn entry_of(
     entry: &AtomicPtr<Header>,
     object: NonNull<Object>,
     index: u32,
 ) -> Option<NonNull<Header>> {
-    // Acquire: as in `hit`.
+    // Acquire: pairs with the release in `install`, as in `cached`.
     let header = NonNull::new(entry.load(sites::ENTRY_LOAD.order(Ordering::Acquire)))?;
-    // SAFETY: as in `hit`.
+    // SAFETY: the header is valid within this operation, as in `cached`.
     unsafe { (object_of(header) == object && header.as_ref().index() == index).then_some(header) }
 }

@@ -1,4 +1,4 @@
-//! The platform of the protocol: the tables and grace periods it stands on, which a model replaces by small ones.
+//! The platform under the protocol: its tables and grace periods. A model implements it with small ones.
 
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::AtomicPtr;
@@ -8,25 +8,26 @@ use super::header::Header;
 use super::object::Object;
 use super::slot::Slot;
 
-/// What follows a grace period.
+/// The next stage of a destruction, after a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Look whether calls still hold the object ([`is_held`](super::object::is_held)).
+    /// Check whether calls still hold the object ([`is_held`](super::object::is_held)).
     Quiet,
-    /// Drop its representatives ([`Class::more`](super::class::Class)).
+    /// Drop the representatives ([`Class::more`](super::class::Class)).
     Finish,
 }
 
-/// What the protocol stands on: tables and grace periods.
+/// The tables and grace periods under the protocol.
 pub(crate) trait Platform {
-    /// The entry of `slot` in the table of `vp`.
+    /// Returns the entry of `slot` in the table of `vp`.
     fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header>;
-    /// The global slot.
+    /// Returns the slot of the global table.
     fn slot(&self, slot: u32) -> &Slot;
-    /// VPs are below it.
+    /// Returns the exclusive upper bound of VP numbers.
     fn vp_limit(&self) -> usize;
-    /// Does `stage` with the object after a grace period that begins after this call.
+    /// Runs `stage` on the object after a grace period that begins after this call.
     fn after_grace_period(&self, object: NonNull<Object>, stage: Stage);
-    /// Where those sleep who wait for a swap of the object in this slot, and the swap itself. Others may sleep there too.
+    /// Returns the event count on which the swap of the object in this slot sleeps, and the calls that wait
+    /// for the swap. Threads that wait for other slots may sleep there too.
     fn sleepers(&self, slot: u32) -> &EventCount;
 }

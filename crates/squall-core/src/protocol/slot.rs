@@ -1,10 +1,11 @@
-//! The slots of the global table: who is there, or was.
+//! The slots of the global table.
 //!
-//! - I1. The first slot of an object decides: an object or a mediator gives way in it by one exchange, to a mediator, to an
-//!   object, or to a tag. Who took it out by a tag ends the object, or leaves that to the mediator. Who puts a mediator there
-//!   changes the other slots afterwards, and who puts an object there has changed them before: so while an object is in the
-//!   first slot, the others are its own, and nobody but a mediator's owner, and a destroyer, changes any of them. A tag stays
-//!   until the object is over.
+//! - I1. The first slot of an object decides. One exchange takes an object or a mediator out of it, and puts
+//!   in a mediator, an object or a tag. The thread that puts in a tag ends the object, or leaves that to the
+//!   mediator's owner. A thread that puts in a mediator changes the other slots afterwards. A thread that
+//!   puts in an object has changed them before. So while an object is in the first slot, the others are its
+//!   own. Only the owner of a mediator and a destroyer change any of them. A tag stays until the object is
+//!   over.
 
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::ptr::{self, NonNull};
@@ -15,14 +16,15 @@ use super::sites;
 use crate::protocol::class::Class;
 use crate::protocol::id::Id;
 
-/// A place of the global table.
+/// One slot of the global table.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Null, an [`Object`], a [`Mediator`] with [`MEDIATED`], or after its death its class with [`TAG`], and with [`OVER`] once
-    /// its id is free.
+    /// Null, an [`Object`], a [`Mediator`] with the bit [`MEDIATED`], or a class with the bit [`TAG`]. A
+    /// tagged class means that its object died; [`OVER`] is set as well once the object's id is free.
     occupant: AtomicPtr<()>,
-    /// That of the occupant, or else of the next one. Written by whoever owns the slot: its creator, then whoever frees it.
+    /// Generation of the occupant, or of the next one if the slot is free. Written by the slot's current
+    /// owner: its creator, then the thread that frees it.
     pub(crate) generation: AtomicU32,
 }
 
@@ -33,15 +35,16 @@ const MARKS: usize = TAG | OVER | MEDIATED;
 const _: () = assert!(align_of::<Class>() > MARKS && align_of::<Mediator>() > MARKS);
 const _: () = assert!(align_of::<Object>() > MARKS);
 
-/// What is in a slot.
+/// The decoded occupant of a slot.
 pub(crate) enum Occupant {
-    /// Nothing yet.
+    /// No object has been here, or the slot is vacant.
     Nobody,
-    /// One of this class was; whether its id is free.
+    /// An object of this class died. True once its id is free.
     Gone(&'static Class, bool),
-    /// An object, valid within the operation in which it was found (`object/I1`). The pointer is good for its whole block.
+    /// An object, valid within the operation that found it (`object/I1`). The pointer may be used for the
+    /// whole block.
     Object(NonNull<Object>),
-    /// What stands before an object, valid as one.
+    /// A mediator in front of an object, valid as long as an object would be.
     Mediated(NonNull<Mediator>),
 }
 
@@ -53,12 +56,14 @@ impl Slot {
 
     #[inline(always)]
     pub(super) fn load(&self) -> *mut () {
-        // Acquire: pairs with the release in `publish` and `exchange`, what is seen is fully built; with that in `vacate`; and
-        // with those in `retire` and `advance`, the generation is the one that the class is of.
+        // Acquire: pairs with the release in `publish` and `exchange`: the occupant is fully built. Pairs
+        // with `vacate`, `retire` and `advance`: the generation is the one that the null or the class belongs
+        // to.
         self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire))
     }
 
-    /// The object that `id` refers to. Within an operation, in which what is found is valid (`object/I1`).
+    /// Returns the object that `id` refers to. The caller is within an operation, and the result is valid in
+    /// it (`object/I1`).
     #[cfg(not(loom))]
     pub(crate) fn find(&self, id: Id) -> Result<NonNull<Object>, Absent> {
         let occupant = self.load();
@@ -68,17 +73,18 @@ impl Slot {
         if same { Ok(found) } else { Err(Absent::Destroyed(None)) }
     }
 
-    /// What is there now.
+    /// Returns the current occupant.
     pub(crate) fn occupant(&self) -> Occupant {
         decode(self.load())
     }
 
-    /// Why `id` leads to no object, where this was found, which is none. Whoever has the id of an object finds that one, or
-    /// what came after.
+    /// Says why `id` leads to no object, given `found`, which is not an object. The caller's id was issued,
+    /// so the slot has that object or a later occupant.
     #[cold]
     #[inline(never)]
     pub(super) fn absent(&self, found: *mut (), id: Id) -> Absent {
-        // 0 when the generations are used up: later than all of them.
+        // A generation of 0 means that the generations are used up; the subtraction makes that later than all
+        // of them.
         let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
         let asked = id.generation().wrapping_sub(1);
         match decode(found) {
@@ -87,11 +93,13 @@ impl Slot {
                 let same = unsafe { mediator.as_ref() }.id.generation() == id.generation();
                 if same { Absent::Mediated(mediator) } else { Absent::Destroyed(None) }
             }
-            // Being reclaimed; or the last one that was here, so the slot names the next.
+            // The object is being reclaimed. Or it was the last one here, so the slot has the next
+            // generation.
             Occupant::Gone(class, over) if here == asked.wrapping_add(u32::from(over)) => {
                 Absent::Destroyed(Some(class))
             }
-            // A well-known slot names its next occupant before there is one, and while the last one goes.
+            // A well-known slot has the generation of its next occupant before there is one, and while the
+            // last one goes.
             Occupant::Gone(..) if here < asked => Absent::NotThere,
             Occupant::Nobody if here <= asked => Absent::NotThere,
             _ => Absent::Destroyed(None),
@@ -100,71 +108,73 @@ impl Slot {
 
     #[inline]
     pub(super) fn publish(&self, object: NonNull<Object>) {
-        // Release: pairs with the acquire in `load`.
+        // Release: pairs with the acquire in `load`: the object is seen built.
         self.occupant.store(object.as_ptr().cast(), sites::SLOT_STORE.order(Ordering::Release));
     }
 
-    /// Makes the slot ready for its next occupant (`object/I4`). Returns whether it can have one: a generation that would wrap ends it.
+    /// Prepares the slot for its next occupant (`object/I4`). Returns false if the generation would wrap:
+    /// then the slot is not used again.
     #[inline]
     pub(crate) fn advance(&self, generation: u32, class: &'static Class) -> bool {
         let next =
             if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
-        // Also read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
-        // id, to whom either value says that the object is gone.
-        // Release: pairs with the acquire in `Destruction::is_complete`, for which the drops are over then.
+        // Two more readers: the thread that takes the slot, which the lock of its list orders, and misses
+        // with a stale id, for which both values mean that the object is gone.
+        // Release: pairs with the acquire in `Destruction::is_complete`, which must see the drops done.
         self.generation.store(next.unwrap_or(0), Ordering::Release);
-        // Release: pairs with the acquire in `load`: who finds it over finds the generation after it, or a later one. Who
-        // finds the generation first forgets the class.
+        // Release: pairs with the acquire in `load`: a thread that sees `OVER` sees this generation or a
+        // later one. A thread that sees the generation first reports no class.
         self.occupant.store(tagged(class, TAG | OVER), sites::SLOT_OVER.order(Ordering::Release));
         next.is_some()
     }
 
-    /// Forgets who was there.
+    /// Makes a well-known slot vacant.
     pub(crate) fn vacate(&self) {
-        // Release: pairs with the acquire in `load`: who finds nobody finds the generation of
-        // the next, by which a stale reference knows itself.
+        // Release: pairs with the acquire in `load`: a thread that sees null also sees the next generation,
+        // so it recognises a stale handle.
         self.occupant.store(ptr::null_mut(), sites::SLOT_VACATE.order(Ordering::Release));
     }
 
     pub(super) fn retire(&self, class: &'static Class) {
-        // Release: pairs with the acquire in `load`: who finds this class finds the generation that it is of. For those
-        // who ask for nothing but the object `kill_object` releases the store to whoever drains the gate.
+        // Release: pairs with the acquire in `load`: a thread that sees this class sees its generation. For
+        // threads that look only for the object, `kill_object` releases the store to the thread that drains
+        // the gate.
         self.occupant.store(tagged(class, TAG), sites::SLOT_RETIRE.order(Ordering::Release));
     }
 
-    /// As `retire`, of a first slot (I1). Returns what was there.
+    /// Puts a tag into a first slot, like `retire` (I1). Returns the previous occupant.
     #[inline(always)]
     pub(super) fn take(&self, class: &'static Class) -> *mut () {
-        // Acquire: as `load`, of what is taken. No release: the exchange goes on with that of what it takes out, which was put
-        // there after the generation was written.
+        // Acquire: as in `load`, for the occupant taken out. No release is needed: the exchange continues the
+        // release sequence of that occupant, which was stored after the generation.
         self.occupant.swap(tagged(class, TAG), sites::SLOT_TAKE.order(Ordering::Acquire))
     }
 
-    /// Puts `to` where `from` is (I1). Returns whether it was.
+    /// Replaces `from` by `to` (I1). Returns whether `from` was there.
     pub(super) fn exchange(&self, from: *mut (), to: *mut ()) -> bool {
-        // Release: pairs with the acquire in `load`: what is put there is fully built.
+        // Release: pairs with the acquire in `load`: the new occupant is seen built.
         let order = sites::SLOT_STORE.order(Ordering::Release);
         self.occupant.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
     }
 }
 
-/// What is put into slots in an object's place, or back.
+/// Returns the slot word of an object.
 pub(crate) fn object_word(object: NonNull<Object>) -> *mut () {
     object.as_ptr().cast()
 }
 
-/// The same, of a mediator.
+/// Returns the slot word of a mediator.
 pub(crate) fn mediator_word(mediator: NonNull<Mediator>) -> *mut () {
     mediator.as_ptr().cast::<()>().map_addr(|address| address | MEDIATED)
 }
 
-/// The object in the word of a slot, if it is one.
+/// Returns the object in a slot word, if there is one.
 #[inline(always)]
 pub(super) fn object_in(occupant: *mut ()) -> Option<NonNull<Object>> {
     NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & (TAG | MEDIATED) == 0)
 }
 
-/// What the word of a slot means.
+/// Decodes a slot word.
 pub(super) fn decode(occupant: *mut ()) -> Occupant {
     if occupant.is_null() {
         return Occupant::Nobody;
@@ -179,7 +189,7 @@ pub(super) fn decode(occupant: *mut ()) -> Occupant {
         return Occupant::Mediated(mediator);
     }
     let class = place.cast::<Class>();
-    // SAFETY: a tagged occupant is the address of a static class, plus the tags (`retire`, `advance`).
+    // SAFETY: a tagged occupant is the address of a static class plus the tag bits (`retire`, `advance`).
     Occupant::Gone(unsafe { &*class }, occupant.addr() & OVER != 0)
 }
 
@@ -188,13 +198,13 @@ fn tagged(class: &'static Class, tag: usize) -> *mut () {
     ptr::from_ref(class).cast_mut().cast::<()>().map_addr(|address| address | tag)
 }
 
-/// Why there is no object to call.
+/// The reason why a slot has no object to call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Absent {
-    /// Nothing was ever there, or not yet.
+    /// No object has been here yet.
     NotThere,
-    /// It was destroyed; its class, if the slot remembers it.
+    /// The object was destroyed. Carries its class if the slot still has it.
     Destroyed(Option<&'static Class>),
-    /// There is a mediator to ask, valid in the operation of the call.
+    /// A mediator must be asked. It is valid in the operation of the call.
     Mediated(NonNull<Mediator>),
 }
