@@ -1,4 +1,5 @@
-//! What a method answers when the object it is called on is gone: an error in its own type, a panic, or the error itself.
+//! Results of calls whose object is gone: the error in the method's own error type, a panic, or the
+//! `CallError` itself.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -7,12 +8,14 @@ use std::panic::resume_unwind;
 use crate::call::error::CallError;
 
 thread_local! {
-    // No destructor, so it can be read at any time.
+    // Without a destructor, so a thread can read it at any time.
     pub(crate) static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Unwinds from a call that cannot return its error: with the error itself if somebody wants it. Apart from its callers, which
-/// are in the users' code, once for each result.
+/// Unwinds from a call that cannot return its error. Inside [`catching`](crate::wrap::catching) the payload
+/// is the error itself; elsewhere the thread panics with the error's text.
+///
+/// Out of line from its callers, which are inlined into the users' code.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -23,15 +26,15 @@ pub(crate) fn unanswered(error: CallError) -> ! {
     panic!("{error}")
 }
 
-/// Not public: what a method answers when there is no object.
+/// Not public: makes a method's result from a [`CallError`].
 #[doc(hidden)]
 pub trait Answer<R> {
-    /// The answer, or a panic in the caller.
+    /// Returns the result, or panics in the caller.
     #[track_caller]
     fn answer(self, error: CallError) -> R;
 }
 
-/// Not public: the error is returned in the method's own type.
+/// Not public: the error is returned in the method's own error type.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Carry;
@@ -41,7 +44,7 @@ pub struct Carry;
 #[derive(Clone, Copy, Debug)]
 pub struct Panic;
 
-/// Not public: the error is returned as it is.
+/// Not public: the `CallError` is returned unchanged.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Checked;
@@ -67,13 +70,13 @@ impl<T> Answer<Result<T, CallError>> for Checked {
     }
 }
 
-/// Not public: picks how a method with this result answers.
+/// Not public: selects, by the method's return type, the [`Answer`] for a method.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Gone<R>(PhantomData<fn() -> R>);
 
 impl<R> Gone<R> {
-    /// See the type.
+    /// Makes the selector.
     #[inline(always)]
     #[expect(clippy::new_without_default, reason = "only the macro makes one")]
     pub const fn new() -> Gone<R> {
@@ -81,10 +84,10 @@ impl<R> Gone<R> {
     }
 }
 
-/// Not public: see [`Gone`].
+/// Not public: implemented for `Gone<Result<T, E>>` if `E: From<CallError>`.
 #[doc(hidden)]
 pub trait Carries: Sized {
-    /// The error is carried.
+    /// Selects [`Carry`].
     #[inline(always)]
     fn __squall_pick(self) -> Carry {
         Carry
@@ -92,10 +95,10 @@ pub trait Carries: Sized {
 }
 impl<T, E: From<CallError>> Carries for Gone<Result<T, E>> {}
 
-/// Not public: see [`Gone`].
+/// Not public: implemented for every `&Gone`, and therefore found only where [`Carries`] is not implemented.
 #[doc(hidden)]
 pub trait Panics: Sized {
-    /// The caller panics.
+    /// Selects [`Panic`].
     #[inline(always)]
     fn __squall_pick(self) -> Panic {
         Panic

@@ -1,4 +1,4 @@
-//! Arbitration: a user's function around the calls of an object.
+//! Arbitration: a user's function that runs around the calls of an object.
 
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use std::fmt;
@@ -8,12 +8,12 @@ use crate::protocol::id::Id;
 
 pub(crate) type Function = Box<dyn Fn(&mut Call<'_>) + Send + Sync>;
 
-/// A function by way of which calls go.
+/// A function that calls of an object go through.
 pub(crate) struct Arbitration {
     pub(crate) function: Function,
-    /// The only method that it is for, if it is not for all.
+    /// The only method that goes through the function. If empty, every method does.
     pub(crate) method: Option<&'static str>,
-    // Written when it is detached.
+    // Set to false when the function is detached.
     pub(crate) live: AtomicBool,
 }
 
@@ -22,12 +22,12 @@ impl Arbitration {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Whether calls of this method go by way of it.
+    /// Whether calls of this method go through the function.
     pub(crate) fn is_of(&self, method: &str) -> bool {
         self.method.is_none_or(|only| only == method)
     }
 
-    /// Sends a call by way of the function. Returns its result, or that the function refused it.
+    /// Sends a call through the function. Returns its result, or the error if the function refused the call.
     pub(crate) fn call<R>(
         &self,
         interface: &'static str,
@@ -57,10 +57,27 @@ impl Arbitration {
     }
 }
 
-/// A call on its way through an arbiter.
+/// A call on its way through an arbiter's function.
 ///
-/// If the function neither lets it [`proceed`](Call::proceed) nor [refuses](Call::refuse) it, the call goes on when the
-/// function has returned.
+/// The function may let the call [proceed](Call::proceed) or [refuse](Call::refuse) it. If it does neither,
+/// the call proceeds when the function returns.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::arbitrate;
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let arbiter = arbitrate(counter.handle(), |call| {
+///     if call.method() == "add" {
+///         call.refuse("the counter is frozen");
+///     }
+/// })?;
+/// assert_eq!(counter.get(), 0);
+/// assert!(counter.try_add(1).is_err());
+/// drop(arbiter);
+/// counter.add(1);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub struct Call<'a> {
     interface: &'static str,
     id: Id,
@@ -77,26 +94,43 @@ enum CallState {
 }
 
 impl Call<'_> {
-    /// The interface by which it was called.
+    /// Returns the name of the interface through which the object was called.
     pub fn interface(&self) -> &'static str {
         self.interface
     }
 
-    /// The object, as that interface.
+    /// Returns the id of the object under that interface.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The method.
+    /// Returns the name of the method.
     pub fn method(&self) -> &'static str {
         self.method
     }
 
-    /// Runs the method now, so that the function may do something after it. Once; later calls of this do nothing, and so do
-    /// those after a refusal.
+    /// Runs the method now, so that the function can act after it. Further calls have no effect, and neither
+    /// has a call after a refusal.
     ///
     /// # Panics
-    /// If the method does: let that through, so that it reaches the caller.
+    /// If the method panics. Let the panic pass, so that it reaches the caller.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::arbitrate;
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let log = Arc::new(Mutex::new(Vec::new()));
+    /// let sink = Arc::clone(&log);
+    /// let _arbiter = arbitrate(counter.handle(), move |call| {
+    ///     call.proceed();
+    ///     sink.lock().unwrap().push(call.method());
+    /// })?;
+    /// counter.add(1);
+    /// assert_eq!(*log.lock().unwrap(), ["add"]);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn proceed(&mut self) {
         if let CallState::Waiting = self.state {
             self.state = CallState::Made;
@@ -104,7 +138,8 @@ impl Call<'_> {
         }
     }
 
-    /// The call errs, for this reason ([`CallErrorKind::Refused`]). Not after it was made.
+    /// Rejects the call with this reason ([`CallErrorKind::Refused`]). After [`proceed`](Call::proceed) it
+    /// has no effect.
     pub fn refuse(&mut self, why: &'static str) {
         if let CallState::Waiting = self.state {
             self.state = CallState::Refused(why);

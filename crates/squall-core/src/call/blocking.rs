@@ -1,4 +1,5 @@
-//! Calls of methods marked `#[blocking]`: they hold their representative by a count and run outside every operation.
+//! Calls of methods marked `#[blocking]`. Such a call holds its representative by a count and runs outside
+//! every operation.
 
 use squall_sys::sync::Arc;
 use std::marker::PhantomData;
@@ -43,8 +44,8 @@ impl<I: ?Sized + Interface> Handle<I> {
         }
     }
 
-    /// Not public: the same, of a method that can be called again with the same arguments. It is, where it had to leave because
-    /// of a swap.
+    /// Not public: the body of a method that may block and can be called again with the same arguments. The
+    /// call is repeated when a swap made the method return early.
     #[doc(hidden)]
     #[track_caller]
     pub fn __call_blocking_again<R>(
@@ -73,7 +74,7 @@ impl<I: ?Sized + Interface> Handle<I> {
     }
 }
 
-/// Reaches a representative, and holds it; waits for swaps.
+/// Finds a representative and takes a hold on it. Waits for swaps.
 fn reach_by_parking<I: ?Sized + Interface>(
     id: Id,
     method: &'static str,
@@ -91,30 +92,30 @@ fn reach_by_parking<I: ?Sized + Interface>(
     }
 }
 
-/// The representative behind a header, as the interface that it is of.
+/// Returns the representative behind a header as the header's interface.
 ///
 /// # Safety
-/// The header is of an object's interface `I`, and is kept while the result is used.
+/// The header belongs to interface `I` of an object, and stays valid while the result is used.
 #[inline(always)]
 pub(super) unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
-    // SAFETY: `I` was used when the header was written (handle/I1, interface/I1).
+    // SAFETY: the header was written for `I` (handle/I1, interface/I1).
     unsafe { &*from_fat::<I>(header.as_ref().target()) }
 }
 
-/// What a call that may block reaches.
+/// The outcome of a lookup for a call that may block.
 enum Reached {
-    /// A representative, held; and what arbitrates the call.
+    /// A representative with a hold on it, and the arbitration of the call.
     Held(Hold, Option<Arc<Arbitration>>),
-    /// It waits for a swap, and begins again.
+    /// The call must wait for a swap and begin again.
     Parked(Park),
-    /// Nothing.
+    /// The call fails.
     Nothing(CallError),
 }
 
-/// Finds a representative, and takes a hold on it. Within an operation.
+/// Finds a representative and takes a hold on it. Runs within an operation.
 #[inline]
 fn reach(id: Id, again: bool) -> Reached {
-    // SAFETY: as in `__call`.
+    // SAFETY: the object's tables exist (`handle/I1`), and the header is used within the operation.
     let found = match unsafe { hit(entry_here(id.slot()), id) } {
         Some(header) => Resolved::Header(header),
         None => resolve(id).open(),
@@ -125,7 +126,8 @@ fn reach(id: Id, again: bool) -> Reached {
         // SAFETY: found in this operation.
         Resolved::Mediated(mediator) => match unsafe { mediated::meet(id, mediator, again) } {
             Met::Pass(pass) => {
-                // Counted until it is held: so who finds no call counted finds every hold.
+                // The call stays counted until it has its hold. So a thread that finds the count zero sees
+                // every hold.
                 let hold = Hold::new(pass.header);
                 // SAFETY: valid in this operation.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::clone);
@@ -141,16 +143,16 @@ fn reach(id: Id, again: bool) -> Reached {
 struct Hold(NonNull<Header>);
 
 impl Hold {
-    /// Within the operation in which the header was found.
+    /// Takes a hold, within the operation in which the header was found.
     fn new(header: NonNull<Header>) -> Hold {
         // SAFETY: valid in that operation.
         unsafe { header.as_ref() }.hold();
         Hold(header)
     }
 
-    /// What it keeps.
+    /// Returns the object that the hold keeps.
     fn object(&self) -> NonNull<Object> {
-        // SAFETY: held by us, and from a table or a miss.
+        // SAFETY: held by us, and found in a table or by a miss.
         unsafe { object_of(self.0) }
     }
 }
@@ -164,20 +166,20 @@ impl Drop for Hold {
     }
 }
 
-/// Not public: how a method that may block is called.
+/// Not public: calls a method that may block.
 #[doc(hidden)]
 pub trait Blocking<I: ?Sized, R, F> {
-    /// The call.
+    /// Makes the call.
     #[track_caller]
     fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R;
 }
 
-/// Not public: its arguments are used up by a call.
+/// Not public: a call consumes its arguments.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Once;
 
-/// Not public: it can be called again with the same arguments.
+/// Not public: a call can be repeated with the same arguments.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Many;
@@ -198,13 +200,13 @@ impl<I: ?Sized + Interface, R, F: FnMut(&I) -> R> Blocking<I, R, F> for Many {
     }
 }
 
-/// Not public: picks how a method with these arguments is called.
+/// Not public: selects, by the types of the arguments, whether a call can be repeated.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Arguments<A>(PhantomData<fn() -> A>);
 
 impl<A> Arguments<A> {
-    /// See the type.
+    /// Makes the selector.
     #[inline(always)]
     #[expect(clippy::new_without_default, reason = "only the macro makes one")]
     pub const fn new() -> Arguments<A> {
@@ -212,10 +214,10 @@ impl<A> Arguments<A> {
     }
 }
 
-/// Not public: see [`Arguments`].
+/// Not public: implemented if all arguments are `Copy`.
 #[doc(hidden)]
 pub trait CopiedArguments: Sized {
-    /// They can be used again.
+    /// Selects [`Many`].
     #[inline(always)]
     fn __squall_issue(self) -> Many {
         Many
@@ -223,10 +225,11 @@ pub trait CopiedArguments: Sized {
 }
 impl<A: Copy> CopiedArguments for Arguments<A> {}
 
-/// Not public: see [`Arguments`].
+/// Not public: implemented for every `&Arguments`, and therefore found only where [`CopiedArguments`] is not
+/// implemented.
 #[doc(hidden)]
 pub trait MovedArguments: Sized {
-    /// They cannot.
+    /// Selects [`Once`].
     #[inline(always)]
     fn __squall_issue(self) -> Once {
         Once

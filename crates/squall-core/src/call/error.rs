@@ -1,4 +1,4 @@
-//! What a caller is told when there is no object to call.
+//! Errors of calls that did not happen.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -6,21 +6,34 @@ use std::ptr::NonNull;
 use crate::protocol::id::Id;
 use crate::protocol::slot::Absent;
 
-/// Why a call did not happen.
+/// The reason why a call did not happen.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::CallErrorKind;
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let handle = counter.handle();
+/// drop(counter);
+/// match handle.try_get().map_err(|error| error.reason()) {
+///     Err(CallErrorKind::Destroyed) => {}
+///     other => panic!("{other:?}"),
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
     /// The object was destroyed.
     Destroyed,
-    /// A well-known object that is not installed yet.
+    /// The object is well-known and is not installed yet.
     NotThere,
-    /// Its root refused, or an arbiter did; why.
+    /// The object's root or an arbiter refused the call, for this reason.
     Refused(&'static str),
     /// This process is the child of a fork, which may only exec.
     Forked,
-    /// From a signal handler that interrupted a cold path of Squall on this thread.
+    /// The call comes from a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,
-    /// From a thread that moves the state of an object for a swap, where it would have had to wait for a swap.
+    /// The calling thread moves the state of an object for a swap, and the call would wait for a swap.
     InTransfer,
 }
 
@@ -43,7 +56,18 @@ impl fmt::Display for CallErrorKind {
 
 /// A call that did not happen: the method was not entered.
 ///
-/// One word; the rest is on the heap, so that no hot path carries it.
+/// One word in size. The details are on the heap, so that fast paths do not carry them.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let handle = counter.handle();
+/// drop(counter);
+/// let error = handle.try_add(1).unwrap_err();
+/// assert_eq!((error.interface(), error.method()), ("Counter", "add"));
+/// assert_eq!(error.id(), squall_core::Handle::id(handle));
+/// assert!(error.to_string().ends_with("the object was destroyed"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct CallError(Box<Details>);
 
@@ -57,18 +81,18 @@ struct Details {
 }
 
 impl CallError {
-    /// What a raw one is aligned to.
+    /// The alignment of a raw error pointer.
     pub(crate) const ALIGN: usize = align_of::<Details>();
 
-    /// The error as a pointer, which owns it.
+    /// Turns the error into a pointer that owns it.
     pub(crate) fn into_raw(self) -> NonNull<()> {
         NonNull::from(Box::leak(self.0)).cast()
     }
 
-    /// The error again.
+    /// Turns the pointer back into the error.
     ///
     /// # Safety
-    /// From `into_raw`, once.
+    /// The pointer comes from `into_raw`, and is used once.
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> CallError {
         // SAFETY: the box of `into_raw`.
         CallError(unsafe { Box::from_raw(raw.as_ptr().cast()) })
@@ -85,7 +109,7 @@ impl CallError {
         CallError(Box::new(Details { interface, class, id, method, reason }))
     }
 
-    /// Of a call whose interface and method are said later, by [`CallError::of`].
+    /// Makes an error without interface and method; [`CallError::of`] adds them later.
     #[cold]
     pub(crate) fn unnamed(class: Option<&'static str>, id: Id, reason: CallErrorKind) -> CallError {
         CallError::new("", class, id, "", reason)
@@ -94,7 +118,7 @@ impl CallError {
     #[cold]
     pub(crate) fn absent(id: Id, absent: Absent) -> CallError {
         match absent {
-            // Whoever meets a mediator asks it.
+            // A call that finds a mediator asks it, so this arm serves only ids that are not installed.
             Absent::NotThere | Absent::Mediated(_) => CallError::unnamed(None, id, CallErrorKind::NotThere),
             Absent::Destroyed(class) => {
                 CallError::unnamed(class.map(|class| (class.name)()), id, CallErrorKind::Destroyed)
@@ -102,33 +126,33 @@ impl CallError {
         }
     }
 
-    /// The same, of a call of this method.
+    /// Adds the interface and the method of the call.
     pub(crate) fn of(mut self, interface: &'static str, method: &'static str) -> CallError {
         (self.0.interface, self.0.method) = (interface, method);
         self
     }
 
-    /// The interface through which it was called.
+    /// Returns the interface through which the object was called.
     pub fn interface(&self) -> &'static str {
         self.0.interface
     }
 
-    /// The object's class, if its place still remembers it.
+    /// Returns the name of the object's class (the author's type), if the object's slot still has it.
     pub fn class(&self) -> Option<&'static str> {
         self.0.class
     }
 
-    /// The object.
+    /// Returns the id of the object.
     pub fn id(&self) -> Id {
         self.0.id
     }
 
-    /// The method.
+    /// Returns the name of the method.
     pub fn method(&self) -> &'static str {
         self.0.method
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn reason(&self) -> CallErrorKind {
         self.0.reason
     }

@@ -1,13 +1,15 @@
-//! The calls a thread is in, as far as a swap may have to wait for them.
+//! The calls of a thread that a swap may have to wait for.
 //!
-//! - I1. A [`Frame`] is in its thread's list while the thread is in a call that a swap may have to wait for: one that holds
-//!   its object, or that a mediator has counted. So the object is valid while the frame is in the list.
-//! - I2. A thread that some swap waits for has a frame of an object before which a swap's mediator stands; so it parks in no
-//!   `Block`, and every `Block` ends but for locks of the users' own, for which it has a bound.
-//! - I3. Who moves state never parks: it is told so by an error, and the transfer fails. Nor does it wait for a thread that
-//!   makes a call for it, which could park.
-//! - I4. Of a frame that is in a list nothing changes but `shall`, which is atomic. So several threads may look at it: that
-//!   whose call it is, and those that work for it while it stays in the call (`adopt`).
+//! - I1. A [`Frame`] is in its thread's list while the thread is in a call that a swap may have to wait for:
+//!   a call that holds its object, or that a mediator has counted. So the object is valid while the frame is
+//!   in the list.
+//! - I2. A thread that some swap waits for has a frame of an object with a swap's mediator in front of it.
+//!   Such a thread never waits in a `Block`. So every `Block` ends, unless a lock of the users prevents it;
+//!   for that case `Block` has a time limit.
+//! - I3. A thread that moves state never waits for a swap: its call returns an error, and the transfer fails.
+//!   Nor does it hand a call to another thread and wait for that thread, which could wait for the swap.
+//! - I4. Of a frame in a list only `shall_repeat` changes, which is atomic. So several threads may read it:
+//!   the thread of the call, and the threads that work for it while it stays in the call (`adopt`).
 //!
 //! Source: tracked calls (CO-37, CO-38).
 
@@ -23,38 +25,39 @@ pub(crate) struct Frame {
     object: NonNull<Object>,
     outer: *const Frame,
     again: Again,
-    /// It is to be made again: its method was told to return, because a swap waits for it. Relaxed: whoever sets it works for
-    /// the call, which reads it when that is done.
+    /// The call must be repeated: its method was told to return, because a swap waits for it. Relaxed: the
+    /// thread that sets it works for the call, and the call reads it when that work is done.
     shall: AtomicBool,
 }
 
-/// Whether a call can be made again, from its beginning.
+/// Whether a call can be repeated from its beginning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// No: its arguments are used up.
+    /// It cannot: the call consumes its arguments.
     Never,
-    /// Yes.
+    /// It can.
     May,
 }
 
 thread_local! {
-    // No destructors, so they can be read at any time.
+    // Without destructors, so a thread can read them at any time.
     static FRAMES: Cell<*const Frame> = const { Cell::new(ptr::null()) };
-    /// Where a thread that moves state notes that it should have parked; null for others.
+    /// On a thread that moves state: the place where it notes that it would have waited for a swap. Null on
+    /// other threads.
     pub(super) static TRANSFER: Cell<*const Cell<bool>> = const { Cell::new(ptr::null()) };
 }
 
-/// A frame that is in its thread's list until this is dropped.
+/// Keeps a frame in its thread's list until it is dropped.
 #[must_use]
 pub(crate) struct InFrame<'a>(&'a Frame);
 
 impl Frame {
-    /// The object is valid while the frame is in the list.
+    /// Makes a frame. The object is valid while the frame is in the list.
     pub(crate) fn new(object: NonNull<Object>, again: Again) -> Frame {
         Frame { object, outer: ptr::null(), again, shall: AtomicBool::new(false) }
     }
 
-    /// Whether its call is to be made again.
+    /// Whether the call must be repeated.
     pub(crate) fn is_to_be_again(&self) -> bool {
         self.shall.load(Ordering::Relaxed)
     }
@@ -74,11 +77,11 @@ impl Drop for InFrame<'_> {
     }
 }
 
-/// The innermost call, from `first` on, of which `f` is true.
+/// Returns the innermost call, from `first` outwards, that satisfies `f`.
 fn find_call<'a>(first: *const Frame, f: impl Fn(&Object) -> bool) -> Option<&'a Frame> {
     let mut next = first;
-    // SAFETY: those in the list are on the stack below us, or of a thread that stays there (`adopt`), and nobody writes to
-    // them but by an atomic (I4). Their objects are valid (I1).
+    // SAFETY: frames in the list are on this thread's stack below us, or on the stack of a thread that stays
+    // in their calls (`adopt`). They change only by an atomic store (I4). Their objects are valid (I1).
     unsafe {
         while let Some(frame) = next.as_ref() {
             if f(frame.object.as_ref()) {
@@ -90,20 +93,24 @@ fn find_call<'a>(first: *const Frame, f: impl Fn(&Object) -> bool) -> Option<&'a
     None
 }
 
-/// Whether the calling thread is in a call of which `f` is true.
+/// Whether the calling thread is in a call that satisfies `f`.
 fn in_call(f: impl Fn(&Object) -> bool) -> bool {
     find_call(FRAMES.get(), f).is_some()
 }
 
-/// A method of this object that was told to return has slept again instead, and got what it waited for: its result counts.
+/// Withdraws the request to repeat the call. A method of this object was told to return, but slept again and
+/// got its result; that result counts.
 pub(crate) fn has_gone_on(object: NonNull<Object>) {
     if let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) {
         frame.shall.store(false, Ordering::Relaxed);
     }
 }
 
-/// A method of this object is about to sleep, and a swap waits for it. Returns whether it shall return instead, so that its
-/// call is made again: not if it cannot be, nor if the call would pass (I2) and be here again at once.
+/// Decides whether a method of this object returns instead of sleeping, while a swap waits for it. The call
+/// is then repeated.
+///
+/// Returns false if the call cannot be repeated. Also returns false if the call would pass the mediator (I2),
+/// because it would reach this point again at once.
 pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
     let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) else {
         return false;
@@ -116,16 +123,17 @@ pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
     shall
 }
 
-/// Whether the innermost call of the object with this id shall return (see [`crate::object::wrap::shall_leave`]).
+/// Whether the innermost call of the object with this id must return (see
+/// [`crate::object::wrap::shall_leave`]).
 pub(crate) fn shall_leave(id: Id) -> bool {
     let Some(frame) = find_call(FRAMES.get(), |called| called.id == id) else { return false };
     // SAFETY: valid while its frame is in the list (I1).
     let object = unsafe { frame.object.as_ref() };
-    // SAFETY: as above, and not closed: a call is in it.
+    // SAFETY: valid as said above, and not closed, since a call is inside it.
     object.gate.is_dead() || unsafe { is_waited_for(frame.object) } && shall_begin_again(frame.object)
 }
 
-/// The innermost call of the object with this id has gone on.
+/// Withdraws the request to repeat the innermost call of the object with this id.
 pub(crate) fn goes_on(id: Id) {
     if let Some(frame) = find_call(FRAMES.get(), |called| called.id == id) {
         has_gone_on(frame.object);
@@ -135,12 +143,12 @@ pub(crate) fn goes_on(id: Id) {
 /// Whether a swap waits for the calls that hold a representative of this object.
 ///
 /// # Safety
-/// It is valid, and not closed.
+/// The object is valid and not closed.
 unsafe fn is_waited_for(object: NonNull<Object>) -> bool {
     // SAFETY: the caller's promise.
     let class = unsafe { object.as_ref() }.class;
     let mut waited = false;
-    // SAFETY: as above; each representative has so many headers.
+    // SAFETY: the object is valid and not closed; each representative has that many headers.
     unsafe {
         (class.for_each_rep)(object, &mut |owner| {
             waited |= (0..class.interfaces).any(|index| header(owner, index).as_ref().is_waited_for());
@@ -149,24 +157,24 @@ unsafe fn is_waited_for(object: NonNull<Object>) -> bool {
     waited
 }
 
-/// The frames of a thread, for another one that works for it while it stays in their calls.
+/// The frames of a thread, for another thread that works for it while it stays in their calls.
 #[derive(Clone, Copy)]
 pub(crate) struct Frames(*const Frame);
 
-/// Those of the calling thread.
+/// Returns the frames of the calling thread.
 pub(crate) fn frames() -> Frames {
     Frames(FRAMES.get())
 }
 
-/// The calling thread has these frames, and none of its own, until this is dropped.
+/// While it lives, the calling thread has the adopted frames instead of its own.
 #[must_use]
 pub(crate) struct Adopted(*const Frame);
 
 /// Takes over the frames of a thread.
 ///
 /// # Safety
-/// Until the result is dropped, by the thread that called this, the thread whose frames these are stays in all those calls. It
-/// may look at the frames meanwhile, and lend them to others (I4). What it did before is seen here.
+/// Until the calling thread drops the result, the thread of these frames stays in all their calls. It may
+/// read the frames meanwhile, and lend them to other threads (I4). Its earlier writes are visible here.
 pub(crate) unsafe fn adopt(frames: Frames) -> Adopted {
     Adopted(FRAMES.replace(frames.0))
 }
@@ -177,12 +185,12 @@ impl Drop for Adopted {
     }
 }
 
-/// Whether the calling thread is in a call for which some swap waits (I2).
+/// Whether the calling thread is in a call that some swap waits for (I2).
 pub(super) fn passes() -> bool {
     in_call(|object| object.gate.is_swapping())
 }
 
-/// Whether the calling thread is in a call of the object with this id, as far as it has a frame of it.
+/// Whether the calling thread has a frame of the object with this id.
 pub(crate) fn in_method(id: Id) -> bool {
     in_call(|object| object.id == id)
 }
@@ -192,7 +200,8 @@ pub(crate) fn in_transfer() -> bool {
     !TRANSFER.get().is_null()
 }
 
-/// Runs `f`, which moves state. Returns its result, and whether it called something where others would have parked.
+/// Runs `f`, which moves state. Returns its result, and whether it made a call that would have waited for a
+/// swap.
 pub(crate) fn transferring<T>(f: impl FnOnce() -> T) -> (T, bool) {
     struct Restore(*const Cell<bool>);
     impl Drop for Restore {

@@ -1,11 +1,17 @@
-//! References, and the call.
+//! Handles, and the fast path of a call.
 //!
-//! - I1. The bits of a `Handle<I>` are the id under which interface `I` of some object was, is or will be known; no safe
-//!   code makes one of other bits. So a header whose id equals them has a target of type `I`.
-//! - I2. A header found by [`hit`](crate::protocol::object::hit) is used within the operation in which it was found, or under
-//!   a hold taken in it.
+//! Problem: a call must find the representative of the caller's cluster, and must fail safely if the object
+//! is gone. It must write no memory that other VPs read.
+//! Idea: the handle is an id with a generation. The call loads one entry of the VP's local table and compares
+//! the id in the header with its own.
 //!
-//! Cost: see [`Handle`]. Source: CO-04, CO-07; TO-06; the compare is ours, where K42 rewrites tables.
+//! - I1. The bits of a `Handle<I>` are the id under which interface `I` of some object was, is or will be
+//!   known. Safe code cannot make one with other bits. So a header with an equal id has a target of type `I`.
+//! - I2. A header found by [`hit`](crate::protocol::object::hit) is used within the operation that found it,
+//!   or under a hold taken in that operation.
+//!
+//! Cost: see [`Handle`].
+//! Source: CO-04, CO-07; TO-06. The comparison of ids is new; K42 rewrites its tables instead.
 
 use std::cmp;
 use std::fmt;
@@ -23,24 +29,41 @@ use crate::protocol::id::Id;
 use crate::protocol::object::cached;
 use crate::protocol::tables::entry_here;
 
-/// A reference to a clustered object: call it as the interface it is.
+/// A reference to a clustered object. It implements the interface `I`, so callers use it like the object
+/// itself.
 ///
-/// It may be copied, sent, kept and used at any time, before, while and after the object is destroyed. A call reaches the
-/// representative of the caller's cluster. When there is no object any more the call does not happen:
-/// - a plain method panics in its caller, with the [`CallError`] as its message,
-/// - unless it returns a `Result` whose error is `From<CallError>`: then it returns that,
-/// - and its checked form, `try_` and the method's name, returns the `CallError`.
+/// It is `Copy` and 8 bytes long. It may be sent, stored and used at any time: before, during and after the
+/// life of the object. A call reaches the representative of the caller's cluster. If the object is gone, the
+/// method does not run:
+/// - a plain method panics in its caller, with the [`CallError`] as its message;
+/// - a method that returns a `Result<_, E>` with `E: From<CallError>` returns the error;
+/// - the checked form of a method, named `try_` and the method's name, returns the `CallError`.
+///
+/// Operations on the handle itself are associated functions, so that interfaces may have methods of any name.
 ///
 /// # Cost
-/// About a nanosecond more than the same method through `Arc<dyn Trait>`; no access to a line that another VP writes. The
-/// first call on a VP is a miss: it asks the root, and makes the representative if its cluster has none. A method marked
-/// `#[blocking]` also makes two atomic changes to its representative. Progress: wait-free, then the method's own.
+/// About a nanosecond more than the same method through `Arc<dyn Trait>`. The call touches no cache line that
+/// another VP writes. The first call on a VP is a miss: it asks the root, and makes the representative if its
+/// cluster has none. A method marked `#[blocking]` also makes two atomic changes to its representative.
+/// Progress: wait-free up to the method.
 ///
-/// To let the methods of the interface have all names, what a reference can do by itself are associated functions.
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let handle = counter.handle();
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(move || handle.add(1));
+///     }
+/// });
+/// assert_eq!(handle.get(), 4);
+/// drop(counter);
+/// assert!(handle.try_get().is_err());
+/// ```
 pub struct Handle<I: ?Sized> {
     id: Id,
-    // Neither owns nor borrows: sendable, shareable, and unwind safe, whatever the interface is. Invariant: a coercion
-    // between interfaces that differ in lifetimes would change what the id means.
+    // Neither owns nor borrows an `I`: sendable, shareable and unwind-safe for every interface. Invariant: a
+    // coercion between interfaces with different lifetimes would change the meaning of the id.
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
@@ -92,7 +115,7 @@ impl<I: ?Sized + Interface> fmt::Debug for Handle<I> {
 }
 
 impl<I: ?Sized> Handle<I> {
-    /// The caller upholds I1.
+    /// Makes a handle. The caller upholds I1.
     pub(crate) fn new(id: Id) -> Handle<I> {
         Handle { id, interface: PhantomData }
     }
@@ -101,16 +124,56 @@ impl<I: ?Sized> Handle<I> {
         self.id
     }
 
-    /// The object's id, as this interface.
+    /// Returns the object's id under this interface.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Handle;
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let id = Handle::id(counter.handle());
+    /// assert_eq!(Handle::<dyn Counter>::find(id), Some(counter.handle()));
+    /// ```
     pub fn id(this: Handle<I>) -> Id {
         this.id
     }
 }
 
 impl<I: ?Sized + Interface> Handle<I> {
-    /// The same object, as an interface that `I` extends directly.
+    /// Returns a handle to the same object under an interface that `I` extends directly.
     ///
-    /// Where two paths lead to one interface, the two references reach the same object and compare different.
+    /// If two paths lead to one interface, the two handles reach the same object and compare unequal.
+    ///
+    /// ```
+    /// use squall_core::Handle;
+    ///
+    /// #[squall_macros::interface(crate = squall_core)]
+    /// trait Read: Send + Sync {
+    ///     fn get(&self) -> u64;
+    /// }
+    /// #[squall_macros::interface(crate = squall_core)]
+    /// trait Cell: Read {
+    ///     fn set(&self, value: u64);
+    /// }
+    ///
+    /// #[derive(Default)]
+    /// struct Plain(std::sync::atomic::AtomicU64);
+    /// impl Read for Plain {
+    ///     fn get(&self) -> u64 {
+    ///         self.0.load(std::sync::atomic::Ordering::Relaxed)
+    ///     }
+    /// }
+    /// impl Cell for Plain {
+    ///     fn set(&self, value: u64) {
+    ///         self.0.store(value, std::sync::atomic::Ordering::Relaxed);
+    ///     }
+    /// }
+    ///
+    /// let cell = squall_core::shared::<dyn Cell, _>(Plain::default());
+    /// cell.set(7);
+    /// let read: Handle<dyn Read> = Handle::upcast(cell.handle());
+    /// assert_eq!(read.get(), 7);
+    /// ```
     pub fn upcast<S: ?Sized + Interface>(this: Handle<I>) -> Handle<S>
     where
         I: Extends<S>,
@@ -118,7 +181,7 @@ impl<I: ?Sized + Interface> Handle<I> {
         Handle::new(this.id.offset(offset_of::<I, S>()))
     }
 
-    /// Not public: the body of every method of a reference.
+    /// Not public: the body of every method of a handle.
     #[doc(hidden)]
     #[inline(always)]
     #[track_caller]
@@ -126,7 +189,8 @@ impl<I: ?Sized + Interface> Handle<I> {
         self.__call_in(method, move |_, target| f(target), gone)
     }
 
-    /// Not public: the same, where what is called lends something for the operation that the call is: `f` may use it.
+    /// Not public: like [`__call`](Handle::__call), but `f` also gets the guard of the call's operation, so
+    /// that it can use data that is valid only within the operation.
     #[doc(hidden)]
     #[inline(always)]
     #[track_caller]
@@ -139,20 +203,21 @@ impl<I: ?Sized + Interface> Handle<I> {
         self.__call_act(method, f, gone)
     }
 
-    /// Not public: the same, of what is compiled into the caller, whatever its size.
+    /// Not public: like [`__call_in`](Handle::__call_in), but `act` may also use the view, and its fast path
+    /// is always compiled into the caller.
     #[doc(hidden)]
     #[inline(always)]
     #[track_caller]
     pub fn __call_act<R>(self, method: &'static str, act: impl Act<I, R>, gone: impl Answer<R>) -> R {
-        // SAFETY: dropped before this returns or unwinds, here or in `miss`.
+        // SAFETY: dropped before this function returns or unwinds, here or in `miss`.
         let entered = match unsafe { squall_rcu::__enter(self.id.bits()) } {
             Ok(entered) => entered,
             Err(error) => return gone.answer(refused::<I>(self.id, method, error)),
         };
         macro_rules! done {
             ($found:path, $header:ident) => {
-                // SAFETY: a header of this id (I1), found in the operation; if the interface's representatives lend things, one with this
-                // sign (header/I1).
+                // SAFETY: a header of this id (I1), found in the operation. If the interface can have views,
+                // the header's sign agrees with `$found` (header/I1).
                 match act.act_briefly(entered.guard(), unsafe { $found(entered.guard(), $header, entered.turn()) }) {
                     Ok(result) => {
                         drop(entered);
@@ -162,10 +227,10 @@ impl<I: ?Sized + Interface> Handle<I> {
                 }
             };
         }
-        // SAFETY: there is an object or was one (I1), so there are tables; the operation is open, and the header is used
-        // in it (I2).
+        // SAFETY: an object has or had this id (I1), so the tables exist. The operation is open, and the
+        // header is used in it (I2).
         if let Some(header) = unsafe { cached(entry_here(self.id.slot())) } {
-            // SAFETY: as above.
+            // SAFETY: the header is valid in this operation (I2).
             let it = unsafe { header.as_ref() };
             if it.is(self.id.bits()) {
                 return if I::LENDS { done!(Hit::of_first, header) } else { done!(Hit::new, header) };
@@ -174,7 +239,7 @@ impl<I: ?Sized + Interface> Handle<I> {
                 return done!(Hit::of_other, header);
             }
         }
-        // Apart from the hit up to the end, so that a hit does not ask again how it went.
+        // Out of line up to the end of the call, so that a hit does not test the outcome again.
         miss(entered, self.id, method, act, gone)
     }
 }

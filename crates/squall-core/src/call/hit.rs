@@ -1,7 +1,8 @@
-//! What a call found, and what is done with it.
+//! A representative that a call found, and the action that the call performs on it.
 //!
-//! - I1. The header of a [`Hit`] is one of a reference's id, and so that of a representative of the reference's interface (`handle/I1`); it is
-//!   kept for the hit's lifetime, which is within an operation (`handle/I2`).
+//! - I1. The header of a [`Hit`] has the id of a handle, so it belongs to a representative of the handle's
+//!   interface (`handle/I1`). It is kept for the lifetime of the hit, which lies within an operation
+//!   (`handle/I2`).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,12 +15,12 @@ use crate::call::layout::words_at;
 use crate::call::view::{self, Lends, Words};
 use crate::protocol::header::{FIRST, Header};
 
-/// A representative that a call found, for the rest of its operation.
+/// A representative that a call found, valid for the rest of the call's operation.
 pub struct Hit<'o, I: ?Sized> {
     header: NonNull<Header>,
-    /// Of the operation.
+    /// Number of the operation, for sampling.
     turn: u64,
-    /// What it lends.
+    /// Kind of the view that the representative publishes.
     lent: u8,
     representative: PhantomData<&'o I>,
 }
@@ -31,8 +32,10 @@ impl<I: ?Sized> fmt::Debug for Hit<'_, I> {
 }
 
 impl<'o, I: ?Sized> Hit<'o, I> {
+    /// Makes a hit.
+    ///
     /// # Safety
-    /// I1. The header may be used for its whole block.
+    /// I1. The header's pointer may be used for its whole block.
     #[inline(always)]
     pub(crate) unsafe fn new(_: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: I1.
@@ -40,20 +43,21 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         Hit { header, turn, lent, representative: PhantomData }
     }
 
-    /// The same, if it lends the first thing: not asked again.
+    /// Makes a hit on a representative that publishes the first view. The kind is not loaded again.
     ///
     /// # Safety
-    /// It does. As of [`new`](Hit::new).
+    /// The representative publishes the first view. The conditions of [`new`](Hit::new) hold.
     #[inline(always)]
     pub(crate) unsafe fn of_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
         Hit { lent: FIRST, ..unsafe { Hit::new(guard, header, turn) } }
     }
 
-    /// The same, if it does not lend the first thing: not asked again.
+    /// Makes a hit on a representative that does not publish the first view. The compiler drops later tests
+    /// for it.
     ///
     /// # Safety
-    /// It does not. As of [`new`](Hit::new).
+    /// The representative does not publish the first view. The conditions of [`new`](Hit::new) hold.
     #[inline(always)]
     pub(crate) unsafe fn of_other(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
@@ -70,61 +74,66 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         unsafe { self.header.as_ref() }
     }
 
-    /// The representative.
+    /// Returns the representative. Calls on it are virtual calls.
     #[inline(always)]
     pub fn target(&self) -> &'o I {
-        // SAFETY: the header was written for `I` (I1, interface/I1), and keeps the representative as long as itself.
+        // SAFETY: the header was written for `I` (I1, interface/I1), and keeps the representative as long as
+        // itself.
         unsafe { &*from_fat::<I>(self.header().target()) }
     }
 
-    /// What it lends, if that is the first thing of those that it may lend.
+    /// Returns the first view, if the representative publishes it.
     #[inline(always)]
     pub fn first(&self) -> Option<&'o I::First>
     where
         I: Lends,
     {
-        // SAFETY: the header was written for `I` (I1), by a root whose interface that is, if something is lent (`view/I2`).
+        // SAFETY: the header was written for `I` (I1). If a view is published, the root's interface is `I`
+        // (`view/I2`).
         unsafe { view::first::<I>(self.lent, self.words()) }
     }
 
-    /// What it lends beside the first thing.
+    /// Returns the companion of the first view, if the representative publishes both.
     #[inline(always)]
     pub fn beside(&self) -> Option<&'o I::Beside>
     where
         I: Lends,
     {
-        // SAFETY: as in `first`.
+        // SAFETY: the conditions stated in `first` hold.
         unsafe { view::beside::<I>(self.lent, self.words()) }
     }
 
-    /// What it lends, if that is the second thing.
+    /// Returns the second view, if the representative publishes it.
     #[inline(always)]
     pub fn second(&self) -> Option<&'o I::Second>
     where
         I: Lends,
     {
-        // SAFETY: as in `first`.
+        // SAFETY: the conditions stated in `first` hold.
         unsafe { view::second::<I>(self.lent, self.words()) }
     }
 
-    /// What it lends, if that is the third thing.
+    /// Returns the third view, if the representative publishes it.
     #[inline(always)]
     pub fn third(&self) -> Option<&'o I::Third>
     where
         I: Lends,
     {
-        // SAFETY: as in `first`.
+        // SAFETY: the conditions stated in `first` hold.
         unsafe { view::third::<I>(self.lent, self.words()) }
     }
 
-    /// Whether this call is one that is chosen of `1 << log2`, as if by chance: for counting calls without a count. In one call the answer stays the
-    /// same; so it does in all calls within one operation.
+    /// Whether this call is sampled: true for one of `1 << log2` operations, spread evenly. For estimating
+    /// call rates without a counter.
+    ///
+    /// The answer is the same for all calls within one operation.
     #[inline(always)]
     pub fn is_chosen(&self, log2: u32) -> bool {
         is_chosen(self.turn, log2)
     }
 
-    /// Where the words are, if something is lent: the header is its block's first, and they are behind the last.
+    /// Returns the address of the view's pointers. The header is the first of its block, and the pointers
+    /// follow the last header.
     #[inline(always)]
     fn words(&self) -> *const Words
     where
@@ -135,27 +144,30 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     }
 }
 
-/// Turns that follow each other, or every third or twentieth of them, fall into every part of the range alike: Fibonacci hashing (Knuth 1973,
-/// section 6.4), by a number that a multiplication's instruction has room for.
+/// Spreads operation numbers over the whole range, so that every stride between them is sampled evenly.
+/// Fibonacci hashing (Knuth 1973, section 6.4), with a factor that fits a multiplication's immediate operand.
 #[inline(always)]
 fn is_chosen(turn: u64, log2: u32) -> bool {
     turn.wrapping_mul(TURNED.into()) >> (u64::BITS - log2) == 0
 }
 
-/// Of 2^34, which is one turn's part of the range, one in eight and the golden section. In 31 bits.
+/// One operation advances the number by 2^30. So one operation moves the product by the fraction `TURNED /
+/// 2^34` of the range, which is 1 / (8 + 0.618), with the golden section 0.618. The factor has 31 bits.
 const TURNED: u32 = 0x76d2_1313;
 
-/// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
-/// what is of a type with an `act_briefly`, that function, always.
+/// An action that a call performs on the representative it found.
+///
+/// A closure is such an action. Its body is compiled into the fast path if the compiler chooses so. The
+/// `act_briefly` of any other type is always compiled into the fast path.
 pub trait Act<I: ?Sized, R>: Sized {
-    /// Does it.
+    /// Performs the action.
     fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R;
 
-    /// Does it if that is soon done, without a call of any function where it can be: then nothing that a hit needs at its end has to be put
-    /// away and fetched again. Else nothing is done, and `act` is called.
+    /// Performs the action on the fast path if it is quick, without a function call if possible. Then the
+    /// compiler need not save registers for the end of the operation.
     ///
     /// # Errors
-    /// It is not soon done.
+    /// Returns `self` unchanged if the slow path is needed; the caller then calls `act`.
     #[inline(always)]
     fn act_briefly<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> Result<R, Self> {
         Ok(self.act(guard, hit))
@@ -173,7 +185,8 @@ impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Guard, &'o I) -> R> Act<I, R> for F {
 mod tests {
     use super::*;
 
-    /// Whoever calls in every `nth` operation is counted as often as others, whatever it does in those between.
+    /// A thread that calls in every `nth` operation is sampled as often as others, whatever it does in
+    /// between.
     #[test]
     fn one_of_so_many_calls_is_chosen_whichever_operations_they_are_in() {
         for log2 in [3, 6] {

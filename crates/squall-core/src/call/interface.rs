@@ -1,11 +1,12 @@
-//! Interfaces: the traits that clients call, and how a representative shows each of them.
+//! Interfaces: the traits that callers use, and how a representative provides each of them.
 //!
-//! The macro [`interface`](https://docs.rs/squall-macros) implements these traits for `dyn Trait`; nothing stops anybody
-//! from doing so by hand, so nothing here is trusted beyond what the compiler checks: a view of a representative is a
-//! borrow of something that lives as long as it, and `SUPERS` is a constant.
+//! The macro [`interface`](https://docs.rs/squall-macros) implements these traits for `dyn Trait`. Users may
+//! also implement them by hand, so the code here trusts only compiler-checked facts. A representative seen as
+//! an interface is a borrow with the representative's lifetime, and `SUPERS` is a constant.
 //!
-//! - I1. The interfaces of a representative have a fixed order: its own, then for each entry of `SUPERS` that one's, in
-//!   the same order. Header `n` of a representative, and id `n` of its object, are those of interface `n`.
+//! - I1. The interfaces of a representative have a fixed order: its own, then for each entry of `SUPERS` the
+//!   interfaces of that entry, in the same order. Header `n` of a representative and id `n` of its object
+//!   belong to interface `n`.
 
 use std::any::TypeId;
 use std::mem::transmute_copy;
@@ -14,41 +15,66 @@ use crate::protocol::class::Source;
 use crate::protocol::header::{Fat, Header, NEW};
 use crate::protocol::id::Id;
 
-/// A trait that clients call, as `dyn Trait`. Implemented by the attribute `#[squall::interface]`.
+/// A trait that callers use as `dyn Trait`. The attribute `#[squall::interface]` implements it.
 ///
-/// It is shared among threads, so the trait must ask for `Send + Sync`.
+/// Its objects are shared among threads, so the trait must require `Send + Sync`.
+///
+/// ```
+/// use squall_core::Interface;
+///
+/// #[squall_macros::interface(crate = squall_core)]
+/// trait Door: Send + Sync {
+///     fn is_open(&self) -> bool;
+///     #[blocking]
+///     fn wait(&self);
+/// }
+/// assert_eq!(<dyn Door>::NAME, "Door");
+/// assert_eq!(<dyn Door>::METHODS, ["is_open", "wait"]);
+/// assert_eq!(<dyn Door>::BLOCKING, [false, true]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no Squall interface",
     label = "not marked `#[squall::interface]`",
     note = "an interface is a trait marked `#[squall::interface]`, and is named here as `dyn Trait`"
 )]
 pub trait Interface: Send + Sync + 'static {
-    /// The trait's name, without its path and parameters.
+    /// The trait's name, without path and parameters.
     const NAME: &'static str;
-    /// Where the trait is declared.
+    /// The place of the trait's declaration.
     const SOURCE: Source;
     /// The interfaces that it extends, in the order of the declaration.
     const SUPERS: &'static [Super<Self>];
     /// The names of its methods, in the order of the declaration.
     const METHODS: &'static [&'static str] = &[];
-    /// Which of them are marked `#[blocking]`, in the same order.
+    /// For each method, in the same order, whether it is marked `#[blocking]`.
     const BLOCKING: &'static [bool] = &[];
-    /// Not public: whether representatives may lend something, as their interface (`Lends`). Marked `#[interface(crate = …, lends)]`.
+    /// Not public: whether representatives may publish a view (`Lends`). Set by `#[interface(crate = …,
+    /// lends)]`.
     #[doc(hidden)]
     const LENDS: bool = false;
 }
 
-/// An interface that a representative of type `T` has.
+/// An interface that representatives of type `T` provide.
 #[diagnostic::on_unimplemented(
     message = "`{T}` does not implement the interface `{Self}`",
     note = "implement the trait for `{T}`; it must also be `'static`"
 )]
 pub trait InterfaceOf<T>: Interface {
-    /// The representative, seen as this interface.
+    /// Returns the representative as this interface.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::InterfaceOf;
+    ///
+    /// let central = Central::default();
+    /// let counter: &dyn Counter = <dyn Counter as InterfaceOf<Central>>::view(&central);
+    /// counter.add(1);
+    /// assert_eq!(central.get(), 1);
+    /// ```
     fn view(rep: &T) -> &Self;
 }
 
-/// An interface that extends another one directly.
+/// An interface that extends another one directly. See [`Handle::upcast`](crate::Handle::upcast).
 #[diagnostic::on_unimplemented(
     message = "the interface `{Self}` does not extend `{S}`",
     note = "a reference is upcast one declared step at a time"
@@ -58,18 +84,18 @@ pub trait Extends<S: ?Sized + Interface>: Interface {}
 /// An interface that `I` extends.
 pub struct Super<I: ?Sized> {
     type_id: TypeId,
-    /// How many interfaces it has, itself among them.
+    /// The number of its interfaces, itself included.
     interfaces: u32,
-    /// Whether all its methods, and those of what it extends, may block.
+    /// Whether all its methods may block, with the methods of the interfaces it extends.
     all_blocking: bool,
-    /// Finds the name of a method of it, or of one that it extends.
+    /// Finds the name of a method of this interface or of one that it extends.
     find_method: fn(&str) -> Option<&'static str>,
-    /// The upcast, without its type.
+    /// The upcast, with its type erased.
     cast: fn(),
-    /// Adds the headers of this interface and of those below it, for a view of `I`.
+    /// Adds the headers of this interface and of those it extends, for a representative seen as `I`.
     ///
     /// # Safety
-    /// `cast` is that of this entry.
+    /// `cast` belongs to this entry.
     fill: unsafe fn(fn(), &I, &mut Headers),
 }
 
@@ -80,10 +106,10 @@ impl<I: ?Sized> std::fmt::Debug for Super<I> {
 }
 
 impl<I: ?Sized + Interface> Super<I> {
-    /// The interface `S`, and the way to it.
+    /// Makes the entry for the interface `S`, from the upcast to it.
     pub const fn new<S: ?Sized + Interface>(cast: fn(&I) -> &S) -> Super<I> {
         unsafe fn fill<I: ?Sized, S: ?Sized + Interface>(cast: fn(), view: &I, headers: &mut Headers) {
-            // SAFETY: the inverse of what `new` did with the same types.
+            // SAFETY: the inverse of the transmutation in `new`, with the same types.
             let cast = unsafe { std::mem::transmute::<fn(), fn(&I) -> &S>(cast) };
             headers.add_all(cast(view));
         }
@@ -92,7 +118,7 @@ impl<I: ?Sized + Interface> Super<I> {
             interfaces: <S as Counted>::INTERFACES,
             all_blocking: <S as Counted>::ALL_BLOCKING,
             find_method: find_method::<S>,
-            // SAFETY: function pointers are of one size; this one is called as what it is only (`fill`).
+            // SAFETY: function pointers have one size; `fill` restores the type before the call.
             cast: unsafe { std::mem::transmute::<fn(&I) -> &S, fn()>(cast) },
             fill: fill::<I, S>,
         }
@@ -105,27 +131,32 @@ impl<I: ?Sized> Super<I> {
     }
 }
 
-/// The name of this method of an interface, or of one that it extends.
+/// Returns the name of this method if the interface has it, or an interface that it extends.
 pub(crate) fn find_method<I: ?Sized + Interface>(name: &str) -> Option<&'static str> {
     let own = I::METHODS.iter().find(|method| **method == name).copied();
     own.or_else(|| I::SUPERS.iter().find_map(|base| base.find_method(name)))
 }
 
-/// What is counted over an interface and those that it extends.
+/// Sums over an interface and the interfaces that it extends.
 pub(crate) trait Counted: Interface {
-    /// How many interfaces a representative of this one has.
+    /// The number of interfaces of a representative.
     const INTERFACES: u32;
     /// Whether every method is marked `#[blocking]`.
     const ALL_BLOCKING: bool;
 }
 
-/// How many interfaces an object made for `I` has, and thus how many consecutive ids: its own, and one for each that it
-/// extends, counting each path.
+/// Returns the number of interfaces of an object made for `I`, and thus of its consecutive ids. It counts `I`
+/// itself, and each interface that `I` extends once for each path.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// assert_eq!(squall_core::interfaces_count::<dyn Counter>(), 1);
+/// ```
 pub const fn interfaces_count<I: ?Sized + Interface>() -> u32 {
     <I as Counted>::INTERFACES
 }
 
-/// The most interfaces that one object can have.
+/// The greatest number of interfaces of one object.
 const INTERFACES_MAX: u32 = 16;
 
 impl<I: ?Sized + Interface> Counted for I {
@@ -140,7 +171,7 @@ impl<I: ?Sized + Interface> Counted for I {
         count
     };
     const ALL_BLOCKING: bool = {
-        // An implementation by hand may not say.
+        // An implementation by hand may omit `BLOCKING`.
         let mut all = I::BLOCKING.len() == I::METHODS.len();
         let mut index = 0;
         while all && index < I::BLOCKING.len() {
@@ -156,7 +187,7 @@ impl<I: ?Sized + Interface> Counted for I {
     };
 }
 
-/// How far the id of the direct super `S` lies behind that of `I`.
+/// Returns the distance from the id of `I` to the id of its direct super `S`.
 pub(crate) fn offset_of<I: ?Sized + Extends<S>, S: ?Sized + Interface>() -> u32 {
     let mut offset = 1;
     for entry in I::SUPERS {
@@ -171,7 +202,7 @@ pub(crate) fn offset_of<I: ?Sized + Extends<S>, S: ?Sized + Interface>() -> u32 
 /// The headers of a representative that is being built.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    /// The id of the first, if they are active from the start.
+    /// The id of the first header, if the headers are active from the start.
     id: Option<Id>,
     place: *mut Header,
     count: u32,
@@ -179,11 +210,11 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Writes the headers of `view`, whose interface has as many as there is room for; active under `id` and those that
-    /// follow it, or not yet.
+    /// Writes the headers of `view`. They are active under `id` and the ids that follow it, or not yet active
+    /// if `id` is empty.
     ///
     /// # Safety
-    /// There is room for `I::INTERFACES` headers at `place`, which the caller owns. `view` lies where it will be used.
+    /// The caller owns room for `I::INTERFACES` headers at `place`. `view` is at its final address.
     pub(crate) unsafe fn write<I: ?Sized + Interface>(id: Option<Id>, place: *mut Header, view: &I) {
         let mut headers = Headers { id, place, count: 0, limit: I::INTERFACES };
         headers.add_all(view);
@@ -193,26 +224,26 @@ impl Headers {
     fn add_all<S: ?Sized + Interface>(&mut self, view: &S) {
         assert!(self.count < self.limit);
         let id = self.id.map_or(NEW, |id| id.offset(self.count).bits());
-        // SAFETY: within the room (just checked), which is ours to write.
+        // SAFETY: within the room (checked above), which is ours to write.
         unsafe {
             self.place.add(self.count as usize).write(Header::new(id, to_fat(view), self.count, S::LENDS))
         };
         self.count += 1;
         for entry in S::SUPERS {
-            // SAFETY: the entry's own cast.
+            // SAFETY: `cast` belongs to the same entry as `fill`.
             unsafe { (entry.fill)(entry.cast, view, self) };
         }
     }
 }
 
-/// Both words of the pointer to a view.
+/// Splits the pointer to a `dyn` interface into its two words.
 fn to_fat<I: ?Sized>(view: *const I) -> Fat {
     const { assert!(size_of::<*const I>() == size_of::<Fat>(), "an interface is a `dyn Trait`") };
-    // SAFETY: of equal size (just checked); two words of any kind are good as pointers' bits.
+    // SAFETY: of equal size (checked above); the bits of any two words are valid pointers.
     unsafe { transmute_copy::<*const I, Fat>(&view) }
 }
 
-/// The pointer to a view that `to_fat` took apart.
+/// Restores the pointer that `to_fat` split.
 ///
 /// # Safety
 /// `fat` came from `to_fat` with the same `I`.

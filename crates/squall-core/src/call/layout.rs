@@ -1,5 +1,5 @@
-//! Where the parts of a block lie: a prefix that ends in the owner, the headers, the words that say what is lent if something is, the author's
-//! value.
+//! Layout of a representative's block: a prefix that ends in the owner, the headers, the view's pointers if
+//! the root publishes a view, and the author's value.
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -11,22 +11,23 @@ use crate::protocol::header::Header;
 use crate::protocol::id::Id;
 use crate::protocol::reps::Owner;
 
-/// A block with a prefix `P`, whose last field is its [`Owner`], the headers of interface `I`, room for the words of `L`, and a value `T`.
+/// A block with a prefix `P` that ends in its [`Owner`], the headers of interface `I`, room `L` for the
+/// view's pointers, and a value `T`.
 pub(crate) struct Block<P, I: ?Sized, T, L = Nothing>(PhantomData<(P, T, L, *const I)>);
 
-/// Whether blocks have room for what says what is lent.
+/// The room for the view's pointers.
 pub(crate) trait Room {
     const BYTES: usize;
 }
 
-/// None.
+/// No room: representatives of this class publish no view.
 pub(crate) struct Nothing;
 
 impl Room for Nothing {
     const BYTES: usize = 0;
 }
 
-/// How far the words lie behind a header of interface `I`, the first of its block.
+/// Returns the distance from the first header of a block of interface `I` to the view's pointers, in bytes.
 pub(crate) const fn words_at<I: ?Sized + Counted>() -> usize {
     I::INTERFACES as usize * size_of::<Header>()
 }
@@ -58,7 +59,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
         Err(_) => panic!("an object of more bytes than there are addresses"),
     };
 
-    /// The owner in a block.
+    /// Returns the owner in a block.
     ///
     /// # Safety
     /// The pointer may be used for the whole block.
@@ -67,7 +68,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
         unsafe { block.byte_add(Self::OWNER_AT) }.cast()
     }
 
-    /// The value in a block.
+    /// Returns the value in a block.
     ///
     /// # Safety
     /// The pointer may be used for the whole block.
@@ -77,20 +78,20 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
         unsafe { block.byte_add(Self::VALUE_AT) }.cast()
     }
 
-    /// Writes value and headers.
+    /// Writes the value and the headers.
     ///
     /// # Safety
     /// The caller's own block, of this layout.
     pub(crate) unsafe fn fill(block: NonNull<P>, id: Option<Id>, value: T) {
-        /// Drops the value if its view panics.
+        /// Drops the value if [`InterfaceOf::view`] panics.
         struct Written<T>(NonNull<T>);
         impl<T> Drop for Written<T> {
             fn drop(&mut self) {
-                // SAFETY: written, and nobody else has it.
+                // SAFETY: written, and used by no other code.
                 unsafe { self.0.drop_in_place() };
             }
         }
-        // SAFETY: within the block, which is the caller's; the value lies where it will be used.
+        // SAFETY: within the block, which is the caller's; the value is at its final address.
         unsafe {
             let place = Self::value(block);
             place.write(value);
@@ -101,10 +102,11 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
         }
     }
 
-    /// Notes in the header of `I` itself, and behind the headers, what the value lends.
+    /// Publishes the view: writes its kind into the header of `I` itself, and its pointers behind the
+    /// headers.
     ///
     /// # Safety
-    /// The caller's own block, which is filled, and not published.
+    /// The caller's own block, which is filled and not published.
     #[inline]
     pub(crate) unsafe fn lend(block: NonNull<P>, lender: &Lender<T, I>) {
         if L::BYTES == 0 {
@@ -116,7 +118,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
                     || L::BYTES == size_of::<Words>() && align_of::<Words>() <= align_of::<Header>()
             )
         };
-        // SAFETY: within the block, which is the caller's, and written; there is room for the words.
+        // SAFETY: within the block, which is the caller's and filled; there is room for the view's pointers.
         unsafe {
             let (kind, words) = lender.ask(Self::value(block).as_ref());
             let mut header = block.byte_add(Self::HEADERS_AT).cast::<Header>();

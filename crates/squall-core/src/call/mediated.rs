@@ -1,4 +1,4 @@
-//! Calls that meet a mediator: they are counted, passed on, parked or refused.
+//! Calls that meet a mediator: the mediator counts them, passes them on, lets them wait or rejects them.
 
 use squall_machine::Vp;
 use squall_machine::park::{EventCount, Seen};
@@ -21,19 +21,19 @@ use crate::protocol::platform::Platform;
 use crate::protocol::sleepers::sleepers;
 use crate::protocol::tables::{Tables, existing};
 
-/// Calls whose pause is recorded, of each swap.
+/// The number of calls per swap for which the pause is recorded.
 pub(crate) const PAUSES_MAX: usize = 32;
 
-/// A mediator with what is not the models' business.
+/// A mediator with the data that the models do not use.
 #[repr(C)]
 pub(crate) struct Full {
     pub(crate) mediator: Mediator,
-    /// The function by way of which calls go, if there is one.
+    /// The function that calls go through, if any.
     pub(crate) arbitration: Option<Arc<Arbitration>>,
     pub(crate) began: Instant,
-    // Written by calls that park.
+    // The number of calls that waited. Written by those calls.
     pub(crate) parked: AtomicU64,
-    /// When the first of them did, in nanoseconds since `began`, plus one.
+    /// The times when the first of them began to wait: nanoseconds since `began`, plus one.
     pub(crate) parked_at: [AtomicU64; PAUSES_MAX],
 }
 
@@ -48,10 +48,10 @@ impl Full {
         })
     }
 
-    /// The whole of which this is the beginning.
+    /// Returns the `Full` that begins with this mediator.
     ///
     /// # Safety
-    /// It is one, as all are outside models; valid for `'a`.
+    /// It is the beginning of a `Full`, as every mediator outside models is, and valid for `'a`.
     pub(crate) unsafe fn of<'a>(mediator: NonNull<Mediator>) -> &'a Full {
         // SAFETY: the caller's promise.
         unsafe { mediator.cast::<Full>().as_ref() }
@@ -65,26 +65,26 @@ impl Full {
     }
 }
 
-/// Frees a mediator that is in no slot any more, when no call can use it.
+/// Frees a mediator that is in no slot, once no call can use it.
 ///
 /// # Safety
-/// Once, by whoever put it there, or took it out.
+/// Called once, by the thread that installed the mediator or took it out.
 pub(crate) unsafe fn retire(mediator: NonNull<Mediator>) {
     unsafe fn free(full: *mut ()) {
-        // SAFETY: the box of `Full::new`, which nobody can reach any more.
+        // SAFETY: the box of `Full::new`, which is unreachable now.
         drop(unsafe { Box::from_raw(full.cast::<Full>()) });
     }
-    // SAFETY: 1. once, anywhere. 2. It is in no slot.
+    // SAFETY: 1. `free` runs once, on any thread. 2. The mediator is in no slot.
     unsafe { squall_rcu::defer_raw(free, mediator.as_ptr().cast(), size_of::<Full>()) };
 }
 
-/// What becomes of a call that met a mediator.
+/// The outcome for a call that met a mediator.
 pub(crate) enum Met {
-    /// It goes on.
+    /// The call goes on.
     Pass(Pass),
-    /// It leaves its operation, waits there, and begins again.
+    /// The call leaves its operation, waits at this place, and begins again.
     Park(Park),
-    /// It does not happen.
+    /// The call fails.
     Error(CallError),
 }
 
@@ -93,22 +93,22 @@ pub(crate) struct Pass {
     pub(crate) header: NonNull<Header>,
     pub(crate) object: NonNull<Object>,
     arbitration: Option<NonNull<Arc<Arbitration>>>,
-    // Dropped when the call is over, or holds its representative.
+    // Dropped when the call is over, or when it holds its representative.
     counted: Option<Counted>,
 }
 
 impl Pass {
-    /// Whether a mediator has counted it.
+    /// Whether the mediator has counted the call.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted.is_some()
     }
 
-    /// What arbitrates it.
+    /// Returns the arbitration that the call goes through.
     ///
     /// # Safety
-    /// Within the operation, for as long as it.
+    /// Used only within the operation.
     pub(crate) unsafe fn arbitration<'a>(&self) -> Option<&'a Arc<Arbitration>> {
-        // SAFETY: in the mediator, which is valid in the operation.
+        // SAFETY: inside the mediator, which is valid in the operation.
         self.arbitration.map(|arbitration| unsafe { arbitration.as_ref() })
     }
 }
@@ -126,20 +126,20 @@ impl Drop for Counted {
     }
 }
 
-/// Where and since when a call parks.
+/// The event count where a call waits, and its state when the call decided to wait.
 pub(crate) struct Park {
     sleepers: &'static EventCount,
     seen: Seen,
 }
 
 impl Park {
-    /// Waits until the swap is over, or something else happens. Outside the operation of the call.
+    /// Waits until the swap is over or another event is signalled. Called outside the call's operation.
     pub(crate) fn wait(self) {
         self.sleepers.wait(self.seen, None);
     }
 }
 
-/// What a call of `id` does that met this mediator. `again` says that it has parked before.
+/// Asks the mediator what a call of `id` does. `again` says that the call has waited before.
 ///
 /// # Safety
 /// Within an operation, in which the mediator was found in the slot of this id.
@@ -175,7 +175,8 @@ pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> M
             return Met::Park(Park { sleepers: tables.sleepers(this.id.slot()), seen });
         }
     };
-    // SAFETY: valid within this operation: in a slot when it began, or counted, or what the mediator sends calls to.
+    // SAFETY: valid within this operation: the object was in a slot when it began, or the call is counted, or
+    // the mediator sends calls to it.
     match unsafe { header_of(tables, object, id, id.slot() - this.id.slot()) } {
         Ok(header) => Met::Pass(Pass {
             header,
@@ -191,10 +192,10 @@ pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> M
     }
 }
 
-/// The representative of the caller's cluster, active or not.
+/// Returns the header of the representative of the caller's cluster, active or not.
 ///
 /// # Safety
-/// Within an operation in which the object is valid. It has the interface of this index under this id.
+/// Within an operation in which the object is valid. The interface with this index has this id.
 unsafe fn header_of(
     tables: &'static Tables,
     object: NonNull<Object>,
@@ -202,28 +203,29 @@ unsafe fn header_of(
     index: u32,
 ) -> Result<NonNull<Header>, CallError> {
     let vp = Vp::current();
-    // What an earlier call of this VP installed, so that nothing is written.
+    // First look for an entry that an earlier call of this VP installed, so that no memory is written.
     // SAFETY: within the operation.
     if let Some(header) = unsafe { entry_of(tables.entry(vp.index(), id.slot()), object, index) } {
         return Ok(header);
     }
     // SAFETY: valid within the operation.
     match unsafe { InFlight::inside(tables, object, index) } {
-        // SAFETY: within its gate and an operation.
+        // SAFETY: within the object's gate and an operation.
         Some(miss) => unsafe { answer(&miss, vp, id) },
         None => {
-            // SAFETY: as above.
+            // SAFETY: valid within the operation.
             let class = (unsafe { object.as_ref() }.class.name)();
             Err(CallError::unnamed(Some(class), id, CallErrorKind::Destroyed))
         }
     }
 }
 
-/// An object was destroyed by a thread that found this mediator in its slot: those who wait err at once.
+/// Wakes the calls that wait at this mediator, after its object was destroyed; they fail. The destroying
+/// thread found the mediator in the slot and calls this.
 ///
 /// # Safety
-/// Within the operation in which the caller took the mediator out of the slot, once. `ownerless` says whether the caller is
-/// its owner now (`mediator/I3`).
+/// Within the operation in which the caller took the mediator out of the slot; called once. `ownerless` says
+/// whether the caller is now its owner (`mediator/I3`).
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn doomed(mediator: NonNull<Mediator>, ownerless: bool) {

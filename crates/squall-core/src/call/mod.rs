@@ -1,7 +1,15 @@
 //! The call: from a handle to a method of a representative.
 //!
-//! `handle.rs` has the fast path. `slow.rs` and `resolve.rs` handle a miss, `mediated.rs` a swap on the way, `blocking.rs`
-//! methods that may block. `interface.rs`, `layout.rs` and `view.rs` say what a call finds behind a header.
+//! The wing stands on `protocol` only. Its files in reading order:
+//!
+//! - `interface.rs`: interfaces, and how a representative writes a header for each of them. `layout.rs`: the
+//!   parts of a representative's block. `view.rs`: views, the pointers published behind the headers.
+//! - `handle.rs`: the handle and the fast path. `hit.rs`: a representative that a call found. `slow.rs`: the
+//!   slow path. `resolve.rs`: a miss.
+//! - `answer.rs` and `error.rs`: the result of a call that did not reach an object.
+//! - `blocking.rs`: methods marked `#[blocking]`, which hold their object by a count.
+//! - `frames.rs`: the calls a thread is in. `mediated.rs`: calls that meet a mediator. `arbitration.rs`: a
+//!   user's function around each call.
 
 pub(crate) mod answer;
 pub(crate) mod arbitration;

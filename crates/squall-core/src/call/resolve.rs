@@ -14,19 +14,19 @@ use crate::protocol::platform::Platform;
 use crate::protocol::slot::Absent;
 use crate::protocol::tables::{Tables, existing};
 
-/// What a miss leads to.
+/// The outcome of a miss.
 pub(super) enum Resolved {
-    /// A header, used in the same operation.
+    /// The header of a representative, to be used in the same operation.
     Header(NonNull<Header>),
-    /// Nothing.
+    /// The call fails.
     Error(CallError),
-    /// A mediator is to be asked, in the same operation.
+    /// A mediator, to be asked in the same operation.
     Mediated(NonNull<Mediator>),
 }
 
-/// The same in one word, which is returned in a register.
+/// A `Resolved` in one word, which is returned in a register.
 ///
-/// - I1. The word is a pointer, and in its low bits says to what: none set, `ERROR`, or `MEDIATED`.
+/// - I1. The word is a pointer. Its low bits give the kind: clear, `ERROR` or `MEDIATED`.
 #[must_use]
 pub(super) struct Packed(NonNull<()>);
 
@@ -60,15 +60,15 @@ impl Packed {
             unreachable!("a tagged null")
         };
         match tag {
-            // SAFETY: from `error` (I1), once.
+            // SAFETY: made by `error` (I1), and opened once.
             ERROR => Resolved::Error(unsafe { CallError::from_raw(pointer) }),
             _ => Resolved::Mediated(pointer.cast()),
         }
     }
 }
 
-/// Finds or makes the representative for the caller's cluster, and installs it. Within an operation, in which the header
-/// is used.
+/// Finds or makes the representative for the caller's cluster, and installs it. Runs within an operation, in
+/// which the caller uses the header.
 #[cold]
 #[inline(never)]
 pub(super) fn resolve(id: Id) -> Packed {
@@ -79,12 +79,12 @@ pub(super) fn resolve(id: Id) -> Packed {
         }
         return Packed::error(CallError::unnamed(None, id, CallErrorKind::NotThere));
     };
-    // Once, so that the entry is made where the translation set says.
-    // SAFETY: making the tables asks for the VP first.
+    // Read once, so that the entry is stored on the VP that the translation set records.
+    // SAFETY: the tables exist, and making them asked for the VP first.
     let vp = match unsafe { Vp::index_at_hand() } {
         at_hand @ 0.. => Vp::new(at_hand as u32),
         _ => {
-            // The hit has looked elsewhere (`tables/I1`).
+            // The fast path looked at another entry (`tables/I1`).
             let vp = Vp::current();
             // SAFETY: within the operation of the call.
             if let Some(header) = unsafe { hit(tables.entry(vp.index(), id.slot()), id) } {
@@ -93,13 +93,13 @@ pub(super) fn resolve(id: Id) -> Packed {
             vp
         }
     };
-    // What is cached can be called there, too.
+    // The test comes late on purpose: a cached representative can be called in a forked child, too.
     if squall_sys::fork::forked() {
         return forked();
     }
     // SAFETY: within the operation of the call.
     match unsafe { InFlight::enter(tables, id) } {
-        // SAFETY: as above.
+        // SAFETY: within the operation of the call.
         Ok(miss) => match unsafe { answer(&miss, vp, id) } {
             Ok(header) => Packed::header(header),
             Err(error) => Packed::error(error),
@@ -124,7 +124,7 @@ pub(crate) unsafe fn answer(
         // SAFETY: an object of that kind, with its whole block.
         Found { owner: unsafe { shared_owner(miss.block()) }, cache: true }
     } else {
-        // SAFETY: within its gate, and an operation.
+        // SAFETY: within the object's gate and an operation.
         unsafe { (class.more.resolve)(miss.block(), vp) }.map_err(|refusal| {
             CallError::unnamed(Some((class.name)()), id, CallErrorKind::Refused(refusal.0))
         })?

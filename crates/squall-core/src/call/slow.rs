@@ -1,4 +1,4 @@
-//! The slow path of a call: a miss, or a mediator on the way.
+//! The slow path of a call: an action that is not quick, a miss, or a mediator in the slot.
 
 use squall_sys::sync::Arc;
 use std::ptr::NonNull;
@@ -17,8 +17,8 @@ use crate::protocol::mediator::Mediator;
 use crate::protocol::object::hit;
 use crate::protocol::tables::entry_here;
 
-/// What is not soon done, to the end of the operation: so that the way of a hit, from which nothing comes back here, keeps nothing for after it;
-/// not even where the header is.
+/// Performs an action that is not quick, up to the end of the operation. Out of line and without return to
+/// the fast path, so that the fast path keeps no values for afterwards, not even the header's address.
 #[inline(never)]
 #[track_caller]
 pub(super) fn act_at_length<I: ?Sized + Interface, R>(
@@ -28,7 +28,7 @@ pub(super) fn act_at_length<I: ?Sized + Interface, R>(
     act: impl Act<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    // SAFETY: as in `__call_act`: the tables exist, and the header is used within the operation (`handle/I2`).
+    // SAFETY: the tables exist, and the header is used within the operation (`handle/I2`).
     match unsafe { hit(entry_here(id.slot()), id) } {
         // SAFETY: a header of this id (`handle/I1`), found in the operation.
         Some(header) => {
@@ -38,10 +38,10 @@ pub(super) fn act_at_length<I: ?Sized + Interface, R>(
     }
 }
 
-/// The same away from the way of a hit, once for all the ways on which it is done so.
+/// Performs an action out of line, with one copy of its code for all slow paths.
 ///
 /// # Safety
-/// As of [`Hit::new`].
+/// The conditions of [`Hit::new`] hold.
 #[inline(never)]
 unsafe fn act_apart<I: ?Sized, R>(
     act: impl Act<I, R>,
@@ -73,7 +73,7 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
     }
 }
 
-/// A call that met a mediator.
+/// Makes a call that met a mediator.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -94,7 +94,7 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
                 let f = || unsafe { act_apart(act, &entered, pass.header) };
-                // SAFETY: the mediator is valid in this operation, and so is what it points to.
+                // SAFETY: the mediator is valid in this operation, and so is the data it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
                 match arbitrated::<I, _>(arbitration, id, method, f) {
                     Ok(result) => return result,
@@ -102,17 +102,18 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 }
             }
             Met::Park(park) => {
-                // The outermost operation ends here. An inner one stays, and the swap has a bound.
+                // An outermost operation ends here. An inner one stays open; the swap's time limit covers
+                // that case.
                 drop(entered);
                 park.wait();
-                // SAFETY: dropped before this returns or unwinds.
+                // SAFETY: dropped before this function returns or unwinds.
                 entered = match unsafe { squall_rcu::__enter(id.bits()) } {
                     Ok(entered) => entered,
                     Err(error) => return gone.answer(refused::<I>(id, method, error)),
                 };
                 match resolve(id).open() {
                     Resolved::Header(header) => {
-                        // SAFETY: as in `miss`.
+                        // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
                         return unsafe { act_apart(act, &entered, header) };
                     }
                     Resolved::Mediated(next) => {
@@ -129,7 +130,7 @@ fn meet_mediator<I: ?Sized + Interface, R>(
     gone.answer(error.of(I::NAME, method))
 }
 
-/// Makes a call, by way of what arbitrates it.
+/// Makes a call, through its arbitration if there is one.
 pub(super) fn arbitrated<I: ?Sized + Interface, R>(
     arbitration: Option<&Arbitration>,
     id: Id,

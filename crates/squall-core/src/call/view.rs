@@ -1,15 +1,23 @@
-//! What a representative lends to whoever calls it, without being asked each time: where that is the words behind its header say.
+//! Views: a representative may publish a pointer to its main data structure behind its header, so that a call
+//! uses it without a virtual call.
 //!
-//! Problem: a call that only wants a structure which the representative holds asks for it by a virtual call, of a dozen instructions;
-//! and where a caller's loads miss the caches, its time goes with the instructions between them, and with the loads that each wait for the one
-//! before. Idea: the header says what is lent, and the words behind it where that is, so that a call does not come to the representative.
+//! Problem: a call that needs only a data structure inside the representative (a hash table, say) gets it by
+//! a virtual call, which costs a dozen instructions. If the caller's loads miss the cache, those instructions
+//! and the dependent loads between them dominate the call.
+//! Idea: the header says whether the representative publishes a view, and which one. The pointers of the view
+//! follow the headers. So the call finds the structure without entering the representative.
 //!
-//! - I1. What the words behind a header say is what its root's [`Lender`] found in the representative, which is borrowed, shared, until it is
-//!   dropped; so what its interface lends is there until then.
-//! - I2. Room for the words is behind the headers of the representatives whose root has a `Lender`; a header that says that something is
-//!   lent is one of those (`layout`).
-//! - I3. Whether the first thing is lent, which is lent most, a call learns by the comparison of ids that it makes anyway: beside its id a
-//!   header has a sign, which says the same as its kind (`header/I1`).
+//! An interface declares up to three types of view ([`Lends`]): the first, with an optional companion, the
+//! second and the third. A representative publishes one of them. Its root names the function that finds it
+//! ([`Lender`]). The interface is marked `lends`, and objects of other interfaces have neither the words nor
+//! the tests.
+//!
+//! - I1. The pointers behind a header are those that the root's [`Lender`] found in the representative. That
+//!   borrow is shared and lasts until the representative is dropped, so the view is valid until then.
+//! - I2. Room for the pointers exists behind the headers of representatives whose root has a `Lender`. A
+//!   header that announces a view is one of those (`layout`).
+//! - I3. The comparison of ids, which every call makes, also tests for the first view, the most frequent one.
+//!   The header stores a sign beside its id, which agrees with the view's kind (`header/I1`).
 
 use std::fmt;
 use std::mem::transmute;
@@ -18,25 +26,25 @@ use std::ptr;
 use crate::call::interface::Interface;
 use crate::protocol::header::{FIRST, NO_VIEW, SECOND, THIRD};
 
-/// An interface whose representatives may lend something: one thing, perhaps with another beside it, or a second thing, or a third.
+/// An interface whose representatives may publish a view.
 pub trait Lends: Interface {
-    /// The one.
+    /// The type of the first view.
     type First: Send + Sync + 'static;
-    /// What may be beside it.
+    /// The type of the companion that may accompany the first view.
     type Beside: Send + Sync + 'static;
-    /// The second.
+    /// The type of the second view.
     type Second: Send + Sync + 'static;
-    /// The third.
+    /// The type of the third view.
     type Third: Send + Sync + 'static;
 }
 
-/// What is lent.
+/// A view that a representative publishes.
 pub enum Lent<'a, I: ?Sized + Lends> {
-    /// The one, and what is beside it.
+    /// The first view and its companion.
     First(&'a I::First, Option<&'a I::Beside>),
-    /// The second.
+    /// The second view.
     Second(&'a I::Second),
-    /// The third.
+    /// The third view.
     Third(&'a I::Third),
 }
 
@@ -50,7 +58,7 @@ impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
     }
 }
 
-/// The words behind the headers.
+/// The pointers behind the headers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Words {
@@ -58,20 +66,21 @@ pub(crate) struct Words {
     beside: *const (),
 }
 
-/// What representatives of type `T` lend who calls them as `I`; most lend nothing.
+/// Finds the view of a representative of type `T` with the interface `I`. Most classes publish none.
 pub struct Lender<T, I: ?Sized> {
     asked: Option<Asked<T>>,
     interface: std::marker::PhantomData<fn(&I)>,
 }
 
-/// The function that says what, without its type, and who calls it.
+/// The function that finds the view, with its type erased, and the function that restores the type and calls
+/// it.
 struct Asked<T> {
     what: fn(),
     call: Call<T>,
 }
 
 /// # Safety
-/// It is called with the function that it is beside.
+/// Called with the function stored beside it.
 type Call<T> = unsafe fn(fn(), &T) -> (u8, Words);
 
 impl<T, I: ?Sized> fmt::Debug for Lender<T, I> {
@@ -81,34 +90,35 @@ impl<T, I: ?Sized> fmt::Debug for Lender<T, I> {
 }
 
 impl<T, I: ?Sized> Lender<T, I> {
-    /// Nothing.
+    /// Publishes no view.
     pub const NONE: Lender<T, I> = Lender { asked: None, interface: std::marker::PhantomData };
 
-    /// Whether there is something to lend, perhaps.
+    /// Whether representatives may publish a view.
     pub(crate) const fn lends(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// What a representative lends, as its header and the words behind it say it.
+    /// Returns the kind and the pointers of the representative's view, for its header and the words behind
+    /// it.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn ask(&self, rep: &T) -> (u8, Words) {
         match &self.asked {
-            // SAFETY: the two are each other's.
+            // SAFETY: `call` and `what` belong together.
             Some(asked) => unsafe { (asked.call)(asked.what, rep) },
             None => (NO_VIEW, Words { what: ptr::null(), beside: ptr::null() }),
         }
     }
 }
 
-/// What a [`Lender`] asks.
+/// The typed function of a [`Lender`].
 type What<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
 
 impl<T, I: ?Sized + Lends> Lender<T, I> {
-    /// This.
+    /// Makes a `Lender` from the function that finds the view.
     pub const fn of(what: What<T, I>) -> Lender<T, I> {
         const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
         unsafe fn call<T, I: ?Sized + Lends>(what: fn(), rep: &T) -> (u8, Words) {
-            // SAFETY: the inverse of what `of` did with the same types.
+            // SAFETY: the inverse of the transmutation in `of`, with the same types.
             let what = unsafe { transmute::<fn(), What<T, I>>(what) };
             let (kind, what, beside) = match what(rep) {
                 Some(Lent::First(first, beside)) => (
@@ -122,47 +132,47 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
             };
             (kind, Words { what, beside })
         }
-        // SAFETY: function pointers are of one size; this one is called as what it is only (`call`).
+        // SAFETY: function pointers have one size; `call` restores the type before the call.
         let what = unsafe { transmute::<What<T, I>, fn()>(what) };
         Lender { asked: Some(Asked { what, call: call::<T, I> }), interface: std::marker::PhantomData }
     }
 }
 
-/// What is lent first, if `kind`, which a header says, says so; behind that header are these words.
+/// Returns the first view if the header's `kind` announces it. `words` are the pointers behind that header.
 ///
 /// # Safety
-/// A `Lender` for `I` found them in a representative that is not dropped while the result is used (I1); if `kind` is nothing, there need be no
-/// words.
+/// A `Lender` for `I` found the pointers in a representative that is not dropped while the result is used
+/// (I1). If `kind` announces no view, the words need not exist.
 #[inline(always)]
 pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::First> {
     // SAFETY: I1: as `of` wrote them.
     (kind & FIRST != 0).then(|| unsafe { &*(*words).what.cast() })
 }
 
-/// What is lent beside the first.
+/// Returns the companion of the first view.
 ///
 /// # Safety
-/// As of [`first`].
+/// The conditions of [`first`] hold.
 #[inline(always)]
 pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Beside> {
     // SAFETY: I1: as `of` wrote them.
     if kind & FIRST != 0 { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
 }
 
-/// What is lent second.
+/// Returns the second view.
 ///
 /// # Safety
-/// As of [`first`].
+/// The conditions of [`first`] hold.
 #[inline(always)]
 pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Second> {
     // SAFETY: I1: as `of` wrote them.
     (kind & SECOND != 0).then(|| unsafe { &*(*words).what.cast() })
 }
 
-/// What is lent third.
+/// Returns the third view.
 ///
 /// # Safety
-/// As of [`first`].
+/// The conditions of [`first`] hold.
 #[inline(always)]
 pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Third> {
     // SAFETY: I1: as `of` wrote them.
@@ -199,7 +209,7 @@ mod tests {
     fn found<'a>(lender: &Lender<Rep, dyn Any>, rep: &'a Rep) -> Option<Lent<'a, dyn Any>> {
         let (kind, words) = lender.ask(rep);
         let words = &raw const words;
-        // SAFETY: found just now, in a representative that is borrowed.
+        // SAFETY: the pointers were found just now, in a representative that is borrowed.
         unsafe {
             let first =
                 first::<dyn Any>(kind, words).map(|first| Lent::First(first, beside::<dyn Any>(kind, words)));
