@@ -1,17 +1,18 @@
-//! Holding the set of representatives still.
+//! Membership: freezes the set of representatives.
 //!
-//! A gather that must see exactly the current representatives freezes membership; a miss that has made a representative
-//! publishes it only while nobody does. Making it is not held up, only showing it. The wait itself is the caller's:
-//! this word only says whether one may go on.
+//! A gather that must see exactly the current representatives freezes membership. A miss publishes a new
+//! representative only while no gather has frozen it. Making the representative is not delayed, only
+//! publishing it. The caller does the waiting; this word only says whether it may go on.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
 //! | `PUBLISHING` | publishing | misses between `try_publish` and `published` |
-//! | `FROZEN` | frozen | those who hold it still |
+//! | `FROZEN` | frozen | gathers that freeze the set |
 //!
-//! - I1. While somebody has frozen it and has seen `settled`, no representative is added.
+//! - I1. While a gather has frozen membership and has seen `settled`, no representative is added.
 //!
-//! Source: K42's `lockReps` (CO-15), with misses and gathers in the roles of readers that exclude each other.
+//! Source: Appavoo 2005, *Clustered Objects*, §5.4.2: K42's `lockReps` (CO-15). Misses and gathers are like
+//! readers that exclude each other.
 
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,7 +25,7 @@ const FROZEN: u32 = u32::MAX << 16;
 
 const _: () = assert!(PUBLISHING | FROZEN == u32::MAX && PUBLISHING & FROZEN == 0);
 
-/// See the module.
+/// Misses and gathers that exclude each other. See the module.
 #[derive(Debug)]
 pub(crate) struct Membership(AtomicU32);
 
@@ -33,11 +34,12 @@ impl Membership {
         Membership(AtomicU32::new(0))
     }
 
-    /// Begins to publish, unless it is frozen.
+    /// Begins to publish, unless membership is frozen. Returns whether it did.
     pub(crate) fn try_publish(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & FROZEN == 0 && word & PUBLISHING != PUBLISHING {
-            // Acquire: pairs with the release in `thaw`: who finds what is added now sees what was done while it was frozen.
+            // Acquire: pairs with the release in `thaw`: a thread that finds a representative added now sees
+            // the gather's work while membership was frozen.
             let order = sites::PUBLISH.order(Ordering::Acquire);
             match self.0.compare_exchange_weak(word, word + PUBLISHING_ONE, order, Ordering::Relaxed) {
                 Ok(_) => return true,
@@ -47,25 +49,26 @@ impl Membership {
         false
     }
 
-    /// Has published, or failed to.
+    /// Ends a publication, whether it succeeded or not.
     pub(crate) fn published(&self) {
-        // Release: pairs with the acquire in `settled`: who holds it still sees what was added.
+        // Release: pairs with the acquire in `settled`: the gather sees the added representative.
         self.0.fetch_sub(PUBLISHING_ONE, sites::PUBLISHED.order(Ordering::Release));
     }
 
-    /// Holds it still, once `settled`. At most 2^16 - 1 at a time.
+    /// Freezes membership, effective once `settled` returns true. At most 2^16 - 1 gathers can do so at a
+    /// time.
     pub(crate) fn freeze(&self) {
         let before = self.0.fetch_add(FROZEN_ONE, Ordering::Relaxed);
-        assert!(before & FROZEN != FROZEN, "too many gathers hold the representatives of one object still");
+        assert!(before & FROZEN != FROZEN, "too many gathers freeze the representatives of one object: at most 65535 can at a time");
     }
 
-    /// Whether those who were publishing are done.
+    /// Returns whether no miss is publishing.
     pub(crate) fn settled(&self) -> bool {
         // Acquire: pairs with the release in `published`.
         self.0.load(sites::SETTLED.order(Ordering::Acquire)) & PUBLISHING == 0
     }
 
-    /// Lets it go.
+    /// Ends a freeze.
     pub(crate) fn thaw(&self) {
         // Release: pairs with the acquire in `try_publish`.
         self.0.fetch_sub(FROZEN_ONE, sites::THAW.order(Ordering::Release));

@@ -1,17 +1,24 @@
 //! The representatives of an object by cluster: a search tree that only grows.
 //!
-//! Problem: finding the representative of a cluster must take constant time, adding one must not lock out anybody, and a
-//! cluster that never called must cost nothing, not even an empty place in an array. Idea: the representatives are the
-//! nodes of a four-way tree over the bits of their cluster's number. A node is added by one compare-exchange at the one
-//! empty place that its number leads to, so two that race for a cluster meet at the same place and one loses.
+//! Problem: finding the representative of a cluster must take constant time. Adding one must not lock out
+//! other threads. A cluster that never called must cost no memory, not even an empty place in an array.
+//!
+//! Idea: the representatives are the nodes of a four-way tree over the bits of their cluster's number. One
+//! compare-exchange adds a node, at the only empty place that its number leads to. So two threads that race
+//! for a cluster meet at one place, and one of them loses.
 //!
 //! - I1. A child pointer goes from null to a fully built node, once.
-//! - I2. The nodes below child `c` of a node at depth `d` have `c` as the bits `2d` and `2d + 1` of their cluster.
+//! - I2. The nodes below child `c` of a node at depth `d` have `c` as the bits `2d` and `2d + 1` of their
+//!   cluster.
 //! - I3. At most one node has a given cluster: its path leads through every place where another could be.
-//! - I4. Nodes are freed only all at once, when nobody can reach the root of the tree.
+//! - I4. Nodes are freed only all at once, when no thread can reach the root of the tree.
 //!
-//! Progress: `find` and `walk` are wait-free, `add` is lock-free. Cost: four pointers in each node, at most eight steps
-//! to find one, and three for 64 clusters. Source: replaces K42's `replist` and its lock (CO-12), as CO-68 asks.
+//! Progress: `find` and `walk` are wait-free, `add` is lock-free.
+//!
+//! Cost: four pointers in each node. Finding a node takes at most eight steps, and three for 64 clusters.
+//!
+//! Source: Appavoo 2005, *Clustered Objects*, §5.3.1 and §5.4.1 (CO-12, CO-68). The tree replaces K42's
+//! `replist` and its lock.
 
 #[cfg(not(loom))]
 use squall_machine::VpSet;
@@ -22,7 +29,7 @@ use std::ptr::{self, NonNull};
 use super::object::Object;
 use super::sites;
 
-/// What precedes the headers of a representative, wherever it lies.
+/// The words in front of the headers of every representative.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Owner {
@@ -31,29 +38,30 @@ pub(crate) struct Owner {
 
 const WAYS: usize = 4;
 const WAY_BITS: u32 = WAYS.trailing_zeros();
-/// Clusters are below it: there are no more than VPs.
+/// Exclusive upper bound of cluster numbers: there are no more clusters than VPs.
 #[cfg(not(loom))]
 const CLUSTERS: usize = VpSet::LIMIT;
-/// Of a model.
+/// The bound in a model.
 #[cfg(loom)]
 const CLUSTERS: usize = 16;
-/// The longest path: every bit of a cluster's number is used up.
+/// The longest path: it uses all bits of a cluster's number.
 const DEPTH: usize = CLUSTERS.trailing_zeros().div_ceil(WAY_BITS) as usize;
-/// What a walk remembers at most: the siblings along one path.
+/// The most nodes that a walk has pending: the siblings along one path.
 const PENDING: usize = DEPTH * (WAYS - 1) + 1;
 
-/// A representative of an object that may have many. Its headers follow, then its value.
+/// A representative of a distributed object. Its headers follow in memory, then its value.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Rep {
     children: [AtomicPtr<Rep>; WAYS],
-    /// Links those that wait to be dropped on one VP.
+    /// Link in the drop queue of one VP.
     pub(crate) next: AtomicPtr<Rep>,
-    /// Who keeps the block: the object, until the value was dropped, and the value's link to the object (`context/I3`).
+    /// Keepers of the block: the object, until the value was dropped, and the value's link to the object
+    /// (`context/I3`).
     keepers: AtomicU32,
-    /// The VP that made it.
+    /// The VP on which it was made.
     pub(crate) vp: u32,
-    /// The cluster it serves.
+    /// The cluster that it serves.
     pub(crate) cluster: u32,
     pub(crate) owner: Owner,
 }
@@ -70,23 +78,24 @@ impl Rep {
         }
     }
 
-    /// The representative whose owner this is.
+    /// Returns the representative that `owner` is a field of.
     ///
     /// # Safety
-    /// It is the field of one.
+    /// `owner` is a field of a `Rep`.
     #[cfg(not(loom))]
     pub(crate) unsafe fn of(owner: NonNull<Owner>) -> NonNull<Rep> {
         // SAFETY: the caller's promise.
         unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast() }
     }
 
-    /// One of the two keepers is done with the block. Returns whether the other is, too, so that it can be freed.
+    /// Removes one of the two keepers. Returns whether the other one is gone too, so that the caller frees
+    /// the block.
     pub(crate) fn let_go(&self) -> bool {
-        // AcqRel: pairs with itself: who frees the block sees the other done with it.
+        // AcqRel: pairs with itself: the thread that frees the block sees the other keeper done with it.
         self.keepers.fetch_sub(1, sites::LET_GO.order(Ordering::AcqRel)) == 1
     }
 
-    /// For a model: as [`Header::freed`](super::header::Header::freed).
+    /// For a model: marks the memory as freed, like [`Header::freed`](super::header::Header::freed).
     #[cfg(all(test, loom))]
     pub(crate) fn freed(&mut self) {
         self.children.iter_mut().for_each(|child| child.with_mut(|_| ()));
@@ -95,7 +104,7 @@ impl Rep {
     }
 }
 
-/// The root of the tree.
+/// The tree of representatives.
 #[derive(Debug)]
 pub(crate) struct Reps(AtomicPtr<Rep>);
 
@@ -104,14 +113,14 @@ impl Reps {
         Reps(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The representative of `cluster`, if there is one.
+    /// Returns the representative of `cluster`, if there is one.
     ///
     /// # Safety
     /// The nodes are valid (I4).
     pub(crate) unsafe fn find(&self, cluster: u32) -> Option<NonNull<Rep>> {
         let (mut place, mut bits) = (&self.0, cluster);
         loop {
-            // Acquire: pairs with the release in `add`. A node that is seen is fully built.
+            // Acquire: pairs with the release in `add`: a node that is seen is fully built.
             let node = NonNull::new(place.load(sites::REP_LOAD.order(Ordering::Acquire)))?;
             // SAFETY: the caller's promise.
             let rep = unsafe { node.as_ref() };
@@ -123,7 +132,7 @@ impl Reps {
         }
     }
 
-    /// Adds `new`, or returns the one that its cluster has.
+    /// Adds `new`, or returns the representative that its cluster already has.
     ///
     /// # Safety
     /// 1. The nodes are valid (I4). 2. `new` is fully built, and in no tree.
@@ -133,7 +142,7 @@ impl Reps {
         debug_assert!((cluster as usize) < CLUSTERS, "there are no more clusters than VPs");
         let (mut place, mut bits) = (&self.0, cluster);
         loop {
-            // Release: pairs with the acquire in `find` and `walk`; acquire on failure, as there.
+            // Release: pairs with the acquire in `find` and `walk`. Acquire on failure, as in `find`.
             let added = place.compare_exchange(
                 ptr::null_mut(),
                 new.as_ptr(),
@@ -151,7 +160,8 @@ impl Reps {
         }
     }
 
-    /// The representatives there are now, in no particular order. Those added meanwhile may be missed.
+    /// Walks the current representatives, in no particular order. A representative that is added during the
+    /// walk may be missed.
     #[inline]
     pub(crate) fn walk(&self) -> Walk {
         // Acquire: pairs with the release in `add`.
@@ -162,22 +172,23 @@ impl Reps {
 
 /// A walk over the tree.
 ///
-/// - I5. The first `count` of `pending` are written.
+/// - I5. The first `count` of `pending` are initialised.
 pub(crate) struct Walk {
-    /// Not among those pending, so that nothing of the array is written, and copied, before the walk is where it stays.
+    /// Kept outside `pending`, so that the array is not written and copied before the walk reaches its final
+    /// place.
     next: Option<NonNull<Rep>>,
     pending: [MaybeUninit<NonNull<Rep>>; PENDING],
     count: usize,
 }
 
 impl Walk {
-    /// A walk that is over.
+    /// An empty walk.
     #[inline]
     pub(crate) fn empty() -> Walk {
         Walk { next: None, pending: [const { MaybeUninit::uninit() }; PENDING], count: 0 }
     }
 
-    /// The next one.
+    /// Returns the next representative.
     ///
     /// # Safety
     /// The nodes are valid (`reps/I4`).
@@ -195,7 +206,7 @@ impl Walk {
         }
         self.next = self.count.checked_sub(1).map(|last| {
             self.count = last;
-            // SAFETY: written (I5): it was the last of those that are.
+            // SAFETY: initialised (I5): it was the last of the first `count`.
             unsafe { self.pending[last].assume_init() }
         });
         Some(node)

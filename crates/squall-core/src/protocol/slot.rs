@@ -118,8 +118,8 @@ impl Slot {
     pub(crate) fn advance(&self, generation: u32, class: &'static Class) -> bool {
         let next =
             if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
-        // Two more readers: the thread that takes the slot, which the lock of its list orders, and misses
-        // with a stale id, for which both values mean that the object is gone.
+        // Also read by the thread that takes the slot, under the lock of its list. Misses with a stale id read
+        // it too; for them both values mean that the object is gone.
         // Release: pairs with the acquire in `Destruction::is_complete`, which must see the drops done.
         self.generation.store(next.unwrap_or(0), Ordering::Release);
         // Release: pairs with the acquire in `load`: a thread that sees `OVER` sees this generation or a
