@@ -19,8 +19,8 @@ const KEYS: u64 = 1000;
 const ROUNDS: usize = 400;
 
 type Hasher = FixedState;
-type Co = Handle<dyn Map<u64, u64, Hasher>>;
-type Map = map::OwnedMap<u64, u64, Hasher>;
+type MapHandle = Handle<dyn Map<u64, u64, Hasher>>;
+type OwnedMap = map::OwnedMap<u64, u64, Hasher>;
 
 fn on<T>(node: u32, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(node * 2), f).expect("it is a processor of the machine")
@@ -37,12 +37,12 @@ fn least(before: impl Fn(), call: impl Fn(u64)) -> f64 {
     (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
 }
 
-fn read(co: Co, key: u64) {
+fn read(co: MapHandle, key: u64) {
     black_box(co.with(&key, |value| *value));
 }
 
 /// What a map reads and writes.
-fn read_and_write(of: &str, co: Co) {
+fn read_and_write(of: &str, co: MapHandle) {
     let looked = least(|| (), |key| read(co, key));
     // Writes as most loads have them: half of them change a value, the others put an entry in or take one out.
     let updated = least(|| (), |key| _ = black_box(co.update(&key, |value| value + 1)));
@@ -51,7 +51,7 @@ fn read_and_write(of: &str, co: Co) {
 }
 
 /// Has another thread take a map's lock from its owner until there is none any more.
-fn disown(map: &Map) {
+fn disown(map: &OwnedMap) {
     let co = map.co();
     for times in [9, 513, (1 << 15) + 1, (1 << 21) + 1] {
         (0..times).for_each(|_| _ = black_box(co.set(0, 0)));
@@ -60,14 +60,14 @@ fn disown(map: &Map) {
 }
 
 /// What it costs to make a table of one lock's entries and the other way round, by the number of entries.
-fn swapped(map: &Map, entries: u64) {
+fn swapped(map: &OwnedMap, entries: u64) {
     (0..entries).for_each(|key| _ = map.co().set(key, key));
     let to = |form| {
         let begun = Instant::now();
         control::swap(Handle::id(map.co()), form).expect("nobody else is at it");
         begun.elapsed().as_secs_f64() * 1e9
     };
-    let both = (0..50).map(|_| (to(map::CENTRAL), to(map::SMALL)));
+    let both = (0..50).map(|_| (to(map::SHARED), to(map::SMALL)));
     let least =
         both.fold((f64::INFINITY, f64::INFINITY), |least, now| (least.0.min(now.0), least.1.min(now.1)));
     println!("swap of {entries} entries: to a table {:.0} ns, back {:.0} ns", least.0, least.1);
@@ -87,7 +87,7 @@ fn main() {
 
 fn forms() {
     let owned = map::locked_with(0, Hasher::default());
-    let central = map::central_with(0, Hasher::default());
+    let central = map::shared_with(0, Hasher::default());
     let small = map::adaptive_with(0, Hasher::default());
     for (of, map) in
         [("one lock, its owner", &owned), ("a table", &central), ("one lock without an owner", &small)]
@@ -104,7 +104,7 @@ fn forms() {
 fn copies() {
     let spec = format!("nodes:{NODES},cores:2").parse().expect("it is a machine");
     Machine::set_virtual(spec).expect("nobody has asked for the machine yet");
-    let central = map::central_with(0, Hasher::default());
+    let central = map::shared_with(0, Hasher::default());
     let copied = map::replicated_with(0, ClusterSize::Node, Hasher::default());
     for co in [central.co(), copied.co()] {
         (0..KEYS).for_each(|key| _ = co.set(key, key));

@@ -9,7 +9,7 @@ use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
 use squall_adapt::{engine, settings};
 use squall_core::{Handle, Id, info_of, snapshot};
 use squall_machine::Vp;
-use squall_objects::counter::{self, CENTRAL, Counter, SPREAD};
+use squall_objects::counter::{self, SHARED, Counter, DISTRIBUTED};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -78,21 +78,21 @@ fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_add
     settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
     let (counter, id) = made();
     let before = info_of(id).unwrap();
-    assert_eq!((form(id), before.reps.len()), (CENTRAL, 1));
-    let added = with_crowd(counter.co(), 4, Mix::Adds, || eventually("it grows", || form(id) == SPREAD));
+    assert_eq!((form(id), before.reps.len()), (SHARED, 1));
+    let added = with_crowd(counter.co(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
     assert_eq!(counter.total(), added);
     assert!(info_of(id).unwrap().bytes > before.bytes);
-    eventually("it folds", || form(id) == CENTRAL);
+    eventually("it folds", || form(id) == SHARED);
     assert_eq!(counter.total(), added);
     let after = info_of(id).unwrap();
     assert_eq!((after.bytes, after.reps.len()), (before.bytes, 1), "its memory comes back");
     eventually("both are told", || control::history(id).len() >= 2);
     let history = control::history(id);
     let [grown, .., folded] = &history[..] else { unreachable!() };
-    assert_eq!((grown.from, grown.to, &grown.verdict), (CENTRAL, SPREAD, &Verdict::Swapped));
+    assert_eq!((grown.from, grown.to, &grown.verdict), (SHARED, DISTRIBUTED, &Verdict::Swapped));
     assert!(grown.why.contains("inc") && grown.why.contains("foreign"), "{grown}");
     assert_eq!(grown.report.as_ref().unwrap().id, id);
-    assert_eq!((folded.from, folded.to, &folded.verdict), (SPREAD, CENTRAL, &Verdict::Swapped));
+    assert_eq!((folded.from, folded.to, &folded.verdict), (DISTRIBUTED, SHARED, &Verdict::Swapped));
     assert!(folded.why.starts_with("nothing happened for"), "{folded}");
 }
 
@@ -101,8 +101,8 @@ fn it_folds_where_sums_are_what_is_asked_for() {
     let _alone = alone();
     let (counter, id) = made();
     let co = counter.co();
-    let mut added = with_crowd(co, 4, Mix::Adds, || eventually("it grows", || form(id) == SPREAD));
-    added += with_crowd(co, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == CENTRAL));
+    let mut added = with_crowd(co, 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    added += with_crowd(co, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == SHARED));
     assert_eq!(co.total(), added);
     eventually("it is told", || control::history(id).iter().any(|decision| decision.why.contains("total")));
     let folded = control::history(id).pop().unwrap();
@@ -117,8 +117,8 @@ fn pr_17_what_nobody_shares_is_left_alone_and_the_policy_keeps_nothing_of_it() {
     on(0, || (0..100).for_each(|_| counter.inc()));
     assert_eq!((control::history(id).len(), control::statuses().len()), (0, known));
     let status = control::status(id).unwrap();
-    assert_eq!((status.family, status.form, status.swaps_count), ("counter", CENTRAL, 0));
-    assert_eq!(status.forms, [CENTRAL, SPREAD]);
+    assert_eq!((status.family, status.form, status.swaps_count), ("counter", SHARED, 0));
+    assert_eq!(status.forms, [SHARED, DISTRIBUTED]);
     let shared = counter::shared();
     assert_eq!(info_of(id).unwrap().bytes, info_of(Handle::id(shared.co())).unwrap().bytes);
     assert!(control::status(Handle::id(shared.co())).is_none(), "that one does not adapt");
@@ -144,7 +144,7 @@ fn where_there_are_no_sequences_nothing_is_won_by_a_move_to_the_vp_that_calls() 
         eventually("it is looked at", || control::statuses().iter().any(|status| status.id == id));
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!((form(id), place()), (CENTRAL, Some(Vp::new(0))));
+    assert_eq!((form(id), place()), (SHARED, Some(Vp::new(0))));
 }
 
 #[test]
@@ -155,9 +155,9 @@ fn a_frozen_object_stays_and_says_why_and_goes_on_when_it_is_thawed() {
     assert!(control::status(id).unwrap().frozen);
     with_crowd(counter.co(), 4, Mix::Adds, || {
         eventually("it is held", || verdicts(id).contains(&Verdict::Held(Held::Frozen)));
-        assert_eq!(form(id), CENTRAL);
+        assert_eq!(form(id), SHARED);
         control::freeze(id, false).unwrap();
-        eventually("it grows", || form(id) == SPREAD);
+        eventually("it grows", || form(id) == DISTRIBUTED);
     });
     let held = control::history(id).into_iter().filter(|d| d.verdict == Verdict::Held(Held::Frozen)).count();
     assert_eq!(held, 1, "what is held is news once");
@@ -172,7 +172,7 @@ fn all_are_frozen_and_thawed_at_once() {
     with_crowd(counter.co(), 4, Mix::Adds, || {
         eventually("it is held", || verdicts(id).contains(&Verdict::Held(Held::Frozen)));
         control::freeze_all(false);
-        eventually("it grows", || form(id) == SPREAD);
+        eventually("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
@@ -189,9 +189,9 @@ fn a_dry_run_only_says_what_it_would_do() {
         // A crowd that others keep from its processors for a while is unsteady, and what follows that is news again.
         said.retain(|verdict| *verdict != Verdict::Held(Held::Unsteady));
         said.dedup();
-        assert_eq!((form(id), said), (CENTRAL, vec![Verdict::DryRun]));
+        assert_eq!((form(id), said), (SHARED, vec![Verdict::DryRun]));
         control::set_attribute(id, "dry-run", "false").unwrap();
-        eventually("it grows", || form(id) == SPREAD);
+        eventually("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
@@ -205,9 +205,9 @@ fn the_budget_and_the_bound_on_memory_hold_it() {
         settings::ALL.set(&settings::BYTES, 100).unwrap();
         settings::ALL.set(&settings::SWAPS, 50.0).unwrap();
         eventually("the bound holds it", || verdicts(id).contains(&Verdict::Held(Held::Memory)));
-        assert_eq!(form(id), CENTRAL);
+        assert_eq!(form(id), SHARED);
         settings::ALL.unset("bytes").unwrap();
-        eventually("it grows", || form(id) == SPREAD);
+        eventually("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
@@ -216,14 +216,14 @@ fn people_swap_by_hand_and_it_is_remembered() {
     let _alone = alone();
     let (counter, id) = made();
     on(3, || counter.add(40));
-    let report = control::swap(id, SPREAD).unwrap();
-    assert_eq!((report.id, form(id)), (id, SPREAD));
+    let report = control::swap(id, DISTRIBUTED).unwrap();
+    assert_eq!((report.id, form(id)), (id, DISTRIBUTED));
     on(4, || counter.add(2));
-    control::swap(id, CENTRAL).unwrap();
-    assert_eq!((form(id), counter.total()), (CENTRAL, 42));
+    control::swap(id, SHARED).unwrap();
+    assert_eq!((form(id), counter.total()), (SHARED, 42));
     let history: Vec<Decision> = control::history(id);
     let steps: Vec<_> = history.iter().map(|d| (d.from, d.to, d.verdict.clone())).collect();
-    assert_eq!(steps, [(CENTRAL, SPREAD, Verdict::ByHand), (SPREAD, CENTRAL, Verdict::ByHand)]);
+    assert_eq!(steps, [(SHARED, DISTRIBUTED, Verdict::ByHand), (DISTRIBUTED, SHARED, Verdict::ByHand)]);
     assert_eq!(control::status(id).unwrap().swaps_count, 2);
 }
 
@@ -232,17 +232,17 @@ fn implementations_are_those_of_the_family_and_those_that_the_program_registered
     let _alone = alone();
     control::register::<dyn Counter>("plain", counter::new_shared);
     let (counter, id) = made();
-    assert_eq!(control::implementations(id), [CENTRAL, SPREAD, "plain"]);
+    assert_eq!(control::implementations(id), [SHARED, DISTRIBUTED, "plain"]);
     counter.add(7);
     control::swap(id, "plain").unwrap();
     assert!(control::status(id).is_none(), "what serves does not adapt");
     assert_eq!(counter.total(), 7);
-    control::swap(id, SPREAD).unwrap();
-    assert_eq!((form(id), counter.total()), (SPREAD, 7));
+    control::swap(id, DISTRIBUTED).unwrap();
+    assert_eq!((form(id), counter.total()), (DISTRIBUTED, 7));
     let error = control::swap(id, "tree").unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("Counter#{id} cannot become \"tree\": registered are central, spread, plain")
+        format!("Counter#{id} cannot become \"tree\": registered are shared, distributed, plain")
     );
 }
 
@@ -262,7 +262,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
     let error = control::sample(id, Duration::from_secs(2)).unwrap_err();
     assert_eq!(error.to_string(), format!("calls of object {id} were to be counted for 2s; at most for 1s"));
     squall_rcu::pin(|_| {
-        assert!(matches!(control::swap(id, SPREAD), Err(ControlError::InOperation(_))));
+        assert!(matches!(control::swap(id, DISTRIBUTED), Err(ControlError::InOperation(_))));
         assert!(matches!(control::sample(id, Duration::ZERO), Err(ControlError::InOperation(_))));
     });
     let plain = counter::shared();
@@ -272,7 +272,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
     let gone = format!("there is no live object {id}");
     assert_eq!(control::freeze(id, true).unwrap_err().to_string(), gone);
     assert_eq!(control::set_attribute(id, "margin", "2").unwrap_err().to_string(), gone);
-    assert_eq!(control::swap(id, SPREAD).unwrap_err().to_string(), gone);
+    assert_eq!(control::swap(id, DISTRIBUTED).unwrap_err().to_string(), gone);
     assert_eq!(control::sample(id, Duration::ZERO).unwrap_err().to_string(), gone);
     assert!(control::status(id).is_none() && control::implementations(id).is_empty());
 }
@@ -323,7 +323,7 @@ fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
         assert!(co.try_total().is_err());
     }
     let added =
-        with_crowd(steady.co(), 4, Mix::Adds, || eventually("it grows", || form(steady_id) == SPREAD));
+        with_crowd(steady.co(), 4, Mix::Adds, || eventually("it grows", || form(steady_id) == DISTRIBUTED));
     assert_eq!(steady.total(), added);
     assert!(control::statuses().iter().all(|status| info_of(status.id).is_some()));
 }
@@ -345,8 +345,8 @@ fn the_thread_sleeps_while_every_counter_has_the_form_in_which_it_began() {
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
     assert_eq!(engine::thread_state(), engine::EngineState::Running);
-    with_crowd(counter.co(), 4, Mix::Adds, || eventually("it grows", || form(id) == SPREAD));
-    eventually("all fold", || control::statuses().iter().all(|status| status.form == CENTRAL));
+    with_crowd(counter.co(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    eventually("all fold", || control::statuses().iter().all(|status| status.form == SHARED));
     // Those that tests before this one left may still be looked at, once.
     eventually("it sleeps", || {
         let before = wakeups();

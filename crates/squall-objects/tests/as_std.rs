@@ -94,7 +94,7 @@ fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
     shared(&value);
     shared(&value.co());
     sent(&value.co().subscribe());
-    let map = map::central::<u64, Plain>();
+    let map = map::shared::<u64, Plain>();
     shared(&map);
     shared(&map.co());
     assert!(map.try_insert(1, Plain).is_ok() && map.delete(&1));

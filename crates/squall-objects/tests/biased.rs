@@ -5,7 +5,7 @@ use squall_adapt::control;
 use squall_core::Handle;
 use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{Vp, VpSet};
-use squall_objects::counter::{self, CENTRAL, Counter};
+use squall_objects::counter::{self, SHARED, Counter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
     });
     assert_eq!(co.total(), added);
     let moved = control::history(id).into_iter().find(|decision| decision.place == Some(elsewhere)).unwrap();
-    assert_eq!((moved.from, moved.to), (CENTRAL, CENTRAL));
+    assert_eq!((moved.from, moved.to), (SHARED, SHARED));
     assert_eq!(co.sensors().place, Some(elsewhere));
 }
 

@@ -200,7 +200,7 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
             meeting.wait();
             for call in 0..calls {
                 let new = ((round * calls + call) * threads + thread) as u64;
-                let guard = match rng.below(10) {
+                let op = match rng.below(10) {
                     0..3 => KeyOp::Get,
                     3..6 => KeyOp::GetOrInsert(new),
                     6 => KeyOp::Remove,
@@ -208,7 +208,7 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
                     8 => KeyOp::Update(new),
                     _ => KeyOp::UpdateAndPanic,
                 };
-                let (at, vp) = (At { key: rng.below(2), guard }, rng.below(32) as u32);
+                let (at, vp) = (At { key: rng.below(2), op }, rng.below(32) as u32);
                 on(vp, || _ = log.call(at, |at| perform(&entries, at.key, &at.op)));
             }
         }

@@ -11,7 +11,7 @@ use squall_adapt::{engine, settings};
 use squall_core::swap::{StateFormats, Replacement, State, arbitrate};
 use squall_core::{CallError, Handle, Id, Owned, info_of, swappable_with};
 use squall_macros::interface;
-use squall_objects::counter::{CENTRAL, Counter, SPREAD};
+use squall_objects::counter::{SHARED, Counter, DISTRIBUTED};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -158,7 +158,7 @@ fn a_familys_panic_harms_nobody_and_its_object_adapts_all_the_same() {
             },
             || {
                 eventually("the family panics", || PANICS_IN.load(Ordering::Relaxed) == 0);
-                eventually("the counter grows", || form(id) == SPREAD);
+                eventually("the counter grows", || form(id) == DISTRIBUTED);
                 eventually("the object of that family grows", || form(thing_id) == "large");
             },
         );
@@ -194,9 +194,9 @@ fn a_class_that_is_thawed_goes_on() {
     settings::ALL.set(&settings::FREEZE, true).unwrap();
     with_crowd(4, adds(counter.co()), || {
         eventually("it is held", || !control::history(id).is_empty());
-        assert_eq!(form(id), CENTRAL);
+        assert_eq!(form(id), SHARED);
         settings::ALL.set(&settings::FREEZE, false).unwrap();
-        eventually("it grows", || form(id) == SPREAD);
+        eventually("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
@@ -216,7 +216,7 @@ fn an_object_whose_sensors_are_refused_is_looked_at_again() {
     with_crowd(4, adds(counter.co()), || {
         eventually("it is refused", || refused.load(Ordering::Relaxed) > 0);
         arbiter.detach();
-        eventually("it grows", || form(id) == SPREAD);
+        eventually("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
@@ -233,7 +233,7 @@ fn a_gauge_that_goes_up_and_down_is_not_taken_for_quiet() {
         });
     };
     with_crowd(4, up_and_down, || {
-        control::swap(id, SPREAD).unwrap();
+        control::swap(id, DISTRIBUTED).unwrap();
         // Many quiet times, in which every look may see a sum that has not moved.
         thread::sleep(Duration::from_secs(2));
     });
@@ -247,7 +247,7 @@ fn who_steers_makes_no_representatives() {
     let _alone = alone();
     let (counter, id) = made();
     control::freeze(id, true).unwrap();
-    control::swap(id, SPREAD).unwrap();
+    control::swap(id, DISTRIBUTED).unwrap();
     on(0, || counter.inc());
     let reps = info_of(id).unwrap().reps.len();
     for vp in 1..32 {
@@ -261,5 +261,5 @@ fn half_a_swap_in_a_second_is_one_in_two() {
     let _alone = alone();
     settings::ALL.set(&settings::SWAPS, 0.5).unwrap();
     let (counter, id) = made();
-    with_crowd(4, adds(counter.co()), || eventually("it grows", || form(id) == SPREAD));
+    with_crowd(4, adds(counter.co()), || eventually("it grows", || form(id) == DISTRIBUTED));
 }

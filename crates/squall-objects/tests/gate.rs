@@ -3,7 +3,7 @@
 use squall_core::swap::{Replacement, Swap};
 use squall_core::{RepContext, Handle, Owned, Root};
 use squall_machine::ClusterSize;
-use squall_objects::gate::{self, ControlError, Enter, Refused, Requests, ShutDown, State};
+use squall_objects::gate::{self, ControlError, GateExt, Refused, Gate, ShutDown, State};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const SHORT: Duration = Duration::from_millis(1);
 /// Longer than any test; a wait that lasts so long has lost its wake-up.
 const LONG: Duration = Duration::from_secs(60);
 
-fn both(test: impl Fn(Owned<dyn Requests>)) {
+fn both(test: impl Fn(Owned<dyn Gate>)) {
     test(gate::shared());
     test(gate::distributed());
 }
@@ -104,7 +104,7 @@ fn those_that_wait_are_admitted_or_refused() {
 #[test]
 fn a_miss_does_not_wait_for_a_stop() {
     let owned = gate::distributed();
-    let co: Handle<dyn Requests> = owned.co();
+    let co: Handle<dyn Gate> = owned.co();
     let request = co.request().unwrap();
     std::thread::scope(|threads| {
         let stop = threads.spawn(move || co.stop());
@@ -155,7 +155,7 @@ struct Elsewhere;
 struct ElsewhereRep;
 
 impl Root for Elsewhere {
-    type Interface = dyn Requests;
+    type Interface = dyn Gate;
     type Rep = ElsewhereRep;
 
     fn make_rep(&self, _: RepContext<Elsewhere>) -> ElsewhereRep {
@@ -164,7 +164,7 @@ impl Root for Elsewhere {
 }
 
 /// It admits everybody, and does nothing.
-impl Requests for ElsewhereRep {
+impl Gate for ElsewhereRep {
     fn enter_now(&self) -> Result<(), Refused> {
         Ok(())
     }

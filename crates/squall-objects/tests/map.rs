@@ -22,7 +22,7 @@ fn passes(maker: &impl Maker, load: &Load) {
 
 #[test]
 fn a_central_map_passes_every_check() {
-    passes(&Maps(Form::Central, RandomState::new()), &load());
+    passes(&Maps(Form::Shared, RandomState::new()), &load());
 }
 
 #[test]

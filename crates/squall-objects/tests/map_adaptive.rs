@@ -11,7 +11,7 @@ use squall_adapt::{control, settings};
 use squall_core::{Handle, Id};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
 use squall_machine::{Machine, Vp, machine};
-use squall_objects::map::{CENTRAL, Compute, MapExt, OwnedMap, Map, REPLICATED, SMALL};
+use squall_objects::map::{SHARED, Compute, MapExt, OwnedMap, Map, REPLICATED, SMALL};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -122,7 +122,7 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
     let why = copied().unwrap().why;
     assert!(why.contains(REPLICATED) && why.contains("look"), "{why}");
     assert_eq!(sum(&map), added, "an addition was lost");
-    added += with_callers(map.co(), &READERS, 1, || eventually("it goes back", || form(&map) == CENTRAL));
+    added += with_callers(map.co(), &READERS, 1, || eventually("it goes back", || form(&map) == SHARED));
     assert_eq!((map.len(), sum(&map)), (64, added), "an addition was lost");
 }
 
@@ -131,7 +131,7 @@ fn hu_16_who_only_reads_a_table_is_seen_too() {
     let _alone = alone();
     let map = on(0, || filled(64));
     control::freeze(id(&map), true).unwrap();
-    eventually("nothing else swaps it", || control::swap(id(&map), CENTRAL).is_ok());
+    eventually("nothing else swaps it", || control::swap(id(&map), SHARED).is_ok());
     control::freeze(id(&map), false).unwrap();
     with_callers(map.co(), &READERS, u64::MAX, || eventually("it is copied", || form(&map) == REPLICATED));
     assert_eq!((map.len(), sum(&map)), (64, 0));
@@ -158,10 +158,10 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
     let id = Handle::id(map.co());
     control::freeze(id, true).unwrap();
     // One that was decided before may be under way.
-    eventually("nothing else swaps it", || control::swap(id, CENTRAL).is_ok());
+    eventually("nothing else swaps it", || control::swap(id, SHARED).is_ok());
     let place = || on(3, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap());
     let before = place();
-    for to in [REPLICATED, CENTRAL, REPLICATED] {
+    for to in [REPLICATED, SHARED, REPLICATED] {
         control::swap(id, to).unwrap();
         // The first look of a node finds the original.
         assert_eq!((control::status(id).unwrap().form, map.len(), place()), (to, 5000, before));
@@ -207,7 +207,7 @@ fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them(
         while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(2500)) {
             assert!(began.elapsed() < Duration::from_secs(60), "{:?}", control::history(id));
             (0..64).for_each(|key| assert_eq!(map.with(&key, Vec::len), Some(1000)));
-            match (control::status(id).unwrap().form == CENTRAL, since) {
+            match (control::status(id).unwrap().form == SHARED, since) {
                 (true, None) => since = Some(Instant::now()),
                 (is_table, since) => assert!(is_table || since.is_none(), "{:?}", control::history(id)),
             }
@@ -226,7 +226,7 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
         let map = on(0, || filled(0));
         control::freeze(id(&map), true).unwrap();
         on(0, || (0..entries).for_each(|key| _ = map.set(key, 0)));
-        eventually("nothing else swaps it", || control::swap(id(&map), CENTRAL).is_ok());
+        eventually("nothing else swaps it", || control::swap(id(&map), SHARED).is_ok());
         control::freeze(id(&map), false).unwrap();
         map
     });
@@ -240,7 +240,7 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
     });
     let decided = control::history(id(large));
     let swaps = decided.iter().filter(|decision| decision.verdict == Verdict::Swapped).count();
-    assert_eq!((form(large), swaps), (CENTRAL, 0), "{decided:?}");
+    assert_eq!((form(large), swaps), (SHARED, 0), "{decided:?}");
     settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
@@ -258,7 +258,7 @@ fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map = on(0, || filled(64));
     let mut added = 0;
-    for (vps, expected) in [([3, 9].as_slice(), CENTRAL), (&[3], SMALL), (&[3, 9], CENTRAL), (&[9], SMALL)] {
+    for (vps, expected) in [([3, 9].as_slice(), SHARED), (&[3], SMALL), (&[3, 9], SHARED), (&[9], SMALL)] {
         added += with_callers(map.co(), vps, 2, || {
             eventually("it has the form for these", || form(&map) == expected);
             // Longer than a cool-down, so that the next change is followed at once.
@@ -294,7 +294,7 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
             added
         };
         let threads = [0, 1].map(|thread| scope.spawn(move || on(3, || body(thread))));
-        eventually("it is a table", || form(&map) == CENTRAL);
+        eventually("it is a table", || form(&map) == SHARED);
         // Time for ten swaps, if each were made as soon as the first.
         thread::sleep(Duration::from_secs(4));
         stop.store(true, Ordering::Relaxed);
@@ -318,7 +318,7 @@ struct Steered<V: Held> {
 
 impl<V: Held> Steered<V> {
     fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
-        const NEXT: [&str; 5] = [CENTRAL, REPLICATED, CENTRAL, SMALL, REPLICATED];
+        const NEXT: [&str; 5] = [SHARED, REPLICATED, SHARED, SMALL, REPLICATED];
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         let co = self.map.co();
         if calls % 7 == 6 && !squall_rcu::in_operation() {

@@ -104,7 +104,7 @@ fn a_closure_a_weight_or_a_clone_that_panics_leaves_the_count_right() {
             Fragile(self.0)
         }
     }
-    for make in [map::central::<u64, Fragile>, map::locked] {
+    for make in [map::shared::<u64, Fragile>, map::locked] {
         let weigh = |value: &Fragile| {
             assert!(value.0 < 1000, "as asked");
             value.0
@@ -216,7 +216,7 @@ fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_
     map.set_cluster_size(ClusterSize::Node).unwrap();
     assert_eq!((within.cluster_size(), map.cluster_size()), (ClusterSize::Node, ClusterSize::Node));
     assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));
-    for form in [Form::Central, Form::Locked, Form::Adaptive] {
+    for form in [Form::Shared, Form::Locked, Form::Adaptive] {
         let (map, within) = made(form, MapLimit::entries(8));
         let error = map.set_cluster_size(ClusterSize::Node).unwrap_err();
         assert!(matches!(error, ResizeError::OneForAll(_)));
@@ -245,10 +245,10 @@ fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
         }
         // This object itself has no state to give: nothing is lost by trying.
         map.set(1, 1);
-        assert!(squall_core::swap::swap(map.co(), Form::Central.to_come()).is_err());
+        assert!(squall_core::swap::swap(map.co(), Form::Shared.to_come()).is_err());
         assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));
     }
-    let plain = Form::Central.make::<u64, _>(RandomState::new());
+    let plain = Form::Shared.make::<u64, _>(RandomState::new());
     plain.set(1, 1);
     assert_eq!(plain.swap_to(Form::Locked.to_come()).unwrap().id, Handle::id(plain.co()));
     assert_eq!(plain.get(&1), Some(1));

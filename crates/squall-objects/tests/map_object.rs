@@ -9,7 +9,7 @@ use squall_adapt::{control, settings};
 use squall_core::swap::{Swap, SwapReport, swap};
 use squall_core::{Handle, ObjectState, Owned, info_of};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
-use squall_objects::map::{self, CENTRAL, Compute, Computed, MapExt, OwnedMap, Map, SMALL};
+use squall_objects::map::{self, SHARED, Compute, Computed, MapExt, OwnedMap, Map, SMALL};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher, RandomState};
@@ -221,7 +221,7 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
 
 /// Whether a form's entries are in one table, which moves as it is to another such form.
 fn has_a_table(form: Form) -> bool {
-    matches!(form, Form::Central | Form::Replicated)
+    matches!(form, Form::Shared | Form::Replicated)
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn a_form_into_which_no_entries_moved_says_so() {
         Swap::new(map.co()).without_state().run(form.to_come()).unwrap();
         let error = map.co().try_get(&1).unwrap_err();
         assert!(error.to_string().contains("no entries moved in"), "{error}");
-        assert!(swap(map.co(), map::new_central()).is_err(), "nor do they move on");
+        assert!(swap(map.co(), map::new_shared()).is_err(), "nor do they move on");
         assert!(format!("{map:?}").starts_with("Map("));
     }
 }
@@ -449,12 +449,12 @@ impl Drop for Fuse {
 #[test]
 fn keys_and_values_are_dropped_under_no_lock() {
     let _alone = alone();
-    for form in [Form::Locked, Form::Central, Form::Partitioned] {
+    for form in [Form::Locked, Form::Shared, Form::Partitioned] {
         let known = Arc::new(OnceLock::new());
         let map: OwnedMap<Fuse, Fuse> = match form {
             Form::Locked => map::locked(),
             Form::Partitioned => map::partitioned(3, |number| number as usize),
-            _ => map::central(),
+            _ => map::shared(),
         };
         let co = map.co();
         assert!(known.set(co).is_ok());
@@ -486,7 +486,7 @@ fn keys_and_values_are_dropped_under_no_lock() {
         assert!(co.is_empty());
         swap(co, map::new_locked()).unwrap();
         co.set(fuse(1), fuse(1));
-        swap(co, map::new_central()).unwrap();
+        swap(co, map::new_shared()).unwrap();
         Owned::destroy(map.into_owned()).wait().unwrap();
     }
 }
@@ -503,7 +503,7 @@ fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
         }
     }
     let maps: [OwnedMap<u64, Fragile>; 3] =
-        [map::locked(), map::central(), map::partitioned(3, |number| number as usize)];
+        [map::locked(), map::shared(), map::partitioned(3, |number| number as usize)];
     for map in maps {
         let co = map.co();
         (0..10).for_each(|key| _ = co.set(key, Fragile));
@@ -633,7 +633,7 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
     let map = on(0, || filled(Form::Adaptive, 64));
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
-    with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == CENTRAL));
+    with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == SHARED));
     let decided = || control::history(Handle::id(map.co()));
     eventually("it is told", || decided().iter().any(|decision| decision.why.contains("lend")));
     let sum = map.fold(0, |sum, _, value| sum + value);
@@ -652,7 +652,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
     on(0, || (0..MANY).for_each(|key| _ = map.set(key, key)));
     // In its own form: nobody may swap it. Whoever moves it then copies nothing.
     assert_eq!((form(&map), map.len()), (SMALL, MANY as usize));
-    for to in [CENTRAL, SMALL, CENTRAL] {
+    for to in [SHARED, SMALL, SHARED] {
         control::swap(id, to).unwrap();
         assert_eq!((form(&map), map.len()), (to, MANY as usize));
         assert!((0..MANY).step_by(7).all(|key| map.get(&key) == Some(key)));
@@ -662,7 +662,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
     assert!(map.into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>().into_iter().eq(0..100));
     // Where it is known beforehand it begins so.
     let large = map::adaptive_with::<u64, u64, _>(MANY as usize, RandomState::new());
-    assert_eq!((form(&large), large.capacity() >= MANY as usize), (CENTRAL, true));
+    assert_eq!((form(&large), large.capacity() >= MANY as usize), (SHARED, true));
 }
 
 #[test]
@@ -686,7 +686,7 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
         threads.spawn(|| on(5, || (0..10).for_each(|key| _ = map.get(&key))));
     });
     assert_eq!(seen(&map), (before.0 + 9, before.1 + 1));
-    control::swap(id, CENTRAL).unwrap();
+    control::swap(id, SHARED).unwrap();
     on(7, || (0..10).for_each(|key| _ = map.get(&key)));
     let before = seen(&map);
     on(7, || (0..10).for_each(|key| _ = map.set(key, 0)));
@@ -754,7 +754,7 @@ fn an_entry_is_what_std_s_is() {
 fn keys_are_looked_for_in_any_borrowed_form() {
     let _alone = alone();
     let maps: [OwnedMap<String, usize>; 4] =
-        [map::central(), map::locked(), map::adaptive(), map::partitioned(5, |number| number as usize)];
+        [map::shared(), map::locked(), map::adaptive(), map::partitioned(5, |number| number as usize)];
     for map in maps {
         let texts: Vec<String> = (0..200).map(|number| format!("key {number}")).collect();
         let std: HashMap<String, usize> = texts.iter().map(|text| (text.clone(), text.len())).collect();
@@ -774,10 +774,10 @@ struct Plain(u64);
 #[test]
 fn what_cannot_be_copied_is_in_a_central_map() {
     let _alone = alone();
-    let map: OwnedMap<Plain, Plain> = map::central();
+    let map: OwnedMap<Plain, Plain> = map::shared();
     assert!(!map.set(Plain(1), Plain(2)) && map.set(Plain(1), Plain(3)));
     assert_eq!(map.with(&Plain(1), |value| value.0), Some(3));
-    swap(map.co(), map::new_central()).unwrap();
+    swap(map.co(), map::new_shared()).unwrap();
     assert!(map.update(&Plain(1), |value| Plain(value.0 + 1)));
     assert_eq!(map.with(&Plain(1), |value| value.0), Some(4));
     let visited = AtomicUsize::new(0);

@@ -128,16 +128,16 @@ fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
 #[test]
 fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
     begin();
-    let map: OwnedMap<u64, Box<u64>> = map::central();
+    let map: OwnedMap<u64, Box<u64>> = map::shared();
     map.set(1, Box::new(10));
     let original = place(&map, 0);
     for (form, there) in
-        [(Form::Replicated, true), (Form::Central, true), (Form::Replicated, true), (Form::Locked, false)]
+        [(Form::Replicated, true), (Form::Shared, true), (Form::Replicated, true), (Form::Locked, false)]
     {
         // The types of `swap_to` are the checks'.
         let new = match form {
             Form::Replicated => map::new_replicated(ClusterSize::Cache),
-            Form::Central => map::new_central(),
+            Form::Shared => map::new_shared(),
             _ => map::new_locked(),
         };
         squall_core::swap::swap(map.co(), new).unwrap();
@@ -175,7 +175,7 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
                 assert!(on(round % VPS, || co.update(&key, |value| value + 1)));
             }
             if round % 20 == 19 {
-                swap_to(co, if round % 40 == 19 { Form::Central } else { Form::Replicated });
+                swap_to(co, if round % 40 == 19 { Form::Shared } else { Form::Replicated });
             }
         }
         over.store(true, Ordering::Relaxed);

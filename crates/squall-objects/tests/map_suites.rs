@@ -37,7 +37,7 @@ fn on_each_with<S: Hashing>(hasher: S, check: impl Fn(Co<S>)) {
     for form in FORMS {
         check(form.make(hasher.clone()).co());
     }
-    check(map::limited(Form::Central.make(hasher.clone()), MapLimit::entries(1 << 20)).co());
+    check(map::limited(Form::Shared.make(hasher.clone()), MapLimit::entries(1 << 20)).co());
     let map: OwnedMap<u64, u64, S> = Form::Locked.make(hasher);
     let (co, over) = (map.co(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -405,7 +405,7 @@ fn papaya_current_kv_dropped_flurry_drop_value_scc_insert_drop_reclaim() {
     let alive = Arc::new(AtomicUsize::new(0));
     type Make = fn() -> OwnedMap<u64, Counted>;
     let makes: [Make; 4] = [
-        map::central,
+        map::shared,
         map::locked,
         || map::partitioned(3, |key| key as usize),
         || map::replicated(squall_machine::ClusterSize::Cpu),
@@ -497,7 +497,7 @@ fn scc_read_write_update_get_upsert_peek_remove() {
 #[test]
 fn scc_string_key_dashmap_test_more_complex_values_test_different_hashers() {
     type Make = fn() -> OwnedMap<String, Vec<u64>>;
-    let make: [Make; 3] = [map::central, map::locked, || map::replicated(squall_machine::ClusterSize::Cpu)];
+    let make: [Make; 3] = [map::shared, map::locked, || map::replicated(squall_machine::ClusterSize::Cpu)];
     for make in make {
         let map = make();
         at_once(2, |thread| {
@@ -530,7 +530,7 @@ fn dashmap_test_try_reserve_test_try_reserve_errors_iter_count() {
 fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {
     type Touched = Handle<dyn Map<Touchy, u64, RandomState>>;
     let make: [fn() -> OwnedMap<Touchy, u64>; 4] =
-        [map::central, map::locked, map::adaptive, || map::replicated(squall_machine::ClusterSize::Cpu)];
+        [map::shared, map::locked, map::adaptive, || map::replicated(squall_machine::ClusterSize::Cpu)];
     let acts: [fn(Touched, u64); 9] = [
         |map, key| _ = map.set(Touchy(key), key),
         |map, key| _ = map.insert(Touchy(key), key),

@@ -5,7 +5,7 @@ use squall_adapt::{control, settings};
 use squall_core::swap::{Swap, swap};
 use squall_core::{Handle, info_of};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
-use squall_objects::read_mostly::{self, CENTRAL, ReadMostly, OwnedReadMostly, ReadMostlyExt, SPREAD};
+use squall_objects::read_mostly::{self, SHARED, ReadMostly, OwnedReadMostly, ReadMostlyExt, COPIED};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -217,7 +217,7 @@ fn to_05_an_adaptive_value_has_copies_where_its_size_asks_for_them() {
     let is_copied = || at(0) != at(31);
     assert!(!is_copied());
     co.set_cluster_size(ClusterSize::Node).unwrap();
-    assert!(is_copied() && form(&value) == SPREAD);
+    assert!(is_copied() && form(&value) == COPIED);
     co.set_cluster_size(ClusterSize::Core).unwrap();
     assert!(is_copied());
     // For one replica nothing is copied: what is read is what was set.
@@ -225,9 +225,9 @@ fn to_05_an_adaptive_value_has_copies_where_its_size_asks_for_them() {
     let new = String::from("new");
     let there = new.as_ptr().addr();
     co.set(new);
-    assert_eq!((at(0), at(31), form(&value)), (there, there, CENTRAL));
+    assert_eq!((at(0), at(31), form(&value)), (there, there, SHARED));
     // And back again, in a form that the policy made.
-    control::swap(Handle::id(co), SPREAD).unwrap();
+    control::swap(Handle::id(co), COPIED).unwrap();
     co.set_cluster_size(ClusterSize::Machine).unwrap();
     co.set_cluster_size(ClusterSize::Cache).unwrap();
     assert!(is_copied());
@@ -290,7 +290,7 @@ fn its_sensors_count_every_change_across_swaps() {
         }
     });
     assert_eq!(changes() + 1, co.version());
-    control::swap(Handle::id(co), SPREAD).unwrap();
+    control::swap(Handle::id(co), COPIED).unwrap();
     assert_eq!(changes(), 4 * rounds);
 }
 
@@ -554,14 +554,14 @@ fn hu_16_an_adaptive_value_is_copied_where_several_clusters_read_what_changes_an
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
     let value = on(0, || read_mostly::adaptive([0; 32]));
-    assert_eq!((form(&value), value.cluster_size()), (CENTRAL, ClusterSize::Machine));
+    assert_eq!((form(&value), value.cluster_size()), (SHARED, ClusterSize::Machine));
     let readers = [0, 1, 2, 3, 8, 9, 10, 11, 24, 25, 26, 27];
-    with_readers(value.co(), &readers, 0, || eventually("it grows", || form(&value) == SPREAD));
+    with_readers(value.co(), &readers, 0, || eventually("it grows", || form(&value) == COPIED));
     assert_eq!(value.cluster_size(), ClusterSize::Cache);
     // A swap is told when it is over, which is after its form is seen.
     let decided = || control::history(Handle::id(value.co()));
     eventually("it is told", || decided().iter().any(|decision| decision.why.contains("find")));
-    eventually("it folds", || form(&value) == CENTRAL);
+    eventually("it folds", || form(&value) == SHARED);
     assert_eq!(value.read(|value| value[0]) + 1, value.version(), "an update was lost");
     settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
@@ -572,11 +572,11 @@ fn an_adaptive_value_that_nobody_changes_is_left_alone() {
     let value = read_mostly::adaptive(1);
     (0..VPS).for_each(|vp| on(vp, || (0..1000).for_each(|_| _ = value.get())));
     let id = Handle::id(value.co());
-    assert_eq!((control::history(id).len(), form(&value)), (0, CENTRAL));
-    control::swap(id, SPREAD).unwrap();
-    assert_eq!((form(&value), value.get()), (SPREAD, 1));
-    control::swap(id, CENTRAL).unwrap();
-    assert_eq!((form(&value), value.get(), value.version()), (CENTRAL, 1, 1));
+    assert_eq!((control::history(id).len(), form(&value)), (0, SHARED));
+    control::swap(id, COPIED).unwrap();
+    assert_eq!((form(&value), value.get()), (COPIED, 1));
+    control::swap(id, SHARED).unwrap();
+    assert_eq!((form(&value), value.get(), value.version()), (SHARED, 1, 1));
 }
 
 #[test]

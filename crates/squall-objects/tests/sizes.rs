@@ -90,7 +90,7 @@ impl Filled for map::OwnedMap<u64, u64> {
 
 #[test]
 fn what_has_no_clusters_does_not_have_it_until_it_has_some() {
-    let map = map::central::<String, u8>();
+    let map = map::shared::<String, u8>();
     let id = Handle::id(map.co());
     // So that the interface has it.
     let _other = map::replicated::<String, u8>(ClusterSize::Core);

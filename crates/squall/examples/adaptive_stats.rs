@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for first in [0, 500] {
             popular.store(first, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(1500));
-            let grown = control::statuses().iter().filter(|status| status.form == counter::SPREAD).count();
+            let grown = control::statuses().iter().filter(|status| status.form == counter::DISTRIBUTED).count();
             println!(
                 "routes {first} to {} are popular: {grown} counters are grown, {} bytes in all",
                 first + 3,
@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} requests and {} bytes served, and as many counted", served.0, served.1);
 
     thread::sleep(Duration::from_millis(1500));
-    let grown = control::statuses().iter().filter(|status| status.form == counter::SPREAD).count();
+    let grown = control::statuses().iter().filter(|status| status.form == counter::DISTRIBUTED).count();
     println!("quiet: {grown} counters are grown, {} bytes in all, {small} at first", stats.memory());
 
     let decisions = control::recent();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use squall::lock::DistributedRwLock;
 use squall::objects::lock::AdaptiveLock;
-use squall::objects::gate::{self, Enter, Requests};
+use squall::objects::gate::{self, GateExt, Gate};
 
 /// Path to the number of the backend that serves it.
 type Routes = HashMap<&'static str, u32>;

@@ -17,7 +17,7 @@ pub struct SquallStore(OwnedMap<Key, Item>);
 impl SquallStore {
     /// An empty one, in the map's central form.
     pub fn new() -> SquallStore {
-        SquallStore(map::central())
+        SquallStore(map::shared())
     }
 
     /// The map, for what can be done to one from outside: to swap it for another form while it serves.

@@ -70,7 +70,7 @@ fn the_map_is_swapped_while_it_serves_and_nothing_is_lost() {
             });
         }
         while working.load(Ordering::Relaxed) > 0 {
-            let form = if swaps % 2 == 0 { map::new_locked() } else { map::new_central() };
+            let form = if swaps % 2 == 0 { map::new_locked() } else { map::new_shared() };
             Swap::new(served.cache.store().map()).run(form).expect("nobody holds it up for long");
             swaps += 1;
         }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::SystemTime;
 
 use squall::adapt::control::{self, Verdict};
-use squall::objects::counter::{self, CENTRAL, Counter, SPREAD};
+use squall::objects::counter::{self, Counter};
 use squall::{Handle, Id, Owned, Vp};
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
@@ -63,13 +63,13 @@ impl Counted {
 
     /// Whether it is adaptive and distributed now.
     pub(crate) fn is_grown(&self) -> bool {
-        control::status(self.id()).is_some_and(|status| status.form == SPREAD)
+        control::status(self.id()).is_some_and(|status| status.form == counter::DISTRIBUTED)
     }
 
     /// Distributes an adaptive counter for good.
     fn grow(&self) -> Result<(), Missing> {
         let told = |error: control::ControlError| Missing(error.to_string());
-        control::swap(self.id(), SPREAD).map_err(told)?;
+        control::swap(self.id(), counter::DISTRIBUTED).map_err(told)?;
         control::freeze(self.id(), true).map_err(told)
     }
 
@@ -77,7 +77,7 @@ impl Counted {
     pub(crate) fn swaps(&self) -> Vec<Swapped> {
         let swapped = |verdict: &Verdict| *verdict == Verdict::Swapped;
         let decisions = control::history(self.id()).into_iter().filter(|decision| swapped(&decision.verdict));
-        let shape = |form, place| if form == CENTRAL { Shape::Central(place) } else { Shape::Spread };
+        let shape = |form, place| if form == counter::SHARED { Shape::Shared(place) } else { Shape::Distributed };
         decisions
             .map(|decision| Swapped { at: decision.at, to: shape(decision.to, decision.place) })
             .collect()
@@ -111,8 +111,8 @@ pub(crate) struct Swapped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// One representative, at home on the given VP.
-    Central(Option<Vp>),
-    Spread,
+    Shared(Option<Vp>),
+    Distributed,
 }
 
 /// A counter as a subject of the case `counter`.

@@ -67,11 +67,11 @@ pub(crate) trait Form: Send + Sync + 'static {
 }
 
 /// `squall-central`.
-pub(crate) struct Central;
+pub(crate) struct Shared;
 
-impl Form for Central {
+impl Form for Shared {
     fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S> {
-        map::central_with(0, S::default())
+        map::shared_with(0, S::default())
     }
 }
 

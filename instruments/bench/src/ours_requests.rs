@@ -1,6 +1,6 @@
 //! Subjects `squall-*` of the case `request-counter`: the ready gates, used as a service would.
 
-use squall::objects::gate::{self, Requests};
+use squall::objects::gate::{self, Gate as _};
 use squall::{Handle, Owned};
 
 use crate::case::Missing;
@@ -9,8 +9,8 @@ use crate::rivals::gates::Gate;
 
 /// `squall-shared` and `squall-distributed`.
 pub(crate) struct Counted<const DISTRIBUTED: bool> {
-    owned: Owned<dyn Requests>,
-    co: Handle<dyn Requests>,
+    owned: Owned<dyn gate::Gate>,
+    co: Handle<dyn gate::Gate>,
 }
 
 impl<const DISTRIBUTED: bool> Gate for Counted<DISTRIBUTED> {

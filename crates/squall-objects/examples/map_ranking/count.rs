@@ -36,7 +36,7 @@ pub(crate) fn set_machine() {
 /// What keys are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structure {
-    Central,
+    Shared,
     Partitioned,
     Replicated,
     Dhash,
@@ -44,7 +44,7 @@ pub(crate) enum Structure {
 
 impl Structure {
     pub(crate) const ALL: [Structure; 4] =
-        [Structure::Central, Structure::Partitioned, Structure::Replicated, Structure::Dhash];
+        [Structure::Shared, Structure::Partitioned, Structure::Replicated, Structure::Dhash];
 }
 
 /// How it is used.
@@ -121,7 +121,7 @@ enum Subject {
 impl Subject {
     fn new(structure: Structure) -> Subject {
         match structure {
-            Structure::Central => Subject::Map(structure, map::central()),
+            Structure::Shared => Subject::Map(structure, map::shared()),
             Structure::Partitioned => {
                 Subject::Map(structure, map::partitioned(VPS as usize, |key| (key / KEYS) as usize))
             }

@@ -6,7 +6,7 @@
 //! - I1. An item is there from when the store's list has it until it is marked as gone, which is for good. It is marked before it is taken
 //!   out of any list, and no lookup gives an item without having seen that it was not marked.
 //! - I2. A cache has items that were in the store's list, and may let go of any at any time, to keep no more than it may. When a removal has returned, no cache has its item, but one who kept it
-//!   meanwhile and is about to take it out (`places/I2`), and one that was taken away (`spread/I4`).
+//!   meanwhile and is about to take it out (`places/I2`), and one that was taken away (`distributed/I4`).
 //! - I3. A list is replaced as a whole, under its lock, by one in memory of its own: who reads it waits for nobody. No closure of the
 //!   user's runs under a lock.
 //!
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Sensors;
 use super::lines::Tally;
-use super::spread::Reach;
+use super::distributed::Reach;
 
 /// An item of a list, there or removed: it stays as long as somebody has it.
 pub struct Item<T>(Arc<Inner<T>>);

@@ -10,10 +10,10 @@
 //! - I1. A key has a value if the store's table has a line for it whose master has one. A line that has one is taken out of the table by
 //!   nobody, and replaced by none; one whose value is gone, which it is for good, is *dead*, and may be both.
 //! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value is in its cache's table as long as
-//!   its line is not dead, but for I5 and `spread/I4`, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
+//!   its line is not dead, but for I5 and `distributed/I4`, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
 //!   holds the old value.
 //! - I3. When a removal has returned, no cache has a replica of its line, but one whose maker is about to take it out (`places/I2`: the step
-//!   that makes an entry is the insertion into the cache's table), and one that was taken away (`spread/I4`). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
+//!   that makes an entry is the insertion into the cache's table), and one that was taken away (`distributed/I4`). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
 //!   is replaced when its cache keeps the key again.
 //! - I4. Closures of the user's run under no lock. Under a line's lock there run lookups in caches, and so `Eq` and `Hash` of keys, and
 //!   nothing else of the user's; but copies of values are made by who reads first, in no lock.
@@ -44,7 +44,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::spread::Reach;
+use super::distributed::Reach;
 use super::{Coherence, Sensors};
 
 /// A sensor's count: it may lose steps to those who come at once. On lines of its own: what lies beside it is read by lookups.

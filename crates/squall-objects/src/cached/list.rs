@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::vec;
 
 use super::items::{self, Cache, Changes, Item, Store};
-use super::spread::{Body, Local, Spread};
+use super::distributed::{Body, Local, Distributed};
 use super::{Form, Sensors};
 use crate::sizes;
 
@@ -353,7 +353,7 @@ impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize
 pub fn list<T: Send + Sync + 'static>(form: Form) -> List<T> {
     have_sizes::<T>();
     let size = form.cluster_size();
-    List(Spread::<Listed<T>>::new(form, Some(Store::new())).create(size))
+    List(Distributed::<Listed<T>>::new(form, Some(Store::new())).create(size))
 }
 
 /// Has lists of this type have the attribute of their clusters' size.
@@ -367,5 +367,5 @@ fn have_sizes<T: Send + Sync + 'static>() {
 /// An implementation, to take the place of a cached list: as [`list`] makes it. It takes the items over; swapped in without state it has
 /// none, and every call errs.
 pub fn new_list<T: Send + Sync + 'static>(form: Form) -> Replacement<dyn CachedList<T>> {
-    Spread::<Listed<T>>::to_come(form)
+    Distributed::<Listed<T>>::to_come(form)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::lines::{self, Cache, Changes, Lines};
 use super::owner::OwnedCachedMap;
-use super::spread::{Body, Local, Spread};
+use super::distributed::{Body, Local, Distributed};
 use super::{Form, Sensors, Walk};
 use crate::sizes;
 
@@ -456,7 +456,7 @@ where
 {
     have_sizes::<K, V, S>();
     let (size, lines) = (form.cluster_size(), Lines::new(hasher, form.coherence()));
-    OwnedCachedMap(Spread::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
+    OwnedCachedMap(Distributed::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
 }
 
 /// Has maps of these types have the attribute of their clusters' size.
@@ -481,5 +481,5 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    Spread::<Mapped<K, V, S>>::to_come(form)
+    Distributed::<Mapped<K, V, S>>::to_come(form)
 }

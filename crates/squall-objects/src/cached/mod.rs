@@ -49,7 +49,7 @@ mod lines;
 mod list;
 mod mapping;
 mod owner;
-mod spread;
+mod distributed;
 
 use squall_machine::{ClusterSize, Vp};
 

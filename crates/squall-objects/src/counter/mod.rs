@@ -25,9 +25,9 @@
 //! What an adaptive counter did, and why, is in [`squall_adapt::control::history`]; its policy can be set, frozen, or asked
 //! what it would do by [`squall_adapt::control`] and [`squall_adapt::settings`].
 
-mod central;
+mod shared;
 mod policy;
-mod spread;
+mod distributed;
 
 use squall_adapt::{engine, family};
 use squall_core::swap::Replacement;
@@ -36,9 +36,9 @@ use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use std::sync::Once;
 
-use central::Central;
-pub use policy::{CENTRAL, SPREAD};
-use spread::Spread;
+use shared::Shared;
+pub use policy::{SHARED, DISTRIBUTED};
+use distributed::Distributed;
 
 /// A counter.
 ///
@@ -96,7 +96,7 @@ pub struct Sensors {
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn shared() -> Owned<dyn Counter> {
-    made(swappable_with(|co| Central::<FIXED>::new(co, Vp::current())))
+    made(swappable_with(|co| Shared::<FIXED>::new(co, Vp::current())))
 }
 
 /// Makes a counter with a representative for each VP that adds.
@@ -105,7 +105,7 @@ pub fn shared() -> Owned<dyn Counter> {
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn distributed() -> Owned<dyn Counter> {
-    made(Spread::<FIXED>::new().try_create(ClusterSize::Cpu))
+    made(Distributed::<FIXED>::new().try_create(ClusterSize::Cpu))
 }
 
 /// Makes a counter that is as [`shared`] makes it, and changes when its load does.
@@ -130,7 +130,7 @@ pub fn try_adaptive() -> Result<Owned<dyn Counter>, CreateError> {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| family::register(&policy::COUNTERS));
     engine::start();
-    swappable_with(|co| Central::<ADAPTS>::new(co, Vp::current()))
+    swappable_with(|co| Shared::<ADAPTS>::new(co, Vp::current()))
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive counters are classes of their own.
@@ -139,12 +139,12 @@ const ADAPTS: bool = true;
 
 /// An implementation, to take the place of a counter: as [`shared`] makes it.
 pub fn new_shared(co: Handle<dyn Counter>) -> Replacement<dyn Counter> {
-    Replacement::stateful(Central::<FIXED>::new(co, Vp::current()))
+    Replacement::stateful(Shared::<FIXED>::new(co, Vp::current()))
 }
 
 /// An implementation, to take the place of a counter: as [`distributed`] makes it.
 pub fn new_distributed() -> Replacement<dyn Counter> {
-    Replacement::root(Spread::<FIXED>::new(), ClusterSize::Cpu)
+    Replacement::root(Distributed::<FIXED>::new(), ClusterSize::Cpu)
 }
 
 #[track_caller]

@@ -7,14 +7,14 @@ use squall_core::{CallError, Handle, info_of};
 use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{ClusterSize, Vp};
 
-use super::central::Central;
-use super::spread::{Local, Spread};
+use super::shared::Shared;
+use super::distributed::{Local, Distributed};
 use super::{ADAPTS, Counter};
 
 /// The form in which an adaptive counter begins: [`shared`](super::shared).
-pub const CENTRAL: &str = "central";
+pub const SHARED: &str = "shared";
 /// The form into which it grows: [`distributed`](super::distributed).
-pub const SPREAD: &str = "spread";
+pub const DISTRIBUTED: &str = "distributed";
 
 /// Steps of a sensor until it posts, at first.
 pub(super) const ALARM: u32 = 1024;
@@ -28,8 +28,8 @@ pub(super) static COUNTERS: Counters = Counters;
 
 pub(super) struct Counters;
 
-static FORMS: [Form; 2] = [Form::of::<Central<ADAPTS>>(CENTRAL), Form::of::<Spread<ADAPTS>>(SPREAD)];
-const SPREAD_FORM: usize = 1;
+static FORMS: [Form; 2] = [Form::of::<Shared<ADAPTS>>(SHARED), Form::of::<Distributed<ADAPTS>>(DISTRIBUTED)];
+const DISTRIBUTED_FORM: usize = 1;
 
 impl Family for Counters {
     type Interface = dyn Counter;
@@ -44,9 +44,9 @@ impl Family for Counters {
 
     fn make(&self, shape: Shape, co: Handle<dyn Counter>) -> Replacement<dyn Counter> {
         match shape {
-            Shape { form: SPREAD_FORM, .. } => Replacement::root(Spread::<ADAPTS>::new(), ClusterSize::Cpu),
+            Shape { form: DISTRIBUTED_FORM, .. } => Replacement::root(Distributed::<ADAPTS>::new(), ClusterSize::Cpu),
             Shape { place, .. } => {
-                Replacement::stateful(Central::<ADAPTS>::new(co, place.unwrap_or_else(Vp::current)))
+                Replacement::stateful(Shared::<ADAPTS>::new(co, place.unwrap_or_else(Vp::current)))
             }
         }
     }
@@ -117,13 +117,13 @@ fn callers(load: &Load<'_>) -> Vec<Caller> {
         load.callers.iter().filter(|vp| !callers.iter().any(|caller| caller.vp == *vp)).collect();
     let least = |of: fn(&Caller) -> f64| callers.iter().map(of).reduce(f64::min).unwrap_or(0.0);
     let sensed = |count: u64| count as f64 / load.span.as_secs_f64().max(1e-9) / missed.len().max(1) as f64;
-    let spread = load.shape.form == SPREAD_FORM;
+    let distributed = load.shape.form == DISTRIBUTED_FORM;
     let added =
-        if spread { load.before.local.saturating_add(load.before.foreign) } else { load.before.foreign };
+        if distributed { load.before.local.saturating_add(load.before.foreign) } else { load.before.foreign };
     let adds = least(|caller| caller.adds).min(sensed(added));
     let totals = least(|caller| caller.totals);
     callers.extend(missed.iter().map(|vp| {
-        let at_home = !spread && Some(*vp) == load.shape.place;
+        let at_home = !distributed && Some(*vp) == load.shape.place;
         let adds = if at_home { sensed(load.before.local).min(AT_HOME_MAX) } else { adds };
         Caller { vp: *vp, adds, totals }
     }));
@@ -148,17 +148,17 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
     };
     let busy = (callers.iter().map(fetches).sum::<f64>() * line / 1e9).min(BUSY_MAX);
     let wait = (1.0 / (1.0 - busy)).min(callers.len().max(1) as f64);
-    let central = |place: Option<Vp>| {
+    let shared = |place: Option<Vp>| {
         let cost = |c: &Caller| {
             let add = if Some(c.vp) == place { plain } else { LOCKED };
             c.adds * (CALL + add) + c.totals * CALL + fetches(c) * line * wait
         };
         let shape = Shape { form: 0, place };
-        Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes: size_of::<Central<ADAPTS>>() + 88 }
+        Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes: size_of::<Shared<ADAPTS>>() + 88 }
     };
     // Those that call now are those that would have representatives; those that there are, are visited.
-    let reps = if load.shape.form == SPREAD_FORM { load.before.reps.max(1) } else { callers.len().max(1) };
-    let spread = {
+    let reps = if load.shape.form == DISTRIBUTED_FORM { load.before.reps.max(1) } else { callers.len().max(1) };
+    let distributed = {
         let cost = |c: &Caller| {
             // Each line that its owner wrote since is fetched, and its owner fetches it back.
             let fetched: f64 = callers.iter().map(|other| between(other.adds, c.totals)).sum::<f64>()
@@ -166,7 +166,7 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
             c.adds * (CALL + plain + line * between(totals - c.totals, c.adds))
                 + c.totals * (CALL + VISIT * reps as f64 + line * fetched)
         };
-        let shape = Shape { form: SPREAD_FORM, place: None };
+        let shape = Shape { form: DISTRIBUTED_FORM, place: None };
         let bytes = ROOT_BYTES + reps * REP_BYTES;
         Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes }
     };
@@ -174,9 +174,9 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
     let busiest = callers.iter().max_by(|a, b| a.adds.total_cmp(&b.adds));
     let busiest = busiest.filter(|c| c.adds > 0.0).map(|c| c.vp);
     let present = if load.shape.form == 0 { load.shape.place } else { busiest };
-    let mut costs = vec![central(present), spread];
+    let mut costs = vec![shared(present), distributed];
     if let Some(busiest) = busiest.filter(|busiest| present != Some(*busiest)) {
-        costs.push(central(Some(busiest)));
+        costs.push(shared(Some(busiest)));
     }
     costs
 }

@@ -43,7 +43,7 @@
 //! among others in an object of your own, see `squall_dhash`, of which these are made.
 
 mod owner;
-mod spread;
+mod distributed;
 
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
@@ -59,7 +59,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use crate::sizes;
 pub use crate::walk::Walk;
 pub use owner::OwnedDirectory;
-use spread::Spread;
+use distributed::Distributed;
 
 /// A directory. [`Parts`] has what people do with one; this is what an implementation has.
 ///
@@ -453,7 +453,7 @@ where
         |co| co.try_cluster_size().ok(),
         |co, size| Some((co, new_directory(size))),
     );
-    OwnedDirectory(Spread::of(Master::with_hasher(hasher, part)).create(size))
+    OwnedDirectory(Distributed::of(Master::with_hasher(hasher, part)).create(size))
 }
 
 /// An implementation, to take the place of a directory: as [`distributed`] makes it. It takes entries and parts over; swapped in without
@@ -465,5 +465,5 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    Replacement::root(Spread::<K, G, L, S>::vacant(), size)
+    Replacement::root(Distributed::<K, G, L, S>::vacant(), size)
 }

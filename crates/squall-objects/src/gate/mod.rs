@@ -5,11 +5,11 @@
 //! | [`shared`] | an atomic addition each, on one line for all | one line | one block |
 //! | [`distributed`] | plain instructions on lines of the caller's VP | two system calls, and two looks at a line for each VP that ever called | a block, and for each such VP a representative and 128 bytes |
 //!
-//! Both are the same to those who call them: a `Handle<dyn Requests>`, on which [`Enter`] has what requests do. The rules are
+//! Both are the same to those who call them: a `Handle<dyn Gate>`, on which [`GateExt`] has what requests do. The rules are
 //! those of [`squall_parts::gate`], whose parts these objects are made of.
 //!
 //! ```
-//! use squall_objects::gate::{self, Enter, Requests};
+//! use squall_objects::gate::{self, GateExt, Gate};
 //!
 //! let gate = gate::distributed();
 //! let co = gate.co(); // `Copy`, for any thread or task
@@ -26,14 +26,14 @@
 //! ```
 //!
 //! A signal handler must not call any of this. In the child of a fork a counter that the parent made is of no use: requests that
-//! were inside on other threads of the parent never leave there, and waits return at once, so that [`Enter::enter`] of one that was
+//! were inside on other threads of the parent never leave there, and waits return at once, so that [`GateExt::enter`] of one that was
 //! stopped asks again and again, without end.
 //!
 //! There is no adaptive form: a service that is drained has one gate, and its form is known when it is made. Nor can the two be
 //! swapped for each other: the requests that are inside would have to leave an object that they did not enter.
 
-mod central;
-mod spread;
+mod shared;
+mod distributed;
 
 use squall_core::{Handle, Owned, Root};
 use squall_parts::gate::{Limits, RequestCounter};
@@ -43,12 +43,12 @@ use std::time::Duration;
 
 pub use squall_parts::gate::{ControlError, Refused, ShutDown, State};
 
-use central::Central;
-use spread::Spread;
+use shared::Shared;
+use distributed::Distributed;
 
 /// A request counter.
 ///
-/// Requests call [`Enter::request`] or [`Enter::enter`], which wait by these methods. A request may leave on another thread and
+/// Requests call [`GateExt::request`] or [`GateExt::enter`], which wait by these methods. A request may leave on another thread and
 /// VP than it entered on.
 ///
 /// Progress: entering is wait-free while it is not stopped; leaving is wait-free in the distributed form, lock-free in the shared
@@ -57,7 +57,7 @@ use spread::Spread;
 /// # Source
 /// CO-49 to CO-52; Appavoo 2005, §4.1.3.
 #[interface(crate = squall_core)]
-pub trait Requests: Send + Sync {
+pub trait Gate: Send + Sync {
     /// Enters, if it is neither stopped nor shut down. Who has entered must leave.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub trait Requests: Send + Sync {
     #[blocking]
     fn stop(&self) -> Result<(), ControlError>;
 
-    /// As [`stop`](Requests::stop); gives up after `limit`, and then admits requests as before.
+    /// As [`stop`](Gate::stop); gives up after `limit`, and then admits requests as before.
     ///
     /// # Errors
     /// [`ControlError`]; nothing has changed.
@@ -110,12 +110,12 @@ pub trait Requests: Send + Sync {
     #[blocking]
     fn shutdown(&self) -> Result<(), ControlError>;
 
-    /// As [`shutdown`](Requests::shutdown), but waits no longer than `limit` for those inside.
+    /// As [`shutdown`](Gate::shutdown), but waits no longer than `limit` for those inside.
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) it is shut down: [`inside`](Requests::inside) tells how
-    /// many have not left, and [`drained_for`](Requests::drained_for) waits for them. After others as for
-    /// [`shutdown`](Requests::shutdown).
+    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) it is shut down: [`inside`](Gate::inside) tells how
+    /// many have not left, and [`drained_for`](Gate::drained_for) waits for them. After others as for
+    /// [`shutdown`](Gate::shutdown).
     #[blocking]
     fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError>;
 
@@ -137,8 +137,8 @@ pub trait Requests: Send + Sync {
 }
 
 /// What a request does with its counter. Comes with the reference.
-pub trait Enter {
-    /// Enters; waits while it is stopped. Who has entered must [leave](Requests::leave).
+pub trait GateExt {
+    /// Enters; waits while it is stopped. Who has entered must [leave](Gate::leave).
     ///
     /// # Errors
     /// [`ShutDown`]: the request has not entered, and must not leave.
@@ -154,7 +154,7 @@ pub trait Enter {
     /// As each call, if the object was destroyed.
     fn request(self) -> Result<Request, ShutDown>;
 
-    /// As [`request`](Enter::request), without waiting: for tasks that must not block.
+    /// As [`request`](GateExt::request), without waiting: for tasks that must not block.
     ///
     /// # Errors
     /// [`Refused`]: the request has not entered.
@@ -163,7 +163,7 @@ pub trait Enter {
     fn request_now(self) -> Result<Request, Refused>;
 }
 
-impl Enter for Handle<dyn Requests> {
+impl GateExt for Handle<dyn Gate> {
     #[inline]
     fn enter(self) -> Result<(), ShutDown> {
         loop {
@@ -191,7 +191,7 @@ impl Enter for Handle<dyn Requests> {
 #[must_use = "the request leaves when this is dropped"]
 #[derive(Debug)]
 pub struct Request {
-    counter: Handle<dyn Requests>,
+    counter: Handle<dyn Gate>,
 }
 
 impl Drop for Request {
@@ -207,8 +207,8 @@ impl Drop for Request {
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
-pub fn shared() -> Owned<dyn Requests> {
-    Central::new(RequestCounter::new()).create(ClusterSize::Machine)
+pub fn shared() -> Owned<dyn Gate> {
+    Shared::new(RequestCounter::new()).create(ClusterSize::Machine)
 }
 
 /// Makes a request counter with a representative for each VP on which requests enter or leave.
@@ -216,8 +216,8 @@ pub fn shared() -> Owned<dyn Requests> {
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
-pub fn distributed() -> Owned<dyn Requests> {
-    Spread::new(Vp::current()).create(ClusterSize::Cpu)
+pub fn distributed() -> Owned<dyn Gate> {
+    Distributed::new(Vp::current()).create(ClusterSize::Cpu)
 }
 
 /// The limits of a control operation: the clock's, and that the object ends or a swap waits for the call.

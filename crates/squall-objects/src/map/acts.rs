@@ -1,5 +1,9 @@
-//! What calls of a map do most, each of a type of its own: so that it is compiled into whoever calls, whatever its size, as far as it
-//! concerns a table, and not called where the compiler finds it too long.
+//! The frequent operations of a map, one type each, with an inlined fast path for each view.
+//!
+//! Problem: a closure that the compiler finds too long is called, not inlined, and a hit then saves and
+//! restores registers around it. Idea: a type with an `act_briefly` function is always compiled into the
+//! caller. That function is the fast path on a view. `act` is the slow path; it also serves forms without a
+//! view.
 
 use squall_core::__macro::{Act, Hit};
 use squall_core::CallError;
@@ -12,7 +16,7 @@ use super::Map;
 use super::direct::{for_write, is_noted};
 use super::store::Store;
 
-/// Says of a type what it does to a map: beside the map's with these types, and within these bounds; and perhaps what of it is soon done.
+/// Implements `Act` for an operation on maps of all types, within these bounds. `briefly` is its fast path.
 macro_rules! act {
     (
         [$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*]
@@ -41,7 +45,8 @@ macro_rules! act {
     };
 }
 
-/// Writes to what a call lends, with or without being asked.
+/// Writes to the store of a call: to the view if that is allowed, otherwise to the store that the
+/// representative returns.
 #[inline(always)]
 fn within<'o, K, V, S, R>(
     hit: &Hit<'o, dyn Map<K, V, S>>,
@@ -57,13 +62,14 @@ where
     store.within(hit.target(), guard, f)
 }
 
-/// What a write does briefly to a table that is lent; what is none acts at length, unless that is due for a table: so that of a table's write
-/// nothing is asked that concerns other forms. In the form of one lock the lock's owner does it at once. A macro: a closure would be called where
-/// the compiler finds it too long.
+/// Fast path of a write: to the view of a table, or by the owner of a locked map's lock. All other writes
+/// take the slow path, as does a write that is sampled. So a table's write tests for no other form. A macro
+/// is used because a closure would be called where the compiler finds it too long.
 macro_rules! in_table {
     ($hit:ident, $guard:ident, $act:expr, |$table:ident| $do:expr, |$locked:ident| $as_owner:expr) => {{
-        // First, and not as the last arm below: as it is compiled, the way of one lock is slower else (`squall loop map-mixed --subject
-        // squall-locked --variant 10k-u64-uniform-50-50`).
+        // Tested first, and not as the last arm below: otherwise the compiled path of the locked form is
+        // slower. Measure it by `squall loop map-mixed --subject squall-locked --variant
+        // 10k-u64-uniform-50-50`.
         if $hit.first().is_none() {
             let act = match $hit.second() {
                 Some($locked) => match $as_owner {
@@ -81,7 +87,7 @@ macro_rules! in_table {
     }};
 }
 
-/// What `f` makes of the key's value.
+/// Calls `f` with the key's value.
 pub(super) struct Read<'q, Q: ?Sized, F> {
     pub(super) key: &'q Q,
     pub(super) f: F,
@@ -105,14 +111,14 @@ briefly |Read { key, f }| {
     }
 });
 
-/// The same of a map that may be gone.
+/// Calls `f` with the key's value, in a map that may have been destroyed.
 pub(super) struct TryRead<'q, Q: ?Sized, F>(pub(super) Read<'q, Q, F>);
 
 act!([Q: Eq + Hash + ?Sized, F, R] TryRead<'_, Q, F> => Result<Option<R>, CallError>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
 |TryRead(read), guard, hit| Ok(read.act(guard, hit)),
 briefly |TryRead(read)| read.act_briefly(guard, hit).map(Ok).map_err(TryRead));
 
-/// Whether the key is there.
+/// Tests whether the key is present.
 pub(super) struct Contains<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
 }
@@ -133,7 +139,7 @@ briefly |Contains { key }| {
     found.ok_or(Contains { key })
 });
 
-/// Sets the key's value, of which a clone of the old one comes.
+/// Sets the key's value, and returns a clone of the old value.
 pub(super) struct Insert<K, V> {
     pub(super) key: K,
     pub(super) value: V,
@@ -147,7 +153,7 @@ briefly |Insert { key, value }| in_table!(hit, guard, Insert { key, value }, |ta
     locked.put_as_owner(key, value).map_err(|(key, value)| Insert { key, value })
 }));
 
-/// The same, of which comes whether there was another.
+/// Sets the key's value, and returns whether the key was present.
 pub(super) struct Set<K, V> {
     pub(super) key: K,
     pub(super) value: V,
@@ -163,7 +169,7 @@ briefly |Set { key, value }| in_table!(hit, guard, Set { key, value }, |table| {
     put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
 }));
 
-/// Takes the key out, of whose value a clone comes.
+/// Removes the key, and returns a clone of its value.
 pub(super) struct Remove<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
 }
@@ -176,7 +182,7 @@ briefly |Remove { key }| in_table!(hit, guard, Remove { key }, |table| {
     locked.take_as_owner(key).ok_or(Remove { key })
 }));
 
-/// The same, of which comes whether it was there.
+/// Removes the key, and returns whether it was present.
 pub(super) struct Discard<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
 }
@@ -190,7 +196,7 @@ briefly |Discard { key }| in_table!(hit, guard, Discard { key }, |table| {
     locked.take_as_owner(key).map(|old| old.is_some()).ok_or(Discard { key })
 }));
 
-/// Does with a key that is there what `f` says of its value.
+/// Replaces, removes or keeps the entry of a key that is present, as `f` decides.
 pub(super) struct Change<'q, Q: ?Sized, F> {
     pub(super) key: &'q Q,
     pub(super) f: F,

@@ -1,15 +1,19 @@
-//! What a representative of a form with one structure for all lends without being asked.
+//! Views of a map: the structures that a representative publishes behind its header, for calls without a
+//! virtual call.
 //!
-//! Problem: of a call that costs a few nanoseconds, asking the representative for the structure, and what follows from not knowing which it
-//! will be, is a third. Idea: the structure and its kind are said behind the header (`squall_core::lent`), so that a caller's code for
-//! the common kinds is compiled into it: first a table, beside it what counts its writers if something does, each VP's own (`Shape::SENSED_BY`),
-//! second the form of one lock, third the copies of entries that a representative has, in which what is found is right, and what is not there
-//! says nothing.
+//! Problem: a third of a call that costs a few nanoseconds is the virtual call that returns the store, and
+//! the branches on its form. Idea: the structure and its kind are published behind the header
+//! (`squall_core::view`). The caller's code for the frequent kinds is inlined. The first view is a table,
+//! with the sensor of its writers beside it if each VP has a sensor of its own
+//! (`Structure::SENSOR_CLUSTERS`). The second view is a locked map. The third is a representative's table
+//! of copies: a hit there is valid, and a miss proves no absence.
 //!
-//! - I1. Only where the representative would do no more about a call than is done here: it notes nothing of a read of a table whose readers
-//!   are not counted, nor of one that finds a copy, of a write of a table that nobody adapts, and of a call of the form of one lock by the lock's owner where values are cheap
-//!   to copy. Of the writes of a table that a policy looks after some are chosen, as if by chance, and it is told of each of these for many
-//!   (`Map::written`). All others ask.
+//! - I1. A call uses a view only if the representative would do no more about the call than the code here
+//!   does. A representative records no read of a table whose readers are not counted, and no read that
+//!   finds a copy. It records no write of a table that does not adapt. It records no call by the owner of a
+//!   locked map's lock where values are cheap to copy. Of the writes of an adaptive table some are sampled,
+//!   and each of these is reported for many (`Map::note_writes`). All other calls go through the
+//!   representative.
 
 use squall_core::__macro::{Hit, Lends};
 use squall_parts::table::Table;
@@ -20,7 +24,7 @@ use super::forms::{FEW_LOG2, Sensor};
 use super::locked::Locked;
 use super::store::{Form, Store};
 
-/// The structure that [`look`](Map::look) and [`lend`](Map::lend) lend whenever they are asked, so that they need not be.
+/// The structure that [`read`](Map::read) and [`write`](Map::write) return, published as a view.
 impl<K, V, S> Lends for dyn Map<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
@@ -33,7 +37,8 @@ where
     type Third = Table<K, V, S>;
 }
 
-/// For a write, if nobody is to note it but what is noted here.
+/// Returns the store for a write by a view, if the representative has no more to record than is recorded
+/// here.
 #[inline(always)]
 pub(super) fn for_write<'o, K, V, S>(hit: &Hit<'o, dyn Map<K, V, S>>) -> Option<Store<'o, K, V, S>>
 where
@@ -52,7 +57,7 @@ where
     Some(Store::table(table))
 }
 
-/// Whether a write of a table that is lent is to be noted, for many.
+/// Whether this write of a table is sampled, so that it is reported for many.
 #[inline(always)]
 pub(super) fn is_noted<K, V, S>(hit: &Hit<'_, dyn Map<K, V, S>>) -> bool
 where
@@ -73,13 +78,13 @@ mod tests {
     use squall_rcu::Guard;
     use std::hash::RandomState;
 
-    type Map = dyn Map<u64, u64, RandomState>;
+    type NumberMap = dyn Map<u64, u64, RandomState>;
 
-    /// Says what is lent.
+    /// Names the view of a map.
     struct What;
 
-    impl Act<Map, &'static str> for What {
-        fn act<'o>(self, _: &'o Guard, hit: Hit<'o, Map>) -> &'static str {
+    impl Act<NumberMap, &'static str> for What {
+        fn act<'o>(self, _: &'o Guard, hit: Hit<'o, NumberMap>) -> &'static str {
             match (hit.first(), hit.beside(), hit.second(), hit.third()) {
                 (Some(_), None, None, None) => "a table",
                 (Some(_), Some(_), None, None) => "a table, and what counts its writers",
@@ -91,14 +96,14 @@ mod tests {
         }
     }
 
-    fn lent(co: Handle<Map>) -> &'static str {
+    fn lent(co: Handle<NumberMap>) -> &'static str {
         co.__call_act("lend", What, Panic)
     }
 
     #[test]
     fn each_form_lends_what_it_has() {
         let forms = [
-            (map::central(), "a table"),
+            (map::shared(), "a table"),
             (map::locked(), "one lock"),
             (map::replicated(ClusterSize::Cpu), "copies"),
             (map::partitioned(2, |key| key as usize), "nothing"),
@@ -106,7 +111,7 @@ mod tests {
         ];
         for (owner, expected) in forms {
             assert_eq!(lent(owner.co()), expected);
-            // Also who comes the second time, when the header is found at once.
+            // A second call finds the header at once.
             assert_eq!(lent(owner.co()), expected);
         }
     }
@@ -121,7 +126,7 @@ mod tests {
             .co()
             .swap_to(One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(()))
             .expect("it is idle");
-        // Where readers are counted, too, they ask.
+        // If readers are counted too, there is no view.
         assert!(["a table, and what counts its writers", "nothing"].contains(&lent(owner.co())));
         assert_eq!(owner.co().get(&1), Some(5));
         assert!(owner.co().update(&1, |value| value + 1) && !owner.co().set(2, 7));

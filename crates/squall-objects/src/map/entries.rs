@@ -1,4 +1,4 @@
-//! What people do with a map: on the reference, with the types of the caller.
+//! `MapExt`: the methods of a map, on its handle and with the caller's types.
 
 use squall_core::__macro::{Checked, Panic};
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
@@ -15,24 +15,61 @@ use super::limited::Full;
 use super::store::Store;
 use super::{Compute, Computed, Map};
 
-/// What people do with a map. Comes with the reference.
+/// The methods of a map. Import it to call them on a handle or an owner.
 ///
-/// Closures run under no lock, in an operation, and may use the map; those that say what becomes of an entry are called again where
-/// another writer was faster, and have changed nothing if they panic; one that changes its own key each time is asked for ever. Each
-/// method panics as every call does if the object was destroyed.
+/// Closures run under no lock, in an operation, and may use the map. Keep them short: memory that is
+/// retired meanwhile is freed after them. A closure that decides about an entry runs again if another
+/// writer was faster. If it panics, the entry is unchanged.
+///
+/// Keys are passed in any borrowed form: `&str` for a map with `String` keys.
+///
+/// # Panics
+/// Each method without `try_` in its name panics if the map was destroyed.
+/// # Cost
+/// An operation, the search for the representative, and the cost of the form: see the [module](super). No
+/// method waits for readers.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let stock = map::shared::<String, u64>();
+/// stock.set("apple".into(), 3);
+/// assert_eq!(stock.remove("apple"), Some(3));
+/// ```
 pub trait MapExt<K, V, S>: Copy
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// What `f` makes of the key's value, or of a copy of it that the form has or makes: what is changed in place in a value is
-    /// found by others only where it is behind an `Arc`.
+    /// Calls `f` with the key's value and returns its result, or `None` if the key is absent.
+    ///
+    /// The value may be a copy that the form has or makes. So other threads see a change in place only if
+    /// it is behind an `Arc`.
+    ///
+    /// # Cost
+    /// Takes no lock, except in a locked map, and clones no value in a shared one.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let names = map::shared::<u64, String>();
+    /// names.set(1, "ada".into());
+    /// assert_eq!(names.with(&1, |name| name.len()), Some(3));
+    /// ```
     fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>;
 
-    /// A clone of the key's value.
+    /// Returns a clone of the key's value, or `None` if the key is absent.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<String, u64>();
+    /// map.set("a".into(), 1);
+    /// assert_eq!((map.get("a"), map.get("b")), (Some(1), None));
+    /// ```
     #[inline]
     #[track_caller]
     fn get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
@@ -43,7 +80,18 @@ where
         self.with(key, V::clone)
     }
 
-    /// Whether the key is there.
+    /// Whether the key is present.
+    ///
+    /// # Cost
+    /// Clones no value.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 1);
+    /// assert!(map.contains_key(&1) && !map.contains_key(&2));
+    /// ```
     #[inline]
     #[track_caller]
     fn contains_key<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
@@ -53,85 +101,246 @@ where
         self.with(key, |_| ()).is_some()
     }
 
-    /// Sets the key's value; a clone of the old one is returned.
+    /// Sets the key's value, and returns a clone of the old value if there was one. [`set`](MapExt::set)
+    /// makes no clone.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, &str>();
+    /// assert_eq!(map.insert(1, "one"), None);
+    /// assert_eq!(map.insert(1, "uno"), Some("one"));
+    /// ```
     fn insert(self, key: K, value: V) -> Option<V>
     where
         V: Clone;
 
-    /// Sets the key's value, and says whether there was another.
+    /// Sets the key's value. Returns whether the key was present.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full; [`set_or_full`](MapExt::set_or_full) returns an error
+    /// instead.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, &str>();
+    /// assert!(!map.set(1, "one"));
+    /// assert!(map.set(1, "uno"));
+    /// ```
     fn set(self, key: K, value: V) -> bool;
 
-    /// Inserts the key unless it is there.
+    /// Inserts the key if it is absent.
     ///
     /// # Errors
-    /// It is there: key and value come back.
+    /// The key is present: the map is unchanged, and key and value come back.
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, &str>();
+    /// assert_eq!(map.try_insert(1, "one"), Ok(()));
+    /// assert_eq!(map.try_insert(1, "uno"), Err((1, "uno")));
+    /// ```
     fn try_insert(self, key: K, value: V) -> Result<(), (K, V)>;
 
-    /// The key's value; if it is not there, what `value` makes is inserted. Of several that come at once each may make a value; one
-    /// is inserted, and all return that one.
+    /// Returns a clone of the key's value. If the key is absent, inserts the result of `value` first.
+    ///
+    /// Several threads may each call their `value` at the same time. One result is inserted, and all of
+    /// them return that one.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, String>();
+    /// assert_eq!(map.get_or_insert_with(1, || "one".into()), "one");
+    /// assert_eq!(map.get_or_insert_with(1, || unreachable!()), "one");
+    /// ```
     fn get_or_insert_with(self, key: K, value: impl FnOnce() -> V) -> V
     where
         V: Clone;
 
-    /// Takes the key out; a clone of its value is returned.
+    /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
+    /// [`delete`](MapExt::delete) makes no clone.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 10);
+    /// assert_eq!((map.remove(&1), map.remove(&1)), (Some(10), None));
+    /// ```
     fn remove<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone;
 
-    /// Takes the key out, and says whether it was there.
+    /// Removes the key. Returns whether it was present.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 10);
+    /// assert!(map.delete(&1) && !map.delete(&1));
+    /// ```
     fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
         K: Borrow<Q>;
 
-    /// Takes the key out if `f` says so of its value, which is the value that goes.
+    /// Removes the key if `f` returns true for its value. The removed value is the one that `f` saw.
+    /// Returns whether the key was removed.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 10);
+    /// assert!(!map.remove_if(&1, |value| *value > 10));
+    /// assert!(map.remove_if(&1, |value| *value == 10));
+    /// ```
     fn remove_if<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> bool) -> bool
     where
         K: Borrow<Q>;
 
-    /// Replaces the key's value by what `f` makes of it, and says whether it is there.
+    /// Replaces the key's value by the result of `f`. Returns whether the key is present. `f` runs again if
+    /// another writer was faster.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map has no room for a heavier value.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let hits = map::shared::<String, u64>();
+    /// hits.set("home".into(), 1);
+    /// assert!(hits.update("home", |n| n + 1) && !hits.update("about", |n| n + 1));
+    /// assert_eq!(hits.get("home"), Some(2));
+    /// ```
     fn update<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> V) -> bool
     where
         K: Borrow<Q>;
 
-    /// Does with a key that is there what `f` says of its value; as [`compute`](MapExt::compute) for a key that is borrowed.
+    /// Replaces, removes or keeps the entry, as `f` decides from its value. An absent key stays absent, and
+    /// `f` is not called. Unlike [`compute`](MapExt::compute), it takes a borrowed key.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map has no room for a heavier value.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, Compute, Computed, MapExt};
+    ///
+    /// let leases = map::shared::<String, u64>();
+    /// leases.set("disk".into(), 1);
+    /// let count_down = |n: &u64| if *n == 0 { Compute::Remove } else { Compute::Put(n - 1) };
+    /// assert_eq!(leases.compute_if_present("disk", count_down), Computed::Updated);
+    /// assert_eq!(leases.compute_if_present("disk", count_down), Computed::Removed);
+    /// ```
     fn compute_if_present<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
     where
         K: Borrow<Q>;
 
-    /// Does with the key what `f` says of its value, if it has one.
+    /// Atomically inserts, replaces, removes or keeps the entry, as `f` decides from its current value. `f`
+    /// runs again if another writer was faster.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full; [`compute_or_full`](MapExt::compute_or_full) returns
+    /// an error instead.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, Compute, Computed, MapExt};
+    ///
+    /// let hits = map::shared::<&str, u64>();
+    /// let count = |n: Option<&u64>| Compute::Put(n.map_or(1, |n| n + 1));
+    /// assert_eq!(hits.compute("home", count), Computed::Inserted);
+    /// assert_eq!(hits.compute("home", count), Computed::Updated);
+    /// ```
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
 
-    /// As [`set`](MapExt::set), of a map that may have a limit.
+    /// Sets the key's value, like [`set`](MapExt::set), but returns an error if a
+    /// [`limited`](super::limited) map is full.
     ///
     /// # Errors
-    /// The map is [`limited`](super::limited), and full. Of others there is none.
+    /// [`Full`]: the map is unchanged, and key and value come back. A map without a limit never returns it.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt, MapLimit};
+    ///
+    /// let map = map::limited(map::shared::<u64, &str>(), MapLimit::entries(1));
+    /// assert_eq!(map.set_or_full(1, "one"), Ok(false));
+    /// assert_eq!(map.set_or_full(2, "two").unwrap_err().back, (2, "two"));
+    /// ```
     fn set_or_full(self, key: K, value: V) -> Result<bool, Full<(K, V)>>;
 
-    /// As [`compute`](MapExt::compute), of a map that may have a limit: whatever is done with one key.
+    /// Decides about one entry, like [`compute`](MapExt::compute), but returns an error if a
+    /// [`limited`](super::limited) map is full.
     ///
     /// # Errors
-    /// As [`set_within`](MapExt::set_or_full).
+    /// [`Full`]: the map is unchanged, and the key is dropped. A map without a limit never returns it.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, Compute, MapExt, MapLimit};
+    ///
+    /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(1));
+    /// map.set(1, 1);
+    /// assert!(map.compute_or_full(2, |_| Compute::Put(1)).is_err());
+    /// ```
     fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>>;
 
-    /// Changes the size of the clusters of which each has a representative of its own, while the map is used: by a swap, of the map
-    /// within where it is [`limited`](super::limited).
+    /// Changes the size of the clusters that have a representative each, by a [`Swap`] while the map is
+    /// used. A [`limited`](super::limited) map swaps the map inside.
     ///
     /// # Errors
-    /// Its form has one for all, or it has them as its policy wants; or the swap failed. Everything is as it was.
+    /// [`ResizeError`]: the form has no choice of cluster size, or the swap failed. The map is unchanged.
     /// # Cost
-    /// That of a [`Swap`], in which callers wait. A replicated map's entries stay where they are, and its copies are made again by who
-    /// reads. A partitioned map's entries are copied twice.
+    /// A [`Swap`], during which callers wait. A replicated map keeps its entries, and readers make its
+    /// copies again. A partitioned map clones its entries twice.
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::replicated::<u64, u64>(ClusterSize::Node);
+    /// map.set_cluster_size(ClusterSize::Core).unwrap();
+    /// assert!(map::shared::<u64, u64>().set_cluster_size(ClusterSize::Core).is_err());
+    /// ```
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError>;
 
-    /// Gives the map another form while it is used, as `new` makes it; one that is [`limited`](super::limited) keeps its limit. As a [`Swap`],
-    /// which has more to say of how.
+    /// Replaces the map's implementation by `new` while the map is used. A [`limited`](super::limited) map
+    /// keeps its limit. [`Swap`] has more options.
     ///
     /// # Errors
-    /// [`SwapError`]: everything is as it was.
+    /// [`SwapError`]: the map is unchanged.
+    /// # Cost
+    /// A [`Swap`], during which callers wait. Some forms clone the entries.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::locked::<u64, u64>();
+    /// map.set(1, 1);
+    /// map.swap_to(map::new_shared()).unwrap();
+    /// assert_eq!(map.get(&1), Some(1));
+    /// ```
     fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError>;
 
-    /// The key, for what people do with an entry.
+    /// Returns a view of one key, present or absent.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let hits = map::shared::<&str, u64>();
+    /// let count = |page| hits.entry(page).and_modify(|n| n + 1).or_insert(1);
+    /// assert_eq!((count("home"), count("home")), (1, 2));
+    /// ```
     fn entry(self, key: K) -> Entry<Self, K>
     where
         Self: Sized,
@@ -139,20 +348,61 @@ where
         Entry { map: self, key }
     }
 
-    /// Calls `f` for each entry. A key that is there all the time is seen once; one that comes or goes meanwhile, perhaps.
+    /// Calls `f` for each entry. Visits a key that is present from begin to end exactly once. May or may
+    /// not visit keys that come or go meanwhile.
     ///
-    /// It is one call of the object for a few entries at a time, so a swap may come between two of them.
+    /// # Cost
+    /// One call of the object for a few entries at a time. So a swap may complete between two entries. A
+    /// locked map clones all entries in one step.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// (0..10).for_each(|n| _ = map.set(n, n * n));
+    /// let mut sum = 0;
+    /// map.for_each(|_, square| sum += square);
+    /// assert_eq!(sum, 285);
+    /// ```
     fn for_each(self, f: impl FnMut(&K, &V));
 
-    /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
+    /// Removes the entries for which `f` returns false. May or may not visit keys that come meanwhile.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// (0..10).for_each(|n| _ = map.set(n, n));
+    /// map.retain(|_, n| n % 2 == 0);
+    /// assert_eq!(map.len(), 5);
+    /// ```
     fn retain(self, f: impl FnMut(&K, &V) -> bool);
 
-    /// Takes out all that is there from the beginning to the end; others that come meanwhile, perhaps.
+    /// Removes all entries that are present from begin to end. May or may not remove entries that come
+    /// meanwhile.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 1);
+    /// map.clear();
+    /// assert!(map.is_empty());
+    /// ```
     fn clear(self) {
         self.retain(|_, _| false);
     }
 
-    /// Clones of the entries, as [`for_each`](MapExt::for_each) sees them.
+    /// Returns an iterator over clones of the entries. It visits the same entries as
+    /// [`for_each`](MapExt::for_each).
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 10);
+    /// assert_eq!(map.iter().collect::<Vec<_>>(), [(1, 10)]);
+    /// ```
     fn iter(self) -> Iter<Self, K, V, S>
     where
         K: Clone,
@@ -161,7 +411,8 @@ where
         Iter::new(self, |key, value| (key.clone(), value.clone()))
     }
 
-    /// Clones of the keys.
+    /// Returns an iterator over clones of the keys. It visits the same entries as
+    /// [`for_each`](MapExt::for_each).
     fn keys(self) -> Iter<Self, K, V, S, K>
     where
         K: Clone,
@@ -169,7 +420,8 @@ where
         Iter::new(self, |key, _| key.clone())
     }
 
-    /// Clones of the values.
+    /// Returns an iterator over clones of the values. It visits the same entries as
+    /// [`for_each`](MapExt::for_each).
     fn values(self) -> Iter<Self, K, V, S, V>
     where
         V: Clone,
@@ -177,53 +429,95 @@ where
         Iter::new(self, |_, value| value.clone())
     }
 
-    /// What the entries come to: `f` adds one to what there was.
+    /// Folds all entries into one result, which begins as `from`. Visits the same entries as
+    /// [`for_each`](MapExt::for_each).
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// (1..5).for_each(|n| _ = map.set(n, n));
+    /// assert_eq!(map.fold(1, |product, _, n| product * n), 24);
+    /// ```
     fn fold<T>(self, from: T, mut f: impl FnMut(T, &K, &V) -> T) -> T {
         let mut folded = Some(from);
         self.for_each(|key, value| folded = folded.take().map(|folded| f(folded, key, value)));
         folded.expect("put back after each entry")
     }
 
-    /// How many entries there are: exactly if nobody writes, else about.
+    /// Returns the number of entries: exact while no thread writes, approximate otherwise.
+    ///
+    /// # Cost
+    /// Reads one word per VP in a shared map, or one word in a locked one. Takes no lock.
     fn len(self) -> usize;
 
-    /// Whether there is no entry, as [`len`](MapExt::len) has it.
+    /// Whether the map is empty, as accurate as [`len`](MapExt::len).
     #[track_caller]
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// How many entries were counted in one walk: each that is there all the time, and some of those that come or go.
+    /// Counts the entries in one iteration. It counts each key that is present from begin to end, and some
+    /// of those that come or go meanwhile.
     fn count(self) -> usize {
         self.fold(0, |count, _, _| count + 1)
     }
 
-    /// Entries for which there is room before it grows. Of a partitioned map, of all parts together: one part may grow before.
+    /// Returns the number of entries for which there is room before the map grows. A partitioned map
+    /// returns the sum over its parts, and one part may grow before.
     fn capacity(self) -> usize;
 
-    /// Makes room for so many entries more, now; whether there was memory for it. If not, the entries are as they were. Of a
-    /// partitioned map each part gets room for its share, as if all got equally many: where one gets more, it grows.
+    /// Makes room for `more` further entries. Returns `false`, with the entries unchanged, if memory is
+    /// exhausted. Each part of a partitioned map gets an equal share of the room.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// assert!(map.try_reserve(1000) && map.capacity() >= 1000);
+    /// ```
     #[must_use = "perhaps nothing was reserved"]
     fn try_reserve(self, more: usize) -> bool;
 
-    /// As [`try_reserve`](MapExt::try_reserve).
+    /// Makes room for `more` further entries, like [`try_reserve`](MapExt::try_reserve).
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If memory is exhausted.
     #[track_caller]
     fn reserve(self, more: usize) {
         assert!(self.try_reserve(more), "no memory for {more} entries more");
     }
 
-    /// Gives up the room that the entries do not need, now.
+    /// Frees the room that the entries do not need. A replicated map also removes all copies.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.reserve(1000);
+    /// map.shrink_to_fit();
+    /// assert!(map.capacity() < 1000);
+    /// ```
     fn shrink_to_fit(self);
 
-    // --- for those who do not know whether it is there still ---
+    // --- for a map that may have been destroyed ---
 
-    /// As [`read`](MapExt::with).
+    /// Calls `f` with the key's value, like [`with`](MapExt::with), but returns an error if the map was
+    /// destroyed.
     ///
     /// # Errors
-    /// [`CallError`]: the map is gone, and `f` was not called. Of the others named `try_`, too: nothing was done.
+    /// [`CallError`]: the map was destroyed, or the call was refused. `f` was not called.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// let handle = map.co();
+    /// handle.set(1, 1);
+    /// assert_eq!(handle.try_with(&1, |value| value + 1), Ok(Some(2)));
+    /// drop(map);
+    /// assert!(handle.try_with(&1, |value| value + 1).is_err());
+    /// ```
     fn try_with<Q: Eq + Hash + ?Sized, R>(
         self,
         key: &Q,
@@ -232,10 +526,11 @@ where
     where
         K: Borrow<Q>;
 
-    /// As [`get`](MapExt::get).
+    /// Returns a clone of the key's value, like [`get`](MapExt::get), but returns an error if the map was
+    /// destroyed.
     ///
     /// # Errors
-    /// As [`try_read`](MapExt::try_with).
+    /// [`CallError`]: the map was destroyed, or the call was refused.
     #[inline]
     fn try_get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<Option<V>, CallError>
     where
@@ -245,38 +540,41 @@ where
         self.try_with(key, V::clone)
     }
 
-    /// As [`set`](MapExt::set).
+    /// Sets the key's value, like [`set`](MapExt::set), but returns an error if the map was destroyed.
     ///
     /// # Errors
-    /// As [`try_read`](MapExt::try_with); key and value are dropped.
+    /// [`CallError`]: the map was destroyed, or the call was refused. Key and value are dropped.
     fn try_set(self, key: K, value: V) -> Result<bool, CallError>;
 
-    /// As [`discard`](MapExt::delete).
+    /// Removes the key, like [`delete`](MapExt::delete), but returns an error if the map was destroyed.
     ///
     /// # Errors
-    /// As [`try_read`](MapExt::try_with).
+    /// [`CallError`]: the map was destroyed, or the call was refused.
     fn try_delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
     where
         K: Borrow<Q>;
 
-    /// As [`compute`](MapExt::compute), which can do whatever is done with one key.
+    /// Decides about one entry, like [`compute`](MapExt::compute), but returns an error if the map was
+    /// destroyed.
     ///
     /// # Errors
-    /// As [`try_read`](MapExt::try_with); the key is dropped.
+    /// [`CallError`]: the map was destroyed, or the call was refused. The key is dropped.
     fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError>;
 
-    /// As [`for_each`](MapExt::for_each).
+    /// Calls `f` for each entry, like [`for_each`](MapExt::for_each), but returns an error if the map was
+    /// destroyed.
     ///
     /// # Errors
-    /// [`CallError`]: the map is gone; perhaps since a moment ago, and `f` saw some entries.
+    /// [`CallError`]: the map was destroyed. `f` may have seen some entries before.
     fn try_for_each(self, f: impl FnMut(&K, &V)) -> Result<(), CallError>;
 
-    /// Some entries from a position on: what [`iter`](MapExt::iter) is made of.
+    /// Visits some entries from a position on, and returns the position after them. [`iter`](MapExt::iter)
+    /// is built on it.
     #[doc(hidden)]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>;
 }
 
-/// Writes within a call.
+/// Runs `f` on the store of a map, in a call that writes.
 #[inline(always)]
 #[track_caller]
 fn write<K, V, S, R>(co: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
@@ -288,7 +586,7 @@ where
     co.__call_in("lend", |guard, map| map.lend(guard).within(map, guard, f), Panic)
 }
 
-/// The same, if the object is there.
+/// Runs `f` on the store of a map, in a call that writes. Returns an error if the map was destroyed.
 #[inline(always)]
 fn try_write<K, V, S, R>(
     co: Handle<dyn Map<K, V, S>>,
@@ -302,7 +600,7 @@ where
     co.__call_in("lend", |guard, map| Ok(map.lend(guard).within(map, guard, f)), Checked)
 }
 
-/// Reads within a call.
+/// Runs `f` on the store of a map, in a call that reads.
 #[inline(always)]
 #[track_caller]
 fn look<K, V, S, R>(co: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
@@ -314,7 +612,7 @@ where
     co.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
 }
 
-/// The same, if the object is there.
+/// Runs `f` on the store of a map, in a call that reads. Returns an error if the map was destroyed.
 #[inline(always)]
 fn try_look<K, V, S, R>(
     co: Handle<dyn Map<K, V, S>>,
@@ -533,11 +831,11 @@ where
     }
 }
 
-/// Why the size of a map's clusters was not changed.
+/// The error of [`MapExt::set_cluster_size`]: the reason why the cluster size is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ResizeError {
-    /// This map has one representative for all, or as many as its policy wants.
+    /// The map has one representative for all clusters, or its policy chooses the number.
     OneForAll(Id),
     /// The swap failed.
     Swap(SwapError),
@@ -563,8 +861,18 @@ impl std::error::Error for ResizeError {
     }
 }
 
-/// One key of a map, there or not: made by [`MapExt::entry`]. It holds nothing: each of its methods is one operation on the map,
-/// and between two of them others may change the entry.
+/// A view of one key of a map, present or absent, made by [`MapExt::entry`].
+///
+/// It holds no lock: each of its methods is one operation on the map. Other threads may change the entry
+/// between two of them.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let hits = map::shared::<&str, u64>();
+/// assert_eq!(hits.entry("home").or_default(), 0);
+/// assert_eq!(hits.entry("home").and_modify(|n| n + 1).or_default(), 1);
+/// ```
 #[derive(Debug)]
 pub struct Entry<M, K> {
     map: M,
@@ -572,7 +880,7 @@ pub struct Entry<M, K> {
 }
 
 impl<M, K> Entry<M, K> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         &self.key
     }
@@ -584,14 +892,14 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Changes the value by what `f` makes of it, if the key is there. As [`MapExt::update`].
+    /// Replaces the value by the result of `f` if the key is present, like [`MapExt::update`].
     #[track_caller]
     pub fn and_modify(self, f: impl FnMut(&V) -> V) -> Self {
         self.map.update(&self.key, f);
         self
     }
 
-    /// The value; `value` if the key was not there.
+    /// Inserts `value` if the key is absent. Returns a clone of the key's value.
     #[track_caller]
     pub fn or_insert(self, value: V) -> V
     where
@@ -600,7 +908,8 @@ where
         self.or_insert_with(|| value)
     }
 
-    /// The value; if the key is not there, what `value` makes. As [`MapExt::get_or_insert_with`].
+    /// Inserts the result of `value` if the key is absent, like [`MapExt::get_or_insert_with`]. Returns a
+    /// clone of the key's value.
     #[track_caller]
     pub fn or_insert_with(self, value: impl FnOnce() -> V) -> V
     where
@@ -609,7 +918,7 @@ where
         self.map.get_or_insert_with(self.key, value)
     }
 
-    /// The value; if the key was not there, the type's default.
+    /// Inserts the type's default if the key is absent. Returns a clone of the key's value.
     #[track_caller]
     pub fn or_default(self) -> V
     where
@@ -619,11 +928,13 @@ where
     }
 }
 
-/// What is made of each entry, a few at a time: see [`MapExt::iter`].
+/// An iterator over clones of a map's entries, keys or values, made by [`MapExt::iter`] and its like. Each
+/// step of a few entries is one call of the map; between two steps the iterator holds no resource of the
+/// map.
 pub struct Iter<M, K, V, S, T = (K, V)> {
     map: M,
     make: fn(&K, &V) -> T,
-    /// Where the next ones begin.
+    /// Position of the next entries, or empty at the end.
     from: Option<u64>,
     found: vec::IntoIter<T>,
     hasher: std::marker::PhantomData<fn(S)>,
@@ -651,7 +962,7 @@ where
             }
             let (at, make) = (self.from?, self.make);
             let mut found = Vec::new();
-            // Only what was made whole: a clone may panic.
+            // A clone may panic: then the position is unchanged, and only complete clones are kept.
             self.from = self.map.visit_from(at, |key, value| found.push(make(key, value)));
             self.found = found.into_iter();
         }

@@ -84,7 +84,7 @@ where
 
     #[inline(always)]
     fn form(here: &Self) -> Form<'_, K, V, S> {
-        Form::Central(here)
+        Form::Shared(here)
     }
 
     fn direct<'a>(here: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
@@ -133,7 +133,7 @@ where
     fn form(here: &Self) -> Form<'_, K, V, S> {
         match here.spilled() {
             None => Form::Locked(here),
-            Some(table) => Form::Central(table),
+            Some(table) => Form::Shared(table),
         }
     }
 
@@ -376,7 +376,7 @@ where
 
     fn sees_all_calls(form: &Form<'_, K, V, S>) -> bool {
         match form {
-            Form::Central(_) => F::SENSED_BY != ClusterSize::Machine,
+            Form::Shared(_) => F::SENSED_BY != ClusterSize::Machine,
             Form::Replicated(_) => false,
             _ => true,
         }
@@ -399,8 +399,8 @@ where
                 Form::Locked(map) if map.is_mine_for_nothing() => {}
                 Form::Locked(_) => self.note(1),
                 // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
-                Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
-                Form::Central(_) if self.counts_readers => self.note_few(),
+                Form::Shared(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
+                Form::Shared(_) if self.counts_readers => self.note_few(),
                 // Who reads a table writes nothing.
                 _ => {}
             }
@@ -436,7 +436,7 @@ where
 
     fn sensors(&self) -> Sensors {
         let form = F::form(&self.store);
-        let spilled = F::SENSED_BY == ClusterSize::Machine && matches!(form, Form::Central(_));
+        let spilled = F::SENSED_BY == ClusterSize::Machine && matches!(form, Form::Shared(_));
         let can_be_owned = matches!(form, Form::Locked(map) if map.can_be_owned());
         let entries = Store::new(form).len();
         let mut sensors = Sensors { entries, spilled, can_be_owned, ..Sensors::default() };

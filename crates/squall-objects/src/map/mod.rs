@@ -1,45 +1,80 @@
-//! Maps: many threads look keys up, insert and remove.
+//! Maps: many threads look up, insert and remove entries through one handle.
 //!
-//! Not for a map that is filled once and read from then on: put std's into a read-mostly value ([`cell`](crate::read_mostly)). Not for two
-//! entries that must change together: each operation is about one key, and nothing locks two. And where values are large and change
-//! often, put something into them that changes in place, a lock or an atomic, behind an `Arc`: another value for a key is another
-//! allocation.
-//!
-//! | made by | reading | writing | memory |
-//! |---|---|---|---|
-//! | [`locked`] | takes the one lock, copies the value | takes the one lock, which costs a thread that alone uses it no atomic operation | a hash table as std's, and eight bytes for each entry |
-//! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of sixteen slots | 27 to 46 bytes for an entry of two words; while it grows, both tables |
-//! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
-//! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
-//! | [`adaptive`] | begins as locked, is central where several use it, and beyond some ten thousand entries, replicated where several nodes read what their caches do not keep; goes back | as the form that it has | as the form that it has |
-//!
-//! All are the same to those who call them, a `Handle<dyn Map<K, V, S>>`, on which [`MapExt`] has what people do with a map; and of
-//! all it is true that each operation on one key takes effect at one moment, hot-swaps included. [`Map`] owns one.
-//!
-//! All but the central form copy what they hold, when they are read or when they take another's place. So a clone of a key or value must
-//! be as good as the original: what changes in place belongs behind an `Arc`, or each copy goes its own way.
+//! A map is a shared object with one interface, [`Map`], and five forms. The form decides the cost of a
+//! read and of a write. A caller never sees the form: all operations are methods of [`MapExt`] on a `Copy`
+//! handle. [`OwnedMap`] owns a map and destroys it when dropped.
 //!
 //! ```
 //! use squall_objects::map::{self, MapExt};
 //!
-//! let hits = map::central::<String, u64>();
-//! let co = hits.co(); // `Copy`, for any thread or task
-//! co.insert("home".into(), 1);
-//! co.update("home", |n| n + 1); // any borrowed form of a key
-//! assert_eq!(co.get("home"), Some(2));
-//! assert_eq!(co.entry("about".into()).or_insert(0), 0);
-//! assert_eq!(co.len(), 2);
+//! let hits = map::shared::<String, u64>();
+//! hits.insert("home".into(), 1);
+//! hits.update("home", |n| n + 1); // a lookup takes any borrowed form of the key
+//! assert_eq!(hits.get("home"), Some(2));
+//! std::thread::scope(|threads| {
+//!     let hits = hits.co(); // the handle: `Copy`, for any thread
+//!     threads.spawn(move || hits.entry("about".into()).or_insert(0));
+//! });
+//! assert_eq!(hits.len(), 2);
 //! ```
 //!
-//! Memory: a map grows and shrinks with its entries; [`limited`] gives one of any form a limit of entries or of bytes. What was replaced or taken out
-//! waits for its readers, within the bounds that [`squall_rcu::retire`] keeps.
+//! # Forms
 //!
-//! No poisoning: closures run under no lock and may use the map; one that panics has changed nothing. One that changes its own key each
-//! time it is asked is asked for ever. `Eq` and `Hash` of keys, and in the form of one lock `Clone`, run under a lock: they must not call
-//! any object. `Eq` and `Hash` must not panic: in the form of one lock that may lose entries, and have `len` count them for a while. Closures run in an
-//! operation: keep them short, for nothing that was replaced is freed meanwhile, and they must not sleep. Keys and values that were replaced
-//! or taken out are dropped under no lock, by the form of one lock at once, within the call, by the others after a grace period, by whoever
-//! comes to it: their drops must not sleep either. Signal handlers shall not use a map. In the child of a fork calls err.
+//! | made by | for | a read costs | a write costs |
+//! |---|---|---|---|
+//! | [`locked`] | one thread, or few entries | one lock, one clone | one lock |
+//! | [`shared`] | many threads | no lock, no write to shared memory | the lock of one bucket |
+//! | [`partitioned`] | threads with keys of their own | like shared, after finding the part | like shared |
+//! | [`replicated`] | keys read everywhere, rarely written | no lock, memory of its own cluster | removes all copies |
+//! | [`adaptive`] | a load that is unknown or changes | like its present form | like its present form |
+//!
+//! The lock of a locked map is biased: a thread that is its only user pays no atomic operation. An adaptive
+//! map begins as a locked one. It becomes a shared one when several threads use it or when it is large. On
+//! a machine with several nodes it becomes a replicated one if these nodes read more than their caches
+//! hold. It goes back when the load does.
+//!
+//! | form | memory |
+//! |---|---|
+//! | locked | a hash table like `std`'s, and 8 bytes per entry |
+//! | shared | 27 to 46 bytes per entry of two words; two tables while it resizes |
+//! | partitioned | a shared map's for each part; 256 bytes per VP that calls |
+//! | replicated | a shared map's, once more for each cluster that reads an entry |
+//!
+//! # Growth
+//!
+//! A map grows and shrinks with its entries. A locked map moves all entries at once, under its lock. A
+//! shared map resizes gradually: each writer moves a few buckets. An adaptive map beyond 16,384 entries
+//! becomes a table at once, or beyond 131,072 entries of plain data. [`limited`] adds a limit of entries or
+//! bytes to a map of any form. Replaced and removed memory waits for its readers, within the bounds of
+//! [`squall_rcu::retire`].
+//!
+//! # When not to use a map
+//!
+//! - A map is filled once and then only read: put a `std` map into a [read-mostly
+//!   value](crate::read_mostly).
+//! - Two entries must change together: each operation concerns one key, and no operation locks two.
+//! - Values are large and change often: a new value is a new allocation. Store an `Arc` of a lock or an
+//!   atomic.
+//!
+//! # Guarantees
+//!
+//! - Each operation on one key takes effect at one moment, even during a hot-swap.
+//! - User closures run under no lock, and may use the map. A closure that decides about an entry may run
+//!   several times. If it panics, the entry is unchanged.
+//! - A panic poisons no map.
+//!
+//! # Duties of the caller
+//!
+//! - A clone of a key or value must be as good as the original. All forms except the shared one hand out
+//!   clones, or clone entries when their form changes. State that changes in place belongs behind an `Arc`.
+//! - `Eq` and `Hash` of keys run under a lock, and `Clone` does in a locked map: they must not call any
+//!   object. `Eq` and `Hash` must not panic. If they do, a locked map may lose entries and `len` may count
+//!   them for a while.
+//! - Closures must be short and must not sleep: they run in an operation, which delays the release of
+//!   memory. A closure that changes its own key each time runs forever.
+//! - Drops of keys and values must not sleep. They run under no lock: in the call itself for a locked map,
+//!   otherwise after a grace period, perhaps on another thread.
+//! - A signal handler must not use a map. Calls in a forked child return an error or panic.
 
 mod acts;
 mod direct;
@@ -72,13 +107,13 @@ pub use limited::{Full, MapLimit};
 use locked::{Copies, Locked};
 pub use owner::OwnedMap;
 use partitioned::Partitioned;
-pub use policy::{CENTRAL, REPLICATED, SMALL};
+pub use policy::{SHARED, REPLICATED, SMALL};
 pub use store::Store;
 
-/// A map. [`MapExt`] has what people do with one; this is what an implementation has.
+/// The interface of a map. [`MapExt`] has the methods for callers; these are the ones of an implementation.
 ///
 /// # Source
-/// CO-54 to CO-64, HU-15.
+/// CO-54 to CO-64 (K42's hash tables), HU-15 (Hurricane).
 #[interface(crate = squall_core, lends)]
 pub trait Map<
     K: Eq + Hash + Send + Sync + 'static,
@@ -86,95 +121,137 @@ pub trait Map<
     S: BuildHasher + Send + Sync + 'static,
 >: Send + Sync
 {
-    /// Lends the structure that holds the entries, for reads in the rest of the operation.
+    /// Returns the store of the entries, for reads in the rest of the operation.
     fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S>;
 
-    /// Lends it for a change, which is done before the call that lends it is over. Only [`MapExt`] can do that: for others, as
-    /// [`look`](Map::look), which it is unless an implementation tells the two apart.
+    /// Returns the store for one write. The write must end before this call of the object does; only
+    /// [`MapExt`] can write. An implementation that does not distinguish reads from writes keeps the
+    /// default.
     #[inline]
     fn lend<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
         self.look(guard)
     }
 
-    /// Told of one of many writes to what it lent to all of them without being asked, whose calls it would count else.
+    /// Reports a sampled write (1 in 64) that bypassed the virtual call, so that the policy can estimate
+    /// the write rate.
     fn written(&self) {}
 
-    /// Told in the same call, if after a change a form of one lock has a table in its place.
+    /// Reports that a locked map has just outgrown its lock and moved to a table. [`MapExt`] calls it
+    /// within the write.
     fn spilled(&self) {}
 
-    /// What its sensors read. For policies; of an implementation that has none, zeros.
+    /// Returns the readings of the map's sensors, for policies. An implementation without sensors returns
+    /// zeros.
     fn sensors(&self) -> Sensors {
         Sensors::default()
     }
 
-    /// Has its sensor trip after about so many calls that it sees; zero: never. For policies.
+    /// Sets the sensors to post to the policy after about `after` calls that they see. Zero disables them.
     fn arm(&self, after: u32) {
         let _ = after;
     }
 
-    /// How large the clusters are of which each has a representative of its own.
+    /// Returns the size of the clusters that have a representative each.
     fn cluster_size(&self) -> ClusterSize {
         ClusterSize::Machine
     }
 
-    /// For clusters of this size: which map to swap, and for what; nothing, if the implementation has no clusters whose size is to be
-    /// chosen. [`MapExt::set_cluster_size`] is the handy form.
+    /// Returns the map to swap and its replacement with clusters of this size, or `None` if this form has
+    /// no choice of cluster size. Callers use [`MapExt::set_cluster_size`].
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
         let _ = size;
         None
     }
 
-    /// The map within, if this is one that is around it: what a swap is of. [`MapExt::swap_to`] is the handy form.
+    /// Returns the map inside a [`limited`] map, or `None` for other maps. A swap concerns the map inside.
+    /// Callers use [`MapExt::swap_to`].
     fn within(&self) -> Option<Handle<dyn Map<K, V, S>>> {
         None
     }
 
-    /// The limit, if there is one: what it is, and what is taken of it. It can be changed at any time.
+    /// Returns the budget of a [`limited`] map: its limit, which may be changed at any time, and the amount
+    /// in use.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, Map, MapExt, MapLimit};
+    ///
+    /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(10));
+    /// map.set(1, 1);
+    /// let budget = map.budget().unwrap();
+    /// assert_eq!((budget.taken(), budget.most()), (1, 10));
+    /// assert!(map::shared::<u64, u64>().budget().is_none());
+    /// ```
     fn budget(&self) -> Option<Arc<Budget>> {
         None
     }
 }
 
-/// A map, and what is to take its place: see [`Map::resized`].
+/// A map and the implementation that is to replace it: see [`Map::resized`].
 pub type Resized<K, V, S> = (Handle<dyn Map<K, V, S>>, Replacement<dyn Map<K, V, S>>);
 
-/// What the sensors of a map read.
+/// Readings of a map's sensors, from [`Map::sensors`].
+///
+/// ```
+/// use squall_objects::map::{self, Map, MapExt};
+///
+/// let map = map::adaptive::<u64, u64>();
+/// map.set(1, 1);
+/// let sensors = map.sensors();
+/// assert_eq!((sensors.entries, sensors.spilled), (1, false));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sensors {
-    /// Entries.
+    /// Number of entries.
     pub entries: usize,
-    /// Copies of entries, in a form that makes some.
+    /// Number of copies of entries. Zero in forms without copies.
     pub copies: usize,
-    /// Whether it is in the form of one lock, and has a table in its place.
+    /// Whether a locked map has outgrown its lock, so that a table holds its entries.
     pub spilled: bool,
-    /// Whether it is in the form of one lock, and one thread has that to itself or may come to have it.
+    /// Whether the map's lock is biased to one thread, or may become so. `false` in forms without a lock.
     pub can_be_owned: bool,
-    /// Representatives.
+    /// Number of representatives.
     pub reps: usize,
-    /// Of adaptive maps, calls that the sensors saw: those of the VP that had called before, and those of others. A thread that has
-    /// the form of one lock to itself is not seen.
+    /// Calls of an adaptive map from the VP that had also made the call before. A call by the owner of
+    /// a biased lock is not counted.
     pub here: u64,
-    /// See `here`.
+    /// Calls of an adaptive map from another VP than the call before.
     pub elsewhere: u64,
 }
 
-/// Makes a map whose entries are in one table, of which each bucket has a lock of its own and no reader writes anything: the one to
-/// begin with. Its hasher is std's.
+/// Makes an empty map in the shared form: one table with a lock per bucket, and readers without a lock.
+/// Begin with this form. The hasher is `std`'s.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let ports = map::shared::<&str, u16>();
+/// ports.set("http", 80);
+/// assert_eq!(ports.get("http"), Some(80));
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If [`squall_core::try_shared`] returns an error: for example in a forked child, or if memory is
+/// exhausted.
 #[track_caller]
-pub fn central<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() -> OwnedMap<K, V> {
-    central_with(0, RandomState::new())
+pub fn shared<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() -> OwnedMap<K, V> {
+    shared_with(0, RandomState::new())
 }
 
-/// The same with room for so many entries, and any hasher.
+/// Makes a map like [`shared`], with room for `capacity` entries and any hasher.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+/// use std::hash::RandomState;
+///
+/// let map = map::shared_with::<u64, u64, _>(1000, RandomState::new());
+/// assert!(map.capacity() >= 1000);
+/// ```
 ///
 /// # Panics
-/// As [`central`], and if there is no memory for so many.
+/// Like [`shared`], and if there is no memory for `capacity` entries.
 #[track_caller]
-pub fn central_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
+pub fn shared_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -184,20 +261,29 @@ where
     OwnedMap(One::<K, V, S, Table<K, V, S>, FIXED>::new(table, ()).create(ClusterSize::Machine))
 }
 
-/// Makes a map under one lock: for few entries that few threads use, and where entries are written more often than read. What reads
-/// it copies the value, so that a clone must be as good as it: see the [module](self).
+/// Makes an empty map in the locked form: a hash table under one biased lock. Use it for one thread, for
+/// few entries, or where writes outnumber reads. A read clones the value.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let map = map::locked::<u64, u64>();
+/// map.set(1, 2);
+/// assert_eq!(map.remove(&1), Some(2));
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If [`squall_core::try_shared`] returns an error.
 #[track_caller]
 pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>() -> OwnedMap<K, V> {
     locked_with(0, RandomState::new())
 }
 
-/// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
+/// Makes a map like [`locked`], with room for `capacity` entries and any hasher. A clone of the hasher must
+/// make the same hashes.
 ///
 /// # Panics
-/// As [`locked`], and if there is no memory for so many.
+/// Like [`locked`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn locked_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
@@ -210,35 +296,40 @@ where
     OwnedMap(One::<K, V, S, Locked<K, V, S>, FIXED>::new(map, terms).create(ClusterSize::Machine))
 }
 
-/// However many entries there are.
+/// Terms of a map that stays under its lock at any number of entries.
 fn under_one_lock<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
     Terms { copies: Copies::new(), most: usize::MAX }
 }
 
-/// Makes a map of so many parts, each a table of its own: for keys of which it is known which go together, so that threads that keep to a
-/// part of them each meet nobody. The parts are held by the representatives of the first VPs, as many as there are parts; those of
-/// others only lead there. There are no copies of entries: what one part's table has, nobody else has. Only a swap copies them: a clone
-/// must be as good as the original, see the [module](self).
+/// Makes an empty map in the partitioned form: `parts` tables, each for some of the keys. Use it if threads
+/// work on separate groups of keys: threads of different groups share no memory of the tables.
 ///
-/// `home` says in which part a key is: its result is taken modulo `parts`. It is given the key as a number: a key that is one integer, or
-/// hashes as one, is that integer; of all others, what they hash is mixed. Borrowed forms of a key have the same number. With pages as
-/// keys and regions of 256 of them: `|page| (page >> 8) as usize`.
+/// `home` maps a key, as a number, to its part; the result is taken modulo `parts`. A key that is one
+/// integer, or hashes like one, is that integer. For other keys the number is a mix of the hashed data.
+/// Borrowed forms of a key have the same number. For pages in regions of 256, `home` is `|page| (page >> 8)
+/// as usize`.
 ///
-/// Not where all look for all: then it is a central map that takes longer to find the table. What walks through it, or asks for its
-/// length, visits every part. Room is each part's own: [`try_reserve`](MapExt::try_reserve) makes room for an equal share in each, and of
-/// the sum that [`capacity`](MapExt::capacity) is a part that has more than others can use no more than its own.
+/// The first `parts` representatives hold one part each; the others lead to them. Entries have no copies.
+///
+/// If all threads use all keys, prefer [`shared`]: this form only adds the search for the part. Iteration
+/// and [`len`](MapExt::len) visit every part. [`try_reserve`](MapExt::try_reserve) gives each part an equal
+/// share of the room. [`capacity`](MapExt::capacity) is the sum over all parts, so one part may grow before
+/// the sum is used.
+///
+/// A hot-swap clones the entries: see the [module](self) for the duties of clones.
 ///
 /// ```
 /// use squall_objects::map::{self, MapExt};
+///
 /// let pages = map::partitioned::<u64, &str>(4, |page| (page >> 8) as usize);
 /// pages.set(0x3ff, "the last page of part three");
 /// assert_eq!(pages.len(), 1);
 /// ```
 ///
 /// # Panics
-/// If there shall be no part; as [`squall_core::try_shared`] errs.
+/// If `parts` is zero, or if [`squall_core::try_shared`] returns an error.
 /// # Source
-/// CO-64.
+/// CO-64 (K42's partitioned hash table).
 #[track_caller]
 pub fn partitioned<K, V>(parts: usize, home: impl Fn(u64) -> usize + Send + Sync + 'static) -> OwnedMap<K, V>
 where
@@ -248,10 +339,11 @@ where
     partitioned_with(parts, home, ClusterSize::Cpu, RandomState::new())
 }
 
-/// The same with representatives for clusters of this size, and any hasher. A clone of the hasher makes the same hashes.
+/// Makes a map like [`partitioned`], with representatives for clusters of this size and any hasher. A clone
+/// of the hasher must make the same hashes.
 ///
 /// # Panics
-/// As [`partitioned`].
+/// Like [`partitioned`].
 #[track_caller]
 pub fn partitioned_with<K, V, S>(
     parts: usize,
@@ -268,28 +360,31 @@ where
     OwnedMap(Partitioned::new(parts, Arc::new(home), size, hasher, Copies::new()).create(size))
 }
 
-/// Makes a map with copies of its entries in each cluster of this size that reads them: for what is read everywhere, again and again, and hardly
-/// ever changed. A change takes the copies of its key out everywhere, then takes place; who reads the key next copies it again. What is
-/// read may be such a copy: a clone must be as good as the original, see the [module](self).
+/// Makes an empty map in the replicated form: one table, and copies of its entries in each cluster of this
+/// size that reads them. Use it for keys that all clusters read again and again, and hardly ever change.
 ///
-/// Not for keys that are looked up once, or change about as often as they are read: then it is a central map that makes copies for nobody. Not
-/// on a machine with one node, unless the clusters are small: there a copy is no nearer than the original. What is read once is
-/// copied, and stays until its key changes or [`shrink_to_fit`](MapExt::shrink_to_fit). A closure that says what becomes of a key keeps a
-/// sixty-fourth of all keys from being copied while it runs.
+/// A write first removes all copies of its key, then takes effect. The next reader in a cluster makes a
+/// copy again. A read may return a copy: see the [module](self) for the duties of clones.
+///
+/// Do not use it for keys that are read once or change about as often as they are read. On a machine with
+/// one node it pays only if the clusters are small, since a copy is no nearer than the original. A copy
+/// stays until its key changes or [`shrink_to_fit`](MapExt::shrink_to_fit) removes it. While a closure
+/// decides about a key, a sixty-fourth of all keys cannot be copied.
 ///
 /// ```
 /// use squall_machine::ClusterSize;
 /// use squall_objects::map::{self, MapExt};
+///
 /// let routes = map::replicated::<&str, u32>(ClusterSize::Node);
 /// routes.set("/", 80);
-/// assert_eq!(routes.get("/"), Some(80)); // and copies it
-/// assert_eq!(routes.get("/"), Some(80)); // finds the copy
+/// assert_eq!(routes.get("/"), Some(80)); // makes a copy
+/// assert_eq!(routes.get("/"), Some(80)); // reads the copy
 /// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If [`squall_core::try_shared`] returns an error.
 /// # Source
-/// CO-54, HU-16, TO-04.
+/// CO-54 (K42), HU-16 (Hurricane), TO-04 (Tornado).
 #[track_caller]
 pub fn replicated<K, V>(size: ClusterSize) -> OwnedMap<K, V>
 where
@@ -299,10 +394,11 @@ where
     replicated_with(0, size, RandomState::new())
 }
 
-/// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
+/// Makes a map like [`replicated`], with room for `capacity` entries and any hasher. A clone of the hasher
+/// must make the same hashes.
 ///
 /// # Panics
-/// As [`replicated`], and if there is no memory for so many.
+/// Like [`replicated`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn replicated_with<K, V, S>(capacity: usize, size: ClusterSize, hasher: S) -> OwnedMap<K, V, S>
 where
@@ -312,22 +408,35 @@ where
 {
     have_sizes::<K, V, S>();
     let table = Table::with_capacity_and_hasher(capacity, hasher);
-    OwnedMap(replicated::Spread::new(table, Copies::new()).create(size))
+    OwnedMap(replicated::ReplicatedRoot::new(table, Copies::new()).create(size))
 }
 
-/// Makes a map that is under one lock while it is small and little used, and else as [`central`] makes it; on machines with several nodes,
-/// where these read what is larger than their caches and hardly ever written, as [`replicated`] makes it, for nodes. The small form copies what is
-/// read, and what changes its form copies entries: a clone must be as good as the original, see the [module](self).
+/// Makes an empty map that changes its form with its load. It begins like [`locked`]. It becomes like
+/// [`shared`] when it is large or several threads use it. On a machine with several nodes it may become
+/// like [`replicated`], with a copy per node.
 ///
-/// Makes the policy known and starts its thread, `squall-adapt`, with the first: see [`squall_adapt::engine`].
+/// The locked form clones values for readers, and a change of form clones entries: see the [module](self)
+/// for the duties of clones. The first call starts the policy's thread, `squall-adapt`: see
+/// [`squall_adapt::engine`].
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let map = map::adaptive::<u64, String>();
+/// map.set(1, "one".into());
+/// assert_eq!(map.get(&1).as_deref(), Some("one"));
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If [`squall_core::try_shared`] returns an error.
 /// # Cost
-/// As [`locked`], and a look at the list of families. The change to a table copies 16,384 entries at most, or 131,072 of which a clone copies
-/// bytes, 32 at most, while callers wait; that back, half as many; from a table to copies and back nothing is copied. A call of the small form by
-/// a thread that does not have it to itself, and a write of the other, costs about a nanosecond more than one of a map that does not adapt; on machines
-/// with several nodes a look into a table, too.
+/// Making one costs as much as [`locked`], and a search in the list of families. The change to a table
+/// clones at most 16,384 entries while callers wait, or 131,072 entries of plain data up to 32 bytes. The
+/// change back clones at most half as many. Changes between the shared and the replicated form clone no
+/// entry.
+///
+/// A call of the locked form costs about a nanosecond for its sensor, unless the thread owns the lock. A
+/// write of a table costs about as much, and on machines with several nodes a read does too.
 #[track_caller]
 pub fn adaptive<K, V>() -> OwnedMap<K, V>
 where
@@ -337,10 +446,11 @@ where
     adaptive_with(0, RandomState::new())
 }
 
-/// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
+/// Makes a map like [`adaptive`], with room for `capacity` entries and any hasher. A clone of the hasher
+/// must make the same hashes.
 ///
 /// # Panics
-/// As [`adaptive`], and if there is no memory for so many.
+/// Like [`adaptive`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn adaptive_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
@@ -361,38 +471,44 @@ where
     OwnedMap(Small::new(map, terms).create(Small::<K, V, S>::SIZE))
 }
 
-/// Gives a map of any form a limit, of entries or of what values weigh. Where it has more already that stays, and nothing is added before
-/// there is less.
+/// Adds a limit to a map of any form: a maximum number of entries, or a maximum total weight of values. If
+/// the map already exceeds the limit, its entries stay, and no entry is added until it is below.
 ///
-/// A new key beyond the limit is refused, and so is a heavier value: [`set_within`](MapExt::set_or_full) and
-/// [`compute_within`](MapExt::compute_or_full) return an error that names the map and the limit; methods that have no way to say so panic with
-/// it, and have changed nothing. Reads, removals and lighter values are as ever.
+/// A write that would exceed the limit is rejected. [`set_or_full`](MapExt::set_or_full) and
+/// [`compute_or_full`](MapExt::compute_or_full) then return an error that names the map and the limit.
+/// Methods without a way to return it panic. A rejected write leaves the map unchanged. Reads, removals and lighter
+/// values are always accepted.
 ///
-/// How exact it is: what the entries weigh is at no moment more than the limit. What is refused would have made it more, together with the
-/// changes that run at that moment, of which some may turn out not to need what they took: so with n threads a limit may be reached n - 1
-/// entries, or changes, too soon. When no change runs, what is taken is what the entries weigh.
+/// The total weight never exceeds the limit. A write may be rejected a little early: each running write
+/// reserves its need first, and may turn out not to use it. With n threads that is at most n - 1 writes too
+/// early. While no write runs, the used amount is the exact weight of the entries.
 ///
-/// The limit is this object's: [`Map::budget`] has it, also to be changed. A swap is of the map within, and the limit stays:
-/// [`MapExt::swap_to`] and [`MapExt::set_cluster_size`] do that; an adaptive map goes on to adapt. This object itself is not swapped: that errs.
-/// What is put in through a reference to the map within is not counted.
+/// The limit belongs to the outer object; [`Map::budget`] reads and changes it. A swap concerns the map
+/// inside, and an adaptive map inside goes on to adapt. [`MapExt::swap_to`] and
+/// [`MapExt::set_cluster_size`] find the map inside. A [`Swap`](squall_core::swap::Swap) of the outer
+/// object fails. Writes through a handle of the map inside are not counted.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt, Limit, Map};
-/// let sessions = map::limited(map::central::<u64, String>(), Limit::entries(2));
-/// assert!(sessions.set_within(1, "one".into()).is_ok() && !sessions.set(2, "two".into()));
-/// let full = sessions.set_within(3, "three".into()).unwrap_err();
-/// assert!(full.to_string().ends_with("is full: 2 entries of at most 2, and 1 more were to come"));
+/// use squall_objects::map::{self, Map, MapExt, MapLimit};
+///
+/// let sessions = map::limited(map::shared::<u64, String>(), MapLimit::entries(2));
+/// assert!(sessions.set_or_full(1, "one".into()).is_ok() && !sessions.set(2, "two".into()));
+/// let full = sessions.set_or_full(3, "three".into()).unwrap_err();
+/// assert!(full.to_string().ends_with("2 of 2 entries in use; remove entries or raise the limit"));
 /// sessions.budget().unwrap().set_most(3);
-/// assert_eq!(sessions.set_within(3, "three".into()), Ok(false));
-/// let pages = map::limited(map::adaptive::<u64, Vec<u8>>(), Limit::weight(1 << 20, "bytes", |page: &Vec<u8>| page.len() as u64));
-/// assert!(pages.set_within(0, vec![0; 2 << 20]).is_err());
+/// assert_eq!(sessions.set_or_full(3, "three".into()), Ok(false));
+///
+/// let limit = MapLimit::weight(1 << 20, "bytes", |page: &Vec<u8>| page.len() as u64);
+/// let pages = map::limited(map::adaptive::<u64, Vec<u8>>(), limit);
+/// assert!(pages.set_or_full(0, vec![0; 2 << 20]).is_err());
 /// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If [`squall_core::try_shared`] returns an error.
 /// # Cost
-/// A walk over what is there. Each call is two: about as much as a call more. What puts in or takes out changes a word that all share,
-/// and of a weighed map, or one that is full, clones the value. Maps without a limit pay nothing.
+/// Visits each entry once. Afterwards each call costs about one call more. A write also changes a word that
+/// all threads share. If the map is weighed or full, a write clones the value. Maps without a limit cost the
+/// same as before.
 #[track_caller]
 pub fn limited<K, V, S>(map: OwnedMap<K, V, S>, limit: MapLimit<V>) -> OwnedMap<K, V, S>
 where
@@ -403,7 +519,7 @@ where
     OwnedMap(limited::Bounded::new(map.into_owned(), limit, Copies::new()).create(ClusterSize::Machine))
 }
 
-/// Has those maps of these types that have clusters have the attribute of their size.
+/// Registers the attribute of the cluster size for maps of these types that have clusters.
 fn have_sizes<K, V, S>()
 where
     K: Eq + Hash + Send + Sync + 'static,
@@ -418,13 +534,22 @@ where
     sizes::have::<dyn Map<K, V, S>>(read, make);
 }
 
-/// Whether an implementation posts to the policy: the forms of adaptive maps are classes of their own.
+/// Whether an implementation posts to the policy. The forms of adaptive maps are classes of their own.
 const FIXED: bool = false;
 const ADAPTS: bool = true;
 
-/// An implementation, to take the place of a map: as [`central`] makes it. It takes the entries over; swapped in without state it has
-/// none, and every call errs.
-pub fn new_central<K, V, S>() -> Replacement<dyn Map<K, V, S>>
+/// Returns a shared implementation to replace a map's present one in a [`Swap`](squall_core::swap::Swap).
+/// It takes over the entries. If a swap moves no state into it, every call of the map fails.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let map = map::locked::<u64, u64>();
+/// map.set(1, 1);
+/// map.swap_to(map::new_shared()).unwrap();
+/// assert_eq!(map.get(&1), Some(1));
+/// ```
+pub fn new_shared<K, V, S>() -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -433,8 +558,8 @@ where
     One::<K, V, S, Table<K, V, S>, FIXED>::to_come(())
 }
 
-/// An implementation, to take the place of a map: as [`locked`] makes it. It copies the entries; swapped in without state it has
-/// none, and every call errs.
+/// Returns a locked implementation to replace a map's present one in a [`Swap`](squall_core::swap::Swap).
+/// It clones the entries. If a swap moves no state into it, every call of the map fails.
 pub fn new_locked<K, V, S>() -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -444,8 +569,9 @@ where
     One::<K, V, S, Locked<K, V, S>, FIXED>::to_come(under_one_lock())
 }
 
-/// An implementation, to take the place of a map: as [`replicated`] makes it. It takes the entries over, without their copies; swapped in without
-/// state it has none, and every call errs.
+/// Returns a replicated implementation, with copies for clusters of this size, to replace a map's present
+/// one in a [`Swap`](squall_core::swap::Swap). It takes over the entries, without their copies. If a swap
+/// moves no state into it, every call of the map fails.
 pub fn new_replicated<K, V, S>(size: ClusterSize) -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -453,14 +579,15 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     have_sizes::<K, V, S>();
-    replicated::Spread::to_come(size, Copies::new())
+    replicated::ReplicatedRoot::to_come(size, Copies::new())
 }
 
-/// An implementation, to take the place of a map: as [`partitioned_with`] makes it. It copies the entries; swapped in without state it has
-/// none, and every call errs.
+/// Returns a partitioned implementation, as of [`partitioned_with`], to replace a map's present one in a
+/// [`Swap`](squall_core::swap::Swap). It clones the entries. If a swap moves no state into it, every call
+/// of the map fails.
 ///
 /// # Panics
-/// If there shall be no part.
+/// If `parts` is zero.
 pub fn new_partitioned<K, V, S>(
     parts: usize,
     home: impl Fn(u64) -> usize + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Who owns a map, and what it is to std.
+//! `OwnedMap`: the owner of a map, and its implementations of `std`'s and serde's traits.
 
 use squall_core::{Handle, Owned};
 use std::fmt;
@@ -6,9 +6,20 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
 
 use super::entries::{MapExt, Iter};
-use super::{Map, central_with};
+use super::{Map, shared_with};
 
-/// The owner of a map: its drop ends the object. It derefs to the reference.
+/// The owner of a map. Its drop destroys the map. It dereferences to the handle, so all methods of
+/// [`MapExt`] work on it.
+///
+/// ```
+/// use squall_objects::map::{MapExt, OwnedMap};
+///
+/// let map: OwnedMap<&str, u64> = [("a", 1), ("b", 2)].into_iter().collect();
+/// assert_eq!(map.get("b"), Some(2));
+/// let handle = map.co();
+/// drop(map);
+/// assert!(handle.try_get("b").is_err());
+/// ```
 pub struct OwnedMap<K, V, S = RandomState>(pub(super) Owned<dyn Map<K, V, S>>)
 where
     K: Eq + Hash + Send + Sync + 'static,
@@ -21,7 +32,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// As an owner of any object.
+    /// Converts into the owner of any object.
     pub fn into_owned(self) -> Owned<dyn Map<K, V, S>> {
         self.0
     }
@@ -49,7 +60,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let co = self.0.co();
-        // One into which no entries moved.
+        // A map that a swap moved no entries into refuses every call.
         if let Err(error) = co.try_sensors() {
             return write!(f, "Map({error})");
         }
@@ -65,10 +76,10 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Default + Send + Sync + 'static,
 {
-    /// As [`central`](super::central).
+    /// Makes an empty map in the [`shared`](super::shared) form.
     #[track_caller]
     fn default() -> OwnedMap<K, V, S> {
-        central_with(0, S::default())
+        shared_with(0, S::default())
     }
 }
 
@@ -101,10 +112,10 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Default + Send + Sync + 'static,
 {
-    /// As [`central`](super::central).
+    /// Makes a map in the [`shared`](super::shared) form.
     fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> OwnedMap<K, V, S> {
         let entries = entries.into_iter();
-        let mut map = central_with(entries.size_hint().0, S::default());
+        let mut map = shared_with(entries.size_hint().0, S::default());
         map.extend(entries);
         map
     }
@@ -119,7 +130,7 @@ where
     type Item = (K, V);
     type IntoIter = Iter<Handle<dyn Map<K, V, S>>, K, V, S>;
 
-    /// Clones of the entries, as [`MapExt::iter`].
+    /// Returns an iterator over clones of the entries, like [`MapExt::iter`].
     fn into_iter(self) -> Self::IntoIter {
         self.0.co().iter()
     }
@@ -132,7 +143,7 @@ where
     V: Send + Sync + serde::Serialize + Clone + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// As a map of copies of the entries.
+    /// Serializes clones of the entries as a map.
     fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         serializer.collect_map(self.0.co().iter().collect::<Vec<_>>())
     }
@@ -145,7 +156,7 @@ where
     V: Send + Sync + serde::Deserialize<'de> + 'static,
     S: BuildHasher + Default + Send + Sync + 'static,
 {
-    /// As [`central`](super::central), of the entries.
+    /// Makes a map in the [`shared`](super::shared) form from the entries.
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OwnedMap<K, V, S>, D::Error> {
         let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
         Ok(entries.into_iter().collect())

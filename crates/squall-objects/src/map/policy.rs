@@ -35,8 +35,8 @@ use super::{ADAPTS, Map, Sensors};
 /// The form in which an adaptive map begins: as [`locked`](super::locked), up to 131,072 entries of which a clone copies bytes, 32 at most,
 /// and up to 16,384 others.
 pub const SMALL: &str = "small";
-/// The form into which it grows: [`central`](super::central).
-pub const CENTRAL: &str = "central";
+/// The form into which it grows: [`shared`](super::shared).
+pub const SHARED: &str = "shared";
 
 /// The form that it can take beyond, on machines with several nodes: [`replicated`](super::replicated), for nodes.
 pub const REPLICATED: &str = "replicated";
@@ -92,12 +92,12 @@ where
 {
     const FORMS: [Form; 3] = [
         Form::of::<One<K, V, S, Locked<K, V, S>, ADAPTS>>(SMALL),
-        Form::of::<One<K, V, S, Table<K, V, S>, ADAPTS>>(CENTRAL),
+        Form::of::<One<K, V, S, Table<K, V, S>, ADAPTS>>(SHARED),
         Form::of::<One<K, V, S, Replicated<K, V, S>, ADAPTS>>(REPLICATED),
     ];
 }
 const SMALL_FORM: usize = 0;
-const CENTRAL_FORM: usize = 1;
+const SHARED_FORM: usize = 1;
 const REPLICATED_FORM: usize = 2;
 
 impl<K, V, S> Family for Maps<K, V, S>
@@ -118,7 +118,7 @@ where
 
     fn make(&self, shape: Shape, _: Handle<dyn Map<K, V, S>>) -> Replacement<dyn Map<K, V, S>> {
         match shape.form {
-            CENTRAL_FORM => One::<K, V, S, Table<K, V, S>, ADAPTS>::to_come(()),
+            SHARED_FORM => One::<K, V, S, Table<K, V, S>, ADAPTS>::to_come(()),
             REPLICATED_FORM => One::<K, V, S, Replicated<K, V, S>, ADAPTS>::to_come(Copies::new()),
             _ => One::<K, V, S, Locked<K, V, S>, ADAPTS>::to_come(small()),
         }
@@ -169,7 +169,7 @@ where
     /// then finds a table.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let is_small = entries(reading.detail) <= most::<K, V>() / 2;
-        shape.form != CENTRAL_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
+        shape.form != SHARED_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
     }
 }
 
@@ -208,8 +208,8 @@ const SMALL_READ: f64 = 19.1;
 const SMALL_WRITE: f64 = 26.8;
 /// What it costs at least to clone a value that is not cheap: an allocation and its end.
 const CLONE: f64 = 40.0;
-const CENTRAL_READ: f64 = 6.4;
-const CENTRAL_WRITE: f64 = 19.9;
+const SHARED_READ: f64 = 6.4;
+const SHARED_WRITE: f64 = 19.9;
 /// What it costs to swap a map and back again, by the same; and what each entry adds of which the small form is made, and the table.
 const SWAP: f64 = 90_000.0;
 const TO_SMALL: f64 = 60.0;
@@ -223,7 +223,7 @@ const COPY: f64 = 105.0;
 /// Lines that travel with a call of the small form, and with a write of the table; and how many of the latter's calls find that another
 /// wrote to their bucket since.
 const SMALL_LINES: f64 = 3.0;
-const CENTRAL_LINES: f64 = 2.0;
+const SHARED_LINES: f64 = 2.0;
 const MEETINGS: f64 = 0.1;
 /// Lines of an entry that a look reads, and those that travel with the announcement of a write.
 const ENTRY_LINES: f64 = 2.0;
@@ -306,13 +306,13 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let uncached = (1.0 - cache_bytes / (seen.bytes as f64).max(1.0)).max(0.0);
     let far = 1.0 - 1.0 / readers.max(1) as f64;
     let fetch = uncached * ENTRY_LINES * line;
-    let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * MEETINGS * CENTRAL_LINES * line;
-    let written = writes * CENTRAL_WRITE + meet;
-    let central = reads * (CENTRAL_READ + fetch * (far + (1.0 - far) * NEAR)) + written;
+    let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * MEETINGS * SHARED_LINES * line;
+    let written = writes * SHARED_WRITE + meet;
+    let shared = reads * (SHARED_READ + fetch * (far + (1.0 - far) * NEAR)) + written;
     // One that is too large for a lock has a table within its form, and only pays for finding that out.
-    let small = if seen.fits_lock { held + fetched * wait } else { central * 1.5 };
+    let small = if seen.fits_lock { held + fetched * wait } else { shared * 1.5 };
     let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
-    let mut costs = vec![cost(SMALL_FORM, small, 0), cost(CENTRAL_FORM, central, 0)];
+    let mut costs = vec![cost(SMALL_FORM, small, 0), cost(SHARED_FORM, shared, 0)];
     if seen.nodes > 1 {
         // After a write the first who reads in each node finds no copy, and makes one.
         let copied: f64 = by_node.values().map(|reads| reads.min(writes)).sum();
@@ -352,9 +352,9 @@ mod tests {
     #[test]
     fn co_71_what_several_share_is_a_table() {
         for vps in [2, 8, 64] {
-            assert_eq!(best(vps, 1e6, 1e6, false), CENTRAL_FORM, "{vps}");
-            assert_eq!(best(vps, 0.0, 1e6, false), CENTRAL_FORM, "{vps}");
-            assert_eq!(best(vps, 1e6, 0.0, false), CENTRAL_FORM, "{vps}");
+            assert_eq!(best(vps, 1e6, 1e6, false), SHARED_FORM, "{vps}");
+            assert_eq!(best(vps, 0.0, 1e6, false), SHARED_FORM, "{vps}");
+            assert_eq!(best(vps, 1e6, 0.0, false), SHARED_FORM, "{vps}");
         }
     }
 
@@ -362,7 +362,7 @@ mod tests {
     fn dearer(reads: f64, writes: f64, fits_lock: bool, can_be_owned: bool) -> f64 {
         let seen = Seen { fits_lock, can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
         let costs = judge(&seen, LINE, CACHE);
-        costs[SMALL_FORM].ns_per_s / costs[CENTRAL_FORM].ns_per_s
+        costs[SMALL_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
     fn co_71_what_one_alone_uses_is_a_table_where_values_cost_something_to_copy() {
         for (reads, writes) in [(1e6, 0.0), (1e6, 1e6), (1e5, 1e6)] {
             let seen = Seen { is_cheap: false, ..on_nodes(&[1], reads, writes, 1) };
-            assert_eq!(best_of(&seen), CENTRAL_FORM);
+            assert_eq!(best_of(&seen), SHARED_FORM);
         }
     }
 
@@ -426,8 +426,8 @@ mod tests {
     #[test]
     fn hu_16_it_is_not_where_no_copy_is_nearer() {
         let reads = |vps: &[usize], nodes| on_nodes(vps, 1e6, 0.0, nodes);
-        assert_eq!(best_of(&reads(&[8, 8], 2)), CENTRAL_FORM, "each node's caches keep all");
-        assert_eq!(best_of(&huge(reads(&[8, 0], 2))), CENTRAL_FORM, "one node alone reads");
+        assert_eq!(best_of(&reads(&[8, 8], 2)), SHARED_FORM, "each node's caches keep all");
+        assert_eq!(best_of(&huge(reads(&[8, 0], 2))), SHARED_FORM, "one node alone reads");
         let costs = judge(&huge(reads(&[16], 1)), LINE, CACHE);
         assert!(costs.iter().all(|cost| cost.shape.form != REPLICATED_FORM), "there is one node");
     }
@@ -436,7 +436,7 @@ mod tests {
     fn hu_16_it_is_not_where_much_is_written_and_it_goes_back_then() {
         for writes in [1e5, 5e5, 1e6] {
             let costs = judge(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE);
-            let dearer = costs[REPLICATED_FORM].ns_per_s / costs[CENTRAL_FORM].ns_per_s;
+            let dearer = costs[REPLICATED_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s;
             assert!(dearer > 1.0, "{writes}: {dearer}");
             assert!(writes < 5e5 || dearer > 1.3, "more than the margin: {writes}: {dearer}");
         }

@@ -239,7 +239,7 @@ where
 }
 
 /// The root.
-pub(super) struct Spread<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub(super) struct ReplicatedRoot<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     copies: Copies<K, V, S>,
     /// Once the state has moved in.
     whole: OnceLock<Arc<Replicated<K, V, S>>>,
@@ -254,26 +254,26 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     place: RcuArc<Place<K, V, S>>,
-    at: RepContext<Spread<K, V, S>>,
+    at: RepContext<ReplicatedRoot<K, V, S>>,
 }
 
-impl<K, V, S> Spread<K, V, S>
+impl<K, V, S> ReplicatedRoot<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    pub(super) fn new(table: Table<K, V, S>, copies: Copies<K, V, S>) -> Spread<K, V, S> {
+    pub(super) fn new(table: Table<K, V, S>, copies: Copies<K, V, S>) -> ReplicatedRoot<K, V, S> {
         let whole = Replicated::of_table(Arc::new(table), copies);
-        Spread { copies, whole: OnceLock::from(Arc::new(whole)) }
+        ReplicatedRoot { copies, whole: OnceLock::from(Arc::new(whole)) }
     }
 
     pub(super) fn to_come(size: ClusterSize, copies: Copies<K, V, S>) -> Replacement<dyn Map<K, V, S>> {
-        Replacement::root(Spread { copies, whole: OnceLock::new() }, size)
+        Replacement::root(ReplicatedRoot { copies, whole: OnceLock::new() }, size)
     }
 }
 
-impl<K, V, S> Root for Spread<K, V, S>
+impl<K, V, S> Root for ReplicatedRoot<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -330,6 +330,6 @@ where
     }
 
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
-        Some((self.at.co(), Spread::to_come(size, self.at.root().copies)))
+        Some((self.at.co(), ReplicatedRoot::to_come(size, self.at.root().copies)))
     }
 }

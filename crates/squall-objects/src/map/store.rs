@@ -1,16 +1,16 @@
-//! What the forms of a map have in common: the structure that holds the entries, and what is done to it, with the types of
-//! the caller.
+//! The store of a map: a borrowed reference to the structure that holds the entries, in one of the forms.
 //!
-//! Problem: a method of an interface has no type parameters, and a map's best ones do: any borrowed form of a key, any closure. Idea: a
-//! call of the object lends its [`Store`], and what the caller wants is done to that, compiled for the caller's types. Reads take it
-//! for the rest of an operation, so that they are one call and no more; what writes does so within the call.
+//! Problem: an interface method has no type parameters, but a map's methods need them, for borrowed forms
+//! of keys and for closures. Idea: a call of the object returns a [`Store`], and the operation runs on
+//! that, compiled for the caller's types. A read may use the store for the rest of the operation, so it
+//! needs one call. A write ends within the call.
 //!
-//! - I1. What writes to a store does so within a call of the object, so that a swap waits for it, or holds it up, before the
-//!   entries move.
-//! - I2. A store whose entries have moved is not changed any more, nor emptied, before the operations that were lent it are over, unless
-//!   the next form goes on with its table. So a read of a store that was swapped away meanwhile finds what the map had at a moment from
-//!   the swap on, which is within the read.
-//! - I3. No closure of the user's runs under a lock.
+//! - I1. A write to a store runs within a call of the object. So a swap waits for it or holds it up before
+//!   the entries move.
+//! - I2. A store whose entries have moved is neither changed nor emptied while an operation that got it
+//!   still runs, unless the next form continues with its table. So a read of a store that was swapped away
+//!   meanwhile finds a state the map had at a moment after the swap began, within the read.
+//! - I3. User closures run under no lock.
 
 use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table};
@@ -23,7 +23,19 @@ use super::locked::Locked;
 use super::parts::Parts;
 use super::replicated::Place;
 
-/// The structure in which a map has its entries, lent by a call of the object.
+/// A borrowed reference to the structure that holds a map's entries, returned by a call of the object.
+///
+/// Implementations of [`Map`] make one from a table of their own.
+///
+/// ```
+/// use squall_objects::map::Store;
+/// use squall_parts::table::Table;
+///
+/// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+/// let store = Store::table(&table);
+/// squall_rcu::pin(|guard| assert_eq!(store.read(guard, &1, |value| *value), Some(10)));
+/// assert_eq!(store.len(), 1);
+/// ```
 pub struct Store<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Form<'a, K, V, S>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Store<'_, K, V, S> {
@@ -34,9 +46,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Store<'_, 
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Copy for Store<'_, K, V, S> {}
 
-/// The forms.
+/// The structure that holds the entries, one variant per form.
 pub(super) enum Form<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    Central(&'a Table<K, V, S>),
+    Shared(&'a Table<K, V, S>),
     Locked(&'a Locked<K, V, S>),
     Partitioned(&'a Parts<K, V, S>),
     Replicated(&'a Place<K, V, S>),
@@ -51,11 +63,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Form<'_, K
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Copy for Form<'_, K, V, S> {}
 
-/// Does the same with each form.
+/// Runs an expression on the structure of each form.
 macro_rules! each {
     ($store:expr, $form:ident => $do:expr) => {
         match $store.0 {
-            Form::Central($form) => $do,
+            Form::Shared($form) => $do,
             Form::Locked($form) => $do,
             Form::Partitioned($form) => $do,
             Form::Replicated($form) => $do,
@@ -64,15 +76,16 @@ macro_rules! each {
     };
 }
 
-/// The same, but what is done with a table is compiled into the caller, behind one comparison and not behind a jump through a list of the
-/// forms, and what is done with the form of one lock behind another; all else is called.
-macro_rules! central {
+/// Runs an expression on the structure of each form. The code for a table is inlined behind one comparison,
+/// and the code for a locked map behind a second one. All other forms are called out of line. So the
+/// frequent forms need no jump table.
+macro_rules! shared {
     ($store:expr, $table:ident => $within:expr, $form:ident => $do:expr) => {
         match $store.0 {
-            Form::Central($table) => $within,
+            Form::Shared($table) => $within,
             Form::Locked($form) => $do,
             other => apart(move || match other {
-                Form::Central(_) | Form::Locked(_) => unreachable!("those are other arms'"),
+                Form::Shared(_) | Form::Locked(_) => unreachable!("those are other arms'"),
                 Form::Partitioned($form) => $do,
                 Form::Replicated($form) => $do,
                 Form::Limited($form) => $do,
@@ -91,9 +104,9 @@ impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Store<'a, K, V, 
         Store(form)
     }
 
-    /// A table, for an implementation of your own.
+    /// Returns a store for a table, for an implementation of your own.
     pub fn table(table: &'a Table<K, V, S>) -> Store<'a, K, V, S> {
-        Store(Form::Central(table))
+        Store(Form::Shared(table))
     }
 }
 
@@ -105,20 +118,20 @@ where
 {
     // --- reading ---
 
-    /// What `f` makes of the key's value.
+    /// Calls `f` with the key's value and returns its result, or `None` if the key is absent.
     #[inline(always)]
     pub fn read<Q: Eq + Hash + ?Sized, R>(&self, guard: &Guard, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
-        // A table that is all there is, and whose readers are not counted, is read without this (`Lends` of a map).
+        // A table with a view is read without this function: see `view.rs`.
         match self.0 {
             Form::Locked(form) => form.read_in(guard, key, f),
             _ => apart(|| each!(self, form => form.read_in(guard, key, f))),
         }
     }
 
-    /// Whether the key is there. Nothing is copied.
+    /// Whether the key is present. Clones no value.
     #[inline(always)]
     pub(super) fn contains<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> bool
     where
@@ -130,29 +143,30 @@ where
         }
     }
 
-    /// Calls `f` for some entries, from a position on; returns the position after them: see [`Table::visit_from`].
+    /// Calls `f` for some entries, from a position on. Returns the position after them: see
+    /// [`Table::visit_from`].
     pub fn visit_from(&self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
         each!(self, form => form.visit_from(from, f))
     }
 
-    /// How many entries there are: exactly if nobody writes, else about.
+    /// Returns the number of entries: exact while no thread writes, approximate otherwise.
     pub fn len(&self) -> usize {
         each!(self, form => form.len())
     }
 
-    /// Whether there is no entry, as [`len`](Store::len) has it.
+    /// Whether there is no entry, as accurate as [`len`](Store::len).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries for which there is room before it grows.
+    /// Returns the number of entries for which there is room before the structure grows.
     pub fn capacity(&self) -> usize {
         each!(self, form => form.capacity())
     }
 
-    // --- writing: within a call (I1) ---
+    // --- writing: within a call of the object (I1) ---
 
-    /// Writes to what a call of `map` lent, before it is over.
+    /// Runs `f` on the store that a call of `map` returned, within that call.
     #[inline(always)]
     pub(super) fn within<'o, R>(
         self,
@@ -161,7 +175,7 @@ where
         f: impl FnOnce(&'o Guard, Self) -> R,
     ) -> R {
         let result = f(guard, self);
-        // Under one lock when it was lent, and a table now.
+        // The map was under its lock when the call began, and has a table now.
         if matches!(self.0, Form::Locked(locked) if locked.spilled().is_some()) {
             map.spilled();
         }
@@ -173,12 +187,12 @@ where
     where
         V: Clone,
     {
-        central!(self, table => table.put_in(guard, key, value, V::clone), form => form.insert(key, value))
+        shared!(self, table => table.put_in(guard, key, value, V::clone), form => form.insert(key, value))
     }
 
     #[inline(always)]
     pub(super) fn set(&self, guard: &Guard, key: K, value: V) -> bool {
-        central!(self, table => table.put_in(guard, key, value, |_| ()).is_some(), form => form.set(key, value))
+        shared!(self, table => table.put_in(guard, key, value, |_| ()).is_some(), form => form.set(key, value))
     }
 
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
@@ -198,7 +212,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        central!(self, table => table.take_in(guard, key, V::clone), form => form.remove(key))
+        shared!(self, table => table.take_in(guard, key, V::clone), form => form.remove(key))
     }
 
     #[inline(always)]
@@ -206,10 +220,10 @@ where
     where
         K: Borrow<Q>,
     {
-        central!(self, table => table.take_in(guard, key, |_| ()).is_some(), form => form.discard(key))
+        shared!(self, table => table.take_in(guard, key, |_| ()).is_some(), form => form.discard(key))
     }
 
-    /// Does with a key that is there what `f` says of its value.
+    /// Replaces, removes or keeps the entry of a key that is present, as `f` decides.
     #[inline(always)]
     pub(super) fn change<Q: Eq + Hash + ?Sized>(
         &self,
@@ -220,14 +234,14 @@ where
     where
         K: Borrow<Q>,
     {
-        central!(self, table => table.change_in(guard, key, f), form => form.change(key, f))
+        shared!(self, table => table.change_in(guard, key, f), form => form.change(key, f))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
         each!(self, form => form.compute(key, f))
     }
 
-    /// As `set`, with an error where there is a limit.
+    /// Sets the key's value, or returns an error if the map is limited and full.
     pub(super) fn put_within(&self, guard: &Guard, key: K, value: V) -> Result<bool, Full<(K, V)>> {
         match self.0 {
             Form::Limited(limited) => limited.put_within(key, value),
@@ -235,7 +249,8 @@ where
         }
     }
 
-    /// As `compute`, with an error where there is a limit.
+    /// Inserts, replaces, removes or keeps the entry, as `f` decides, or returns an error if the map is
+    /// limited and full.
     pub(super) fn compute_within(
         &self,
         key: K,

@@ -36,7 +36,7 @@
 //! values wait for their readers but that of [`squall_rcu::retire`].
 
 mod policy;
-mod spread;
+mod distributed;
 mod subscription;
 
 use squall_adapt::{engine, family};
@@ -53,8 +53,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::sizes;
-pub use policy::{CENTRAL, SPREAD};
-use spread::Spread;
+pub use policy::{SHARED, COPIED};
+use distributed::Distributed;
 pub use subscription::{Changed, Subscription};
 
 /// A value that is read mostly.
@@ -301,7 +301,7 @@ impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize
 #[track_caller]
 pub fn shared<T: Send + Sync + 'static>(value: T) -> OwnedReadMostly<T> {
     have_sizes::<T>();
-    OwnedReadMostly(Spread::<T, FIXED, false>::new(Master::new(value)).create(ClusterSize::Machine))
+    OwnedReadMostly(Distributed::<T, FIXED, false>::new(Master::new(value)).create(ClusterSize::Machine))
 }
 
 /// Makes a value with a replica for each cluster of this size that reads. A change reaches them all before it returns.
@@ -311,7 +311,7 @@ pub fn shared<T: Send + Sync + 'static>(value: T) -> OwnedReadMostly<T> {
 #[track_caller]
 pub fn distributed<T: Send + Sync + 'static>(value: T, size: ClusterSize) -> OwnedReadMostly<T> {
     have_sizes::<T>();
-    OwnedReadMostly(Spread::<T, FIXED, true>::new(Master::new(value)).create(size))
+    OwnedReadMostly(Distributed::<T, FIXED, true>::new(Master::new(value)).create(size))
 }
 
 /// Makes a value with a copy for each cluster of this size that reads. A change only takes the old copies away; each cluster makes
@@ -325,7 +325,7 @@ pub fn distributed<T: Send + Sync + 'static>(value: T, size: ClusterSize) -> Own
 #[track_caller]
 pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> OwnedReadMostly<T> {
     have_sizes::<T>();
-    OwnedReadMostly(Spread::<T, FIXED, true>::new(Master::copied(value)).create(size))
+    OwnedReadMostly(Distributed::<T, FIXED, true>::new(Master::copied(value)).create(size))
 }
 
 /// Makes a value that is as [`shared`] makes it, and is [`copied`] for each cache while its load asks for that.
@@ -341,7 +341,7 @@ pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> OwnedReadMostly<T
     have_sizes::<T>();
     family::register(policy::family::<T>());
     engine::start();
-    OwnedReadMostly(Spread::<T, ADAPTS, false>::with_copies(Master::new(value)).create(ClusterSize::Machine))
+    OwnedReadMostly(Distributed::<T, ADAPTS, false>::with_copies(Master::new(value)).create(ClusterSize::Machine))
 }
 
 /// Has values of this type have the attribute of their clusters' size.
@@ -359,17 +359,17 @@ const ADAPTS: bool = true;
 /// An implementation, to take the place of a read-mostly value: as [`shared`] makes it. It takes the value over; swapped
 /// in [without state](Swap::without_state) it has none, and every call errs.
 pub fn new_shared<T: Send + Sync + 'static>() -> Replacement<dyn ReadMostly<T>> {
-    Replacement::root(Spread::<T, FIXED, false>::new(Master::vacant_updated()), ClusterSize::Machine)
+    Replacement::root(Distributed::<T, FIXED, false>::new(Master::vacant_updated()), ClusterSize::Machine)
 }
 
 /// An implementation, to take the place of a read-mostly value: as [`distributed`] makes it. It takes the value over; swapped
 /// in [without state](Swap::without_state) it has none, and every call errs.
 pub fn new_distributed<T: Send + Sync + 'static>(size: ClusterSize) -> Replacement<dyn ReadMostly<T>> {
-    Replacement::root(Spread::<T, FIXED, true>::new(Master::vacant_updated()), size)
+    Replacement::root(Distributed::<T, FIXED, true>::new(Master::vacant_updated()), size)
 }
 
 /// An implementation, to take the place of a read-mostly value: as [`copied`] makes it. It takes the value over; swapped
 /// in [without state](Swap::without_state) it has none, and every call errs.
 pub fn new_copied<T: Clone + Send + Sync + 'static>(size: ClusterSize) -> Replacement<dyn ReadMostly<T>> {
-    Replacement::root(Spread::<T, FIXED, true>::new(Master::vacant_copied()), size)
+    Replacement::root(Distributed::<T, FIXED, true>::new(Master::vacant_copied()), size)
 }

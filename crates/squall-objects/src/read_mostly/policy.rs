@@ -14,13 +14,13 @@ use squall_parts::replica::Master;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use super::spread::{Local, Spread};
+use super::distributed::{Local, Distributed};
 use super::{ADAPTS, ReadMostly};
 
 /// The form in which an adaptive value begins: [`shared`](super::shared).
-pub const CENTRAL: &str = "central";
+pub const SHARED: &str = "shared";
 /// The form into which it grows: [`copied`](super::copied).
-pub const SPREAD: &str = "spread";
+pub const COPIED: &str = "copied";
 
 /// Changes until the sensor posts, at first.
 pub(super) const ALARM: u32 = 256;
@@ -41,9 +41,9 @@ pub(super) struct Values<T>(PhantomData<fn() -> T>);
 
 impl<T: Clone + Send + Sync + 'static> Values<T> {
     const FORMS: [Form; 2] =
-        [Form::of::<Spread<T, ADAPTS, false>>(CENTRAL), Form::of::<Spread<T, ADAPTS, true>>(SPREAD)];
+        [Form::of::<Distributed<T, ADAPTS, false>>(SHARED), Form::of::<Distributed<T, ADAPTS, true>>(COPIED)];
 }
-const SPREAD_FORM: usize = 1;
+const COPIED_FORM: usize = 1;
 
 impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
     type Interface = dyn ReadMostly<T>;
@@ -58,10 +58,10 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
 
     fn make(&self, shape: Shape, _: Handle<dyn ReadMostly<T>>) -> Replacement<dyn ReadMostly<T>> {
         match shape.form {
-            SPREAD_FORM => Replacement::root(Spread::<T, ADAPTS, true>::with_copies(Master::vacant_copied()), SIZE),
+            COPIED_FORM => Replacement::root(Distributed::<T, ADAPTS, true>::with_copies(Master::vacant_copied()), SIZE),
             _ => {
-                let central = Spread::<T, ADAPTS, false>::with_copies(Master::vacant_updated());
-                Replacement::root(central, ClusterSize::Machine)
+                let shared = Distributed::<T, ADAPTS, false>::with_copies(Master::vacant_updated());
+                Replacement::root(shared, ClusterSize::Machine)
             }
         }
     }
@@ -123,17 +123,17 @@ fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64) -> Vec<
     let common = reads * READ + seen.changes * CHANGE;
     // On one cluster every transfer is near, in either form.
     let far = if seen.readers.len() > 1 { 1.0 } else { NEAR };
-    let central = common + all * fetch * far + seen.changes * 2.0 * line * far;
+    let shared = common + all * fetch * far + seen.changes * 2.0 * line * far;
     // The first of a cluster fetches the master's line, too, and copies.
-    let spread = common
+    let distributed = common
         + first * (fetch + line + value_lines * line * NEAR) * far
         + (all - first) * fetch * NEAR
         + seen.changes * (1.0 + replicas) * line * far;
     let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
     let per_replica = local_bytes + REP_BYTES + value_bytes;
     vec![
-        cost(0, central, ROOT_BYTES + local_bytes + REP_BYTES + value_bytes),
-        cost(SPREAD_FORM, spread, ROOT_BYTES + value_bytes + seen.readers.len().max(1) * per_replica),
+        cost(0, shared, ROOT_BYTES + local_bytes + REP_BYTES + value_bytes),
+        cost(COPIED_FORM, distributed, ROOT_BYTES + value_bytes + seen.readers.len().max(1) * per_replica),
     ]
 }
 
@@ -150,8 +150,8 @@ mod tests {
 
     #[test]
     fn hu_16_what_many_of_several_clusters_read_and_somebody_changes_is_copied_for_each() {
-        assert_eq!(best(&[8, 8, 8, 8], 1e6, 1e3, 64), SPREAD_FORM);
-        assert_eq!(best(&[16, 16], 1e5, 1e4, 4096), SPREAD_FORM);
+        assert_eq!(best(&[8, 8, 8, 8], 1e6, 1e3, 64), COPIED_FORM);
+        assert_eq!(best(&[16, 16], 1e5, 1e4, 4096), COPIED_FORM);
     }
 
     #[test]

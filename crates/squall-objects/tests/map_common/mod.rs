@@ -16,7 +16,7 @@ use std::time::Duration;
 /// A form that a map can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    Central,
+    Shared,
     Locked,
     Partitioned,
     Replicated,
@@ -24,9 +24,9 @@ pub(crate) enum Form {
 }
 
 pub(crate) const FORMS: [Form; 5] =
-    [Form::Central, Form::Locked, Form::Partitioned, Form::Replicated, Form::Adaptive];
+    [Form::Shared, Form::Locked, Form::Partitioned, Form::Replicated, Form::Adaptive];
 /// Those that can be swapped in.
-pub(crate) const NEW: [Form; 4] = [Form::Locked, Form::Partitioned, Form::Replicated, Form::Central];
+pub(crate) const NEW: [Form; 4] = [Form::Locked, Form::Partitioned, Form::Replicated, Form::Shared];
 const PARTS: usize = 3;
 
 /// Neighbours by pairs: few of the keys of a check are in a part.
@@ -37,7 +37,7 @@ fn home(key: u64) -> usize {
 impl Form {
     pub(crate) fn make<V: Held, S: Hashing>(self, hasher: S) -> OwnedMap<u64, V, S> {
         match self {
-            Form::Central => map::central_with(0, hasher),
+            Form::Shared => map::shared_with(0, hasher),
             Form::Locked => map::locked_with(0, hasher),
             Form::Partitioned => map::partitioned_with(PARTS, home, ClusterSize::Cpu, hasher),
             Form::Replicated => map::replicated_with(0, ClusterSize::Cpu, hasher),
@@ -50,7 +50,7 @@ impl Form {
             Form::Locked => map::new_locked(),
             Form::Partitioned => map::new_partitioned(PARTS, home, ClusterSize::Cpu),
             Form::Replicated => map::new_replicated(ClusterSize::Cpu),
-            Form::Central | Form::Adaptive => map::new_central(),
+            Form::Shared | Form::Adaptive => map::new_shared(),
         }
     }
 }
@@ -62,6 +62,9 @@ impl<S: BuildHasher + Clone + Send + Sync + 'static> Hashing for S {}
 /// Calls by the reference, for the checks.
 macro_rules! as_checked {
     ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $co:expr) => {
+        as_checked!($of<$v $(, $s: $bound)?>, $this => $co, delete);
+    };
+    ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $co:expr, $delete:ident) => {
         impl<$v: Held $(, $s: $bound)?> ConcurrentMap<$v> for $of<$v $(, $s)?> {
             fn get(&self, key: u64) -> Option<$v> {
                 let $this = self;
@@ -89,7 +92,7 @@ macro_rules! as_checked {
             }
             fn discard(&self, key: u64) -> bool {
                 let $this = self;
-                $co.discard(&key)
+                $co.$delete(&key)
             }
             fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&$v) -> bool) -> bool {
                 let $this = self;
@@ -200,7 +203,7 @@ struct Turns {
 struct Known {
     hashers: std::sync::Weak<()>,
     gone: Arc<AtomicBool>,
-    make_central: Box<dyn Fn() + Send>,
+    make_shared: Box<dyn Fn() + Send>,
 }
 
 /// Makes maps that are swapped while they are checked.
@@ -236,7 +239,7 @@ impl Maker for Swapping {
         known.push(Known {
             hashers,
             gone: gone.clone(),
-            make_central: Box::new(move || swap_to(co, Form::Central)),
+            make_shared: Box::new(move || swap_to(co, Form::Shared)),
         });
         drop(known);
         *self.turns.paused.lock().unwrap() = false;
@@ -264,7 +267,7 @@ impl Maker for Swapping {
         for known in self.known.lock().unwrap().iter() {
             let gone = known.gone.load(Ordering::Relaxed);
             if !gone {
-                (known.make_central)();
+                (known.make_shared)();
             }
             while known.hashers.strong_count() > usize::from(!gone) {
                 squall_rcu::barrier().expect("no operation is open here");

@@ -94,7 +94,7 @@ pub(crate) fn spread_map(bytes: &[u8]) {
                 let new = match value % 4 {
                     0 => map::new_replicated(size(value / 4)),
                     1 => map::new_partitioned(3, |key| key as usize, size(value / 4)),
-                    2 => map::new_central(),
+                    2 => map::new_shared(),
                     _ => map::new_locked(),
                 };
                 co.swap_to(new).unwrap();

@@ -43,7 +43,7 @@ fn measure(_: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
 
 fn pass_over_two_additions(quick: bool) -> f64 {
     use squall::objects::counter::Counter as _;
-    use squall::objects::gate::Requests as _;
+    use squall::objects::gate::Gate as _;
     let (pairs, ops) = if quick { (9, 200_000) } else { (41, 1_000_000) };
     let (gate, counter) = (gate::distributed(), counter::distributed());
     let (gate, counter) = (gate.co(), counter.co());

@@ -98,7 +98,7 @@ impl Errands {
             6..20 => drop(self.event.signal_many(rng.below(8) as usize)),
             20 => {
                 // Its policy may swap it just then.
-                let _ = control::swap(Handle::id(co), if rng.one_in(2) { "central" } else { "spread" });
+                let _ = control::swap(Handle::id(co), if rng.one_in(2) { "shared" } else { "distributed" });
             }
             _ => {}
         }

@@ -113,10 +113,10 @@ pub(super) struct Log {
 /// What a class is called by those who swap; none for one that nobody swaps for.
 fn form_of(class: &str) -> Option<&'static str> {
     match class {
-        _ if class.contains("Central<false>") => Some(PLAIN),
+        _ if class.contains("Shared<false>") => Some(PLAIN),
         _ if class.contains("<false>") => None,
-        _ if class.contains("Central<") => Some("central"),
-        _ if class.contains("Spread<") => Some("spread"),
+        _ if class.contains("Shared<") => Some("shared"),
+        _ if class.contains("Distributed<") => Some("distributed"),
         _ => None,
     }
 }
@@ -385,9 +385,9 @@ mod tests {
 
     #[test]
     fn classes_are_of_forms() {
-        assert_eq!(form_of("squall_objects::counter::central::Central<true>"), Some("central"));
-        assert_eq!(form_of("squall_objects::counter::spread::Spread<true>"), Some("spread"));
-        assert_eq!(form_of("squall_objects::counter::central::Central<false>"), Some(PLAIN));
-        assert_eq!(form_of("squall_objects::counter::spread::Spread<false>"), None);
+        assert_eq!(form_of("squall_objects::counter::shared::Shared<true>"), Some("shared"));
+        assert_eq!(form_of("squall_objects::counter::distributed::Distributed<true>"), Some("distributed"));
+        assert_eq!(form_of("squall_objects::counter::shared::Shared<false>"), Some(PLAIN));
+        assert_eq!(form_of("squall_objects::counter::distributed::Distributed<false>"), None);
     }
 }

@@ -298,7 +298,7 @@ impl Person {
 
     fn swap(self, book: &Book, rng: &mut Rng) {
         let id = book.id();
-        let form = ["central", "spread", "spread", "round"][rng.below(4) as usize];
+        let form = ["shared", "distributed", "distributed", "round"][rng.below(4) as usize];
         match control::swap(id, form) {
             Ok(report) if form == "round" => {
                 self.accuse(book, &format!("it was swapped for what there is not: {report:?}"));
@@ -307,12 +307,12 @@ impl Person {
             Ok(_) => count(What::ByHand),
             Err(ControlError::NoImplementation { known, .. }) if form == "round" => {
                 count(What::Unknown);
-                if !["central", "spread", PLAIN].iter().all(|form| known.contains(form))
+                if !["shared", "distributed", PLAIN].iter().all(|form| known.contains(form))
                     && !book.fate.is_ending()
                 {
                     self.accuse(
                         book,
-                        &format!("it may be {known:?}, and is not said to be central or spread"),
+                        &format!("it may be {known:?}, and is not said to be shared or distributed"),
                     );
                 }
             }
@@ -335,14 +335,14 @@ impl Person {
             self.accuse(book, "it is of no family, and its policy took a setting");
         }
         while !self.world.trial.is_stopped() {
-            match control::swap(id, "central") {
+            match control::swap(id, "shared") {
                 Ok(_) => return,
                 Err(ControlError::Swap(_)) if !book.fate.is_ending() => thread::yield_now(),
                 Err(error) => return self.refused(book, "the way back", &error.to_string()),
             }
         }
         // The run ends, and the verdict wants all of them back.
-        let _ = control::swap(id, "central");
+        let _ = control::swap(id, "shared");
     }
 
     fn sample(self, book: &Book, rng: &mut Rng) {

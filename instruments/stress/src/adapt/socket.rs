@@ -137,7 +137,7 @@ impl Caller {
     }
 
     fn swap(&mut self, world: &'static World, book: &Book, rng: &mut Rng) {
-        let form = ["central", "spread", "round"][rng.below(3) as usize];
+        let form = ["shared", "distributed", "round"][rng.below(3) as usize];
         let id = book.id().to_string();
         match self.ask(world, |client| client.swap(&id, form)) {
             Ok(swap) if form == "round" || swap.id != id => {

@@ -120,7 +120,7 @@ fn thaw(world: &'static World) -> Result<(), String> {
     if world.is_broken(Break::KeepGrown)
         && let Some(book) = world.all().first()
     {
-        let _ = control::swap(book.id(), "spread");
+        let _ = control::swap(book.id(), "distributed");
         let _ = control::freeze(book.id(), true);
     }
     Ok(())

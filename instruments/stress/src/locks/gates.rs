@@ -16,7 +16,7 @@ use squall::lock::Steps;
 use squall::parts::gate::{
     ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests,
 };
-use squall::objects::gate::{self, Enter, Requests};
+use squall::objects::gate::{self, Gate as _, GateExt};
 use squall::{Handle, Owned};
 
 use super::breaks::Break;
@@ -114,10 +114,10 @@ impl Counter for Spread {
 }
 
 /// As an object.
-struct Object(Owned<dyn Requests>);
+struct Object(Owned<dyn gate::Gate>);
 
 impl Object {
-    fn co(&self) -> Handle<dyn Requests> {
+    fn co(&self) -> Handle<dyn gate::Gate> {
         self.0.co()
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn any(rng: &mut Rng) -> (Kept, bool) {
         return (Kept::InTables(map::adaptive()), true);
     }
     let map = match rng.below(4) {
-        0 => map::central(),
+        0 => map::shared(),
         1 => map::locked(),
         2 => map::partitioned(PARTS, home),
         _ => map::replicated(any_size(rng)),
@@ -78,7 +78,7 @@ fn any_form(rng: &mut Rng) -> Form {
 
 fn any_in_tables(rng: &mut Rng) -> Replacement<dyn Map<u64, Token, RandomState>> {
     match rng.below(4) {
-        0 => map::new_central(),
+        0 => map::new_shared(),
         1 => map::new_locked(),
         2 => map::new_partitioned(PARTS, home, any_size(rng)),
         _ => map::new_replicated(any_size(rng)),

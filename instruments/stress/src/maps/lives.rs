@@ -4,7 +4,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use squall::adapt::control;
-use squall::objects::map::{CENTRAL, REPLICATED, SMALL};
+use squall::objects::map::{SHARED, REPLICATED, SMALL};
 use squall::{ClusterSize, Vp, machine, tables};
 
 use super::breaks::Break;
@@ -84,7 +84,7 @@ fn call(world: &'static World, lane: usize, rng: &mut Rng) {
 
 /// A step of who swaps maps, changes their clusters, and throws tables away.
 fn swap(world: &'static World, rng: &mut Rng) {
-    const FORMS: [&str; 3] = [SMALL, CENTRAL, REPLICATED];
+    const FORMS: [&str; 3] = [SMALL, SHARED, REPLICATED];
     let Some(book) = world.any(rng) else { return };
     match rng.below(8) {
         0 => {

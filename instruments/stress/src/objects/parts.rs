@@ -163,11 +163,11 @@ macro_rules! planted {
             type Interface = $interface;
             type Rep = Leaf<$name>;
 
-            fn make_rep(&self, at: At<Self>) -> Leaf<Self> {
+            fn make_rep(&self, at: RepContext<Self>) -> Leaf<Self> {
                 self.grow(at)
             }
 
-            fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+            fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
                 self.0.check("answering a miss");
                 count(What::Misses);
                 self.answer(miss)

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use squall_rcu::{
-    Marker, MarkerState, Guard, WaitError, in_operation, guard, quiescent_do, reclaim, wait, wait_until,
+    Marker, MarkerState, Guard, WaitError, in_operation, pin, quiescent_do, reclaim, wait, wait_until,
 };
 
 use super::breaks::Break;

@@ -158,14 +158,14 @@ impl Seen<'_> {
         // serve that thread.
         let alone = load(part).and_then(|load| load.alone(self.threads));
         let own = match (shape, alone, self.homes) {
-            (Shape::Spread, ..) => distributed,
-            (Shape::Central(place), Some(adder), Some((first, last))) => {
+            (Shape::Distributed, ..) => distributed,
+            (Shape::Shared(place), Some(adder), Some((first, last))) => {
                 let home = if adder == 0 { first } else { last };
                 let as_of = if place == Some(home) { Load::OneAdds } else { Load::LastAdds };
                 let same = (0..self.scripts[script].len()).find(|part| load(*part) == Some(as_of));
                 same.map_or(shared, |part| ns(Kind::Shared, part))
             }
-            (Shape::Central(_), ..) => shared,
+            (Shape::Shared(_), ..) => shared,
         };
         own > shared.min(distributed) * settings::ALL.get(&settings::MARGIN)
     }

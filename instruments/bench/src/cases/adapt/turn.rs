@@ -156,6 +156,6 @@ impl Turn {
     /// The form in which an adaptive counter began a part, if it was at home with `home` at first.
     pub(super) fn shape_at(&self, part: usize, home: Option<Vp>) -> Shape {
         let before = self.swaps.iter().rfind(|swap| swap.at < self.began[part]);
-        before.map_or(Shape::Central(home), |swap| swap.to)
+        before.map_or(Shape::Shared(home), |swap| swap.to)
     }
 }

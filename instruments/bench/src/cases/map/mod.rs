@@ -20,7 +20,7 @@ mod work;
 use crate::case::{Case, Scale, Spec};
 #[cfg(not(feature = "rivals"))]
 use crate::case::{Missing, Setting, Subject};
-use crate::ours_map::{Adaptive, Central, Constituent, OneLock, Replicated};
+use crate::ours_map::{Adaptive, Shared, Constituent, OneLock, Replicated};
 use crate::rivals::maps::{Dash, Locked, Papaya, SccHashIndex, SccHashMap};
 
 pub(super) use adapt::CASE as ADAPT;
@@ -49,7 +49,7 @@ macro_rules! subjects {
         use $make as make;
         &[
             Spec::ours("squall-table", make::<Constituent>()),
-            Spec::ours("squall-central", make::<Central>()),
+            Spec::ours("squall-central", make::<Shared>()),
             Spec::ours("squall-locked", make::<OneLock>()),
             Spec::ours("squall-replicated", make::<Replicated>()),
             Spec::ours("squall-adaptive", make::<Adaptive>()),

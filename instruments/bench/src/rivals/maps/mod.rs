@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn every_map_does_each_measured_operation() {
         keeps_the_contract::<crate::ours_map::Constituent>();
-        keeps_the_contract::<crate::ours_map::Central>();
+        keeps_the_contract::<crate::ours_map::Shared>();
         keeps_the_contract::<crate::ours_map::OneLock>();
         keeps_the_contract::<crate::ours_map::Replicated>();
         keeps_the_contract::<crate::ours_map::Partitioned>();

@@ -19,14 +19,14 @@ use std::time::{Duration, SystemTime};
 
 use crossbeam_utils::CachePadded;
 use squall::adapt::control::{self, Verdict};
-use squall::objects::map::{CENTRAL, REPLICATED};
+use squall::objects::map::{SHARED, REPLICATED};
 
 use crate::case::{Case, Make, Missing, PLAIN, Role, Scale, Setting, Spec, Subject, Variant, Worker};
 use crate::cases::swap::crew::fit;
 use crate::env;
 use crate::harness::Step as Progress;
 use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, SubjectResult, Table, median};
-use crate::ours_map::{Adaptive, Central, OneLock, Partitioned, Replicated};
+use crate::ours_map::{Adaptive, Shared, OneLock, Partitioned, Replicated};
 use crate::rivals::maps::{Dash, Family, Job, Locked, Mapping, Papaya, SccHashIndex, SccHashMap, with_words};
 use hand::{Deck, Hand, Load};
 use play::{Step, Stepped, play};
@@ -58,7 +58,7 @@ pub(in crate::cases) static CASE: Case = Case {
 
 const SUBJECTS: &[Spec] = &[
     Spec::ours(ADAPTIVE, looping::<Adaptive>()),
-    Spec::ours("squall-central", looping::<Central>()),
+    Spec::ours("squall-central", looping::<Shared>()),
     Spec::ours("squall-locked", looping::<OneLock>()),
     Spec::ours("squall-replicated", looping::<Replicated>()),
     Spec::ours("squall-partitioned", looping::<Partitioned>()),
@@ -80,7 +80,7 @@ type Turns = fn(&Turning<'_>) -> Result<Turn, String>;
 /// The subjects that can run here, in the order of their names.
 const TURNS: &[(&str, Turns)] = &[
     (ADAPTIVE, turn::<Adaptive>),
-    ("squall-central", turn::<Central>),
+    ("squall-central", turn::<Shared>),
     ("squall-locked", turn::<OneLock>),
     ("squall-replicated", turn::<Replicated>),
     ("squall-partitioned", turn::<Partitioned>),
@@ -160,7 +160,7 @@ struct Turn {
     ns: f64,
     adapt_ms: f64,
     swaps: usize,
-    /// Final form: 0 small, 1 central, 2 replicated.
+    /// Final form: 0 small, 1 shared, 2 replicated.
     form: usize,
     policy_ms_per_s: f64,
 }
@@ -211,7 +211,7 @@ fn tell(turn: &mut Turn, id: squall::Id, began: SystemTime) {
     turn.adapt_ms = last.map_or(0.0, |last| last.as_secs_f64() * 1e3);
     turn.swaps = swaps().count();
     turn.form = match control::status(id).map(|status| status.form) {
-        Some(CENTRAL) => 1,
+        Some(SHARED) => 1,
         Some(REPLICATED) => 2,
         _ => 0,
     };

@@ -13,11 +13,11 @@ use super::{Counter, Sensors};
 use crate::counter::policy::{ALARM, post};
 
 /// The root. `ADAPTS`: its representatives' sensors post.
-pub(super) struct Spread<const ADAPTS: bool>(());
+pub(super) struct Distributed<const ADAPTS: bool>(());
 
-impl<const ADAPTS: bool> Spread<ADAPTS> {
-    pub(super) fn new() -> Spread<ADAPTS> {
-        Spread(())
+impl<const ADAPTS: bool> Distributed<ADAPTS> {
+    pub(super) fn new() -> Distributed<ADAPTS> {
+        Distributed(())
     }
 }
 
@@ -26,7 +26,7 @@ impl<const ADAPTS: bool> Spread<ADAPTS> {
 pub(super) struct Local<const ADAPTS: bool> {
     count: BiasedWord,
     own: Own,
-    at: RepContext<Spread<ADAPTS>>,
+    at: RepContext<Distributed<ADAPTS>>,
 }
 
 /// What the representative's own callers write when they ask for the sum: apart from what others read then.
@@ -37,17 +37,17 @@ struct Own {
     alarm: AtomicU32,
 }
 
-impl<const ADAPTS: bool> Root for Spread<ADAPTS> {
+impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
     type Interface = dyn Counter;
     type Rep = Local<ADAPTS>;
 
-    fn make_rep(&self, at: RepContext<Spread<ADAPTS>>) -> Local<ADAPTS> {
+    fn make_rep(&self, at: RepContext<Distributed<ADAPTS>>) -> Local<ADAPTS> {
         let alarm = AtomicU32::new(if ADAPTS { ALARM } else { 0 });
         let own = Own { totals: AtomicU32::new(0), alarm };
         Local { count: BiasedWord::new(at.vp()), own, at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Spread<ADAPTS>>) -> MissAnswer<'a, Spread<ADAPTS>> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Distributed<ADAPTS>>) -> MissAnswer<'a, Distributed<ADAPTS>> {
         // Who only looks is no caller.
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match is_reading().then(any).flatten() {
@@ -56,7 +56,7 @@ impl<const ADAPTS: bool> Root for Spread<ADAPTS> {
         }
     }
 
-    fn formats(formats: &mut RootFormats<'_, Spread<ADAPTS>>) {
+    fn formats(formats: &mut RootFormats<'_, Distributed<ADAPTS>>) {
         formats.export_part(|_, rep| Ok(rep.count.load())).import_part(|_, rep, n: u64| {
             rep.count.add(n);
             Ok(())

@@ -19,7 +19,7 @@ use super::policy::{ALARM, post};
 use super::{ReadMostly, Sensors};
 
 /// The root. `ADAPTS`: its sensor posts. `WIDE`: there may be several representatives.
-pub(super) struct Spread<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> {
+pub(super) struct Distributed<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> {
     master: Master<T>,
     /// Those who wait for changes; made for the first of them. It goes with the state, so that they need not know of swaps.
     watch: OnceLock<Arc<Watch>>,
@@ -33,7 +33,7 @@ pub(super) struct Spread<T: Send + Sync + 'static, const ADAPTS: bool, const WID
 #[repr(align(128))]
 pub(super) struct Local<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> {
     replica: Replica<T>,
-    at: RepContext<Spread<T, ADAPTS, WIDE>>,
+    at: RepContext<Distributed<T, ADAPTS, WIDE>>,
 }
 
 /// The state: the value with its version, shared, and those who wait for the next.
@@ -44,22 +44,22 @@ struct Moved<T: Send + Sync + 'static> {
 
 impl<T: Send + Sync + 'static> Format for Moved<T> {}
 
-impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Spread<T, ADAPTS, WIDE> {
-    pub(super) fn new(master: Master<T>) -> Spread<T, ADAPTS, WIDE> {
-        Spread::make(master, None)
+impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Distributed<T, ADAPTS, WIDE> {
+    pub(super) fn new(master: Master<T>) -> Distributed<T, ADAPTS, WIDE> {
+        Distributed::make(master, None)
     }
 
     /// The same, of a type that can be copied, so that the form can be changed to any size.
-    pub(super) fn with_copies(master: Master<T>) -> Spread<T, ADAPTS, WIDE>
+    pub(super) fn with_copies(master: Master<T>) -> Distributed<T, ADAPTS, WIDE>
     where
         T: Clone,
     {
-        Spread::make(master, Some(Master::vacant_copied))
+        Distributed::make(master, Some(Master::vacant_copied))
     }
 
-    fn make(master: Master<T>, copied: Option<fn() -> Master<T>>) -> Spread<T, ADAPTS, WIDE> {
+    fn make(master: Master<T>, copied: Option<fn() -> Master<T>>) -> Distributed<T, ADAPTS, WIDE> {
         let alarm = AtomicU32::new(if ADAPTS { ALARM } else { 0 });
-        Spread { master, watch: OnceLock::new(), alarm, copied }
+        Distributed { master, watch: OnceLock::new(), alarm, copied }
     }
 
     fn watch(&self) -> &Arc<Watch> {
@@ -84,7 +84,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Spread<T, A
     }
 }
 
-impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Spread<T, ADAPTS, WIDE> {
+impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Distributed<T, ADAPTS, WIDE> {
     type Interface = dyn ReadMostly<T>;
     type Rep = Local<T, ADAPTS, WIDE>;
 
@@ -129,7 +129,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Sp
     }
 }
 
-impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Drop for Spread<T, ADAPTS, WIDE> {
+impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Drop for Distributed<T, ADAPTS, WIDE> {
     fn drop(&mut self) {
         self.announce_quietly();
     }
@@ -209,9 +209,9 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<
             None => root.master.vacant(),
         };
         if one {
-            Replacement::root(Spread::<T, ADAPTS, false>::make(master, copied), size)
+            Replacement::root(Distributed::<T, ADAPTS, false>::make(master, copied), size)
         } else {
-            Replacement::root(Spread::<T, ADAPTS, true>::make(master, copied), size)
+            Replacement::root(Distributed::<T, ADAPTS, true>::make(master, copied), size)
         }
     }
 

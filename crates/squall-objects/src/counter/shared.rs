@@ -12,19 +12,19 @@ use super::{Counter, Sensors};
 use crate::counter::policy::{ALARM, post};
 
 /// One representative for everybody. `ADAPTS`: its sensor posts.
-pub(super) struct Central<const ADAPTS: bool> {
+pub(super) struct Shared<const ADAPTS: bool> {
     count: BiasedWord,
     /// The object that it serves.
     own: Handle<dyn Counter>,
 }
 
-impl<const ADAPTS: bool> Central<ADAPTS> {
-    pub(super) fn new(own: Handle<dyn Counter>, place: Vp) -> Central<ADAPTS> {
+impl<const ADAPTS: bool> Shared<ADAPTS> {
+    pub(super) fn new(own: Handle<dyn Counter>, place: Vp) -> Shared<ADAPTS> {
         let count = BiasedWord::new(place);
         if ADAPTS {
             count.set_alarm(ALARM);
         }
-        Central { count, own }
+        Shared { count, own }
     }
 
     #[cold]
@@ -38,7 +38,7 @@ impl<const ADAPTS: bool> Central<ADAPTS> {
     }
 }
 
-impl<const ADAPTS: bool> Counter for Central<ADAPTS> {
+impl<const ADAPTS: bool> Counter for Shared<ADAPTS> {
     #[inline]
     fn add(&self, n: u64) {
         if ADAPTS {
@@ -70,8 +70,8 @@ impl<const ADAPTS: bool> Counter for Central<ADAPTS> {
     }
 }
 
-impl<const ADAPTS: bool> State for Central<ADAPTS> {
-    fn formats(formats: &mut StateFormats<'_, Central<ADAPTS>>) {
+impl<const ADAPTS: bool> State for Shared<ADAPTS> {
+    fn formats(formats: &mut StateFormats<'_, Shared<ADAPTS>>) {
         formats.export_part(|this| Ok(this.count.load())).import_part(|this, n: u64| {
             this.count.add(n);
             Ok(())

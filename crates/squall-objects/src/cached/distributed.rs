@@ -67,7 +67,7 @@ const HANDED: usize = 256;
 const PATIENCE: u32 = 1024;
 
 /// The root.
-pub(crate) struct Spread<B: Body> {
+pub(crate) struct Distributed<B: Body> {
     form: Form,
     /// In whose cluster thin representatives look.
     home: Vp,
@@ -103,7 +103,7 @@ pub(crate) struct Local<B: Body> {
     watch: AtomicU64,
     /// The last watch in which a full one was used, as far as that was asked.
     used_in: AtomicU64,
-    at: RepContext<Spread<B>>,
+    at: RepContext<Distributed<B>>,
 }
 
 /// The state.
@@ -117,24 +117,24 @@ pub(crate) trait Reach<C> {
     fn each(&self, places: Places, act: &mut dyn FnMut(&C));
 }
 
-impl<B: Body> Spread<B> {
+impl<B: Body> Distributed<B> {
     /// A root with this store, or one to move it into.
-    pub(crate) fn new(form: Form, store: Option<B::Store>) -> Spread<B> {
+    pub(crate) fn new(form: Form, store: Option<B::Store>) -> Distributed<B> {
         let home = match &form.full {
             Full::On(vps) => vps.first().copied(),
             _ => None,
         };
         let store = store.map_or_else(OnceLock::new, |store| OnceLock::from(Arc::new(store)));
-        Spread { form, home: home.unwrap_or_else(Vp::current), store, moves: Lock::default() }
+        Distributed { form, home: home.unwrap_or_else(Vp::current), store, moves: Lock::default() }
     }
 
     /// An object that is to take the place of another one.
     pub(crate) fn to_come(form: Form) -> Replacement<B::Interface> {
         let size = form.size;
-        Replacement::root(Spread::<B>::new(form, None), size)
+        Replacement::root(Distributed::<B>::new(form, None), size)
     }
 
-    fn is_full_from_the_start(&self, at: &RepContext<Spread<B>>) -> bool {
+    fn is_full_from_the_start(&self, at: &RepContext<Distributed<B>>) -> bool {
         let is_here = |vp: &Vp| at.clusters().get(*vp) == Some(at.cluster());
         match &self.form.full {
             Full::Nowhere => false,
@@ -145,7 +145,7 @@ impl<B: Body> Spread<B> {
     }
 }
 
-impl<B: Body> Root for Spread<B> {
+impl<B: Body> Root for Distributed<B> {
     type Interface = B::Interface;
     type Rep = Local<B>;
 

@@ -10,19 +10,19 @@
 use squall_core::wrap::shall_leave;
 use squall_core::{RepContext, Handle, InterfaceOf, Root};
 use squall_lock::Undisturbed;
-use squall_parts::gate::{Gate, LocalRequests, SpreadRequests};
+use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests};
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::{ControlError, Refused, Requests, State, until};
+use super::{ControlError, Refused, Gate, State, until};
 
 /// What the counts know of their object: a reference, from its first representative on.
-type Object = OnceLock<Handle<dyn Requests>>;
-type Counts = Gate<GatedWord, Undisturbed, Object>;
+type Object = OnceLock<Handle<dyn Gate>>;
+type Counts = parts::Gate<GatedWord, Undisturbed, Object>;
 
-pub(super) struct Spread {
+pub(super) struct Distributed {
     requests: SpreadRequests<GatedWord, Undisturbed, Object>,
     /// Where the first representative's counts are at home.
     home: Vp,
@@ -32,17 +32,17 @@ pub(super) struct Spread {
 #[repr(align(128))]
 pub(super) struct Local(LocalRequests<GatedWord, Undisturbed, Object>);
 
-impl Spread {
-    pub(super) fn new(home: Vp) -> Spread {
-        Spread { requests: SpreadRequests::with(Object::new(), || GatedWord::new(home)), home }
+impl Distributed {
+    pub(super) fn new(home: Vp) -> Distributed {
+        Distributed { requests: SpreadRequests::with(Object::new(), || GatedWord::new(home)), home }
     }
 }
 
-impl Root for Spread {
-    type Interface = dyn Requests;
+impl Root for Distributed {
+    type Interface = dyn Gate;
     type Rep = Local;
 
-    fn make_rep(&self, at: RepContext<Spread>) -> Local {
+    fn make_rep(&self, at: RepContext<Distributed>) -> Local {
         // Before any call of a representative, and always the same.
         self.requests.kept().get_or_init(|| at.co());
         let vp = at.vp();
@@ -59,7 +59,7 @@ impl Root for Spread {
 }
 
 /// Beside the view of everything that implements the trait, which `Local` does not.
-impl InterfaceOf<Local> for dyn Requests {
+impl InterfaceOf<Local> for dyn Gate {
     fn view(rep: &Local) -> &Self {
         &*rep.0
     }
@@ -78,7 +78,7 @@ fn shutdown_within(counts: &Counts, limit: Option<Duration>) -> Result<(), Contr
     counts.control().shutdown(until(limit, &|| leaves(counts)))
 }
 
-impl Requests for Counts {
+impl Gate for Counts {
     #[inline]
     fn enter_now(&self) -> Result<(), Refused> {
         self.try_enter()

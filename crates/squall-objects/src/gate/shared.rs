@@ -5,28 +5,28 @@ use squall_core::{RepContext, Handle, Root};
 use squall_parts::gate::RequestCounter;
 use std::time::Duration;
 
-use super::{ControlError, Refused, Requests, State, until};
+use super::{ControlError, Refused, Gate, State, until};
 
 /// The root, which has the counter: so that it can wake those who sleep there when the object ends.
-pub(super) struct Central {
+pub(super) struct Shared {
     requests: RequestCounter,
 }
 
 pub(super) struct All {
-    at: RepContext<Central>,
+    at: RepContext<Shared>,
 }
 
-impl Central {
-    pub(super) fn new(requests: RequestCounter) -> Central {
-        Central { requests }
+impl Shared {
+    pub(super) fn new(requests: RequestCounter) -> Shared {
+        Shared { requests }
     }
 }
 
-impl Root for Central {
-    type Interface = dyn Requests;
+impl Root for Shared {
+    type Interface = dyn Gate;
     type Rep = All;
 
-    fn make_rep(&self, at: RepContext<Central>) -> All {
+    fn make_rep(&self, at: RepContext<Shared>) -> All {
         All { at }
     }
 
@@ -54,7 +54,7 @@ impl All {
     }
 }
 
-impl Requests for All {
+impl Gate for All {
     #[inline]
     fn enter_now(&self) -> Result<(), Refused> {
         self.requests().try_enter()

@@ -32,7 +32,7 @@ where
 }
 
 /// The root.
-pub(super) struct Spread<K, G, L, S>
+pub(super) struct Distributed<K, G, L, S>
 where
     K: Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -56,7 +56,7 @@ where
 {
     here: RcuArc<Local<K, G, L, S>>,
     whole: RcuArc<Whole<K, G, L, S>>,
-    at: RepContext<Spread<K, G, L, S>>,
+    at: RepContext<Distributed<K, G, L, S>>,
 }
 
 /// The state.
@@ -69,20 +69,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K, G, L, S> Spread<K, G, L, S>
+impl<K, G, L, S> Distributed<K, G, L, S>
 where
     K: Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    pub(super) fn of(master: Master<K, G, L, S>) -> Spread<K, G, L, S> {
+    pub(super) fn of(master: Master<K, G, L, S>) -> Distributed<K, G, L, S> {
         let whole = OnceLock::from(Arc::new(Whole { master, locals: Mutex::default() }));
-        Spread { whole, ..Spread::vacant() }
+        Distributed { whole, ..Distributed::vacant() }
     }
 
-    pub(super) fn vacant() -> Spread<K, G, L, S> {
-        Spread { whole: OnceLock::new(), spare: Mutex::default() }
+    pub(super) fn vacant() -> Distributed<K, G, L, S> {
+        Distributed { whole: OnceLock::new(), spare: Mutex::default() }
     }
 }
 
@@ -98,7 +98,7 @@ where
     }
 }
 
-impl<K, G, L, S> Root for Spread<K, G, L, S>
+impl<K, G, L, S> Root for Distributed<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
