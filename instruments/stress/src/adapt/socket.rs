@@ -37,7 +37,7 @@ impl Caller {
         std::thread::sleep(Duration::from_micros(rng.below(SLEEP_US)));
     }
 
-    /// Asks something. None if there is no connection to ask it over, or it is refused, for a reason that `estimate_costs` sees.
+    /// Asks something. None if there is no connection to ask it over, or it is refused, for a reason that `judge` sees.
     fn ask<T>(
         &mut self,
         world: &World,
