@@ -37,25 +37,25 @@ fn least(before: impl Fn(), call: impl Fn(u64)) -> f64 {
     (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
 }
 
-fn read(co: MapHandle, key: u64) {
-    black_box(co.with(&key, |value| *value));
+fn read(handle: MapHandle, key: u64) {
+    black_box(handle.with(&key, |value| *value));
 }
 
 /// What a map reads and writes.
-fn read_and_write(of: &str, co: MapHandle) {
-    let looked = least(|| (), |key| read(co, key));
+fn read_and_write(of: &str, handle: MapHandle) {
+    let looked = least(|| (), |key| read(handle, key));
     // Writes as most loads have them: half of them change a value, the others put an entry in or take one out.
-    let updated = least(|| (), |key| _ = black_box(co.update(&key, |value| value + 1)));
-    let moved = least(|| (), |key| _ = black_box((co.remove(&key), co.insert(key, 1)))) / 2.0;
+    let updated = least(|| (), |key| _ = black_box(handle.update(&key, |value| value + 1)));
+    let moved = least(|| (), |key| _ = black_box((handle.remove(&key), handle.insert(key, 1)))) / 2.0;
     println!("{of}: read {looked:.1} ns, write {:.1} ns", (updated + moved) / 2.0);
 }
 
 /// Has another thread take a map's lock from its owner until there is none any more.
 fn disown(map: &OwnedMap) {
-    let co = map.co();
+    let handle = map.co();
     for times in [9, 513, (1 << 15) + 1, (1 << 21) + 1] {
-        (0..times).for_each(|_| _ = black_box(co.set(0, 0)));
-        thread::scope(|threads| _ = threads.spawn(|| co.set(0, 0)));
+        (0..times).for_each(|_| _ = black_box(handle.set(0, 0)));
+        thread::scope(|threads| _ = threads.spawn(|| handle.set(0, 0)));
     }
 }
 
@@ -106,8 +106,8 @@ fn copies() {
     Machine::set_virtual(spec).expect("nobody has asked for the machine yet");
     let central = map::shared_with(0, Hasher::default());
     let copied = map::replicated_with(0, ClusterSize::Node, Hasher::default());
-    for co in [central.co(), copied.co()] {
-        (0..KEYS).for_each(|key| _ = co.set(key, key));
+    for handle in [central.co(), copied.co()] {
+        (0..KEYS).for_each(|key| _ = handle.set(key, key));
     }
     let (table, copies) = (central.co(), copied.co());
     let written = least(|| (), |key| _ = table.set(key, key));

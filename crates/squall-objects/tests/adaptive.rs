@@ -32,13 +32,13 @@ enum Mix {
 }
 
 /// Runs `f` while so many threads call the counter; returns how much they added.
-fn with_crowd(co: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) -> u64 {
+fn with_crowd(handle: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) -> u64 {
     let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
     let crowd = Crowd { stop: &stop, counted: &counted };
     thread::scope(|scope| {
         for vp in 0..threads {
             let crowd = &crowd;
-            scope.spawn(move || on(vp, || crowd.work(co, mix)));
+            scope.spawn(move || on(vp, || crowd.work(handle, mix)));
         }
         /// Also where `f` panics, so that the threads end.
         struct Stop<'a>(&'a AtomicBool);
@@ -54,14 +54,14 @@ fn with_crowd(co: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce())
 }
 
 impl Crowd<'_> {
-    fn work(&self, co: Handle<dyn Counter>, mix: Mix) {
+    fn work(&self, handle: Handle<dyn Counter>, mix: Mix) {
         let mut added = 0;
         while !self.stop.load(Ordering::Relaxed) {
             match mix {
-                Mix::Adds => (0..256).for_each(|_| co.inc()),
+                Mix::Adds => (0..256).for_each(|_| handle.inc()),
                 Mix::MostlyTotals => (0..256).for_each(|_| {
-                    co.inc();
-                    (0..99).for_each(|_| _ = std::hint::black_box(co.total()));
+                    handle.inc();
+                    (0..99).for_each(|_| _ = std::hint::black_box(handle.total()));
                 }),
             }
             added += 256;
@@ -100,10 +100,10 @@ fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_add
 fn it_folds_where_sums_are_what_is_asked_for() {
     let _alone = alone();
     let (counter, id) = made();
-    let co = counter.co();
-    let mut added = with_crowd(co, 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
-    added += with_crowd(co, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == SHARED));
-    assert_eq!(co.total(), added);
+    let handle = counter.co();
+    let mut added = with_crowd(handle, 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    added += with_crowd(handle, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == SHARED));
+    assert_eq!(handle.total(), added);
     eventually("it is told", || control::history(id).iter().any(|decision| decision.why.contains("total")));
     let folded = control::history(id).pop().unwrap();
     assert!(folded.why.contains("total"), "{folded}");
@@ -128,15 +128,15 @@ fn pr_17_what_nobody_shares_is_left_alone_and_the_policy_keeps_nothing_of_it() {
 fn where_there_are_no_sequences_nothing_is_won_by_a_move_to_the_vp_that_calls() {
     let _alone = alone();
     let (counter, id) = made();
-    let co = counter.co();
-    let place = || co.sensors().place;
+    let handle = counter.co();
+    let place = || handle.sensors().place;
     assert_eq!(place(), Some(Vp::new(0)));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             on(9, || {
                 while !stop.load(Ordering::Relaxed) {
-                    co.inc();
+                    handle.inc();
                 }
             });
         });
@@ -281,12 +281,12 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
 fn calls_are_counted_by_method_and_vp_only_while_someone_looks() {
     let _alone = alone();
     let counter = counter::shared();
-    let (co, id) = (counter.co(), Handle::id(counter.co()));
+    let (handle, id) = (counter.co(), Handle::id(counter.co()));
     let calls = thread::scope(|scope| {
         let sample = scope.spawn(move || control::sample(id, Duration::from_millis(100)).unwrap());
         while !sample.is_finished() {
-            on(5, || co.inc());
-            on(6, || _ = co.total());
+            on(5, || handle.inc());
+            on(6, || _ = handle.total());
         }
         sample.join().unwrap()
     });
@@ -312,15 +312,15 @@ fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
     let (steady, steady_id) = made();
     for _ in 0..20 {
         let (counter, _) = made();
-        let co = counter.co();
+        let handle = counter.co();
         thread::scope(|scope| {
             for vp in 0..3 {
-                scope.spawn(move || on(vp, || while co.try_add(1).is_ok() {}));
+                scope.spawn(move || on(vp, || while handle.try_add(1).is_ok() {}));
             }
             thread::sleep(Duration::from_millis(10));
             drop(counter);
         });
-        assert!(co.try_total().is_err());
+        assert!(handle.try_total().is_err());
     }
     let added =
         with_crowd(steady.co(), 4, Mix::Adds, || eventually("it grows", || form(steady_id) == DISTRIBUTED));

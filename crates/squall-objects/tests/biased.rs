@@ -19,8 +19,8 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
         return;
     }
     let counter = counter::adaptive();
-    let (co, id) = (counter.co(), Handle::id(counter.co()));
-    let first = co.sensors().place.unwrap();
+    let (handle, id) = (counter.co(), Handle::id(counter.co()));
+    let first = handle.sensors().place.unwrap();
     let elsewhere = usable.iter().find(|vp| *vp != first).unwrap();
     let stop = AtomicBool::new(false);
     let added = thread::scope(|scope| {
@@ -28,7 +28,7 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
             pin(elsewhere);
             let mut added = 0;
             while !stop.load(Ordering::Relaxed) {
-                co.inc();
+                handle.inc();
                 added += 1;
             }
             added
@@ -42,10 +42,10 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
         stop.store(true, Ordering::Relaxed);
         adder.join().unwrap()
     });
-    assert_eq!(co.total(), added);
+    assert_eq!(handle.total(), added);
     let moved = control::history(id).into_iter().find(|decision| decision.place == Some(elsewhere)).unwrap();
     assert_eq!((moved.from, moved.to), (SHARED, SHARED));
-    assert_eq!(co.sensors().place, Some(elsewhere));
+    assert_eq!(handle.sensors().place, Some(elsewhere));
 }
 
 /// Keeps the calling thread on a processor.

@@ -164,9 +164,9 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
     let _alone = alone();
     let rounds = if cfg!(debug_assertions) { 1500 } else { 10_000 };
     let list = cached::list(Form::shared());
-    let co = list.co();
+    let handle = list.co();
     let (gone, swaps, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    co.insert(1);
+    handle.insert(1);
     thread::scope(|scope| {
         let _stop = Stop(&stop);
         for reader in 0..3 {
@@ -175,7 +175,7 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
                 for at in (reader..).take_while(|_| !stop.load(Ordering::Relaxed)) {
                     on(at * 5 % VPS, || {
                         let known = gone.load(Ordering::Acquire);
-                        let found = co.find(|_| true, |number| *number).expect("there is always one");
+                        let found = handle.find(|_| true, |number| *number).expect("there is always one");
                         assert!(found > known, "{found} was found when {known} was known to be gone");
                         // It was gone before the one that came when this one was there already.
                         gone.fetch_max(found.saturating_sub(2), Ordering::AcqRel);
@@ -185,7 +185,7 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
         }
         scope.spawn(|| {
             for form in forms().into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-                let done = swap(co, cached::new_list(form)).is_ok();
+                let done = swap(handle, cached::new_list(form)).is_ok();
                 swaps.fetch_add(u64::from(done), Ordering::Relaxed);
             }
         });
@@ -193,17 +193,17 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
         let mut last = 1;
         while last < rounds || swaps.load(Ordering::Relaxed) < 20 {
             let vp = last as u32 * 7 % VPS;
-            on(vp, || co.insert(last + 1));
-            let removed = on(vp * 3 % VPS, || co.remove(|number| *number <= last));
+            on(vp, || handle.insert(last + 1));
+            let removed = on(vp * 3 % VPS, || handle.remove(|number| *number <= last));
             assert_eq!(removed.as_deref(), Some(&last));
             gone.fetch_max(last, Ordering::AcqRel);
             last += 1;
         }
     });
-    assert_eq!(co.len(), 1);
+    assert_eq!(handle.len(), 1);
     // Those that a lookup kept when its object had been swapped are gone with that object.
-    let item = co.get(|_| true).unwrap();
-    assert!(co.remove_item(&item) && co.is_empty());
+    let item = handle.get(|_| true).unwrap();
+    assert!(handle.remove_item(&item) && handle.is_empty());
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn co_43_what_conflicts_is_never_there_together() {
     let overlap = |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
     for form in [Form::shared(), Form::distributed(ClusterSize::Core)] {
         let list = cached::list(form);
-        let co = list.co();
+        let handle = list.co();
         let inserted = AtomicUsize::new(0);
         thread::scope(|scope| {
             for thread in 0..4_u64 {
@@ -223,14 +223,14 @@ fn co_43_what_conflicts_is_never_there_together() {
                         on((thread * 9 + round) as u32 % VPS, || {
                             let start = (thread * 3 + round * 7) % 50;
                             let wanted = start..start + 1 + round % 9;
-                            match co.try_insert(wanted.clone(), overlap) {
+                            match handle.try_insert(wanted.clone(), overlap) {
                                 Ok(item) => {
                                     inserted.fetch_add(1, Ordering::Relaxed);
                                     let mut seen = Vec::new();
-                                    co.for_each(|range| seen.push(range.clone()));
+                                    handle.for_each(|range| seen.push(range.clone()));
                                     let at = seen.iter().filter(|range| overlap(range, &item)).count();
                                     assert_eq!(at, 1, "{item:?} is among {seen:?}");
-                                    assert!(co.remove_item(&item));
+                                    assert!(handle.remove_item(&item));
                                 }
                                 Err(back) => assert_eq!(back, wanted),
                             }
@@ -239,8 +239,8 @@ fn co_43_what_conflicts_is_never_there_together() {
                 });
             }
         });
-        assert!(inserted.into_inner() >= 4 && co.is_empty());
-        assert_eq!(co.sensors().copies, 0);
+        assert!(inserted.into_inner() >= 4 && handle.is_empty());
+        assert_eq!(handle.sensors().copies, 0);
     }
 }
 
@@ -253,18 +253,18 @@ fn to_04_copies_are_taken_away_or_given_the_new_value() {
     ] {
         assert_eq!(form.coherence() == Coherence::Update, updates);
         let map = cached::map(form);
-        let co: MapRef = map.co();
-        on(0, || co.insert(1, 0));
+        let handle: MapRef = map.co();
+        on(0, || handle.insert(1, 0));
         let readers = [0, 1, 2, 9, 30];
         let clusters = 4;
         for round in 1..5 {
-            readers.iter().for_each(|vp| on(*vp, || assert_eq!(co.get(&1), Some(round - 1))));
-            let before = co.sensors();
-            on(17, || assert_eq!(co.insert(1, round), Some(round - 1)));
-            assert_eq!(more(before, co.sensors()), (0, 1, clusters), "it reaches those who hold a copy");
+            readers.iter().for_each(|vp| on(*vp, || assert_eq!(handle.get(&1), Some(round - 1))));
+            let before = handle.sensors();
+            on(17, || assert_eq!(handle.insert(1, round), Some(round - 1)));
+            assert_eq!(more(before, handle.sensors()), (0, 1, clusters), "it reaches those who hold a copy");
             if !updates {
-                on(17, || assert_eq!(co.insert(1, round), Some(round)));
-                assert_eq!(more(before, co.sensors()), (0, 2, clusters), "nobody holds a copy any more");
+                on(17, || assert_eq!(handle.insert(1, round), Some(round)));
+                assert_eq!(more(before, handle.sensors()), (0, 2, clusters), "nobody holds a copy any more");
             }
         }
     }
@@ -274,18 +274,18 @@ fn to_04_copies_are_taken_away_or_given_the_new_value() {
 fn hu_15_a_change_reaches_the_clusters_that_hold_a_copy_and_no_others() {
     let _alone = alone();
     let map = cached::map(Form::distributed(ClusterSize::Cpu));
-    let co: MapRef = map.co();
+    let handle: MapRef = map.co();
     for key in 0..VPS {
-        on(key, || co.insert(u64::from(key), 0));
+        on(key, || handle.insert(u64::from(key), 0));
         // Each key is kept by who inserted it, and read by as many others as its number says.
-        (0..key).for_each(|vp| on(vp, || _ = co.get(&u64::from(key))));
+        (0..key).for_each(|vp| on(vp, || _ = handle.get(&u64::from(key))));
     }
     for key in 0..VPS {
-        let before = co.sensors();
-        on(5, || assert!(co.update(&u64::from(key), |n| n + 1)));
-        assert_eq!(more(before, co.sensors()), (0, 1, u64::from(key) + 1));
+        let before = handle.sensors();
+        on(5, || assert!(handle.update(&u64::from(key), |n| n + 1)));
+        assert_eq!(more(before, handle.sensors()), (0, 1, u64::from(key) + 1));
     }
-    everywhere(|vp| assert_eq!(co.get(&u64::from(vp)), Some(1)));
+    everywhere(|vp| assert_eq!(handle.get(&u64::from(vp)), Some(1)));
 }
 
 #[test]
@@ -312,31 +312,31 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
     let _alone = alone();
     // Where it is known beforehand.
     let map = cached::map(Form::on(ClusterSize::Core, [4, 9].map(Vp::new)));
-    let co: MapRef = map.co();
-    on(4, || co.insert(1, 10));
-    everywhere(|_| assert_eq!(co.get(&1), Some(10)));
-    let now = co.sensors();
+    let handle: MapRef = map.co();
+    on(4, || handle.insert(1, 10));
+    everywhere(|_| assert_eq!(handle.get(&1), Some(10)));
+    let now = handle.sensors();
     // The core of VP 9 asked for its own; all others found it where VP 4 keeps it.
     assert_eq!((now.reps, now.full, now.copies, now.asked), (16, 2, 2, 1));
-    on(31, || assert_eq!(co.remove(&1), Some(10)));
-    everywhere(|_| assert_eq!(co.get(&1), None));
-    assert_eq!(co.sensors().copies, 0);
+    on(31, || assert_eq!(handle.remove(&1), Some(10)));
+    everywhere(|_| assert_eq!(handle.get(&1), None));
+    assert_eq!(handle.sensors().copies, 0);
 
     // Where threads are found to be. It was made in the core of VP 6.
     let map = on(6, || cached::map(Form::where_threads_are(ClusterSize::Core, 5)));
-    let co: MapRef = map.co();
-    on(6, || co.insert(1, 10));
-    let full = || co.sensors().full;
+    let handle: MapRef = map.co();
+    on(6, || handle.insert(1, 10));
+    let full = || handle.sensors().full;
     for lookup in 0..5 {
-        on(20, || assert_eq!(co.get(&1), Some(10)));
+        on(20, || assert_eq!(handle.get(&1), Some(10)));
         on(21, || ());
-        assert_eq!((full(), co.sensors().asked), (1, 0), "{lookup}: it is thin");
+        assert_eq!((full(), handle.sensors().asked), (1, 0), "{lookup}: it is thin");
     }
     // One that sits there goes on looking.
-    on(21, || assert_eq!(co.get(&1), Some(10)));
-    assert_eq!((full(), co.sensors().asked, co.sensors().copies), (2, 1, 2));
-    everywhere(|_| assert_eq!(co.get(&1), Some(10)));
-    assert_eq!((full(), co.sensors().reps), (2, 16));
+    on(21, || assert_eq!(handle.get(&1), Some(10)));
+    assert_eq!((full(), handle.sensors().asked, handle.sensors().copies), (2, 1, 2));
+    everywhere(|_| assert_eq!(handle.get(&1), Some(10)));
+    assert_eq!((full(), handle.sensors().reps), (2, 16));
 }
 
 /// Looks so many times from this VP for what is there.
@@ -436,9 +436,9 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
         let form = Form::where_threads_are(ClusterSize::Cpu, 1);
         let form = if update { form.updated() } else { form };
         let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
-        let (co, items): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (handle, items): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
         let (known, stop, swaps) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
-        co.insert(0, 1);
+        handle.insert(0, 1);
         items.insert(1);
         let thinned = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -451,12 +451,12 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
                         for _ in 0..6 {
                             on(at * 5 % VPS, || {
                                 let before = known.load(Ordering::Acquire);
-                                let found = co.get(&0).expect("it is always there");
+                                let found = handle.get(&0).expect("it is always there");
                                 assert!(found >= before, "{found} was found when {before} was known");
                                 known.fetch_max(found, Ordering::AcqRel);
                                 let is_there = items.find(|item| *item >= before, |_| ()).is_some();
                                 assert!(is_there, "the item that replaced {before} was not found");
-                                co.get(&(u64::from(at) % 7 + 1));
+                                handle.get(&(u64::from(at) % 7 + 1));
                             });
                         }
                     }
@@ -464,8 +464,8 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
             }
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    thinned.fetch_max(co.sensors().thinned, Ordering::Relaxed);
-                    let swapped = swap(co, cached::new_map(form.clone())).is_ok()
+                    thinned.fetch_max(handle.sensors().thinned, Ordering::Relaxed);
+                    let swapped = swap(handle, cached::new_map(form.clone())).is_ok()
                         && swap(items, cached::new_list(form.clone())).is_ok();
                     swaps.fetch_add(u64::from(swapped), Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(20));
@@ -475,23 +475,23 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
             while value < rounds || swaps.load(Ordering::Relaxed) < 5 {
                 on(value as u32 * 7 % VPS, || {
                     items.insert(value);
-                    co.set(0, value);
+                    handle.set(0, value);
                     items.remove(|item| *item < value);
                     // Others come and go.
                     let key = value % 7 + 1;
-                    co.insert(key, value);
-                    assert_eq!(co.remove(&key), Some(value));
-                    assert_eq!(co.get(&key), None);
+                    handle.insert(key, value);
+                    assert_eq!(handle.remove(&key), Some(value));
+                    assert_eq!(handle.get(&key), None);
                 });
                 value += 1;
             }
-            thinned.fetch_max(co.sensors().thinned, Ordering::Relaxed);
+            thinned.fetch_max(handle.sensors().thinned, Ordering::Relaxed);
         });
         assert!(thinned.into_inner() > 0, "none became thin");
-        everywhere(|_| assert_eq!(co.get(&0), items.find(|_| true, |item| *item)));
+        everywhere(|_| assert_eq!(handle.get(&0), items.find(|_| true, |item| *item)));
         items.remove(|_| true);
-        co.remove(&0);
-        assert_eq!((co.sensors().copies, items.sensors().copies, co.len()), (0, 0, 0));
+        handle.remove(&0);
+        assert_eq!((handle.sensors().copies, items.sensors().copies, handle.len()), (0, 0, 0));
     }
 }
 
@@ -503,21 +503,21 @@ fn to_05_what_representatives_leave_is_dropped_once() {
         let form = Form::where_threads_are(ClusterSize::Cpu, 3);
         let form = if update { form.updated() } else { form };
         let (map, list) = (cached::map(form.clone()), cached::list(form));
-        let (co, items) = (map.co(), list.co());
+        let (handle, items) = (map.co(), list.co());
         (0..20).for_each(|key| {
-            co.insert(key, Counted::new(&live));
+            handle.insert(key, Counted::new(&live));
             items.insert(Counted::new(&live));
         });
         for vp in (0..VPS).chain((0..VPS).rev()) {
             on(vp, || {
                 for key in 0..20 {
-                    co.with(&key, |_| ());
+                    handle.with(&key, |_| ());
                     items.find(|_| true, |_| ());
                 }
             });
         }
-        assert!(co.sensors().thinned > 20 && items.sensors().thinned > 20);
-        let kept = co.sensors().copies as i64;
+        assert!(handle.sensors().thinned > 20 && items.sensors().thinned > 20);
+        let kept = handle.sensors().copies as i64;
         eventually("what thin ones left is dropped", || {
             squall_rcu::barrier().unwrap();
             live.load(Ordering::Relaxed) == 40 + if update { 0 } else { kept }
@@ -645,15 +645,15 @@ impl<V: Held> Checked<V> {
     /// The map; now and then it takes another form before.
     fn co(&self) -> Handle<dyn CachedMap<u64, V, RandomState>> {
         const OFTEN: usize = 50;
-        let co = self.map.as_ref().expect("it lives").co();
+        let handle = self.map.as_ref().expect("it lives").co();
         if let Some(calls) = &self.calls {
             let call = calls.fetch_add(1, Ordering::Relaxed);
             if call % OFTEN == OFTEN - 1 && !squall_rcu::in_operation() {
                 let forms = forms();
-                let _ = swap(co, cached::new_map(forms[call / OFTEN % forms.len()].clone()));
+                let _ = swap(handle, cached::new_map(forms[call / OFTEN % forms.len()].clone()));
             }
         }
-        co
+        handle
     }
 }
 
@@ -803,24 +803,24 @@ fn values_and_items_are_dropped_once_through_changes_swaps_and_the_end() {
     let live = Arc::new(AtomicI64::new(0));
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
-        let (co, items) = (map.co(), list.co());
+        let (handle, items) = (map.co(), list.co());
         for next in [Form::distributed(ClusterSize::Core).updated(), form] {
             for key in 0..9 {
                 on(key * 3, || {
-                    co.insert(key, Counted::new(&live));
+                    handle.insert(key, Counted::new(&live));
                     items.insert(Counted::new(&live));
                 });
             }
             everywhere(|vp| {
-                co.with(&(vp % 9), |_| ());
+                handle.with(&(vp % 9), |_| ());
                 items.find(|_| true, |_| ());
             });
-            (0..4).for_each(|key| assert!(co.update(&key, Counted::clone)));
-            (3..6).for_each(|key| assert!(co.delete(&key)));
-            assert!(co.try_insert(0, Counted::new(&live)).is_err());
+            (0..4).for_each(|key| assert!(handle.update(&key, Counted::clone)));
+            (3..6).for_each(|key| assert!(handle.delete(&key)));
+            assert!(handle.try_insert(0, Counted::new(&live)).is_err());
             assert!(items.try_insert(Counted::new(&live), |_, _| true).is_err());
             _ = items.remove(|_| true);
-            swap(co, cached::new_map(next.clone())).unwrap();
+            swap(handle, cached::new_map(next.clone())).unwrap();
             swap(items, cached::new_list(next)).unwrap();
         }
         Owned::destroy(map.into_owned()).wait().unwrap();
@@ -871,33 +871,33 @@ fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
     let _alone = alone();
     for form in forms() {
         let map = cached::map(form.clone());
-        let co: Handle<dyn CachedMap<Touchy, u64, RandomState>> = map.co();
+        let handle: Handle<dyn CachedMap<Touchy, u64, RandomState>> = map.co();
         let agreed = |what: &str| {
-            let seen = on(0, || co.get(&Touchy(1)));
-            everywhere(|vp| assert_eq!(co.get(&Touchy(1)), seen, "{what} from {vp} of {form:?}"));
+            let seen = on(0, || handle.get(&Touchy(1)));
+            everywhere(|vp| assert_eq!(handle.get(&Touchy(1)), seen, "{what} from {vp} of {form:?}"));
             seen
         };
         for removes in [false, true] {
             for hashes in 0.. {
-                on(9, || co.insert(Touchy(1), 10));
+                on(9, || handle.insert(Touchy(1), 10));
                 assert_eq!(agreed("what was inserted"), Some(10));
                 let ended = on(17, || {
                     ends(hashes, || {
                         if removes {
-                            co.delete(&Touchy(1))
+                            handle.delete(&Touchy(1))
                         } else {
-                            co.set(Touchy(1), 11)
+                            handle.set(Touchy(1), 11)
                         };
                     })
                 });
                 let now = agreed("what was changed, or not");
                 assert!(now == if removes { None } else { Some(11) } || now == Some(10) && !ended);
                 // Whatever that has left, the next change reaches all.
-                on(30, || co.insert(Touchy(1), 20));
+                on(30, || handle.insert(Touchy(1), 20));
                 assert_eq!(agreed("what was set after"), Some(20));
-                on(5, || assert_eq!(co.remove(&Touchy(1)), Some(20)));
+                on(5, || assert_eq!(handle.remove(&Touchy(1)), Some(20)));
                 assert_eq!(agreed("what was removed after"), None);
-                assert_eq!((co.sensors().copies, co.len()), (0, 0), "{hashes} hashes, {form:?}");
+                assert_eq!((handle.sensors().copies, handle.len()), (0, 0), "{hashes} hashes, {form:?}");
                 if ended {
                     break;
                 }

@@ -130,9 +130,9 @@ fn borrowed_keys_errors_and_panics() {
     assert_eq!(words.update("a", |_, part| part.clone()), Some(vec![1, 2]));
     assert!(words.remove("a") && words.update("a", |_, _| ()).is_none());
     // What has ended errs.
-    let co = words.co();
+    let handle = words.co();
     drop(words);
-    assert!(co.try_sensors().is_err() && co.try_cluster_size().is_err());
+    assert!(handle.try_sensors().is_err() && handle.try_cluster_size().is_err());
 }
 
 #[test]
@@ -309,10 +309,10 @@ fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
     let parts = alive.clone();
     let objects: OwnedDirectory<u64, Counted, Counted> =
         directory::distributed(ClusterSize::Cpu, move |_| Counted::new(&parts));
-    let co = objects.co();
+    let handle = objects.co();
     for round in 0..MANY / 20 {
         for vp in 0..4 {
-            on(vp, || objects.get_or_make(&1, || Counted::new(&alive), |_, part| part.1 = Some(co)));
+            on(vp, || objects.get_or_make(&1, || Counted::new(&alive), |_, part| part.1 = Some(handle)));
         }
         assert!(objects.remove(&1), "round {round}");
     }

@@ -44,8 +44,8 @@ fn with_crowd(vps: u32, body: impl Fn() + Sync, f: impl FnOnce()) {
     });
 }
 
-fn adds(co: Handle<dyn Counter>) -> impl Fn() + Sync {
-    move || (0..256).for_each(|_| co.inc())
+fn adds(handle: Handle<dyn Counter>) -> impl Fn() + Sync {
+    move || (0..256).for_each(|_| handle.inc())
 }
 
 // --- a family of the program's own ---
@@ -112,9 +112,9 @@ impl Family for Things {
         &FORMS
     }
 
-    fn make(&self, shape: Shape, co: Handle<dyn Thing>) -> Replacement<dyn Thing> {
+    fn make(&self, shape: Shape, handle: Handle<dyn Thing>) -> Replacement<dyn Thing> {
         panic_if(MAKE);
-        if shape.form == 0 { Replacement::stateful(Small(co)) } else { Replacement::stateful(Large) }
+        if shape.form == 0 { Replacement::stateful(Small(handle)) } else { Replacement::stateful(Large) }
     }
 
     fn read(&self, _: Handle<dyn Thing>) -> Result<Reading, CallError> {
@@ -225,11 +225,11 @@ fn a_gauge_that_goes_up_and_down_is_not_taken_for_quiet() {
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
-    let co = counter.co();
+    let handle = counter.co();
     let up_and_down = || {
         (0..64).for_each(|_| {
-            co.inc();
-            co.sub(1);
+            handle.inc();
+            handle.sub(1);
         });
     };
     with_crowd(4, up_and_down, || {
@@ -239,7 +239,7 @@ fn a_gauge_that_goes_up_and_down_is_not_taken_for_quiet() {
     });
     let folded = |decision: &control::Decision| decision.why.starts_with("nothing happened");
     assert!(!control::history(id).iter().any(folded), "{:?}", control::history(id));
-    assert_eq!(co.total(), 0);
+    assert_eq!(handle.total(), 0);
 }
 
 #[test]

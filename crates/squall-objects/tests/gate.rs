@@ -26,73 +26,73 @@ fn until(is_so: impl Fn() -> bool) {
 #[test]
 fn requests_enter_and_leave_on_any_thread() {
     both(|owned| {
-        let co = owned.co();
+        let handle = owned.co();
         let requests: Vec<_> = (0..4)
-            .map(|_| std::thread::spawn(move || co.request().unwrap()))
+            .map(|_| std::thread::spawn(move || handle.request().unwrap()))
             .map(|thread| thread.join().unwrap())
             .collect();
-        assert_eq!(co.inside(), 4);
-        assert_eq!(co.stop_for(SHORT), Err(ControlError::TimedOut));
-        assert_eq!((co.inside(), co.state()), (4, State::Normal));
+        assert_eq!(handle.inside(), 4);
+        assert_eq!(handle.stop_for(SHORT), Err(ControlError::TimedOut));
+        assert_eq!((handle.inside(), handle.state()), (4, State::Normal));
         drop(requests);
-        co.stop().unwrap();
-        assert_eq!((co.inside(), co.state()), (0, State::Stopped));
-        assert_eq!(co.request_now().unwrap_err(), Refused::Stopped);
-        assert_eq!(co.stop(), Err(ControlError::Stopped));
-        co.restart().unwrap();
-        drop(co.request_now().unwrap());
-        co.shutdown().unwrap();
-        assert_eq!(co.request().unwrap_err(), ShutDown);
-        assert_eq!(co.enter().unwrap_err(), ShutDown);
-        assert_eq!(co.restart(), Err(ControlError::ShutDown));
-        assert_eq!(co.shutdown_for(SHORT), Err(ControlError::ShutDown));
+        handle.stop().unwrap();
+        assert_eq!((handle.inside(), handle.state()), (0, State::Stopped));
+        assert_eq!(handle.request_now().unwrap_err(), Refused::Stopped);
+        assert_eq!(handle.stop(), Err(ControlError::Stopped));
+        handle.restart().unwrap();
+        drop(handle.request_now().unwrap());
+        handle.shutdown().unwrap();
+        assert_eq!(handle.request().unwrap_err(), ShutDown);
+        assert_eq!(handle.enter().unwrap_err(), ShutDown);
+        assert_eq!(handle.restart(), Err(ControlError::ShutDown));
+        assert_eq!(handle.shutdown_for(SHORT), Err(ControlError::ShutDown));
     });
 }
 
 #[test]
 fn nothing_is_inside_while_it_is_stopped() {
     both(|owned| {
-        let co = owned.co();
+        let handle = owned.co();
         let (odd, done) = (AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|threads| {
             for _ in 0..3 {
                 threads.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
-                        let _request = co.request().unwrap();
+                        let _request = handle.request().unwrap();
                         assert_eq!(odd.load(Ordering::Relaxed) % 2, 0, "inside while it is stopped");
                     }
                 });
             }
             for _ in 0..200 {
-                co.stop().unwrap();
+                handle.stop().unwrap();
                 odd.fetch_add(1, Ordering::Relaxed);
                 std::thread::yield_now();
                 odd.fetch_add(1, Ordering::Relaxed);
-                co.restart().unwrap();
+                handle.restart().unwrap();
             }
             done.store(true, Ordering::Relaxed);
         });
-        assert_eq!(co.inside(), 0);
+        assert_eq!(handle.inside(), 0);
     });
 }
 
 #[test]
 fn those_that_wait_are_admitted_or_refused() {
     both(|owned| {
-        let co = owned.co();
+        let handle = owned.co();
         for last in [false, true] {
-            co.stop().unwrap();
+            handle.stop().unwrap();
             let came = AtomicU32::new(0);
             std::thread::scope(|threads| {
                 let waits = || {
                     came.fetch_add(1, Ordering::Relaxed);
-                    co.request().map(drop)
+                    handle.request().map(drop)
                 };
                 let waiting: Vec<_> = (0..3).map(|_| threads.spawn(waits)).collect();
                 until(|| came.load(Ordering::Relaxed) == 3);
                 std::thread::sleep(SHORT);
                 assert!(waiting.iter().all(|request| !request.is_finished()), "none is admitted");
-                if last { co.shutdown() } else { co.restart() }.unwrap();
+                if last { handle.shutdown() } else { handle.restart() }.unwrap();
                 let expected = if last { Err(ShutDown) } else { Ok(()) };
                 assert!(waiting.into_iter().all(|request| request.join().unwrap() == expected));
             });
@@ -104,11 +104,11 @@ fn those_that_wait_are_admitted_or_refused() {
 #[test]
 fn a_miss_does_not_wait_for_a_stop() {
     let owned = gate::distributed();
-    let co: Handle<dyn Gate> = owned.co();
-    let request = co.request().unwrap();
+    let handle: Handle<dyn Gate> = owned.co();
+    let request = handle.request().unwrap();
     std::thread::scope(|threads| {
-        let stop = threads.spawn(move || co.stop());
-        until(|| co.state() == State::Stopped);
+        let stop = threads.spawn(move || handle.stop());
+        until(|| handle.state() == State::Stopped);
         // On every processor there is: most of them have no representative yet.
         let vps = squall_machine::machine().vp_limit();
         for vp in 0..vps {
@@ -119,7 +119,7 @@ fn a_miss_does_not_wait_for_a_stop() {
                     return;
                 }
                 // Born in the state that there is, or one that the stop is on its way to: what enters there leaves again.
-                let refused = || co.request_now().map(drop).err();
+                let refused = || handle.request_now().map(drop).err();
                 until(|| refused().is_some());
                 assert_eq!(refused(), Some(Refused::Stopped));
             };
@@ -128,20 +128,20 @@ fn a_miss_does_not_wait_for_a_stop() {
         threads.spawn(move || drop(request)).join().unwrap();
         assert_eq!(stop.join().unwrap(), Ok(()));
     });
-    co.restart().unwrap();
-    drop(co.request().unwrap());
+    handle.restart().unwrap();
+    drop(handle.request().unwrap());
 }
 
 #[test]
 fn a_shutdown_whose_time_was_over_is_waited_for() {
     both(|owned| {
-        let co = owned.co();
-        assert_eq!(co.drained_for(LONG), Err(ControlError::NotShutDown));
-        let request = co.request().unwrap();
-        assert_eq!(co.shutdown_for(SHORT), Err(ControlError::TimedOut));
-        assert_eq!(co.drained_for(SHORT), Err(ControlError::TimedOut));
+        let handle = owned.co();
+        assert_eq!(handle.drained_for(LONG), Err(ControlError::NotShutDown));
+        let request = handle.request().unwrap();
+        assert_eq!(handle.shutdown_for(SHORT), Err(ControlError::TimedOut));
+        assert_eq!(handle.drained_for(SHORT), Err(ControlError::TimedOut));
         std::thread::scope(|threads| {
-            let drained = threads.spawn(move || co.drained_for(LONG));
+            let drained = threads.spawn(move || handle.drained_for(LONG));
             std::thread::sleep(SHORT);
             assert!(!drained.is_finished(), "one is inside");
             drop(request);
@@ -200,19 +200,19 @@ impl Gate for ElsewhereRep {
 #[test]
 fn a_swap_that_is_undone_does_not_end_a_shutdown() {
     both(|owned| {
-        let co = owned.co();
-        let request = co.request().unwrap();
+        let handle = owned.co();
+        let request = handle.request().unwrap();
         std::thread::scope(|threads| {
-            let shutdown = threads.spawn(move || (co.shutdown(), co.inside()));
-            until(|| co.state() == State::ShutDown);
+            let shutdown = threads.spawn(move || (handle.shutdown(), handle.inside()));
+            until(|| handle.state() == State::ShutDown);
             for round in 0..200 {
                 let other = Replacement::root(Elsewhere, ClusterSize::Machine);
                 let limit = Duration::from_micros(round % 40);
-                if Swap::new(co).without_state().timeout(limit).run(other).is_ok() {
+                if Swap::new(handle).without_state().timeout(limit).run(other).is_ok() {
                     // It left in time: then the other has shut down.
                     break;
                 }
-                until(|| shutdown.is_finished() || co.state() == State::ShutDown);
+                until(|| shutdown.is_finished() || handle.state() == State::ShutDown);
                 assert!(!shutdown.is_finished(), "a request is inside");
             }
             drop(request);
@@ -224,14 +224,14 @@ fn a_swap_that_is_undone_does_not_end_a_shutdown() {
 #[test]
 fn the_end_of_the_object_ends_all_waits() {
     both(|owned| {
-        let co = owned.co();
-        let request = co.request().unwrap();
-        let stop = std::thread::spawn(move || co.try_stop());
-        until(|| co.state() == State::Stopped);
+        let handle = owned.co();
+        let request = handle.request().unwrap();
+        let stop = std::thread::spawn(move || handle.try_stop());
+        until(|| handle.state() == State::Stopped);
         let (told, came) = mpsc::channel();
         let waits = std::thread::spawn(move || {
             told.send(()).unwrap();
-            co.try_await_turn()
+            handle.try_await_turn()
         });
         came.recv().unwrap();
         std::thread::sleep(SHORT);
@@ -242,6 +242,6 @@ fn the_end_of_the_object_ends_all_waits() {
         let _ended = waits.join().unwrap();
         // The request outlives the object, and leaves nothing.
         drop(request);
-        assert!(co.try_enter_now().is_err(), "the object is gone");
+        assert!(handle.try_enter_now().is_err(), "the object is gone");
     });
 }

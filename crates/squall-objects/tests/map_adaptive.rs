@@ -61,7 +61,7 @@ fn filled(keys: u64) -> OwnedMap<u64, u64> {
 }
 
 /// What the threads of these VPs do while `f` runs: of so many calls one adds to a key, the others look. What they have added.
-fn with_callers(co: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
+fn with_callers(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -78,10 +78,10 @@ fn with_callers(co: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
                         for key in 0..64 {
                             calls += 1;
                             if calls.is_multiple_of(one_in) {
-                                assert!(co.update(&key, |value| value + 1), "{key} was lost");
+                                assert!(handle.update(&key, |value| value + 1), "{key} was lost");
                                 added.fetch_add(1, Ordering::Relaxed);
                             }
-                            let now = co.get(&key).expect("it stays");
+                            let now = handle.get(&key).expect("it stays");
                             assert!(
                                 now >= last[key as usize],
                                 "{key} was {}, and is {now}",
@@ -277,7 +277,7 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
     let _alone = alone();
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map = on(0, || filled(64));
-    let (turn, stop, co) = (&AtomicUsize::new(0), &AtomicBool::new(false), map.co());
+    let (turn, stop, handle) = (&AtomicUsize::new(0), &AtomicBool::new(false), map.co());
     let began = Instant::now();
     let added: u64 = thread::scope(|scope| {
         let body = |thread: usize| {
@@ -287,7 +287,7 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
                     thread::sleep(Duration::from_micros(100));
                     continue;
                 }
-                (0..40_000).for_each(|call| assert!(co.update(&(call % 64), |value| value + 1)));
+                (0..40_000).for_each(|call| assert!(handle.update(&(call % 64), |value| value + 1)));
                 added += 40_000;
                 turn.fetch_add(1, Ordering::Release);
             }
@@ -320,12 +320,12 @@ impl<V: Held> Steered<V> {
     fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
         const NEXT: [&str; 5] = [SHARED, REPLICATED, SHARED, SMALL, REPLICATED];
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let co = self.map.co();
+        let handle = self.map.co();
         if calls % 7 == 6 && !squall_rcu::in_operation() {
             // Another one may be under way.
-            let _ = control::swap(Handle::id(co), NEXT[calls / 7 % NEXT.len()]);
+            let _ = control::swap(Handle::id(handle), NEXT[calls / 7 % NEXT.len()]);
         }
-        co
+        handle
     }
 }
 as_checked!(Steered<V>, this => this.co());

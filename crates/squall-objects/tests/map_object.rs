@@ -57,8 +57,8 @@ fn filled(form: Form, keys: u64) -> OwnedMap<u64, u64> {
     map
 }
 
-fn is_swapping(co: Co) -> bool {
-    info_of(Handle::id(co)).unwrap().state == ObjectState::Swapping
+fn is_swapping(handle: Co) -> bool {
+    info_of(Handle::id(handle)).unwrap().state == ObjectState::Swapping
 }
 
 fn reps<K, V>(map: &OwnedMap<K, V>) -> usize
@@ -72,15 +72,15 @@ where
 // --- calls within calls ---
 
 /// Every kind of call, within every closure that a call is given; keys from 10 on are free.
-fn within_each_closure(co: Co) {
+fn within_each_closure(handle: Co) {
     let calls = || {
-        co.set(10, 10);
-        assert_eq!((co.get(&10), co.len() > 0), (Some(10), true));
-        assert!(co.update(&10, |value| value + 1));
+        handle.set(10, 10);
+        assert_eq!((handle.get(&10), handle.len() > 0), (Some(10), true));
+        assert!(handle.update(&10, |value| value + 1));
         let mut seen = 0;
-        co.for_each(|_, _| seen += 1);
-        assert!(co.delete(&10) && seen > 0);
-        co.retain(|key, _| *key < 10);
+        handle.for_each(|_, _| seen += 1);
+        assert!(handle.delete(&10) && seen > 0);
+        handle.retain(|key, _| *key < 10);
     };
     let mut closures = 0;
     let mut run = || {
@@ -88,22 +88,22 @@ fn within_each_closure(co: Co) {
         closures += 1;
     };
     assert_eq!(
-        co.with(&1, |value| {
+        handle.with(&1, |value| {
             run();
             *value
         }),
         Some(1)
     );
-    assert!(co.update(&1, |value| {
+    assert!(handle.update(&1, |value| {
         run();
         *value
     }));
-    assert!(!co.remove_if(&1, |_| {
+    assert!(!handle.remove_if(&1, |_| {
         run();
         false
     }));
     assert_eq!(
-        co.compute(1, |value| {
+        handle.compute(1, |value| {
             run();
             assert_eq!(value, Some(&1));
             Compute::Keep
@@ -111,7 +111,7 @@ fn within_each_closure(co: Co) {
         Computed::Kept
     );
     assert_eq!(
-        co.compute(9, |value| {
+        handle.compute(9, |value| {
             run();
             assert_eq!(value, None);
             Compute::Keep
@@ -119,16 +119,16 @@ fn within_each_closure(co: Co) {
         Computed::Kept
     );
     assert_eq!(
-        co.get_or_insert_with(8, || {
+        handle.get_or_insert_with(8, || {
             run();
             8
         }),
         8
     );
-    assert!(co.delete(&8));
-    let before = co.len();
-    co.for_each(|_, _| run());
-    co.retain(|_, _| {
+    assert!(handle.delete(&8));
+    let before = handle.len();
+    handle.for_each(|_, _| run());
+    handle.retain(|_, _| {
         run();
         true
     });
@@ -149,18 +149,18 @@ fn every_call_can_be_made_within_every_closure() {
 }
 
 /// Swaps, however long a thread stays in a call.
-fn patiently(co: Co, new: Form) -> SwapReport {
-    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(new.to_come()).unwrap()
+fn patiently(handle: Co, new: Form) -> SwapReport {
+    Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(new.to_come()).unwrap()
 }
 
 /// Runs `f` while a swap waits for it, in `Forward`.
-fn while_a_swap_waits(co: Co, new: Form, f: impl FnOnce()) {
+fn while_a_swap_waits(handle: Co, new: Form, f: impl FnOnce()) {
     thread::scope(|scope| {
-        let swapped = co.with(&1, |_| {
-            let swapper = scope.spawn(move || patiently(co, new));
-            eventually("the swap begins", || is_swapping(co));
+        let swapped = handle.with(&1, |_| {
+            let swapper = scope.spawn(move || patiently(handle, new));
+            eventually("the swap begins", || is_swapping(handle));
             f();
-            assert!(is_swapping(co), "it was not waited for");
+            assert!(is_swapping(handle), "it was not waited for");
             swapper
         });
         let report = swapped.expect("the key is there").join().unwrap();
@@ -186,7 +186,7 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
     for form in FORMS {
         for new in NEW {
             let map = filled(form, 4);
-            let co = map.co();
+            let handle = map.co();
             let (leave, left) = mpsc::channel::<()>();
             thread::scope(|scope| {
                 // Keeps the swap in `Forward` until the call below has begun, so that it is one of those that are counted.
@@ -198,23 +198,23 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
                     });
                 });
                 is_in.recv().unwrap();
-                let swapper = scope.spawn(move || patiently(co, new));
-                eventually("the swap begins", || is_swapping(co));
+                let swapper = scope.spawn(move || patiently(handle, new));
+                eventually("the swap begins", || is_swapping(handle));
                 let mut leave = Some(leave);
                 // Of a key that no call within it changes: else it would be asked again and again.
-                let updated = co.update(&3, |value| {
+                let updated = handle.update(&3, |value| {
                     drop(leave.take());
                     // In `Forward`, and soon in `Block`, in which others wait for this call.
-                    let other = scope.spawn(move || co.get(&1));
+                    let other = scope.spawn(move || handle.get(&1));
                     thread::sleep(Duration::from_millis(2));
-                    within_each_closure(co);
+                    within_each_closure(handle);
                     drop(other);
                     *value
                 });
                 assert!(updated);
                 swapper.join().unwrap();
             });
-            assert_eq!((co.len(), co.get(&1)), (4, Some(1)));
+            assert_eq!((handle.len(), handle.get(&1)), (4, Some(1)));
         }
     }
 }
@@ -232,7 +232,7 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
         for new in NEW {
             let seen_through = &seen_through;
             let map = filled(form, 100);
-            let co = map.co();
+            let handle = map.co();
             let (leave, left) = mpsc::channel::<()>();
             thread::scope(|scope| {
                 let (tell, is_in) = mpsc::channel();
@@ -244,14 +244,14 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                 });
                 is_in.recv().unwrap();
                 let swapper = scope.spawn(move || {
-                    swap(co, new.to_come()).unwrap();
+                    swap(handle, new.to_come()).unwrap();
                     if !(has_a_table(form) && has_a_table(new)) {
-                        co.clear();
+                        handle.clear();
                     }
                 });
-                eventually("the swap begins", || is_swapping(co));
+                eventually("the swap begins", || is_swapping(handle));
                 squall_rcu::pin(|guard| {
-                    let store = co.look(guard);
+                    let store = handle.look(guard);
                     drop(leave);
                     // A swap that began to wait for operations after this one did waits for this one, too: nothing is to be seen then.
                     let begun = Instant::now();
@@ -264,7 +264,7 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                     seen_through.fetch_add(1, Ordering::Relaxed);
                     // Whoever copied has left the old structure as it was; who shares it has gone on with it.
                     let shares = has_a_table(form) && has_a_table(new);
-                    assert!(shares || co.is_empty());
+                    assert!(shares || handle.is_empty());
                     let seen: Vec<_> =
                         (0..100_u64).filter_map(|key| store.read(guard, &key, |value| *value)).collect();
                     assert_eq!(seen, (0..100).collect::<Vec<_>>(), "{form:?} to {new:?}");
@@ -280,35 +280,35 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
     let _alone = alone();
     for form in FORMS {
         let map = filled(form, 4);
-        let co = map.co();
+        let handle = map.co();
         let mut asked = 0;
-        co.update(&1, |value| {
+        handle.update(&1, |value| {
             asked += 1;
             if asked == 1 {
-                co.set(1, 7);
+                handle.set(1, 7);
             }
             value + 1
         });
-        assert_eq!((asked, co.get(&1)), (2, Some(8)), "{form:?}");
+        assert_eq!((asked, handle.get(&1)), (2, Some(8)), "{form:?}");
         asked = 0;
-        co.update(&1, |value| {
+        handle.update(&1, |value| {
             asked += 1;
             if asked == 1 {
-                co.delete(&1);
-                co.set(1, value + 5);
+                handle.delete(&1);
+                handle.set(1, value + 5);
             }
             value + 1
         });
-        assert_eq!((asked, co.get(&1)), (2, Some(14)), "{form:?}: it was taken out and put in again");
+        assert_eq!((asked, handle.get(&1)), (2, Some(14)), "{form:?}: it was taken out and put in again");
         // What comes and goes beside it, in the same bucket too, is no reason: this would go on for ever.
         asked = 0;
-        let done = co.compute(1, |_| {
+        let done = handle.compute(1, |_| {
             asked += 1;
-            (2..100).for_each(|key| _ = co.set(key, key));
-            (2..100).for_each(|key| _ = co.delete(&key));
+            (2..100).for_each(|key| _ = handle.set(key, key));
+            (2..100).for_each(|key| _ = handle.delete(&key));
             Compute::Remove
         });
-        assert_eq!((done, asked, co.get(&1)), (Computed::Removed, 1, None), "{form:?}");
+        assert_eq!((done, asked, handle.get(&1)), (Computed::Removed, 1, None), "{form:?}");
     }
 }
 
@@ -330,36 +330,36 @@ fn a_closure_is_not_asked_again_for_other_keys_of_the_same_hash() {
     let _alone = alone();
     for form in FORMS {
         let map = form.make::<u64, _>(BuildHasherDefault::<One>::default());
-        let co = map.co();
-        (1..4).for_each(|key| _ = co.set(key, 0));
+        let handle = map.co();
+        (1..4).for_each(|key| _ = handle.set(key, 0));
         let asked = Cell::new(0);
         let others = || {
             asked.set(asked.get() + 1);
             assert!(asked.get() < 10, "asked again for others: {form:?}");
-            co.set(2, 1);
-            co.update(&2, |value| value + 1);
-            assert!(co.delete(&3) && !co.delete(&4) && co.try_insert(3, 0).is_ok());
-            assert_eq!((co.insert(3, 1), co.remove(&5)), (Some(0), None));
+            handle.set(2, 1);
+            handle.update(&2, |value| value + 1);
+            assert!(handle.delete(&3) && !handle.delete(&4) && handle.try_insert(3, 0).is_ok());
+            assert_eq!((handle.insert(3, 1), handle.remove(&5)), (Some(0), None));
         };
-        assert!(co.update(&1, |value| {
+        assert!(handle.update(&1, |value| {
             others();
             value + 1
         }));
-        let computed = co.compute(1, |value| {
+        let computed = handle.compute(1, |value| {
             others();
             Compute::Put(value.unwrap() + 1)
         });
         assert_eq!((computed, asked.replace(0)), (Computed::Updated, 2), "{form:?}");
-        let computed = co.compute(6, |value| {
+        let computed = handle.compute(6, |value| {
             others();
             value.map_or(Compute::Put(6), |_| Compute::Keep)
         });
-        assert_eq!((computed, co.get(&6)), (Computed::Inserted, Some(6)), "{form:?}");
-        assert!(co.remove_if(&1, |value| {
+        assert_eq!((computed, handle.get(&6)), (Computed::Inserted, Some(6)), "{form:?}");
+        assert!(handle.remove_if(&1, |value| {
             others();
             *value == 2
         }));
-        assert_eq!((asked.get(), co.len()), (2, 3), "{form:?}");
+        assert_eq!((asked.get(), handle.len()), (2, 3), "{form:?}");
     }
 }
 
@@ -368,30 +368,30 @@ fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
     let _alone = alone();
     for form in FORMS {
         let map = filled(form, 4);
-        let co = map.co();
-        assert_eq!((co.try_get(&1).unwrap(), co.try_set(1, 2).unwrap()), (Some(1), true));
-        assert_eq!(co.try_compute(1, |_| Compute::Remove).unwrap(), Computed::Removed);
+        let handle = map.co();
+        assert_eq!((handle.try_get(&1).unwrap(), handle.try_set(1, 2).unwrap()), (Some(1), true));
+        assert_eq!(handle.try_compute(1, |_| Compute::Remove).unwrap(), Computed::Removed);
         assert_eq!(
-            (co.try_delete(&1).unwrap(), co.try_with(&2, |value| value + 1).unwrap()),
+            (handle.try_delete(&1).unwrap(), handle.try_with(&2, |value| value + 1).unwrap()),
             (false, Some(3))
         );
         let mut map = Some(map);
-        co.with(&2, |value| {
+        handle.with(&2, |value| {
             drop(map.take());
             assert_eq!(*value, 2);
         });
         let mut called = false;
-        assert!(co.try_with(&2, |_| called = true).is_err());
-        assert!(co.try_get(&2).is_err() && co.try_set(2, 2).is_err() && co.try_delete(&2).is_err());
-        let computed = co.try_compute(2, |_| {
+        assert!(handle.try_with(&2, |_| called = true).is_err());
+        assert!(handle.try_get(&2).is_err() && handle.try_set(2, 2).is_err() && handle.try_delete(&2).is_err());
+        let computed = handle.try_compute(2, |_| {
             called = true;
             Compute::Keep
         });
-        assert!(computed.is_err() && co.try_for_each(|_, _| called = true).is_err() && !called);
-        let error = catch_unwind(|| co.get(&2)).unwrap_err();
+        assert!(computed.is_err() && handle.try_for_each(|_, _| called = true).is_err() && !called);
+        let error = catch_unwind(|| handle.get(&2)).unwrap_err();
         let error = error.downcast_ref::<String>().expect("a message");
         assert!(error.contains("look"), "{error}");
-        assert!(catch_unwind(|| co.set(2, 2)).is_err() && catch_unwind(|| co.iter().next()).is_err());
+        assert!(catch_unwind(|| handle.set(2, 2)).is_err() && catch_unwind(|| handle.iter().next()).is_err());
     }
 }
 
@@ -434,13 +434,13 @@ impl Hash for Fuse {
 }
 impl Drop for Fuse {
     fn drop(&mut self) {
-        if let Some(co) = self.1.get()
+        if let Some(handle) = self.1.get()
             && !BURNS.replace(true)
         {
             // It takes the lock of a map under one lock, and of each bucket's.
             let probe = Fuse(self.0, Arc::default());
-            let _ = co.try_delete(&Fuse(1_000 + self.0, Arc::default()));
-            let _ = co.try_with(&probe, |_| ());
+            let _ = handle.try_delete(&Fuse(1_000 + self.0, Arc::default()));
+            let _ = handle.try_with(&probe, |_| ());
             BURNS.set(false);
         }
     }
@@ -456,37 +456,37 @@ fn keys_and_values_are_dropped_under_no_lock() {
             Form::Partitioned => map::partitioned(3, |number| number as usize),
             _ => map::shared(),
         };
-        let co = map.co();
-        assert!(known.set(co).is_ok());
+        let handle = map.co();
+        assert!(known.set(handle).is_ok());
         let fuse = |number| Fuse(number, known.clone());
         for _ in 0..2 {
             for key in 0..20 {
-                co.set(fuse(key), fuse(key));
-                co.set(fuse(key), fuse(key));
-                drop(co.insert(fuse(key), fuse(key)));
-                drop(co.try_insert(fuse(key), fuse(key)));
-                drop(co.get_or_insert_with(fuse(key), || fuse(key)));
-                co.update(&fuse(key), |_| fuse(key));
+                handle.set(fuse(key), fuse(key));
+                handle.set(fuse(key), fuse(key));
+                drop(handle.insert(fuse(key), fuse(key)));
+                drop(handle.try_insert(fuse(key), fuse(key)));
+                drop(handle.get_or_insert_with(fuse(key), || fuse(key)));
+                handle.update(&fuse(key), |_| fuse(key));
                 let mut tries = 0;
-                co.update(&fuse(key), |_| {
+                handle.update(&fuse(key), |_| {
                     tries += 1;
                     if tries == 1 {
-                        co.set(fuse(key), fuse(key));
+                        handle.set(fuse(key), fuse(key));
                     }
                     fuse(key)
                 });
-                let _ = co.compute(fuse(key), |_| Compute::Put(fuse(key)));
+                let _ = handle.compute(fuse(key), |_| Compute::Put(fuse(key)));
             }
-            co.for_each(|_, _| ());
-            co.retain(|key, _| key.0 % 2 == 0);
-            drop(co.remove(&fuse(0)));
-            co.delete(&fuse(2));
-            co.clear();
+            handle.for_each(|_, _| ());
+            handle.retain(|key, _| key.0 % 2 == 0);
+            drop(handle.remove(&fuse(0)));
+            handle.delete(&fuse(2));
+            handle.clear();
         }
-        assert!(co.is_empty());
-        swap(co, map::new_locked()).unwrap();
-        co.set(fuse(1), fuse(1));
-        swap(co, map::new_shared()).unwrap();
+        assert!(handle.is_empty());
+        swap(handle, map::new_locked()).unwrap();
+        handle.set(fuse(1), fuse(1));
+        swap(handle, map::new_shared()).unwrap();
         Owned::destroy(map.into_owned()).wait().unwrap();
     }
 }
@@ -505,18 +505,18 @@ fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
     let maps: [OwnedMap<u64, Fragile>; 3] =
         [map::locked(), map::shared(), map::partitioned(3, |number| number as usize)];
     for map in maps {
-        let co = map.co();
-        (0..10).for_each(|key| _ = co.set(key, Fragile));
+        let handle = map.co();
+        (0..10).for_each(|key| _ = handle.set(key, Fragile));
         FRAGILE.store(true, Ordering::Relaxed);
-        assert!(catch_unwind(AssertUnwindSafe(|| co.get(&1))).is_err());
-        assert!(catch_unwind(AssertUnwindSafe(|| co.iter().count())).is_err());
-        let _ = swap(co, map::new_locked()).unwrap_err();
-        let _ = swap(co, map::new_partitioned(2, |key| key as usize, ClusterSize::Core)).unwrap_err();
-        assert!(co.set(1, Fragile) && !co.set(10, Fragile));
+        assert!(catch_unwind(AssertUnwindSafe(|| handle.get(&1))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| handle.iter().count())).is_err());
+        let _ = swap(handle, map::new_locked()).unwrap_err();
+        let _ = swap(handle, map::new_partitioned(2, |key| key as usize, ClusterSize::Core)).unwrap_err();
+        assert!(handle.set(1, Fragile) && !handle.set(10, Fragile));
         FRAGILE.store(false, Ordering::Relaxed);
-        assert_eq!((co.len(), co.iter().count()), (11, 11));
-        swap(co, map::new_locked()).unwrap();
-        assert_eq!(co.len(), 11);
+        assert_eq!((handle.len(), handle.iter().count()), (11, 11));
+        swap(handle, map::new_locked()).unwrap();
+        assert_eq!(handle.len(), 11);
     }
 }
 
@@ -527,14 +527,14 @@ fn a_walk_goes_on_through_swaps_and_sees_each_entry_once() {
     let _alone = alone();
     for first in FORMS {
         let map = filled(first, 3000);
-        let co = map.co();
+        let handle = map.co();
         let mut news = NEW.into_iter().cycle();
-        let (mut keys, mut iter) = (BTreeSet::new(), co.iter());
+        let (mut keys, mut iter) = (BTreeSet::new(), handle.iter());
         for at in 1.. {
             let Some((key, value)) = iter.next() else { break };
             assert!(key == value && keys.insert(key), "{key} was seen twice");
             if at % 97 == 0 {
-                swap_to(co, news.next().unwrap());
+                swap_to(handle, news.next().unwrap());
             }
         }
         assert!(keys.into_iter().eq(0..3000), "{first:?}");
@@ -569,15 +569,15 @@ fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
 fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_once() {
     let _alone = alone();
     let pages: OwnedMap<u64, u32> = map::partitioned(VPS as usize, |page| (page >> 4) as usize);
-    let (co, threads) = (pages.co(), 8);
+    let (handle, threads) = (pages.co(), 8);
     thread::scope(|scope| {
         for cluster in 0..threads {
             scope.spawn(move || {
                 on(cluster * 4, || {
                     for page in 0..512 {
                         let copy = 1 << cluster;
-                        let _ = co.compute(page, |copies| Compute::Put(copies.unwrap_or(&0) | copy));
-                        assert!(co.with(&page, |copies| copies & copy != 0).unwrap(), "a copy was lost");
+                        let _ = handle.compute(page, |copies| Compute::Put(copies.unwrap_or(&0) | copy));
+                        assert!(handle.with(&page, |copies| copies & copy != 0).unwrap(), "a copy was lost");
                     }
                 });
             });
@@ -587,7 +587,7 @@ fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_on
     pages.for_each(|page, copies| assert_eq!(*copies, (1 << threads) - 1, "of {page}"));
     // What nobody has any more goes.
     (0..threads)
-        .for_each(|cluster| pages.for_each(|page, _| _ = co.update(page, |copies| copies & !(1 << cluster))));
+        .for_each(|cluster| pages.for_each(|page, _| _ = handle.update(page, |copies| copies & !(1 << cluster))));
     pages.retain(|_, copies| *copies != 0);
     assert!(pages.is_empty());
 }
@@ -599,7 +599,7 @@ fn form<V: Send + Sync>(map: &OwnedMap<u64, V>) -> &'static str {
 }
 
 /// Runs `f` while these VPs read and write.
-fn with_callers(co: Co, vps: &[u32], f: impl FnOnce()) {
+fn with_callers(handle: Co, vps: &[u32], f: impl FnOnce()) {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -613,8 +613,8 @@ fn with_callers(co: Co, vps: &[u32], f: impl FnOnce()) {
                 on(*vp, || {
                     while !stop.load(Ordering::Relaxed) {
                         for key in 0..64 {
-                            assert!(co.update(&key, |value| value + 1), "{key} was lost");
-                            assert!(co.get(&key).is_some_and(|value| value > key));
+                            assert!(handle.update(&key, |value| value + 1), "{key} was lost");
+                            assert!(handle.get(&key).is_some_and(|value| value > key));
                         }
                         // So that all of them run, on few processors.
                         thread::yield_now();
@@ -733,20 +733,20 @@ fn an_entry_is_what_std_s_is() {
     let _alone = alone();
     for form in FORMS {
         let map = made(form);
-        let co = map.co();
-        assert_eq!((co.entry(1).or_default(), co.entry(1).or_insert(7), *co.entry(1).key()), (0, 0, 1));
-        assert_eq!(co.entry(1).and_modify(|value| value + 5).or_insert_with(|| 9), 5);
-        assert_eq!(co.entry(2).and_modify(|value| value + 5).or_insert_with(|| 9), 9);
+        let handle = map.co();
+        assert_eq!((handle.entry(1).or_default(), handle.entry(1).or_insert(7), *handle.entry(1).key()), (0, 0, 1));
+        assert_eq!(handle.entry(1).and_modify(|value| value + 5).or_insert_with(|| 9), 5);
+        assert_eq!(handle.entry(2).and_modify(|value| value + 5).or_insert_with(|| 9), 9);
         assert_eq!(
-            (co.insert(2, 3), co.insert(4, 3), co.remove(&2), co.remove(&2)),
+            (handle.insert(2, 3), handle.insert(4, 3), handle.remove(&2), handle.remove(&2)),
             (Some(9), None, Some(3), None)
         );
-        assert_eq!((co.try_insert(1, 8), co.try_insert(3, 8)), (Err((1, 8)), Ok(())));
-        assert!(co.contains_key(&3) && !co.contains_key(&2) && co.remove_if(&3, |value| *value == 8));
-        co.reserve(1000);
-        assert!(co.capacity() >= 1000, "{form:?} has room for {}", co.capacity());
-        co.shrink_to_fit();
-        assert!(co.capacity() < 1000 && co.len() == 2);
+        assert_eq!((handle.try_insert(1, 8), handle.try_insert(3, 8)), (Err((1, 8)), Ok(())));
+        assert!(handle.contains_key(&3) && !handle.contains_key(&2) && handle.remove_if(&3, |value| *value == 8));
+        handle.reserve(1000);
+        assert!(handle.capacity() >= 1000, "{form:?} has room for {}", handle.capacity());
+        handle.shrink_to_fit();
+        assert!(handle.capacity() < 1000 && handle.len() == 2);
     }
 }
 

@@ -152,8 +152,8 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
     begin();
     const KEYS: usize = 3;
     let map: OwnedMap<u64, u64> = Form::Replicated.make(RandomState::new());
-    let co = map.co();
-    (0..KEYS as u64).for_each(|key| _ = co.set(key, 0));
+    let handle = map.co();
+    (0..KEYS as u64).for_each(|key| _ = handle.set(key, 0));
     let latest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -164,7 +164,7 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
                 while !over.load(Ordering::Relaxed) {
                     let (key, vp) = (rng.below(KEYS as u64), rng.below(u64::from(VPS)) as u32);
                     let known = latest[key as usize].load(Ordering::SeqCst);
-                    let seen = on(vp, || co.get(&key)).unwrap();
+                    let seen = on(vp, || handle.get(&key)).unwrap();
                     assert!(seen >= known, "{seen} after {known}");
                     latest[key as usize].fetch_max(seen, Ordering::SeqCst);
                 }
@@ -172,38 +172,38 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
         }
         for round in 0..400 {
             for key in 0..KEYS as u64 {
-                assert!(on(round % VPS, || co.update(&key, |value| value + 1)));
+                assert!(on(round % VPS, || handle.update(&key, |value| value + 1)));
             }
             if round % 20 == 19 {
-                swap_to(co, if round % 40 == 19 { Form::Shared } else { Form::Replicated });
+                swap_to(handle, if round % 40 == 19 { Form::Shared } else { Form::Replicated });
             }
         }
         over.store(true, Ordering::Relaxed);
     });
-    assert!((0..KEYS as u64).all(|key| co.get(&key) == Some(400)));
+    assert!((0..KEYS as u64).all(|key| handle.get(&key) == Some(400)));
 }
 
 #[test]
 fn a_closure_may_use_the_map_and_change_any_key() {
     begin();
     let map: OwnedMap<u64, u64> = map::replicated(ClusterSize::Cpu);
-    let co = map.co();
-    (0..200).for_each(|key| _ = co.set(key, key));
+    let handle = map.co();
+    (0..200).for_each(|key| _ = handle.set(key, key));
     // Some of them are in the stripe of the first.
     let mut asked = 0;
-    assert!(co.update(&0, |value| {
+    assert!(handle.update(&0, |value| {
         asked += 1;
-        (1..200).for_each(|key| _ = co.update(&key, |value| value + 1));
-        assert_eq!(co.get(&7), Some(8));
+        (1..200).for_each(|key| _ = handle.update(&key, |value| value + 1));
+        assert_eq!(handle.get(&7), Some(8));
         value + 100
     }));
-    assert_eq!((asked, co.get(&0), co.get(&199)), (1, Some(100), Some(200)));
+    assert_eq!((asked, handle.get(&0), handle.get(&199)), (1, Some(100), Some(200)));
     // One that panics leaves the key as it was, and free to be copied.
-    assert!(catch_unwind(AssertUnwindSafe(|| co.compute(0, |_| panic!("in a closure")))).is_err());
-    assert_eq!(co.compute(0, |_| Compute::Keep), Computed::Kept);
-    assert_eq!((co.get(&0), co.get(&0)), (Some(100), Some(100)));
-    co.retain(|key, _| key % 2 == 0);
-    assert_eq!((co.len(), co.get(&7), co.get(&8)), (100, None, Some(9)));
+    assert!(catch_unwind(AssertUnwindSafe(|| handle.compute(0, |_| panic!("in a closure")))).is_err());
+    assert_eq!(handle.compute(0, |_| Compute::Keep), Computed::Kept);
+    assert_eq!((handle.get(&0), handle.get(&0)), (Some(100), Some(100)));
+    handle.retain(|key, _| key % 2 == 0);
+    assert_eq!((handle.len(), handle.get(&7), handle.get(&8)), (100, None, Some(9)));
 }
 
 /// A key and a value of which the so-manieth question panics: whether it is equal, what its hash is, what a copy of it is.
@@ -333,14 +333,14 @@ fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_tw
     const SWAPS: u64 = 50;
     let partitioned = map::partitioned::<u64, u64>(3, |key| key as usize);
     for map in [map::replicated(ClusterSize::Cpu), partitioned] {
-        let co = map.co();
-        (0..KEYS).for_each(|key| _ = co.set(key, 0));
+        let handle = map.co();
+        (0..KEYS).for_each(|key| _ = handle.set(key, 0));
         let told: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let (stop, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
         let write = |writer: u64| {
             let mut done = 0;
             while done < ROUNDS || swaps.load(Ordering::Relaxed) < SWAPS {
-                assert!(co.update(&((done + writer) % KEYS), |old| old + 1));
+                assert!(handle.update(&((done + writer) % KEYS), |old| old + 1));
                 done += 1;
             }
             done
@@ -355,7 +355,7 @@ fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_tw
                         on(at * 5 % VPS, || {
                             let told = &told[key as usize];
                             let known = told.load(Ordering::Acquire);
-                            let seen = co.get(&key).expect("it is there always");
+                            let seen = handle.get(&key).expect("it is there always");
                             assert!(seen >= known, "{seen} was read after somebody had seen {known}");
                             told.fetch_max(seen, Ordering::AcqRel);
                         });
@@ -365,7 +365,7 @@ fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_tw
             scope.spawn(|| {
                 for size in SIZES.into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
                     // One that was not done in time leaves everything as it was.
-                    swaps.fetch_add(u64::from(co.set_cluster_size(size).is_ok()), Ordering::Relaxed);
+                    swaps.fetch_add(u64::from(handle.set_cluster_size(size).is_ok()), Ordering::Relaxed);
                 }
             });
             let writers: Vec<_> = (0..2_u64)
@@ -375,7 +375,7 @@ fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_tw
             stop.store(true, Ordering::Relaxed);
             updates = ended.into_iter().map(|ended| ended.unwrap()).sum::<u64>();
         });
-        assert_eq!(co.fold(0, |sum, _, value| sum + value), updates, "an update was lost or made twice");
-        assert_eq!(co.len() as u64, KEYS);
+        assert_eq!(handle.fold(0, |sum, _, value| sum + value), updates, "an update was lost or made twice");
+        assert_eq!(handle.len() as u64, KEYS);
     }
 }

@@ -39,16 +39,16 @@ fn on_each_with<S: Hashing>(hasher: S, check: impl Fn(Co<S>)) {
     }
     check(map::limited(Form::Shared.make(hasher.clone()), MapLimit::entries(1 << 20)).co());
     let map: OwnedMap<u64, u64, S> = Form::Locked.make(hasher);
-    let (co, over) = (map.co(), AtomicBool::new(false));
+    let (handle, over) = (map.co(), AtomicBool::new(false));
     thread::scope(|scope| {
         let _over = Over(&over);
         scope.spawn(|| {
             for form in NEW.into_iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
-                swap_to(co, form);
+                swap_to(handle, form);
                 thread::yield_now();
             }
         });
-        check(co);
+        check(handle);
     });
 }
 

@@ -69,26 +69,26 @@ fn forms<T: Clone + Send + Sync>(value: &T) -> Vec<OwnedReadMostly<T>> {
     forms
 }
 
-fn reps<T: Send + Sync>(co: Handle<dyn ReadMostly<T>>) -> usize {
-    info_of(Handle::id(co)).unwrap().reps.len()
+fn reps<T: Send + Sync>(handle: Handle<dyn ReadMostly<T>>) -> usize {
+    info_of(Handle::id(handle)).unwrap().reps.len()
 }
 
 #[test]
 fn to_04_a_change_reaches_every_replica_before_it_returns() {
     let _alone = alone();
     for value in forms(&0) {
-        let co = value.co();
+        let handle = value.co();
         for round in 1..5 {
             for vp in 0..VPS {
                 assert_eq!(
-                    on(vp, || co.read_versioned(|value, version| (*value, version))),
+                    on(vp, || handle.read_versioned(|value, version| (*value, version))),
                     (round - 1, round)
                 );
             }
-            let version = on(round as u32 * 7 % VPS, || co.set(round));
-            assert_eq!((version, co.version()), (round + 1, round + 1));
+            let version = on(round as u32 * 7 % VPS, || handle.set(round));
+            assert_eq!((version, handle.version()), (round + 1, round + 1));
         }
-        assert_eq!(on(3, || co.get()), 4);
+        assert_eq!(on(3, || handle.get()), 4);
     }
 }
 
@@ -97,18 +97,18 @@ fn hu_16_each_cluster_that_reads_has_a_replica_and_others_have_none() {
     let _alone = alone();
     for size in SIZES {
         let value = read_mostly::copied(String::from("text"), size);
-        let co = value.co();
+        let handle = value.co();
         let readers = [0, 1, 2, 9, 31];
         let clusters = machine().clusters(size);
         let mut read_by: Vec<_> = readers.iter().map(|vp| clusters.cluster_of(Vp::new(*vp))).collect();
         let at: Vec<usize> =
-            readers.iter().map(|vp| on(*vp, || co.read(|text| text.as_ptr().addr()))).collect();
+            readers.iter().map(|vp| on(*vp, || handle.read(|text| text.as_ptr().addr()))).collect();
         for (one, two) in [(0, 1), (0, 3), (2, 4), (3, 4)] {
             assert_eq!(read_by[one] == read_by[two], at[one] == at[two], "{size}: a copy for each cluster");
         }
         read_by.sort();
         read_by.dedup();
-        assert_eq!((reps(co), co.cluster_size()), (read_by.len(), size));
+        assert_eq!((reps(handle), handle.cluster_size()), (read_by.len(), size));
     }
     // What is not copied is one value for all.
     let value = read_mostly::distributed(String::from("text"), ClusterSize::Cpu);
@@ -120,20 +120,20 @@ fn hu_16_each_cluster_that_reads_has_a_replica_and_others_have_none() {
 fn a_change_that_comes_too_late_gets_its_value_back_and_update_tries_again() {
     let _alone = alone();
     for value in forms(&String::from("a")) {
-        let co = value.co();
-        assert_eq!(co.compare_and_update(1, "b".into()).unwrap(), 2);
-        let conflict = co.compare_and_update(1, "c".into()).unwrap_err();
+        let handle = value.co();
+        assert_eq!(handle.compare_and_update(1, "b".into()).unwrap(), 2);
+        let conflict = handle.compare_and_update(1, "c".into()).unwrap_err();
         assert_eq!((&*conflict.value, conflict.version), ("c", 2));
         let mut tries = 0;
-        let version = co.update(|old| {
+        let version = handle.update(|old| {
             tries += 1;
             if tries == 1 {
                 // Within the read, so that the first try is in vain.
-                co.set("other".into());
+                handle.set("other".into());
             }
             format!("{old}{tries}")
         });
-        assert_eq!((version, tries, co.get()), (4, 2, "other2".into()));
+        assert_eq!((version, tries, handle.get()), (4, 2, "other2".into()));
     }
 }
 
@@ -145,12 +145,12 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
     const WRITERS: u32 = 3;
     for value in [read_mostly::shared(1), read_mostly::copied(1, ClusterSize::Core), read_mostly::distributed(1, ClusterSize::Cpu)]
     {
-        let (co, told, stop) = (value.co(), AtomicU64::new(0), AtomicBool::new(false));
-        let (swaps, mut updates, mut subscription) = (AtomicU64::new(0), 0, co.subscribe());
+        let (handle, told, stop) = (value.co(), AtomicU64::new(0), AtomicBool::new(false));
+        let (swaps, mut updates, mut subscription) = (AtomicU64::new(0), 0, handle.subscribe());
         // Until there were swaps enough meanwhile, too.
         let goes_on = |done| done < ROUNDS || swaps.load(Ordering::Relaxed) < SWAPS;
         let write =
-            || (0..).take_while(|done| goes_on(*done)).inspect(|_| _ = co.update(|old| old + 1)).count();
+            || (0..).take_while(|done| goes_on(*done)).inspect(|_| _ = handle.update(|old| old + 1)).count();
         thread::scope(|scope| {
             let _stop = Stop(&stop);
             for reader in 0..4 {
@@ -159,7 +159,7 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
                     for at in (reader..).take_while(|_| !stop.load(Ordering::Relaxed)) {
                         on(at * 5 % VPS, || {
                             let known = told.load(Ordering::Acquire);
-                            let seen = co.read_versioned(|value, version| {
+                            let seen = handle.read_versioned(|value, version| {
                                 assert_eq!(*value, version, "a value of another version");
                                 *value
                             });
@@ -171,10 +171,10 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
             }
             scope.spawn(|| {
                 for size in SIZES.into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-                    let resized = co.set_cluster_size(size);
+                    let resized = handle.set_cluster_size(size);
                     let copies = swaps.load(Ordering::Relaxed) % 2 == 0;
                     let kind = if copies { read_mostly::new_copied(size) } else { read_mostly::new_distributed(size) };
-                    let other = swap(co, kind);
+                    let other = swap(handle, kind);
                     swaps.fetch_add(u64::from(resized.is_ok()) + u64::from(other.is_ok()), Ordering::Relaxed);
                 }
             });
@@ -183,7 +183,7 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
             updates = writers.into_iter().map(|writer| writer.join().unwrap() as u64).sum();
         });
         let last = 1 + updates;
-        assert_eq!((co.get(), co.version()), (last, last), "an update was lost");
+        assert_eq!((handle.get(), handle.version()), (last, last), "an update was lost");
         assert_eq!(subscription.wait().unwrap(), last);
     }
 }
@@ -192,17 +192,17 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
 fn to_05_the_cluster_size_is_changed_while_it_is_used_and_the_value_stays() {
     let _alone = alone();
     for value in [read_mostly::shared(vec![1]), read_mostly::copied(vec![1], ClusterSize::Cpu)] {
-        let co = value.co();
-        let mut changes = co.subscribe();
+        let handle = value.co();
+        let mut changes = handle.subscribe();
         let mut version = 1;
         for size in SIZES {
-            (0..VPS).for_each(|vp| on(vp, || assert_eq!(co.read(Vec::len), version as usize)));
-            co.set_cluster_size(size).unwrap();
-            assert_eq!((co.cluster_size(), co.version()), (size, version));
+            (0..VPS).for_each(|vp| on(vp, || assert_eq!(handle.read(Vec::len), version as usize)));
+            handle.set_cluster_size(size).unwrap();
+            assert_eq!((handle.cluster_size(), handle.version()), (size, version));
             assert_eq!(changes.poll_now().unwrap(), None, "a swap is no change");
-            (0..VPS).for_each(|vp| on(vp, || assert_eq!(co.read(Vec::len), version as usize)));
-            assert_eq!(reps(co), machine().clusters(size).len());
-            version = co.update(|old| [&old[..], &[1]].concat());
+            (0..VPS).for_each(|vp| on(vp, || assert_eq!(handle.read(Vec::len), version as usize)));
+            assert_eq!(reps(handle), machine().clusters(size).len());
+            version = handle.update(|old| [&old[..], &[1]].concat());
             assert_eq!(changes.wait().unwrap(), version);
         }
     }
@@ -212,24 +212,24 @@ fn to_05_the_cluster_size_is_changed_while_it_is_used_and_the_value_stays() {
 fn to_05_an_adaptive_value_has_copies_where_its_size_asks_for_them() {
     let _alone = alone();
     let value = read_mostly::adaptive(String::from("text"));
-    let co = value.co();
-    let at = |vp| on(vp, || co.read(|text| text.as_ptr().addr()));
+    let handle = value.co();
+    let at = |vp| on(vp, || handle.read(|text| text.as_ptr().addr()));
     let is_copied = || at(0) != at(31);
     assert!(!is_copied());
-    co.set_cluster_size(ClusterSize::Node).unwrap();
+    handle.set_cluster_size(ClusterSize::Node).unwrap();
     assert!(is_copied() && form(&value) == COPIED);
-    co.set_cluster_size(ClusterSize::Core).unwrap();
+    handle.set_cluster_size(ClusterSize::Core).unwrap();
     assert!(is_copied());
     // For one replica nothing is copied: what is read is what was set.
-    co.set_cluster_size(ClusterSize::Machine).unwrap();
+    handle.set_cluster_size(ClusterSize::Machine).unwrap();
     let new = String::from("new");
     let there = new.as_ptr().addr();
-    co.set(new);
+    handle.set(new);
     assert_eq!((at(0), at(31), form(&value)), (there, there, SHARED));
     // And back again, in a form that the policy made.
-    control::swap(Handle::id(co), COPIED).unwrap();
-    co.set_cluster_size(ClusterSize::Machine).unwrap();
-    co.set_cluster_size(ClusterSize::Cache).unwrap();
+    control::swap(Handle::id(handle), COPIED).unwrap();
+    handle.set_cluster_size(ClusterSize::Machine).unwrap();
+    handle.set_cluster_size(ClusterSize::Cache).unwrap();
     assert!(is_copied());
 }
 
@@ -238,48 +238,48 @@ fn to_ask_for_the_version_copies_nothing() {
     let _alone = alone();
     let live = Arc::new(AtomicI64::new(0));
     let value = read_mostly::copied(Counted::new(&live), ClusterSize::Cpu);
-    let co = value.co();
-    (0..VPS).for_each(|vp| assert_eq!(on(vp, || co.version()), 1));
-    on(3, || co.subscribe().poll_now().unwrap());
+    let handle = value.co();
+    (0..VPS).for_each(|vp| assert_eq!(on(vp, || handle.version()), 1));
+    on(3, || handle.subscribe().poll_now().unwrap());
     assert_eq!(live.load(Ordering::Relaxed), 1, "a copy was made");
-    on(3, || co.read(|_| ()));
-    assert_eq!((live.load(Ordering::Relaxed), on(3, || co.version())), (2, 1));
+    on(3, || handle.read(|_| ()));
+    assert_eq!((live.load(Ordering::Relaxed), on(3, || handle.version())), (2, 1));
 }
 
 #[test]
 fn a_form_into_which_no_value_moved_says_so_and_whoever_waits_is_told() {
     let _alone = alone();
     let value = read_mostly::shared(1);
-    let co = value.co();
-    let (mut early, mut waits) = (co.subscribe(), co.subscribe());
+    let handle = value.co();
+    let (mut early, mut waits) = (handle.subscribe(), handle.subscribe());
     let told = thread::spawn(move || waits.wait());
     thread::sleep(Duration::from_millis(2));
-    Swap::new(co).without_state().run(read_mostly::new_shared()).unwrap();
+    Swap::new(handle).without_state().run(read_mostly::new_shared()).unwrap();
     eventually("who waits is told", || told.is_finished());
     let errors = [
         told.join().unwrap().unwrap_err(),
         early.wait().unwrap_err(),
-        co.try_read(|_| ()).unwrap_err(),
-        co.try_set(2).unwrap_err(),
+        handle.try_read(|_| ()).unwrap_err(),
+        handle.try_set(2).unwrap_err(),
     ];
     for error in errors {
         assert!(error.to_string().contains("no value moved in"), "{error}");
     }
     // Nor does it move on: there is no value to move.
-    assert!(swap(co, read_mostly::new_copied(ClusterSize::Core)).is_err());
+    assert!(swap(handle, read_mostly::new_copied(ClusterSize::Core)).is_err());
 }
 
 #[test]
 fn its_sensors_count_every_change_across_swaps() {
     let _alone = alone();
     let value = read_mostly::adaptive(1);
-    let co = value.co();
-    let changes = || co.sensors().changes;
+    let handle = value.co();
+    let changes = || handle.sensors().changes;
     assert_eq!(changes(), 0);
     let rounds = if cfg!(debug_assertions) { 2000 } else { 20_000 };
     thread::scope(|scope| {
         for vp in 0..4 {
-            scope.spawn(move || on(vp, || (0..rounds).for_each(|_| _ = co.set(2))));
+            scope.spawn(move || on(vp, || (0..rounds).for_each(|_| _ = handle.set(2))));
         }
         let mut known = 0;
         while known < 4 * rounds {
@@ -289,8 +289,8 @@ fn its_sensors_count_every_change_across_swaps() {
             thread::yield_now();
         }
     });
-    assert_eq!(changes() + 1, co.version());
-    control::swap(Handle::id(co), COPIED).unwrap();
+    assert_eq!(changes() + 1, handle.version());
+    control::swap(Handle::id(handle), COPIED).unwrap();
     assert_eq!(changes(), 4 * rounds);
 }
 
@@ -321,12 +321,12 @@ fn values_are_dropped_once_through_changes_swaps_and_the_end() {
     let _alone = alone();
     let live = Arc::new(AtomicI64::new(0));
     for value in forms(&Counted::new(&live)) {
-        let co = value.co();
+        let handle = value.co();
         for size in SIZES {
-            (0..VPS).step_by(3).for_each(|vp| on(vp, || co.read(|_| ())));
-            co.set(Counted::new(&live));
-            on(9, || co.read(|_| ()));
-            co.set_cluster_size(size).unwrap();
+            (0..VPS).step_by(3).for_each(|vp| on(vp, || handle.read(|_| ())));
+            handle.set(Counted::new(&live));
+            on(9, || handle.read(|_| ()));
+            handle.set_cluster_size(size).unwrap();
         }
         squall_core::Owned::destroy(value.into_owned()).wait().unwrap();
     }
@@ -354,11 +354,11 @@ fn what_cannot_be_copied_is_shared_or_distributed() {
 fn a_panic_in_a_closure_leaves_the_value_as_it_was() {
     let _alone = alone();
     for value in forms(&1) {
-        let co = value.co();
-        assert!(catch_unwind(|| co.read(|_| panic!("as asked"))).is_err());
-        assert!(catch_unwind(|| co.update(|_| panic!("as asked"))).is_err());
+        let handle = value.co();
+        assert!(catch_unwind(|| handle.read(|_| panic!("as asked"))).is_err());
+        assert!(catch_unwind(|| handle.update(|_| panic!("as asked"))).is_err());
         assert!(!squall_rcu::in_operation());
-        assert_eq!((co.get(), co.update(|old| old + 1), co.get()), (1, 2, 2));
+        assert_eq!((handle.get(), handle.update(|old| old + 1), handle.get()), (1, 2, 2));
     }
     let fragile = Arc::new(AtomicBool::new(true));
     struct Fragile(Arc<AtomicBool>);
@@ -378,12 +378,12 @@ fn a_panic_in_a_closure_leaves_the_value_as_it_was() {
 fn the_value_is_read_and_changed_within_a_read() {
     let _alone = alone();
     for value in forms(&1) {
-        let co = value.co();
-        let inside = co.read(|old| {
-            co.set(2);
-            (*old, co.get(), co.compare_and_update(2, 3).unwrap(), *old)
+        let handle = value.co();
+        let inside = handle.read(|old| {
+            handle.set(2);
+            (*old, handle.get(), handle.compare_and_update(2, 3).unwrap(), *old)
         });
-        assert_eq!((inside, co.get()), ((1, 2, 3, 1), 3));
+        assert_eq!((inside, handle.get()), ((1, 2, 3, 1), 3));
     }
 }
 
@@ -391,24 +391,24 @@ fn the_value_is_read_and_changed_within_a_read() {
 fn a_value_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
     let _alone = alone();
     let value = read_mostly::shared(String::from("here"));
-    let co = value.co();
-    co.read(|text| {
+    let handle = value.co();
+    handle.read(|text| {
         drop(value);
         assert_eq!(text, "here");
     });
-    let error = co.try_read(|_| ()).unwrap_err();
+    let error = handle.try_read(|_| ()).unwrap_err();
     assert!(error.to_string().contains("find"), "{error}");
-    assert!(catch_unwind(|| co.read(|_| ())).is_err());
-    assert!(catch_unwind(|| co.set_cluster_size(ClusterSize::Cpu)).is_err());
-    assert!(co.try_set("gone".into()).is_err());
+    assert!(catch_unwind(|| handle.read(|_| ())).is_err());
+    assert!(catch_unwind(|| handle.set_cluster_size(ClusterSize::Cpu)).is_err());
+    assert!(handle.try_set("gone".into()).is_err());
 }
 
 #[test]
 fn who_waits_is_told_of_the_latest_change_and_of_the_end() {
     let _alone = alone();
     for value in forms(&0) {
-        let co = value.co();
-        let mut changes = co.subscribe();
+        let handle = value.co();
+        let mut changes = handle.subscribe();
         assert_eq!(changes.wait_for(Duration::from_millis(1)).unwrap(), None);
         assert_eq!(changes.wait_until(Instant::now()).unwrap(), None);
         for round in 0..3 {
@@ -417,13 +417,13 @@ fn who_waits_is_told_of_the_latest_change_and_of_the_end() {
                 if round == 1 {
                     thread::sleep(Duration::from_millis(2));
                 }
-                co.set(round);
+                handle.set(round);
                 waits.join().unwrap()
             });
             assert_eq!(told, round + 2);
         }
         // Of several there is the last.
-        (0..10).for_each(|round| _ = co.set(round));
+        (0..10).for_each(|round| _ = handle.set(round));
         assert_eq!((changes.poll_now().unwrap(), changes.poll_now().unwrap()), (Some(14), None));
         assert_eq!(changes.seen(), 14);
         let ended = thread::scope(|scope| {
@@ -521,7 +521,7 @@ fn form<T: Send + Sync>(value: &OwnedReadMostly<T>) -> &'static str {
 }
 
 /// Runs `f` while threads on these VPs read, and one on `writer` changes the value now and then.
-fn with_readers(co: Handle<dyn ReadMostly<[u64; 32]>>, vps: &[u32], writer: u32, f: impl FnOnce()) {
+fn with_readers(handle: Handle<dyn ReadMostly<[u64; 32]>>, vps: &[u32], writer: u32, f: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let stop = &stop;
     thread::scope(|scope| {
@@ -529,7 +529,7 @@ fn with_readers(co: Handle<dyn ReadMostly<[u64; 32]>>, vps: &[u32], writer: u32,
             scope.spawn(move || {
                 on(*vp, || {
                     while !stop.load(Ordering::Relaxed) {
-                        (0..64).for_each(|_| co.read(|value| assert_eq!(value[0], value[31])));
+                        (0..64).for_each(|_| handle.read(|value| assert_eq!(value[0], value[31])));
                         // So that all of them run, on few processors.
                         thread::yield_now();
                     }
@@ -539,7 +539,7 @@ fn with_readers(co: Handle<dyn ReadMostly<[u64; 32]>>, vps: &[u32], writer: u32,
         scope.spawn(move || {
             on(writer, || {
                 while !stop.load(Ordering::Relaxed) {
-                    (0..8).for_each(|_| _ = co.update(|old| [old[0] + 1; 32]));
+                    (0..8).for_each(|_| _ = handle.update(|old| [old[0] + 1; 32]));
                     thread::yield_now();
                 }
             });

@@ -141,20 +141,20 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
 #[inline(always)]
 #[track_caller]
 fn look<T: Send + Sync + 'static, R>(
-    co: Handle<dyn CachedList<T>>,
+    handle: Handle<dyn CachedList<T>>,
     f: impl for<'o> FnOnce(&'o Guard, ListView<'o, T>) -> R,
 ) -> R {
-    co.__call_in("look", |guard, list| f(guard, list.look(guard)), Panic)
+    handle.__call_in("look", |guard, list| f(guard, list.look(guard)), Panic)
 }
 
 /// Changes within a call.
 #[track_caller]
 fn write<T: Send + Sync + 'static, R>(
-    co: Handle<dyn CachedList<T>>,
+    handle: Handle<dyn CachedList<T>>,
     f: impl FnOnce(&Changes<'_, T>) -> R,
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
-    co.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
+    handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
     done.expect("an implementation of a cached list calls what it is given")
 }
 
@@ -294,8 +294,8 @@ impl<T: Send + Sync + 'static> Extend<T> for List<T> {
 
 impl<T: Send + Sync + 'static> Extend<T> for &List<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        let co = self.0.co();
-        items.into_iter().for_each(|item| _ = co.insert(item));
+        let handle = self.0.co();
+        items.into_iter().for_each(|item| _ = handle.insert(item));
     }
 }
 
@@ -359,8 +359,8 @@ pub fn list<T: Send + Sync + 'static>(form: Form) -> List<T> {
 /// Has lists of this type have the attribute of their clusters' size.
 fn have_sizes<T: Send + Sync + 'static>() {
     sizes::have::<dyn CachedList<T>>(
-        |co| co.try_form().ok()?.chosen_size(),
-        |co, size| Some((co, new_list(co.try_form().ok()?.resized(size)))),
+        |handle| handle.try_form().ok()?.chosen_size(),
+        |handle, size| Some((handle, new_list(handle.try_form().ok()?.resized(size)))),
     );
 }
 

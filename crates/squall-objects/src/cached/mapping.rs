@@ -208,7 +208,7 @@ where
 #[inline(always)]
 #[track_caller]
 fn look<K, V, S, R>(
-    co: Handle<dyn CachedMap<K, V, S>>,
+    handle: Handle<dyn CachedMap<K, V, S>>,
     f: impl for<'o> FnOnce(&'o Guard, MapView<'o, K, V, S>) -> R,
 ) -> R
 where
@@ -216,41 +216,41 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    co.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
+    handle.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
 }
 
 /// Changes within a call.
 #[inline(always)]
 #[track_caller]
-fn write<K, V, S, R>(co: Handle<dyn CachedMap<K, V, S>>, f: impl FnOnce(&Changes<'_, K, V, S>) -> R) -> R
+fn write<K, V, S, R>(handle: Handle<dyn CachedMap<K, V, S>>, f: impl FnOnce(&Changes<'_, K, V, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     let (mut f, mut done) = (Some(f), None);
-    co.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
+    handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
     done.expect("an implementation of a cached map calls what it is given")
 }
 
 /// Some entries from a position on.
 #[track_caller]
-fn visit_from<K, V, S>(co: Handle<dyn CachedMap<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
+fn visit_from<K, V, S>(handle: Handle<dyn CachedMap<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    look(co, |_, map| map.lines.visit_from(from, f))
+    look(handle, |_, map| map.lines.visit_from(from, f))
 }
 
-fn walk<K, V, S, T: 'static>(co: Handle<dyn CachedMap<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
+fn walk<K, V, S, T: 'static>(handle: Handle<dyn CachedMap<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    Walk::new(move |from, found| visit_from(co, from, |key, value| found.push(make(key, value))))
+    Walk::new(move |from, found| visit_from(handle, from, |key, value| found.push(make(key, value))))
 }
 
 impl<K, V, S> CachedMapExt<K, V, S> for Handle<dyn CachedMap<K, V, S>>
@@ -467,8 +467,8 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     sizes::have::<dyn CachedMap<K, V, S>>(
-        |co| co.try_form().ok()?.chosen_size(),
-        |co, size| Some((co, new_map(co.try_form().ok()?.resized(size)))),
+        |handle| handle.try_form().ok()?.chosen_size(),
+        |handle, size| Some((handle, new_map(handle.try_form().ok()?.resized(size)))),
     );
 }
 

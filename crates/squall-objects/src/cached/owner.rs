@@ -142,7 +142,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        let co = self.0.co();
-        entries.into_iter().for_each(|(key, value)| _ = co.set(key, value));
+        let handle = self.0.co();
+        entries.into_iter().for_each(|(key, value)| _ = handle.set(key, value));
     }
 }

@@ -96,7 +96,7 @@ pub struct Sensors {
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn shared() -> Owned<dyn Counter> {
-    made(swappable_with(|co| Shared::<FIXED>::new(co, Vp::current())))
+    made(swappable_with(|handle| Shared::<FIXED>::new(handle, Vp::current())))
 }
 
 /// Makes a counter with a representative for each VP that adds.
@@ -130,7 +130,7 @@ pub fn try_adaptive() -> Result<Owned<dyn Counter>, CreateError> {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| family::register(&policy::COUNTERS));
     engine::start();
-    swappable_with(|co| Shared::<ADAPTS>::new(co, Vp::current()))
+    swappable_with(|handle| Shared::<ADAPTS>::new(handle, Vp::current()))
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive counters are classes of their own.
@@ -138,8 +138,8 @@ const FIXED: bool = false;
 const ADAPTS: bool = true;
 
 /// An implementation, to take the place of a counter: as [`shared`] makes it.
-pub fn new_shared(co: Handle<dyn Counter>) -> Replacement<dyn Counter> {
-    Replacement::stateful(Shared::<FIXED>::new(co, Vp::current()))
+pub fn new_shared(handle: Handle<dyn Counter>) -> Replacement<dyn Counter> {
+    Replacement::stateful(Shared::<FIXED>::new(handle, Vp::current()))
 }
 
 /// An implementation, to take the place of a counter: as [`distributed`] makes it.

@@ -20,8 +20,8 @@ pub const DISTRIBUTED: &str = "distributed";
 pub(super) const ALARM: u32 = 1024;
 
 /// Asks the policy for a look.
-pub(super) fn post(co: Handle<dyn Counter>) -> bool {
-    engine::post(Handle::id(co))
+pub(super) fn post(handle: Handle<dyn Counter>) -> bool {
+    engine::post(Handle::id(handle))
 }
 
 pub(super) static COUNTERS: Counters = Counters;
@@ -42,18 +42,18 @@ impl Family for Counters {
         &FORMS
     }
 
-    fn make(&self, shape: Shape, co: Handle<dyn Counter>) -> Replacement<dyn Counter> {
+    fn make(&self, shape: Shape, handle: Handle<dyn Counter>) -> Replacement<dyn Counter> {
         match shape {
             Shape { form: DISTRIBUTED_FORM, .. } => Replacement::root(Distributed::<ADAPTS>::new(), ClusterSize::Cpu),
             Shape { place, .. } => {
-                Replacement::stateful(Shared::<ADAPTS>::new(co, place.unwrap_or_else(Vp::current)))
+                Replacement::stateful(Shared::<ADAPTS>::new(handle, place.unwrap_or_else(Vp::current)))
             }
         }
     }
 
-    fn read(&self, co: Handle<dyn Counter>) -> Result<Reading, CallError> {
-        let sensors = co.try_sensors()?;
-        let bytes = info_of(Handle::id(co)).map_or(0, |info| info.bytes);
+    fn read(&self, handle: Handle<dyn Counter>) -> Result<Reading, CallError> {
+        let sensors = handle.try_sensors()?;
+        let bytes = info_of(Handle::id(handle)).map_or(0, |info| info.bytes);
         Ok(Reading {
             local: sensors.here,
             foreign: sensors.elsewhere,
@@ -65,8 +65,8 @@ impl Family for Counters {
         })
     }
 
-    fn arm(&self, co: Handle<dyn Counter>, after: u32) -> Result<(), CallError> {
-        co.try_arm(after)
+    fn arm(&self, handle: Handle<dyn Counter>, after: u32) -> Result<(), CallError> {
+        handle.try_arm(after)
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {

@@ -252,7 +252,7 @@ where
 /// Reads within an operation.
 #[inline]
 #[track_caller]
-fn look<K, G, L, S, R>(co: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn look<K, G, L, S, R>(handle: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -261,7 +261,7 @@ where
 {
     pin(|guard| {
         let mut found = None;
-        co.look(guard, &mut found);
+        handle.look(guard, &mut found);
         f(found.expect("an implementation of a directory lends its tables"))
     })
 }
@@ -269,7 +269,7 @@ where
 /// What locks, within a call.
 #[inline]
 #[track_caller]
-fn act<K, G, L, S, R>(co: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn act<K, G, L, S, R>(handle: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -277,11 +277,11 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     let (mut f, mut done) = (Some(f), None);
-    co.with(&mut |tables| done = f.take().map(|f| f(tables)));
+    handle.with(&mut |tables| done = f.take().map(|f| f(tables)));
     done.expect("an implementation of a directory calls what it is given")
 }
 
-fn walk<K, G, L, S, T: 'static>(co: Handle<dyn Directory<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
+fn walk<K, G, L, S, T: 'static>(handle: Handle<dyn Directory<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -289,7 +289,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     Walk::new(move |from, found| {
-        act(co, |tables| tables.master.visit_from(from, |key, entry| found.push(make(key, entry))))
+        act(handle, |tables| tables.master.visit_from(from, |key, entry| found.push(make(key, entry))))
     })
 }
 
@@ -450,8 +450,8 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     sizes::have::<dyn Directory<K, G, L, S>>(
-        |co| co.try_cluster_size().ok(),
-        |co, size| Some((co, new_directory(size))),
+        |handle| handle.try_cluster_size().ok(),
+        |handle, size| Some((handle, new_directory(size))),
     );
     OwnedDirectory(Distributed::of(Master::with_hasher(hasher, part)).create(size))
 }

@@ -53,13 +53,13 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let co = self.0.co();
+        let handle = self.0.co();
         // One into which nothing moved.
-        if let Err(error) = co.try_sensors() {
+        if let Err(error) = handle.try_sensors() {
             return write!(f, "Directory({error})");
         }
         let mut map = f.debug_map();
-        co.for_each(|key, entry| _ = map.entry(key, entry));
+        handle.for_each(|key, entry| _ = map.entry(key, entry));
         map.finish()
     }
 }

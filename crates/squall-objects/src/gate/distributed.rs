@@ -67,7 +67,7 @@ impl InterfaceOf<Local> for dyn Gate {
 
 /// Whether a call that waits shall leave: the object ends, or a swap waits for the call.
 fn leaves(counts: &Counts) -> bool {
-    counts.control().kept().get().is_some_and(|&co| shall_leave(Handle::id(co)))
+    counts.control().kept().get().is_some_and(|&handle| shall_leave(Handle::id(handle)))
 }
 
 fn stop_within(counts: &Counts, limit: Option<Duration>) -> Result<(), ControlError> {

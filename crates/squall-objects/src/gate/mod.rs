@@ -12,16 +12,16 @@
 //! use squall_objects::gate::{self, GateExt, Gate};
 //!
 //! let gate = gate::distributed();
-//! let co = gate.co(); // `Copy`, for any thread or task
+//! let handle = gate.co(); // `Copy`, for any thread or task
 //! std::thread::scope(|scope| {
 //!     for _ in 0..4 {
 //!         scope.spawn(move || {
-//!             while let Ok(_request) = co.request() { /* serve */ }
+//!             while let Ok(_request) = handle.request() { /* serve */ }
 //!         });
 //!     }
-//!     co.stop().unwrap(); // nobody is inside from here ...
-//!     co.restart().unwrap(); // ... to here
-//!     co.shutdown().unwrap(); // nobody any more, for good
+//!     handle.stop().unwrap(); // nobody is inside from here ...
+//!     handle.restart().unwrap(); // ... to here
+//!     handle.shutdown().unwrap(); // nobody any more, for good
 //! });
 //! ```
 //!

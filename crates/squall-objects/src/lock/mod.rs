@@ -237,7 +237,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
 
     /// The object that shows the lock, once its policy has decided something.
     pub fn view(&self) -> Option<Handle<dyn LockView>> {
-        Some(self.policy.shown.get()?.as_ref()?.co())
+        Some(self.policy.shown.get()?.as_ref()?.handle())
     }
 
     /// What was decided of it, as far as it is remembered.

@@ -76,7 +76,7 @@ impl Shown {
         Handle::id(self.object.co())
     }
 
-    pub(super) fn co(&self) -> Handle<dyn LockView> {
+    pub(super) fn handle(&self) -> Handle<dyn LockView> {
         self.object.co()
     }
 }

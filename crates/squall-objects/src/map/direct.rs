@@ -96,8 +96,8 @@ mod tests {
         }
     }
 
-    fn lent(co: Handle<NumberMap>) -> &'static str {
-        co.__call_act("lend", What, Panic)
+    fn lent(handle: Handle<NumberMap>) -> &'static str {
+        handle.__call_act("lend", What, Panic)
     }
 
     #[test]

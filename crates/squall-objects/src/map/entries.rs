@@ -577,19 +577,19 @@ where
 /// Runs `f` on the store of a map, in a call that writes.
 #[inline(always)]
 #[track_caller]
-fn write<K, V, S, R>(co: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
+fn write<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("lend", |guard, map| map.lend(guard).within(map, guard, f), Panic)
+    handle.__call_in("lend", |guard, map| map.lend(guard).within(map, guard, f), Panic)
 }
 
 /// Runs `f` on the store of a map, in a call that writes. Returns an error if the map was destroyed.
 #[inline(always)]
 fn try_write<K, V, S, R>(
-    co: Handle<dyn Map<K, V, S>>,
+    handle: Handle<dyn Map<K, V, S>>,
     f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
 ) -> Result<R, CallError>
 where
@@ -597,25 +597,25 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("lend", |guard, map| Ok(map.lend(guard).within(map, guard, f)), Checked)
+    handle.__call_in("lend", |guard, map| Ok(map.lend(guard).within(map, guard, f)), Checked)
 }
 
 /// Runs `f` on the store of a map, in a call that reads.
 #[inline(always)]
 #[track_caller]
-fn look<K, V, S, R>(co: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
+fn look<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
+    handle.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
 }
 
 /// Runs `f` on the store of a map, in a call that reads. Returns an error if the map was destroyed.
 #[inline(always)]
 fn try_look<K, V, S, R>(
-    co: Handle<dyn Map<K, V, S>>,
+    handle: Handle<dyn Map<K, V, S>>,
     f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
 ) -> Result<R, CallError>
 where
@@ -623,7 +623,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("look", |guard, map| Ok(f(guard, map.look(guard))), Checked)
+    handle.__call_in("look", |guard, map| Ok(f(guard, map.look(guard))), Checked)
 }
 
 impl<K, V, S> MapExt<K, V, S> for Handle<dyn Map<K, V, S>>
@@ -741,17 +741,17 @@ where
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError> {
-        let (co, new) = self.resized(size).ok_or(ResizeError::OneForAll(Handle::id(self)))?;
-        Swap::new(co).run(new).map_err(ResizeError::Swap)
+        let (handle, new) = self.resized(size).ok_or(ResizeError::OneForAll(Handle::id(self)))?;
+        Swap::new(handle).run(new).map_err(ResizeError::Swap)
     }
 
     #[track_caller]
     fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError> {
-        let mut co = self;
-        while let Some(within) = co.within() {
-            co = within;
+        let mut handle = self;
+        while let Some(within) = handle.within() {
+            handle = within;
         }
-        Swap::new(co).run(new)
+        Swap::new(handle).run(new)
     }
 
     #[track_caller]

@@ -1,7 +1,8 @@
-//! The forms with one structure for all, as objects: roots and representatives. Each representative holds on to the structure itself, so
-//! that a call finds it there; the root has it once a swap has moved it in.
+//! Objects of the forms with one structure: the root and the representatives. Each representative holds the
+//! structure itself, so that a call finds it there. The root gets it from a swap that moves the entries in.
 //!
-//! The state moves as a [`Table`], shared: a form that has one moves in the time of a call, others copy.
+//! The entries move as a shared [`Table`]. A form with a table moves in the time of a call; others clone
+//! their entries.
 
 use squall_adapt::family::is_reading;
 use squall_core::__macro::{Lender, Lent};
@@ -22,7 +23,7 @@ use super::replicated::{Place, Replicated};
 use super::store::{Form, Store};
 use super::{Map, Sensors};
 
-/// The state.
+/// The state format of maps: a table of all entries.
 pub(super) struct Moved<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(
     pub(super) Arc<Table<K, V, S>>,
 );
@@ -35,23 +36,24 @@ where
 {
 }
 
-/// A structure that can be a form's.
+/// A structure that can hold the entries of a form.
 pub(super) trait Shape<K, V, S>: Send + Sync + Sized + 'static
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// What it needs to be made of a table.
+    /// Data beside a table from which this structure is made.
     type With: Copy + Send + Sync + 'static;
-    /// For which clusters an adaptive one has representatives: so that its sensors are not what its callers share, or as many as it has parts.
+    /// Clusters that have a representative each in an adaptive map. A small size keeps the sensors apart; a
+    /// structure with a part per cluster needs its own size.
     const SENSED_BY: ClusterSize;
-    /// What a representative holds on to.
+    /// The part of the structure that a representative holds.
     type Here: Send + Sync + 'static;
 
     fn here(this: &Arc<Self>) -> Arc<Self::Here>;
     fn form(here: &Self::Here) -> Form<'_, K, V, S>;
-    /// What is lent without being asked for, by a representative with this sensor.
+    /// Returns the view that a representative with this sensor publishes.
     fn direct<'a>(
         here: &'a Self::Here,
         sensor: Option<&'a Sensor>,
@@ -59,7 +61,7 @@ where
         let _ = (here, sensor);
         None
     }
-    /// Entries that it has beside the map's own.
+    /// Returns the number of copies of entries that this part holds.
     fn copies(here: &Self::Here) -> usize {
         let _ = here;
         0
@@ -88,7 +90,7 @@ where
     }
 
     fn direct<'a>(here: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
-        // Where there may be a form that only readers have a use for, these are counted, too.
+        // Where a replicated form may pay, reads are counted, so there is no view.
         (!counts_readers(sensor.is_some())).then_some(Lent::First(here, sensor))
     }
 
@@ -101,7 +103,7 @@ where
     }
 }
 
-/// How a locked form copies, and how many entries it may have before a table takes their place.
+/// How a locked form clones its contents, and how many entries it may have before a table replaces it.
 pub(super) struct Terms<K, V, S> {
     pub(super) copies: Copies<K, V, S>,
     pub(super) most: usize,
@@ -150,7 +152,7 @@ where
     }
 }
 
-/// Beside the table that says what is there, a table of copies for each representative.
+/// One table with the entries, and a table of copies for each representative.
 impl<K, V, S> Shape<K, V, S> for Replicated<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
@@ -187,7 +189,7 @@ where
     }
 }
 
-/// The root of an object with one structure for all. `ADAPTS`: its sensors post.
+/// The root of a map with one structure. `ADAPTS`: its sensors post to the policy.
 pub(super) struct One<K, V, S, F, const ADAPTS: bool>
 where
     K: Eq + Hash + Send + Sync + 'static,
@@ -200,7 +202,7 @@ where
     types: PhantomData<fn(K, V, S)>,
 }
 
-/// Its representative, on lines of its own: neighbours in memory belong to other processors.
+/// A representative of a map with one structure, on cache lines of its own.
 #[repr(align(128))]
 pub(super) struct Local<K, V, S, F, const ADAPTS: bool>
 where
@@ -210,27 +212,28 @@ where
     F: Shape<K, V, S>,
 {
     store: RcuArc<F::Here>,
-    /// Of adaptive forms. Not beside what every call reads.
+    /// Present in adaptive forms. A separate allocation, away from the words that every call reads.
     sensor: Option<Arc<Sensor>>,
-    /// Whether that counts who reads a table, too. It is each processor's own.
+    /// Whether the sensor, which is each processor's own, also counts reads of a table.
     counts_readers: bool,
     at: RepContext<One<K, V, S, F, ADAPTS>>,
 }
 
-/// Whether who reads a table is counted, too: where there may be a form that only readers have a use for.
+/// Whether reads of a table are counted: only where a replicated form may pay, since it serves readers.
 fn counts_readers(adapts: bool) -> bool {
     adapts && is_apart()
 }
 
-/// What is noted of calls. It may lose steps: whoever looks at it then looks closer.
+/// Counts of calls, and an alarm. Concurrent steps may get lost: a policy that the alarm calls looks
+/// closer.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Sensor {
-    /// The VP that called last, and one.
+    /// Index of the VP that called last, plus one.
     last: AtomicU32,
-    /// How many more steps until the alarm rings; zero: it does not.
+    /// Steps until the alarm posts to the policy. Zero: it is off.
     alarm: AtomicU32,
-    /// Calls of the VP that had called before, and of others.
+    /// Calls from the VP that had also made the call before, and calls from other VPs.
     here: AtomicU64,
     elsewhere: AtomicU64,
 }
@@ -241,7 +244,7 @@ impl Sensor {
         Arc::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
     }
 
-    /// Notes so many calls.
+    /// Counts this many calls.
     #[inline]
     fn step(&self, calls: u32, post: impl FnOnce() -> bool) {
         let bump = |count: &AtomicU64| {
@@ -265,18 +268,19 @@ impl Sensor {
     }
 }
 
-/// Of so many calls of a thread of which each would write to what others write, one is noted, for all, by chance: whoever uses two maps
-/// in turn shall be noted in both.
+/// One of this many calls of a thread is sampled, at random, and counts for all of them. For calls that
+/// would otherwise write to shared memory only to be counted. Random, so that a thread that alternates
+/// between two maps is sampled in both.
 const FEW: u32 = 1 << FEW_LOG2;
 pub(super) const FEW_LOG2: u32 = 6;
 
-/// Whether this one is.
+/// Whether this call is sampled.
 #[inline]
 fn is_noted() -> bool {
     thread_local! {
         static DRAWN: Cell<u64> = const { Cell::new(0) };
     }
-    // Knuth's linear congruential generator, of which the topmost bits are good.
+    // Knuth's linear congruential generator, with good topmost bits.
     let drawn = DRAWN.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     DRAWN.set(drawn);
     drawn >> (u64::BITS - FEW.ilog2()) == 0
@@ -295,7 +299,7 @@ where
         One { store: OnceLock::from(Arc::new(store)), ..One::vacant(with) }
     }
 
-    /// One that a swap moves a state into.
+    /// Returns an implementation whose entries a swap moves in.
     pub(super) fn to_come(with: F::With) -> Replacement<dyn Map<K, V, S>> {
         Replacement::root(Self::vacant(with), Self::SIZE)
     }
@@ -330,7 +334,7 @@ where
         if self.store.get().is_none() {
             return miss.refuse("no entries moved in");
         }
-        // Who only looks is no caller.
+        // A policy that only reads sensors gets any representative, and makes none.
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match (ADAPTS && is_reading()).then(any).flatten() {
             Some(any) => any.once(),
@@ -366,7 +370,8 @@ where
         }
     }
 
-    /// Notes a call whose sensor others share, and who need not wait for each other otherwise.
+    /// Samples a call whose sensor other threads share, in a form where they need not wait for each other
+    /// otherwise.
     #[inline]
     fn note_few(&self) {
         if is_noted() {
@@ -395,13 +400,14 @@ where
         let form = F::form(self.store.lend(guard));
         if ADAPTS {
             match form {
-                // Whoever has the lock to itself is told by losing it.
+                // An owner is not counted. Losing the lock triggers the policy.
                 Form::Locked(map) if map.is_mine_for_nothing() => {}
                 Form::Locked(_) => self.note(1),
-                // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
+                // A table that has replaced a locked map's hash table is sampled for reads too. The policy
+                // then gives it a form of its own.
                 Form::Shared(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
                 Form::Shared(_) if self.counts_readers => self.note_few(),
-                // Who reads a table writes nothing.
+                // A reader of a table writes no shared memory.
                 _ => {}
             }
         }
@@ -426,7 +432,7 @@ where
         self.note(FEW);
     }
 
-    /// It was too many for the lock just now. If this is not heard, or nothing comes of it, the sensor says it again.
+    /// If the policy misses this post or makes no change, the sensor posts again.
     #[cold]
     fn spilled(&self) {
         if ADAPTS {
@@ -484,7 +490,7 @@ mod tests {
             assert_eq!([posts(false), posts(false), posts(true), posts(true)], [1, 1, 1, 0], "{calls}");
             let seen = sensor.here.load(Ordering::Relaxed) + sensor.elsewhere.load(Ordering::Relaxed);
             assert_eq!(seen, u64::from(4 * ALARM));
-            // Whatever is left of it.
+            // The number of steps that are left does not matter.
             sensor.alarm.store(1, Ordering::Relaxed);
             assert_eq!(posts(true), 1);
         }

@@ -1,15 +1,19 @@
 //! A map with a limit, around a map of any form.
 //!
-//! Problem: so many entries or bytes and no more, in every form and across swaps, and nothing paid where there is no limit. Idea: an object of its
-//! own that has the other one and a budget. What would add takes from the budget first, then calls the other; what it turns out not to
-//! need, and what goes, it gives back. So forms know nothing of limits, and the map within may be swapped and may adapt.
+//! Problem: a limit of entries or bytes must hold in each form and across swaps, and a map without a limit
+//! must not pay for it. Idea: a separate object owns the inner map and a budget. A write first takes its
+//! need from the budget and then calls the inner map. It gives back the surplus, and the amounts of removed
+//! entries. So the forms know no limits, and the inner map may be swapped and may adapt.
 //!
-//! - I1. What the entries weigh is at most what is taken of the budget: who changes an entry takes what the new one weighs more before that takes
-//!   place, and gives what it weighs less after (`squall_parts::table::Budget`).
-//! - I2. What is given back for an entry is what was taken for it: where a closure is asked again, what counts is the last it was told
-//!   (`Asked`).
-//! - I3. What is handed to the map within has a type that does not name the caller's: that map may have a limit, too, and so on.
-//! - I4. Nobody else calls the map within, but to change its form or its clusters: its owner gave it up.
+//! - I1. The weight of the entries is at most the amount taken from the budget. A write takes the
+//!   additional weight of the new entry before it takes effect, and gives back a surplus afterwards
+//!   (`squall_parts::table::Budget`).
+//! - I2. The amount given back for an entry is the amount that was taken for it. If a closure runs several
+//!   times, its last run counts (`Charge`).
+//! - I3. A closure that goes to the inner map has a type that does not depend on the caller's closure type.
+//!   The inner map may have a limit in turn, so the types would never end.
+//! - I4. Only the limited map calls the inner map, except to change its form or its clusters: its owner
+//!   gave it up.
 
 use squall_core::{RepContext, Handle, Id, Miss, Owned, MissAnswer, Root};
 use squall_machine::ClusterSize;
@@ -26,10 +30,17 @@ use super::locked::Copies;
 use super::store::{Form, Store};
 use super::{Map, Resized, Sensors};
 
-/// What a value weighs.
+/// A function that returns a value's weight.
 type Weigh<V> = Arc<dyn Fn(&V) -> u64 + Send + Sync>;
 
-/// So much and no more: of entries, or of what values weigh.
+/// A maximum number of entries, or a maximum total weight of values: see [`limited`](super::limited()).
+///
+/// ```
+/// use squall_objects::map::MapLimit;
+///
+/// let limit = MapLimit::<Vec<u8>>::weight(1 << 20, "bytes", |page| page.len() as u64);
+/// assert_eq!(format!("{limit:?}"), "MapLimit(1048576 bytes)");
+/// ```
 pub struct MapLimit<V> {
     most: u64,
     unit: &'static str,
@@ -37,13 +48,14 @@ pub struct MapLimit<V> {
 }
 
 impl<V> MapLimit<V> {
-    /// So many entries.
+    /// Returns a limit of this number of entries.
     pub fn entries(most: u64) -> MapLimit<V> {
         MapLimit { most, unit: "entries", weigh: None }
     }
 
-    /// Values that weigh so much together, in this unit: bytes, say. `weigh` says the same of a value each time it is asked, and of its
-    /// clones; it runs in an operation, as all closures do. What keys and the map itself take, count in with the values if it matters.
+    /// Returns a limit of this total weight of values, in this unit, such as bytes. `weigh` must return the
+    /// same weight for a value each time, and for its clones. It runs in an operation. To limit the memory
+    /// of keys and of the map itself, add a share to the weight of each value.
     pub fn weight(
         most: u64,
         unit: &'static str,
@@ -59,21 +71,39 @@ impl<V> fmt::Debug for MapLimit<V> {
     }
 }
 
-/// A map is full: nothing was changed. What was to be put in comes back.
+/// The error of a write that would exceed a map's limit. The map is unchanged, and the rejected entry comes
+/// back.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt, MapLimit};
+///
+/// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(1));
+/// map.set(1, 1);
+/// let full = map.set_or_full(2, 2).unwrap_err();
+/// assert_eq!((full.back, full.unit, full.exhausted.most), ((2, 2), "entries", 1));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T> {
-    /// What was to be put in.
+    /// The rejected entry.
     pub back: T,
-    /// The map.
+    /// The id of the map.
     pub id: Id,
-    /// What there is at most, and how much of it is taken.
+    /// The limit, the amount in use, and the rejected amount.
     pub exhausted: Exhausted,
-    /// Of what.
+    /// The unit of the limit.
     pub unit: &'static str,
 }
 
 impl<T> Full<T> {
-    /// The same, with something else that comes back.
+    /// Replaces the entry that comes back.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt, MapLimit};
+    ///
+    /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(0));
+    /// let full = map.set_or_full(1, 10).unwrap_err();
+    /// assert_eq!(full.map(|(key, _)| key).back, 1);
+    /// ```
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Full<U> {
         let Full { back, id, exhausted, unit } = self;
         Full { back: f(back), id, exhausted, unit }
@@ -96,19 +126,21 @@ impl<T> fmt::Display for Full<T> {
 
 impl<T> std::error::Error for Full<T> {}
 
-/// The map within, and what is left.
+/// The inner map and its budget.
 pub(super) struct Limited<K, V, S> {
-    /// Its owner, of a type that its parameters alone do not allow to be named.
+    /// Owner of the inner map. Its type is erased, because the struct's parameters lack the bounds to name
+    /// it.
     inner: Box<dyn Any + Send + Sync>,
     budget: Arc<Budget>,
     unit: &'static str,
     weigh: Option<Weigh<V>>,
     copies: Copies<K, V, S>,
-    /// Of the object that has the limit.
+    /// Id of the object with the limit.
     id: OnceLock<Id>,
 }
 
-/// What a change takes while its closure is asked, and what it gives back when it is done (I2).
+/// The amount that one change takes while its closure runs, and the amount that it gives back at the end
+/// (I2).
 struct Asked<'a> {
     budget: &'a Budget,
     part: Reservation<'a>,
@@ -121,7 +153,8 @@ impl<'a> Asked<'a> {
         Asked { budget, part: Reservation::new(budget), back: 0, refused: None }
     }
 
-    /// What is done of what is wanted in the place of a value that weighs so much.
+    /// Charges a decision about a value of weight `had`. Returns the decision, or `Keep` if the budget
+    /// rejects it.
     fn may<V>(&mut self, had: u64, wanted: Compute<V>, weight: impl FnOnce(&V) -> u64) -> Compute<V> {
         let needs = match &wanted {
             Compute::Put(value) => weight(value),
@@ -175,7 +208,7 @@ where
         Full { back, id, exhausted, unit: self.unit }
     }
 
-    /// Of what has no other way to say so.
+    /// Panics for a method that has no way to return the error.
     #[cold]
     #[track_caller]
     fn refuse(&self, exhausted: Exhausted) -> ! {
@@ -219,7 +252,7 @@ where
         self.co().shrink_to_fit();
     }
 
-    /// Does what a closure says, within the limit.
+    /// Runs a closure and charges its decision.
     fn asked<'a>(
         &'a self,
         asked: &mut Asked<'a>,
@@ -254,7 +287,7 @@ where
         }
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(1) {
-            // A key that is there needs nothing.
+            // A key that is present needs no budget.
             let there = self.co().update(&key, |_| copy());
             return if there { Ok(true) } else { Err(self.full((key, value), exhausted)) };
         }
@@ -300,21 +333,21 @@ where
     where
         V: Clone,
     {
-        let co = self.co();
-        if let Some(there) = co.get(&key) {
+        let handle = self.co();
+        if let Some(there) = handle.get(&key) {
             return there;
         }
         let value = value();
         let mut part = Reservation::new(&self.budget);
         let taken = part.take(self.weight(&value));
         loop {
-            if let Some(there) = co.get(&key) {
+            if let Some(there) = handle.get(&key) {
                 return there;
             }
             if let Err(exhausted) = taken {
                 self.refuse(exhausted);
             }
-            if co.try_insert((self.copies.key)(&key), value.clone()).is_ok() {
+            if handle.try_insert((self.copies.key)(&key), value.clone()).is_ok() {
                 part.keep();
                 return value;
             }
@@ -340,7 +373,7 @@ where
         self.compute_within(key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
     }
 
-    /// What goes is copied first: a copy that panics leaves it there.
+    /// Clones the value before the removal: a clone that panics leaves it there.
     pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -371,12 +404,12 @@ where
     }
 }
 
-/// The root.
+/// The root of a limited map.
 pub(super) struct Bounded<K, V, S> {
     limited: Arc<Limited<K, V, S>>,
 }
 
-/// Its one representative.
+/// The only representative of a limited map.
 #[repr(align(128))]
 pub(super) struct Bound<K, V, S>
 where

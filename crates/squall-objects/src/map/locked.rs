@@ -1,15 +1,18 @@
-//! The form of one lock: std's hash table under it, which is hashbrown's. Where it may have so many entries only, a table of ours takes its
-//! place within it.
+//! The locked form: `hashbrown`'s hash table, which is also `std`'s, under one biased lock. In an adaptive
+//! map a concurrent table replaces it when it has too many entries.
 //!
-//! Problem: no closure may run under the lock, and what it says must be done to the value that it was told of. Idea: every value has a
-//! number. The closure is told a copy, and what it says is done if the key's value has that number still; else it is asked again. Where
-//! nothing has moved meanwhile the value is found again by its place in the hash table, without another search.
+//! Problem: no user closure may run under the lock, but its decision must apply to the value that it saw.
+//! Idea: each stored value has a number. The closure gets a copy of the value. Its decision is applied if
+//! the key's value still has the same number; otherwise the closure runs again. If no entry moved
+//! meanwhile, the value is found by its index in the hash table, without a second search.
 //!
-//! - I1. The lock is held for what the hash table does, and for clones of what it holds. Whatever the user's code drops, it drops without, a
-//!   clone that panics included; only where `Eq` or `Hash` panic, which they must not, may the hash table drop what it was given.
-//! - I2. No number is given twice, to any key: a value of a number has not been changed since it was put in, nor taken out, and is its key's.
-//! - I3. When `spilled` is set, under the lock, the table has all entries. From then on nothing is done to the hash table, and all that finds the
-//!   table there does to the table what it came for.
+//! - I1. The lock is held only for operations of the hash table, and for clones of its contents. Drops of
+//!   user types run without the lock, even if a clone panics. One exception: if `Eq` or `Hash` panics,
+//!   which they must not, the hash table may drop its arguments under the lock.
+//! - I2. A number is used once, for one value of one key. A value with a given number was neither changed
+//!   nor removed since its insertion.
+//! - I3. `spilled` is set under the lock, when the table has all entries. From then on the hash table stays
+//!   empty. An operation that finds `spilled` set runs on the table.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -26,7 +29,8 @@ use std::thread;
 
 use super::policy::is_cheap;
 
-/// How to copy what a map holds: known where the map is made, so that its interface need not ask for it.
+/// Functions that clone a map's contents. They are known where the map is made, so the interface need not
+/// require `Clone`.
 pub(super) struct Copies<K, V, S> {
     pub(super) key: fn(&K) -> K,
     pub(super) value: fn(&V) -> V,
@@ -48,13 +52,13 @@ impl<K: Clone, V: Clone, S: Clone> Copies<K, V, S> {
 }
 
 impl<K, V: 'static, S> Copies<K, V, S> {
-    /// A copy of a value, without a call where its bits are one.
+    /// Returns a copy of a value, without a call if the type is plain data.
     #[inline(always)]
     fn of(&self, value: &V) -> V {
         squall_parts::table::__copied(value).unwrap_or_else(|| (self.value)(value))
     }
 
-    /// A copy of an entry. If that of the value panics, that of the key is left in `half`.
+    /// Returns a copy of an entry. If the clone of the value panics, the cloned key stays in `half`.
     fn entry(&self, key: &K, value: &V, half: &mut Option<K>) -> (K, V) {
         *half = Some((self.key)(key));
         let value = self.of(value);
@@ -62,40 +66,41 @@ impl<K, V: 'static, S> Copies<K, V, S> {
     }
 }
 
-/// A map under a lock.
+/// A hash table under a biased lock.
 pub struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     inner: BiasedLock<Inner<K, V>>,
     hasher: S,
-    /// How many entries the hash table has: who only wants to know that shall not take the lock from its owner. Written under the lock.
+    /// Number of entries in the hash table. Written under the lock, read without it: a thread that asks for
+    /// the length must not take the lock from its owner.
     entries: AtomicUsize,
-    /// How many it has room for: the same.
+    /// Number of entries for which the hash table has room. Written under the lock, read without it.
     room: AtomicUsize,
-    /// Where the entries are since there were too many (I3).
+    /// The table with the entries, once there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
     copies: Copies<K, V, S>,
 }
 
 struct Inner<K, V> {
     map: HashTable<(K, Held<V>)>,
-    /// More entries than this are too many.
+    /// Maximum number of entries under the lock.
     most: usize,
-    /// Numbers that were given (I2).
+    /// The number given last (I2).
     numbers: u64,
 }
 
-/// A value, and its number (I2).
+/// A stored value and its number (I2).
 struct Held<V> {
     number: u64,
     value: V,
 }
 
-/// Whether keys and values are dropped for nothing, and values copied so: then no code of the user's runs where one is dropped, and nobody need
-/// know of what the owner of a map does (`direct/I1`).
+/// Whether keys have no drop and values are plain data. Then no user code runs when an entry is dropped, so
+/// the lock's owner may write by the view (`view/I1`).
 const fn drops_nothing<K, V: 'static>() -> bool {
     is_cheap::<V>() && !mem::needs_drop::<K>()
 }
 
-/// Where a value was found: its hash, its place in the hash table, and its number.
+/// Place of a value: the key's hash, the index in the hash table, and the value's number.
 #[derive(Clone, Copy)]
 struct Found {
     hash: u64,
@@ -103,11 +108,11 @@ struct Found {
     number: u64,
 }
 
-/// What a key has: the value's copy and where it was found; or, if it has none, its hash.
+/// Result of a lookup: the place and a copy of the value; or, if the key is absent, its hash.
 type Told<V> = Result<(Found, V), u64>;
 
 impl<K, V> Inner<K, V> {
-    /// The number of a value that is about to be put in.
+    /// Returns the number of a value that is about to be stored.
     #[inline]
     fn number(&mut self) -> u64 {
         self.numbers += 1;
@@ -116,9 +121,9 @@ impl<K, V> Inner<K, V> {
 }
 
 type LockGuard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;
-/// The table that has taken the hash table's place.
+/// The table that has replaced the hash table.
 type Spilled<'a, K, V, S> = &'a Table<K, V, S>;
-/// The same, with what was to be put into the map.
+/// The table that has replaced the hash table, and the entry that is to be inserted there.
 type Elsewhere<'a, K, V, S> = (Spilled<'a, K, V, S>, K, V);
 
 impl<K, V, S> Locked<K, V, S>
@@ -139,7 +144,8 @@ where
         self.hasher.hash_one(key)
     }
 
-    /// Of copies of a table's entries; of the table itself, if it has too many.
+    /// Makes a locked form with clones of a table's entries. If the table has more than `most` entries, it
+    /// is used itself.
     pub(super) fn of_table(
         table: Arc<Table<K, V, S>>,
         most: usize,
@@ -164,9 +170,9 @@ where
         locked
     }
 
-    /// A table of copies of the entries, or the one that has them.
+    /// Returns a table with clones of the entries, or the table that has them already.
     pub(super) fn to_table(&self) -> Arc<Table<K, V, S>> {
-        // Before the guard, as in `spill`.
+        // Declared before the guard, so that they are dropped after it, as in `spill`.
         let (mut made, mut half) = (None, None);
         match self.lock() {
             Ok(inner) => _ = self.copy(&inner, 0, &mut made, &mut half),
@@ -175,11 +181,12 @@ where
         Arc::new(made.expect("made just now"))
     }
 
-    /// Makes a table of copies, with room for so many entries more; whether there was memory for these. If a copy panics, those that were
-    /// made are the caller's, to be dropped when the lock is free; `half` is a key whose value was not.
+    /// Makes a table of clones, with room for `more` further entries. Returns `false` if there is no memory
+    /// for that room. If a clone panics, the caller gets the clones in `made`, to drop them without the
+    /// lock. `half` is a cloned key whose value was not cloned.
     ///
     /// # Panics
-    /// If there is no memory for the entries, where there shall be no more.
+    /// If there is no memory for the entries and `more` is zero.
     fn copy(
         &self,
         inner: &Inner<K, V>,
@@ -189,7 +196,8 @@ where
     ) -> bool {
         let hasher = (self.copies.hasher)(&self.hasher);
         let entries = inner.map.len();
-        // A table that grows retires what it was, which is done within an operation only: under the lock nothing may be reclaimed.
+        // A table that grows retires its old memory, which an operation delays. So no memory is reclaimed
+        // under the lock.
         let table = made.insert(Table::with_capacity_and_hasher(if more == 0 { entries } else { 0 }, hasher));
         if more > 0 && !table.try_reserve(entries.saturating_add(more)) {
             return false;
@@ -201,13 +209,13 @@ where
         true
     }
 
-    /// The table that has taken the map's place, if it was too large.
+    /// Returns the table that has replaced the hash table, if there were too many entries.
     #[inline]
     pub(super) fn spilled(&self) -> Option<&Arc<Table<K, V, S>>> {
         self.spilled.get()
     }
 
-    /// The hash table, unless the table has its entries.
+    /// Locks the hash table, or returns the table that has replaced it.
     #[inline(always)]
     fn lock(&self) -> Result<LockGuard<'_, K, V>, Spilled<'_, K, V, S>> {
         let inner = self.inner.lock();
@@ -217,32 +225,35 @@ where
         }
     }
 
-    /// Whether the calling thread has the map to itself, so far as it knows: nobody else used it since this one did much.
+    /// Whether the lock is biased to the calling thread, so far as the thread knows. Then no other thread
+    /// used the map since this one used it much.
     #[inline(always)]
     pub(super) fn is_mine(&self) -> bool {
         self.inner.is_mine()
     }
 
-    /// The same, where a copy of a value costs nothing: then nobody need know of what the thread does here.
+    /// Whether the lock is biased to the calling thread, and values are plain data. Then the thread's calls
+    /// need no record.
     #[inline(always)]
     pub(super) fn is_mine_for_nothing(&self) -> bool {
         is_cheap::<V>() && self.is_mine()
     }
 
-    /// Whether one thread may ever have the map to itself.
+    /// Whether the lock may ever be biased to a thread.
     pub(super) fn can_be_owned(&self) -> bool {
         self.inner.can_be_owned()
     }
 
-    /// Something came or went, or there is other room for it.
+    /// Publishes the number of entries and the room.
     #[inline(always)]
     fn count(&self, inner: &Inner<K, V>) {
-        // Relaxed, both: the entries themselves are under the lock.
+        // Relaxed, both: the lock protects the entries themselves.
         self.entries.store(inner.map.len(), Ordering::Relaxed);
         self.room.store(inner.map.capacity(), Ordering::Relaxed);
     }
 
-    /// Something was put in, and stays there: where it cannot be copied the lock does for as many again.
+    /// Ends an insertion. Moves to a table if there are too many entries. If they cannot be cloned, the
+    /// limit is doubled.
     #[inline]
     fn has_grown(&self, inner: LockGuard<'_, K, V>) {
         self.count(&inner);
@@ -251,11 +262,12 @@ where
         }
     }
 
-    /// Has a table take the map's place, with room for so many entries more; whether there was memory for it. If not, or if a copy
-    /// panics, the entries are where they were, and may be twice as many before they are too many.
+    /// Replaces the hash table by a table, with room for `more` further entries. Returns `false` if there
+    /// is no memory. In that case, or if a clone panics, the entries stay, and their permitted number is
+    /// doubled.
     #[cold]
     fn spill(&self, inner: LockGuard<'_, K, V>, more: usize) -> thread::Result<bool> {
-        // Before the guard, so that they are dropped after it.
+        // Declared before the guard, so that they are dropped after it.
         let (mut made, mut half) = (None, None);
         let mut inner = inner;
         let copied = catch_unwind(AssertUnwindSafe(|| self.copy(&inner, more, &mut made, &mut half)));
@@ -264,7 +276,7 @@ where
                 let set = self.spilled.set(Arc::new(table));
                 debug_assert!(set.is_ok(), "who has the lock has found none (I3)");
                 let old = mem::take(&mut inner.map);
-                // Not counted: who saw no table just now is told what the map had.
+                // The counts stay: a thread that saw no table just now reads the hash table's old counts.
                 drop(inner);
                 drop(old);
             }
@@ -279,7 +291,7 @@ where
 
     // --- reading ---
 
-    /// A copy of the key's value, and where it was found.
+    /// Returns a copy of the key's value and its place.
     #[inline(always)]
     fn told<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Result<Told<V>, Spilled<'_, K, V, S>>
     where
@@ -295,8 +307,9 @@ where
         Ok(Ok((Found { hash, place, number: held.number }, self.copies.of(&held.value))))
     }
 
-    /// A copy of the key's value, or that there is none, if the calling thread has the map to itself, and a copy costs nothing; nothing if it
-    /// must go another way.
+    /// Fast path of the lock's owner: returns a copy of the key's value, or that the key is absent. Returns
+    /// empty if the slow path is needed: another thread owns the lock, values are not plain data, or a
+    /// table has replaced the hash table.
     #[inline(always)]
     pub(super) fn read_as_owner<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<Option<V>>
     where
@@ -308,7 +321,7 @@ where
         let hash = self.hash(key);
         let inner = self.inner.lock_if_mine()?;
         match inner.map.find(hash, |(there, _)| there.borrow() == key) {
-            // What is found here is not in a table (I3).
+            // An entry that is found here is not in a table (I3).
             Some((_, held)) => Some(Some(self.copies.of(&held.value))),
             None => self.spilled().is_none().then_some(None),
         }
@@ -352,7 +365,8 @@ where
         }
     }
 
-    /// In one step: copies of all from there on, that is, all that a walk has not seen.
+    /// Visits all entries from there on in one step, so all that an iteration has not seen. They are cloned
+    /// under the lock, and `f` gets the clones.
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         let mut half = None;
         let copy = |key: &K, value: &V| self.copies.entry(key, value, &mut half);
@@ -363,13 +377,13 @@ where
         None
     }
 
-    /// What is made of each entry from there on.
+    /// Collects the results of `make` for each entry from there on.
     fn made_from<T>(
         &self,
         from: u64,
         mut make: impl FnMut(&K, &V) -> T,
     ) -> Result<Vec<T>, Spilled<'_, K, V, S>> {
-        // Before the guard, so that it is dropped after it if a copy panics.
+        // Declared before the guard, so that it is dropped after it if a clone panics.
         let mut made = Vec::new();
         let inner = self.lock()?;
         let wanted = inner.map.iter().filter(|(key, _)| from == 0 || position(&self.hasher, key) >= from);
@@ -411,11 +425,11 @@ where
         }
     }
 
-    /// Sets the key's value, and gives the old one, if the calling thread has the map to itself, there is room, and nothing is dropped by that
-    /// of which anybody knows (I1); nothing was done if it must go another way.
+    /// Fast path of the lock's owner: sets the key's value, and returns the old one. Requires room, and
+    /// types whose drop runs no user code (I1).
     ///
     /// # Errors
-    /// It must.
+    /// The slow path is needed. The map is unchanged; key and value come back.
     #[inline(always)]
     pub(super) fn put_as_owner(&self, key: K, value: V) -> Result<Option<V>, (K, V)> {
         if !drops_nothing::<K, V>() {
@@ -425,14 +439,14 @@ where
         let Some(mut guard) = self.inner.lock_if_mine() else { return Err((key, value)) };
         let inner = &mut *guard;
         if let Some((_, held)) = inner.map.find_mut(hash, |(there, _)| *there == key) {
-            // What is found here is not in a table (I3).
+            // An entry that is found here is not in a table (I3).
             inner.numbers += 1;
             return Ok(Some(mem::replace(held, Held { number: inner.numbers, value }).value));
         }
         self.add_as_owner(guard, hash, key, value).map(|()| None)
     }
 
-    /// Puts a key in that is not there. Apart: what is mostly done to a map that one thread has to itself is to change what is there.
+    /// Inserts a key that is absent. Out of line: an owner's writes mostly replace values.
     #[inline(never)]
     fn add_as_owner(&self, mut guard: LockGuard<'_, K, V>, hash: u64, key: K, value: V) -> Result<(), (K, V)> {
         let inner = &mut *guard;
@@ -467,13 +481,13 @@ where
         self.try_insert_of(hash, key, value)
     }
 
-    /// The same, with the key's hash.
+    /// Inserts the key, which has this hash, if it is absent.
     fn try_insert_of(&self, hash: u64, key: K, value: V) -> Result<(), (K, V)> {
         let mut inner = match self.lock() {
             Ok(inner) => inner,
             Err(table) => return table.try_insert(key, value),
         };
-        // Looked for first: an entry would make room.
+        // A lookup first: `entry` would reserve room even for a key that is present.
         if inner.map.find(hash, |(there, _)| *there == key).is_some() {
             return Err((key, value));
         }
@@ -502,7 +516,7 @@ where
         match inner.map.entry(hash, |(there, _)| *there == key, |(there, _)| self.hash(there)) {
             Entry::Occupied(there) => {
                 let there = self.copies.of(&there.get().1.value);
-                // Before what was made in vain is dropped (I1).
+                // Before the unused value is dropped (I1).
                 drop(inner);
                 there
             }
@@ -527,8 +541,8 @@ where
         Ok(taken.map(|(key, held)| (key, held.value)))
     }
 
-    /// Takes the key out, and gives its value, under the same conditions as [`put_as_owner`](Locked::put_as_owner); nothing if it must go
-    /// another way.
+    /// Fast path of the lock's owner: removes the key, and returns its value. Returns empty if the slow
+    /// path is needed, on the conditions of [`biased_put`](Locked::biased_put).
     #[inline(always)]
     pub(super) fn take_as_owner<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<Option<V>>
     where
@@ -590,8 +604,9 @@ where
         }
     }
 
-    /// As [`change`](Locked::change), if the calling thread has the map to itself, the key is there, a copy of its value costs nothing, and
-    /// nothing happened to it while `f` thought; nothing was done if it must go another way, where `f` is asked again.
+    /// Fast path of the lock's owner for [`change`](Locked::change). The key must be present, its value
+    /// plain data, and the value must not change while `f` runs. Returns empty, with the map unchanged, if
+    /// the slow path is needed. That path calls `f` again.
     #[inline(always)]
     pub(super) fn change_as_owner<Q: Eq + Hash + ?Sized>(
         &self,
@@ -615,7 +630,7 @@ where
             Compute::Put(value) => {
                 let mut inner = self.inner.lock_if_mine()?;
                 let next = inner.number();
-                // As in `done`. Of an old value that is cheap there is nothing to drop.
+                // By its number, as in `apply`. The old value is plain data and needs no drop.
                 let (_, there) =
                     inner.map.get_bucket_mut(place).filter(|(_, there)| there.number == number)?;
                 *there = Held { number: next, value };
@@ -645,13 +660,14 @@ where
         }
     }
 
-    /// Does what a closure wants that was told of the value that was found there, if the key has it still.
+    /// Applies a closure's decision about a value if the key still has the value of that number. Returns
+    /// empty otherwise.
     #[inline]
     fn done<Q: Eq + Hash + ?Sized>(&self, key: &Q, found: Found, wanted: Compute<V>) -> Option<Computed>
     where
         K: Borrow<Q>,
     {
-        // What was made in vain is dropped after the guard, which is declared later.
+        // Declared before the guard, so that an unused value is dropped after it.
         let value = match wanted {
             Compute::Keep => return Some(Computed::Kept),
             Compute::Put(value) => Some(value),
@@ -660,7 +676,7 @@ where
         let Found { hash, place, number } = found;
         let mut inner = self.lock().ok()?;
         let next = inner.number();
-        // Where it was, if nothing was moved since; the number says so (I2).
+        // At its old index if no entry moved since. The number proves it (I2).
         let is_there = |(_, there): &(K, Held<V>)| there.number == number;
         let place = if inner.map.get_bucket(place).is_some_and(is_there) {
             place
@@ -755,7 +771,7 @@ mod tests {
         let table = map.spilled().expect("there are nine");
         assert_eq!((table.len(), map.len(), map.inner.lock().map.len()), (9, 9, 0));
         assert!((0..9).all(|key| get(&map, key) == Some(key)));
-        // Whatever was lent the map before goes to the table.
+        // Operations that got this form before go to the table.
         assert_eq!(
             (map.insert(1, 2), map.remove(&2), map.discard(&2), map.set(2, 5)),
             (Some(1), Some(2), false, false)
@@ -817,7 +833,7 @@ mod tests {
         assert_eq!((map.put_as_owner(1, 5), map.take_as_owner(&9)), (Ok(Some(1)), Some(None)));
         assert_eq!((map.take_as_owner(&1), map.take_as_owner(&1), map.len()), (Some(Some(5)), Some(None), 3));
         assert_eq!((map.put_as_owner(1, 6), map.len(), get(&map, 1)), (Ok(None), 4, Some(6)));
-        // Until there is no room; who asks for some gets it at length.
+        // Until there is no room. The slow path then makes some.
         let full = (10..).find(|key| map.put_as_owner(*key, 0).is_err()).unwrap();
         let (room, len) = (map.inner.lock().map.capacity(), map.len());
         assert!(len == room || len == MOST, "{len} of {room}");
@@ -826,7 +842,7 @@ mod tests {
         assert!(map.spilled().is_some() && map.is_mine());
         assert_eq!((map.put_as_owner(1, 7), map.take_as_owner(&1)), (Err((1, 7)), None), "the table has it");
         assert!(map.inner.lock().map.is_empty());
-        // While it is held.
+        // While the lock is held.
         let held = map.inner.lock();
         let other = thread::scope(|scope| scope.spawn(|| map.take_as_owner(&1)).join().unwrap());
         assert_eq!(other, None, "another thread is not the owner");
@@ -838,7 +854,7 @@ mod tests {
         let map = filled(4);
         (0..100).for_each(|_| _ = map.set(1, 1));
         let mut told = Vec::new();
-        // By the owner itself, while its closure thinks.
+        // The owner itself writes while its closure runs.
         let computed = map.change(&1, |value| {
             told.push(*value);
             if told.len() < 3 {
@@ -915,7 +931,7 @@ mod tests {
         (2..MOST as u64).for_each(|key| _ = map.set(key, key));
         assert!(map.capacity() > room, "the hash table has grown, and all are elsewhere");
         assert_eq!(map.done(&1, first, Compute::Put(7)), Some(Computed::Updated));
-        // Another key's place, with a number that nobody has.
+        // The index of another key, with a number that matches no value there.
         let wrong = Found { place: told(2).place, ..first };
         assert_eq!(map.done(&1, wrong, Compute::Put(9)), None);
         let right = Found { place: told(2).place, ..told(1) };
@@ -947,7 +963,7 @@ mod tests {
         assert_eq!((meanwhile, get(&map, 1)), (None, Some(7)));
         assert_eq!(map.change_as_owner(&2, &mut |_| Compute::Remove), Some(Computed::Removed));
         assert_eq!((get(&map, 2), map.len()), (None, 3));
-        // Other threads are no owners; nor is anybody where a table has the entries.
+        // Other threads are not owners. Even the owner has no fast path once a table has the entries.
         thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(
@@ -986,13 +1002,14 @@ mod tests {
         assert_eq!((map.len(), get(&map, 1)), (3, Some(7)));
     }
 
-    /// A key or value of which so many clones can be made, then none: when it goes it looks whether the lock is free.
+    /// A key or value with a limited number of clones; a further clone panics. Its drop checks that the
+    /// lock is free.
     struct Fragile(u64, Arc<Shaft>);
 
     struct Shaft {
         clones: AtomicUsize,
         map: OnceLock<Weak<Locked<Fragile, Fragile, RandomState>>>,
-        /// Who alone uses the map.
+        /// The only thread that uses the map.
         user: ThreadId,
         went_under_lock: AtomicUsize,
     }
@@ -1044,7 +1061,7 @@ mod tests {
             assert!(map.spilled().is_none() && map.len() == entries as usize);
         };
         for key in 0..2 * MOST as u64 {
-            // The last of the copies panics: a value, after its key.
+            // The last clone panics: a value, after its key.
             shaft.clones.store(2 * MOST + 1, Ordering::Relaxed);
             match key % 2 {
                 0 => assert!(!map.set(fragile(key), fragile(key))),

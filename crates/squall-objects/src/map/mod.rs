@@ -526,10 +526,10 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let make = |co: Handle<dyn Map<K, V, S>>, size| co.try_resized(size).ok().flatten();
-    let read = |co: Handle<dyn Map<K, V, S>>| {
-        let size = co.try_cluster_size().ok()?;
-        co.try_resized(size).ok().flatten().map(|_| size)
+    let make = |handle: Handle<dyn Map<K, V, S>>, size| handle.try_resized(size).ok().flatten();
+    let read = |handle: Handle<dyn Map<K, V, S>>| {
+        let size = handle.try_cluster_size().ok()?;
+        handle.try_resized(size).ok().flatten().map(|_| size)
     };
     sizes::have::<dyn Map<K, V, S>>(read, make);
 }

@@ -59,13 +59,13 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let co = self.0.co();
+        let handle = self.0.co();
         // A map that a swap moved no entries into refuses every call.
-        if let Err(error) = co.try_sensors() {
+        if let Err(error) = handle.try_sensors() {
             return write!(f, "Map({error})");
         }
         let mut map = f.debug_map();
-        co.for_each(|key, value| _ = map.entry(key, value));
+        handle.for_each(|key, value| _ = map.entry(key, value));
         map.finish()
     }
 }
@@ -101,8 +101,8 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        let co = self.0.co();
-        entries.into_iter().for_each(|(key, value)| _ = co.set(key, value));
+        let handle = self.0.co();
+        entries.into_iter().for_each(|(key, value)| _ = handle.set(key, value));
     }
 }
 

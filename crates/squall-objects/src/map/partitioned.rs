@@ -1,13 +1,15 @@
-//! The partitioned form as an object: as many tables as the program says, held by the first representatives; what the others have only
-//! leads there.
+//! The partitioned form as an object: a fixed number of tables, held by the first representatives. The
+//! other representatives lead to them.
 //!
-//! Problem: where many put keys in that nobody else looks for, one table has them all meet in its counts and its growth, and copies of
-//! entries for each processor are never used again. Idea: the program knows which keys go together, and says so; each such part has a
-//! table of its own, so that who keeps to a part meets nobody in it.
+//! Problem: if threads insert separate groups of keys into one table, they all share its counts and its
+//! growth. Copies of the entries per processor would never be read again. Idea: the program says which keys
+//! belong together. Each such part has a table of its own, so a thread that stays in its part shares no
+//! memory with others.
 //!
-//! Source: CO-64 (K42's `FCMPartitioned`): m master tables, held by the first m representatives; the index of a table is
-//! `(key >> shift) % m`, and m is known when the object is made. Ours: any function from key to part; a part's table is made when something
-//! is put in; and where there are fewer clusters than parts a representative holds several.
+//! Source: CO-64 (K42's `FCMPartitioned`). There, m tables are held by the first m representatives, a key's
+//! table has the index `(key >> shift) % m`, and m is fixed when the object is made. Here, any function
+//! maps a key to a part, and a part's table is made at its first insertion. With fewer clusters than parts
+//! a representative holds several.
 
 use squall_core::swap::{Replacement, RootFormats};
 use squall_core::{RepContext, Miss, MissAnswer, Root};
@@ -22,17 +24,17 @@ use super::parts::{Home, Part, Parts};
 use super::store::{Form, Store};
 use super::{Map, Resized, Sensors};
 
-/// The root.
+/// The root of a partitioned map.
 pub(super) struct Partitioned<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     count: usize,
     home: Home,
     size: ClusterSize,
     copies: Copies<K, V, S>,
-    /// Once the state has moved in.
+    /// Empty until the entries have moved in.
     parts: OnceLock<Arc<Parts<K, V, S>>>,
 }
 
-/// A representative, on lines of its own: neighbours in memory belong to other processors.
+/// A representative of a partitioned map, on cache lines of its own.
 #[repr(align(128))]
 pub(super) struct Holder<K, V, S>
 where
@@ -40,9 +42,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Where all parts are.
+    /// All parts.
     parts: RcuArc<Parts<K, V, S>>,
-    /// Those that it holds, if it is one of the first.
+    /// Parts that this representative holds, if it is one of the first.
     held: Box<[Arc<Part<K, V, S>>]>,
     at: RepContext<Partitioned<K, V, S>>,
 }
@@ -79,7 +81,7 @@ where
         Replacement::root(Self::vacant(count, home, size, copies), size)
     }
 
-    /// The clusters whose representatives hold parts: the first, one for each part if there are so many.
+    /// Returns the clusters whose representatives hold parts: the first ones, at most one per part.
     fn holders(&self) -> impl Iterator<Item = Cluster> {
         machine().clusters(self.size).iter().take(self.count)
     }
@@ -107,7 +109,7 @@ where
         if self.parts.get().is_none() {
             return miss.refuse("no entries moved in");
         }
-        // Whoever calls first has those made that hold the parts: what the others have leads there.
+        // The first call makes the representatives that hold parts. The others lead to them.
         for cluster in self.holders() {
             let _ = miss.rep(cluster);
         }

@@ -1,8 +1,9 @@
-//! Tables of which each has a part of the keys: what a partitioned map is made of.
+//! Parts of a partitioned map: tables that hold separate groups of keys.
 //!
-//! - I1. A key is in the table of its home, and in no other. Its home follows from what it writes to a hasher, so that every borrowed form
-//!   of it has the same.
-//! - I2. The tables' hashers are clones of one, so that a position means the same in all of them, and a walk can go through all at once.
+//! - I1. A key is in the table of its home part, and in no other. Its home follows from the data that the
+//!   key writes to a hasher. So each borrowed form of the key has the same home.
+//! - I2. The hashers of all tables are clones of one. So a position means the same in each table, and an
+//!   iteration advances through all of them together.
 
 use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table, position};
@@ -13,19 +14,19 @@ use std::sync::{Arc, OnceLock};
 
 use super::locked::Copies;
 
-/// From a key, as a number, to its home.
+/// A function from a key, as a number, to its home part.
 pub(super) type Home = Arc<dyn Fn(u64) -> usize + Send + Sync>;
 
-/// One part: its table is made when the first entry is put in. On lines of its own: neighbours in memory belong to other processors.
+/// One part, on cache lines of its own. Its table is made at the first insertion.
 #[repr(align(128))]
 pub(super) struct Part<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(OnceLock<Table<K, V, S>>);
 
-/// Where a part is, once it is held.
+/// A part, once a representative holds it.
 type Link<K, V, S> = OnceLock<Arc<Part<K, V, S>>>;
 
-/// All parts: where each is, and what is whose.
+/// All parts of a map, and the function from key to part.
 pub(super) struct Parts<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    /// Filled in as the representatives are made that hold them.
+    /// Filled when the representatives that hold the parts are made.
     parts: Box<[Link<K, V, S>]>,
     home: Home,
     hasher: S,
@@ -39,13 +40,13 @@ where
     S: BuildHasher,
 {
     /// # Panics
-    /// If there shall be none.
+    /// If `count` is zero.
     pub(super) fn new(count: usize, home: Home, hasher: S, copies: Copies<K, V, S>) -> Parts<K, V, S> {
         assert!(count > 0, "a partitioned map has one part at least");
         Parts { parts: (0..count).map(|_| OnceLock::new()).collect(), home, hasher, copies }
     }
 
-    /// Of copies of a table's entries.
+    /// Makes parts with clones of a table's entries.
     pub(super) fn of_table(
         count: usize,
         home: Home,
@@ -57,7 +58,7 @@ where
         parts
     }
 
-    /// A table of copies of the entries.
+    /// Returns a table with clones of the entries.
     pub(super) fn to_table(&self) -> Table<K, V, S> {
         let table = Table::with_capacity_and_hasher(self.len(), (self.copies.hasher)(&self.hasher));
         for part in self.tables() {
@@ -70,24 +71,24 @@ where
         self.parts.len()
     }
 
-    /// A part, for the representative that holds it.
+    /// Returns a part, for the representative that holds it.
     pub(super) fn part(&self, index: usize) -> &Arc<Part<K, V, S>> {
         self.parts[index].get_or_init(|| Arc::new(Part(OnceLock::new())))
     }
 
-    /// The home of a key (I1).
+    /// Returns the home part of a key (I1).
     #[inline]
     pub(super) fn home<Q: Hash + ?Sized>(&self, key: &Q) -> usize {
         (self.home)(number(key)) % self.parts.len()
     }
 
-    /// The table in which a key is, if it is anywhere.
+    /// Returns the table of the key's home, if it was made.
     #[inline]
     fn at<Q: Hash + ?Sized>(&self, key: &Q) -> Option<&Table<K, V, S>> {
         self.parts[self.home(key)].get()?.0.get()
     }
 
-    /// The table in which a key is to be.
+    /// Returns the table of the key's home, and makes it if needed.
     #[inline]
     fn made<Q: Hash + ?Sized>(&self, key: &Q) -> &Table<K, V, S> {
         self.table(self.home(key))
@@ -133,13 +134,13 @@ where
         next
     }
 
-    /// Where the step from there ends: with the first end of a bucket in any of the tables.
+    /// Returns the end of the step from this position: the first end of a bucket in any of the tables.
     fn next(&self, from: u64) -> Option<u64> {
         let ends = self.tables().map(|table| table.visit_from(from, |_, _| {}));
         ends.min_by_key(|end| end.unwrap_or(u64::MAX)).flatten()
     }
 
-    /// Whether a key is before there.
+    /// Returns a test of whether a key lies before this position.
     fn until(&self, next: Option<u64>) -> impl Fn(&K) -> bool {
         move |key| next.is_none_or(|next| position(&self.hasher, key) < next)
     }
@@ -217,7 +218,7 @@ where
         next
     }
 
-    /// For as much in each part as if they were equally large.
+    /// Reserves the same room in each part.
     pub(super) fn try_reserve(&self, more: usize) -> bool {
         let each = more.div_ceil(self.count());
         (0..self.count()).all(|index| self.table(index).try_reserve(each))
@@ -228,7 +229,7 @@ where
     }
 }
 
-/// Goes through one table from a position to another: to that, at least.
+/// Steps through one table from a position at least to another.
 fn walk(from: u64, to: Option<u64>, mut step: impl FnMut(u64) -> Option<u64>) {
     let mut at = Some(from);
     while let Some(from) = at.filter(|at| to.is_none_or(|to| *at < to)) {
@@ -236,7 +237,8 @@ fn walk(from: u64, to: Option<u64>, mut step: impl FnMut(u64) -> Option<u64>) {
     }
 }
 
-/// A key as a number: itself, if it writes one integer to a hasher; else a mix of all that it writes.
+/// Returns a key as a number: the key itself if it writes one integer to a hasher, otherwise a mix of all
+/// data it writes.
 #[inline]
 fn number<Q: Hash + ?Sized>(key: &Q) -> u64 {
     let mut number = Number { value: 0, written: false };
@@ -342,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_walk_sees_each_entry_once_though_the_parts_are_of_different_sizes() {
-        // Of each power of two there are as many keys as it says in the part of its logarithm.
+        // Each part has the keys of one power of two, so the parts differ in size.
         let parts = Parts::<u64, u64, _>::new(
             12,
             Arc::new(|page: u64| page.ilog2() as usize),

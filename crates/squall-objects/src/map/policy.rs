@@ -1,20 +1,27 @@
-//! When a map changes its form: what its load would cost in each.
+//! The policy of adaptive maps: it estimates the cost of the load in each form.
 //!
-//! Most maps are small and one thread's, and those are under a lock, which costs that thread nothing (`squall_lock::BiasedLock`): there is nothing
-//! faster, where a value is copied for next to nothing. What several use is a table: the line of the lock, and what the hash table has behind it, would travel with each call, and those who
-//! come while it does wait for each other. In a table they meet where two want the same bucket. A lock that went from thread to
-//! thread so often that it has no owner any more costs one thread alone more than a table does, too.
+//! Most maps are small and belong to one thread. These stay under a lock, which costs its owner no atomic
+//! operation (`squall_lock::BiasedLock`). No form is faster if a clone of a value is cheap. A map that
+//! several threads use becomes a table. In the small form the cache line of the lock, and the hash table's
+//! lines behind it, would move with each call, and callers would wait for each other. In a table they meet
+//! only in one bucket. A lock that changed threads so often that it lost its bias costs even a single
+//! thread more than a table.
 //!
-//! Copies of the table's entries pay where all of this is so: several nodes read, so that for some of them the table lies in another's memory; it
-//! is larger than a node's caches, which else keep copies of what is read by themselves; and it is hardly ever written, for a write takes the
-//! copies out of every node's table first. So never on a machine with one node, whatever caches it has. Going to that form and back
-//! moves the table and copies nothing.
+//! Copies of the table's entries pay under three conditions. Several nodes read, so that for some of them
+//! the table lies in another node's memory. The table is larger than a node's caches, which otherwise keep
+//! copies by themselves. And it is hardly ever written, since a write first removes the copies from each
+//! node's table. So copies never pay on a machine with one node. A change to that form and back moves the
+//! table and clones no entry.
 //!
-//! The sensors count calls of the small form but those of the lock's owner, of whom it is told when it loses the lock; and of the writes of a table
-//! one of many: on each processor for itself, or, where there are copies, on each node. Readers of a table write nothing, but on machines with
-//! several nodes: there one of many is counted, on its own processor, since copies are for readers. A small map that grows becomes a table by
-//! itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more its callers would have to wait while it
-//! is copied; and whoever fills a map is faster than any policy.
+//! The sensors count all calls of the small form except those of the lock's owner, where values are cheap
+//! to copy. The policy is told when the owner loses the lock. Writes of a table are sampled, on each
+//! processor, or on each node where there are copies. Reads of a table write no shared memory and are not
+//! counted. On machines with several nodes they are sampled on their own processor, since copies serve
+//! readers.
+//!
+//! A small map that grows becomes a table at once, within its form (`locked/spill.rs`), for two reasons. A
+//! later change would make callers wait longer for the copy. And a thread that fills a map is faster than
+//! any policy.
 
 use squall_adapt::engine;
 use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
@@ -32,42 +39,43 @@ use super::locked::{Copies, Locked};
 use super::replicated::Replicated;
 use super::{ADAPTS, Map, Sensors};
 
-/// The form in which an adaptive map begins: as [`locked`](super::locked), up to 131,072 entries of which a clone copies bytes, 32 at most,
-/// and up to 16,384 others.
+/// Name of the form in which an adaptive map begins: like [`locked`](super::locked()), up to 16,384
+/// entries, or up to 131,072 entries of plain data of at most 32 bytes.
 pub const SMALL: &str = "small";
-/// The form into which it grows: [`shared`](super::shared).
+/// Name of the form of a large or shared adaptive map: like [`shared`](super::shared).
 pub const SHARED: &str = "shared";
 
-/// The form that it can take beyond, on machines with several nodes: [`replicated`](super::replicated), for nodes.
+/// Name of the form of an adaptive map with a copy per node, on machines with several nodes: like
+/// [`replicated`](super::replicated()).
 pub const REPLICATED: &str = "replicated";
 
-/// Of which clusters the last form has copies: those that have memory of their own.
+/// Clusters that have copies in the replicated form: those with memory of their own.
 pub(super) const APART: ClusterSize = ClusterSize::Node;
 
-/// Whether there are several of them, so that a copy can be nearer.
+/// Whether the machine has several of these clusters, so that a copy can be nearer.
 pub(super) fn is_apart() -> bool {
     machine().clusters(APART).len() > 1
 }
 
-/// Steps of a sensor until it posts, at first.
+/// Steps until a new sensor posts.
 pub(super) const ALARM: u32 = 1024;
-/// Entries of the small form. To copy so many takes some milliseconds at most: no more than what std's map does when it grows that far, for which
-/// its callers wait, too.
+/// Maximum number of entries in the small form. A copy of so many takes a few milliseconds at most. The
+/// growth of `std`'s map to that size takes as long, and its callers wait for that too.
 pub(super) const fn most<K, V>() -> usize {
     if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 }
 }
 
-/// Asks the policy for a look.
-pub(super) fn post<K, V, S>(co: Handle<dyn Map<K, V, S>>) -> bool
+/// Posts the map to the policy.
+pub(super) fn post<K, V, S>(handle: Handle<dyn Map<K, V, S>>) -> bool
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    engine::post(Handle::id(co))
+    engine::post(Handle::id(handle))
 }
 
-/// The family of maps of these types.
+/// Returns the family of maps of these types.
 pub(super) fn family<K, V, S>() -> &'static Maps<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -77,7 +85,7 @@ where
     &Maps(PhantomData)
 }
 
-/// Of what a small form is made.
+/// Returns the terms of a small form.
 pub(super) fn small<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
     Terms { copies: Copies::new(), most: most::<K, V>() }
 }
@@ -124,9 +132,9 @@ where
         }
     }
 
-    fn read(&self, co: Handle<dyn Map<K, V, S>>) -> Result<Reading, CallError> {
-        let sensors = co.try_sensors()?;
-        let bytes = info_of(Handle::id(co)).map_or(0, |info| info.bytes);
+    fn read(&self, handle: Handle<dyn Map<K, V, S>>) -> Result<Reading, CallError> {
+        let sensors = handle.try_sensors()?;
+        let bytes = info_of(Handle::id(handle)).map_or(0, |info| info.bytes);
         Ok(Reading {
             local: sensors.here,
             foreign: sensors.elsewhere,
@@ -137,21 +145,22 @@ where
         })
     }
 
-    fn arm(&self, co: Handle<dyn Map<K, V, S>>, after: u32) -> Result<(), CallError> {
-        co.try_arm(after)
+    fn arm(&self, handle: Handle<dyn Map<K, V, S>>, after: u32) -> Result<(), CallError> {
+        handle.try_arm(after)
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         let (detail, is_small) = (load.before.detail, load.shape.form == SMALL_FORM);
         let entries = entries(detail);
-        // One that became a table because it was large does not go back before it is much smaller.
+        // A map that became a table by its size goes back only when it is much smaller.
         let most = if is_small { most::<K, V>() } else { most::<K, V>() / 2 };
         let seen = Seen {
             callers: callers(load),
-            // A small form that has a table is to get rid of what it has beside, however small it may have become.
+            // A small form with a table in its place should get rid of that indirection, however small it
+            // has become.
             fits_lock: detail & SPILLED == 0 && entries <= most,
-            // What a swap would make has had no owner, and whoever is alone becomes it. Whether it is alone, and not only so in the moment of a
-            // look, is waited for (`at_stake_ns`).
+            // After a swap the lock is new, and a single user becomes its owner. `at_stake_ns` makes the
+            // engine wait, so that a moment with one caller does not count.
             can_be_owned: !is_small || detail & OWNED != 0,
             is_cheap: is_cheap::<V>(),
             bytes: entries * entry_bytes::<K, V>(),
@@ -165,75 +174,77 @@ where
         SWAP + entries(reading.detail) as f64 * (TO_SMALL + TO_TABLE)
     }
 
-    /// A large table stays one, and one of values that cost something to copy while somebody reads it. Copies end, however large: who reads
-    /// then finds a table.
+    /// A large table stays a table. So does a table whose values are not cheap to copy, while it is read.
+    /// Copies end at any size: readers then find a table.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let is_small = entries(reading.detail) <= most::<K, V>() / 2;
         shape.form != SHARED_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
     }
 }
 
-/// A reading's detail: how many entries there are, and what is known of the small form.
+/// Packs a reading's detail: the number of entries, and the state of the small form.
 fn detail(sensors: &Sensors) -> u64 {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     sensors.entries as u64 | flag(sensors.spilled, SPILLED) | flag(sensors.can_be_owned, OWNED)
 }
 
-/// The entries of a detail.
+/// Returns the number of entries in a detail.
 fn entries(detail: u64) -> usize {
     (detail & !(SPILLED | OWNED)) as usize
 }
 
-/// In such a detail: there is a table in the place of what the lock guards.
+/// Flag in a detail: a table has replaced the hash table under the lock.
 const SPILLED: u64 = 1 << 62;
-/// And: one thread has the small form's lock to itself, or soon would.
+/// Flag in a detail: the lock of the small form is biased to a thread, or may become so.
 const OWNED: u64 = 1 << 63;
 
-/// Whether a value is copied for next to nothing, as the small form does for whoever reads it.
+/// Whether a clone of a value is cheap, as it is needed for each read of the small form.
 pub(super) const fn is_cheap<V>() -> bool {
     !needs_drop::<V>() && size_of::<V>() <= 32
 }
 
-/// About what an entry takes, in either form.
+/// Approximate size of an entry, in each form.
 const fn entry_bytes<K, V>() -> usize {
     size_of::<(K, V)>() * 3 / 2 + 2
 }
 
-/// What a read and a write cost, in nanoseconds, as `cargo run --release -p squall-objects --example map_costs` had them on one machine, the
-/// least of three runs: of the small form for the lock's owner, and where it has none, when it is an atomic operation and the sensor. They
-/// matter as ratios.
+/// Costs of a read and a write, in nanoseconds: of the small form for the lock's owner, and without an
+/// owner, which adds an atomic operation and the sensor. Measured by `cargo run --release -p squall-objects
+/// --example map_costs` on one machine, the least of three runs. Only their ratios matter.
 const OWNED_READ: f64 = 5.9;
 const OWNED_WRITE: f64 = 11.2;
 const SMALL_READ: f64 = 19.1;
 const SMALL_WRITE: f64 = 26.8;
-/// What it costs at least to clone a value that is not cheap: an allocation and its end.
+/// Least cost to clone a value that is not cheap: an allocation and its end.
 const CLONE: f64 = 40.0;
 const SHARED_READ: f64 = 6.4;
 const SHARED_WRITE: f64 = 19.9;
-/// What it costs to swap a map and back again, by the same; and what each entry adds of which the small form is made, and the table.
+/// Cost of a swap there and back, by the same example. Then the additional cost per entry to make the small
+/// form, and to make the table.
 const SWAP: f64 = 90_000.0;
 const TO_SMALL: f64 = 60.0;
 const TO_TABLE: f64 = 40.0;
-/// By the same with `-- copies`: a read that finds a copy, which is a read of a table (6.3 to 6.7); what a write costs beside that of the table where there may be copies, and for each
-/// node's table that has one; and what it costs to make a copy, beside reading what is copied.
+/// Costs in the replicated form, by the same example with `-- copies`. A read that finds a copy is a read
+/// of a table (6.3 to 6.7). A write adds an announcement, and a lookup in each node's table of copies. A
+/// new copy costs `COPY` beside the read of the original.
 const REPLICATED_READ: f64 = 6.4;
 const ANNOUNCE: f64 = 48.0;
 const LOOK: f64 = 55.0;
 const COPY: f64 = 105.0;
-/// Lines that travel with a call of the small form, and with a write of the table; and how many of the latter's calls find that another
-/// wrote to their bucket since.
+/// Cache lines that move with a call of the small form, and with a write of the table. Then the share of
+/// the table's calls that find that another thread wrote to their bucket.
 const SMALL_LINES: f64 = 3.0;
 const SHARED_LINES: f64 = 2.0;
 const MEETINGS: f64 = 0.1;
-/// Lines of an entry that a look reads, and those that travel with the announcement of a write.
+/// Cache lines of an entry that a lookup reads, and those that move with a write's announcement.
 const ENTRY_LINES: f64 = 2.0;
 const ANNOUNCE_LINES: f64 = 2.0;
-/// What it costs to fetch a line from a node's own memory, as a part of what it costs from another's.
+/// Cost to fetch a line from a node's own memory, relative to another node's memory.
 const NEAR: f64 = 0.25;
-/// A lock is never taken for busier: who waits for it waits for a hundred others at most.
+/// Maximum assumed load of a lock: a waiter waits for a hundred others at most.
 const BUSY_MAX: f64 = 0.99;
 
-/// What one VP does in a second, and of which node it is.
+/// Calls of one VP per second, and its node.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     node: usize,
@@ -247,8 +258,8 @@ impl Caller {
     }
 }
 
-/// Who calls: by the calls that were counted; and those whom the count missed, since they did not run just then, are taken for such as the
-/// least of those who were counted.
+/// Returns the callers, by the counted calls. A caller that the count missed, because it did not run just
+/// then, counts like the least of the others.
 fn callers(load: &Load<'_>) -> Vec<Caller> {
     let nodes = machine().clusters(APART);
     let node_of = |vp| nodes.get(vp).map_or(0, |node| node.index());
@@ -267,15 +278,15 @@ fn callers(load: &Load<'_>) -> Vec<Caller> {
 /// A load.
 struct Seen {
     callers: Vec<Caller>,
-    /// Whether there are so few entries that the small form has them under its lock.
+    /// Whether the entries are few enough for the lock of the small form.
     fits_lock: bool,
-    /// Whether one who uses the small form alone pays for no atomic operation there.
+    /// Whether a single user of the small form needs no atomic operation.
     can_be_owned: bool,
-    /// Whether a value is copied for next to nothing.
+    /// Whether a clone of a value is cheap.
     is_cheap: bool,
-    /// About what the entries take.
+    /// Approximate size of all entries.
     bytes: usize,
-    /// Of the machine.
+    /// Number of nodes of the machine.
     nodes: usize,
 }
 
@@ -287,7 +298,7 @@ impl Seen {
 
 fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
-    // Of one's calls, those before which others came.
+    // Of each caller's calls, those that follow another caller's.
     let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
     let copied = if seen.is_cheap { 0.0 } else { (reads + writes) * CLONE };
     let held = copied
@@ -296,25 +307,26 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
         } else {
             reads * SMALL_READ + writes * SMALL_WRITE
         };
-    // The lock is held meanwhile; where that is nearly always, those who want it wait for each other.
+    // The lock is held meanwhile. If that is nearly always, callers wait for each other.
     let busy = ((held + fetched) / 1e9).min(BUSY_MAX);
     let wait = (1.0 / (1.0 - busy)).min(seen.callers.len().max(1) as f64);
     let mut by_node: BTreeMap<usize, f64> = BTreeMap::new();
     seen.callers.iter().for_each(|c| *by_node.entry(c.node).or_default() += c.reads);
     let readers = by_node.values().filter(|reads| **reads > 0.0).count();
-    // Of the entries, those that a node's caches do not keep; of these, those that are another's of the nodes that read.
+    // The share of the entries that a node's caches do not hold; then the share of these that lies in
+    // another reading node's memory.
     let uncached = (1.0 - cache_bytes / (seen.bytes as f64).max(1.0)).max(0.0);
     let far = 1.0 - 1.0 / readers.max(1) as f64;
     let fetch = uncached * ENTRY_LINES * line;
     let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * MEETINGS * SHARED_LINES * line;
     let written = writes * SHARED_WRITE + meet;
     let shared = reads * (SHARED_READ + fetch * (far + (1.0 - far) * NEAR)) + written;
-    // One that is too large for a lock has a table within its form, and only pays for finding that out.
+    // A map that is too large for the lock has a table within its form. It pays only for the indirection.
     let small = if seen.fits_lock { held + fetched * wait } else { shared * 1.5 };
     let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
     let mut costs = vec![cost(SMALL_FORM, small, 0), cost(SHARED_FORM, shared, 0)];
     if seen.nodes > 1 {
-        // After a write the first who reads in each node finds no copy, and makes one.
+        // After a write, the first reader in each node finds no copy, and makes one.
         let copied: f64 = by_node.values().map(|reads| reads.min(writes)).sum();
         let announced = ANNOUNCE + ANNOUNCE_LINES * line + readers as f64 * (LOOK + ENTRY_LINES * line);
         let copy = COPY + (ENTRY_LINES + ANNOUNCE_LINES) * line;
@@ -332,7 +344,7 @@ mod tests {
     const LINE: f64 = 25.0;
     const CACHE: f64 = 1e6;
 
-    /// So many VPs of each node, and what each reads and writes in a second.
+    /// A load with this many VPs per node, each with these reads and writes per second.
     fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> Seen {
         let of_node = |(node, vps): (usize, &usize)| vec![Caller { node, reads, writes }; *vps];
         let callers = vps.iter().enumerate().flat_map(of_node).collect();
@@ -344,7 +356,7 @@ mod tests {
         costs.iter().min_by(|a, b| a.ns_per_s.total_cmp(&b.ns_per_s)).unwrap().shape.form
     }
 
-    /// The form that this load should have: VPs of one node, and what each reads and writes in a second.
+    /// Returns the best form for VPs of one node, each with these reads and writes per second.
     fn best(vps: usize, reads: f64, writes: f64, large: bool) -> usize {
         best_of(&Seen { fits_lock: !large, ..on_nodes(&[vps], reads, writes, 1) })
     }
@@ -358,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What the small form costs over what the table does, for one who uses either alone.
+    /// Returns the cost of the small form relative to the table, for a single user.
     fn dearer(reads: f64, writes: f64, fits_lock: bool, can_be_owned: bool) -> f64 {
         let seen = Seen { fits_lock, can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
         let costs = judge(&seen, LINE, CACHE);
@@ -410,7 +422,7 @@ mod tests {
         assert!(1.0 / only_read < 1.3, "for one that only reads it is not worth a swap: {only_read}");
     }
 
-    /// A table of which a tenth is in the caches.
+    /// A table with a tenth of its entries in the caches.
     fn huge(seen: Seen) -> Seen {
         Seen { bytes: 10 * CACHE as usize, fits_lock: false, ..seen }
     }

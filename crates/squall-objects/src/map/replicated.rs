@@ -1,20 +1,26 @@
-//! The replicated form: one table that says what is there, and for each cluster that looks keys up a table of copies.
+//! The replicated form: one main table with all entries, and for each cluster with readers a table of
+//! copies.
 //!
-//! Problem: a key that is read everywhere and hardly ever changed shall be found in memory of the reader's cluster, and yet nobody may
-//! see a value after somebody saw a later one. Idea: as of a value with replicas (`squall_replica`): a copy is taken out before the value
-//! changes, and made again by who reads it next, unless somebody is about to change it.
+//! Problem: a key that is read everywhere and hardly ever changed should be found in memory of the reader's
+//! cluster. But no thread may see an old value after another thread saw a newer one. Idea: as in a
+//! read-mostly value with replicas, a writer removes all copies before the value changes. The next reader
+//! makes a copy again, unless a writer has announced a change of the key.
 //!
-//! - I1. The table of who looks is a place, the table that says what is there the truth, of `squall_parts::replica::Keyed`, whose proof this stands on, and
-//!   whose models: copies are made and taken out by it alone, and the truth is changed only while the key is announced there.
-//! - I2. A key that is not there has no copies, so that who only puts in what is not there announces nothing.
-//! - I3. No closure of the user's, and nothing that says what a value is, runs under a stripe's lock; `Eq` and `Hash` of the key do. Where one
-//!   of them panics, which they must not, the copy that was made is dropped under it, and the map is as it was.
+//! - I1. A representative's table of copies is a place of `squall_parts::replica::Keyed`, and the main
+//!   table is its master. `Keyed` alone makes and removes copies, and the main table changes only while the
+//!   key is announced there. The proof of `Keyed` and its models apply.
+//! - I2. An absent key has no copies. So an insertion of an absent key needs no announcement.
+//! - I3. No user closure, and no clone of a value, runs under a stripe's lock; `Eq` and `Hash` of the key
+//!   do. If one of them panics, which they must not, the new copy is dropped under the lock, and the map is
+//!   unchanged.
 //!
-//! So a read that finds a copy takes effect when it finds it, one that does not when it finds the truth, and a change where the truth
-//! changes. Who knows of a change finds no copy of what was before.
+//! A read that finds a copy takes effect when it finds the copy; another read takes effect when it finds
+//! the entry in the main table. A write takes effect when the main table changes. A thread that knows of
+//! the write finds no older copy.
 //!
-//! Source: CO-54, CO-58 (every copy leads to what is one for all), TO-04 (invalidation), HU-16. Of K42's distributed table this is the simplest
-//! use: nothing is local to a copy, so that nothing is locked to find one.
+//! Source: CO-54 and CO-58 (K42: each copy leads to shared data), TO-04 (Tornado: invalidation), HU-16
+//! (Hurricane). It is the simplest use of K42's distributed table: no data is local to a copy, so a search
+//! for one takes no lock.
 
 use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Replacement, RootFormats};
@@ -32,21 +38,21 @@ use super::locked::Copies;
 use super::store::{Form, Store};
 use super::{Map, Resized, Sensors};
 
-/// How many stripes there are.
+/// Number of stripes. A writer announces its key in one of them.
 const STRIPES: usize = 64;
 
 /// A table of copies.
 type Here<K, V, S> = Arc<Table<K, V, S>>;
 
-/// What all representatives share.
+/// The structure that all representatives share.
 pub(super) struct Replicated<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     truth: Arc<Table<K, V, S>>,
-    /// Whose places are the tables of copies that there are.
+    /// Its places are the tables of copies.
     keyed: Keyed<Here<K, V, S>>,
     copies: Copies<K, V, S>,
 }
 
-/// What a representative has: its table of copies, and the rest.
+/// The part of one representative: its table of copies, and the shared structure.
 pub(super) struct Place<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     here: Here<K, V, S>,
     whole: Arc<Replicated<K, V, S>>,
@@ -73,20 +79,21 @@ where
         self.truth.clone()
     }
 
-    /// Announces a change of a key, and takes its copies out. It may be changed for as long as what this returns is there.
+    /// Announces a change of a key, and removes its copies. The key may be changed while the returned guard
+    /// lives.
     fn announce<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Announced<'_>
     where
         K: Borrow<Q>,
     {
         self.keyed.announce(self.truth.position(key), |place| {
-            // The look first: most have none, and it writes nothing.
+            // A lookup first: most tables have no copy, and a lookup writes no memory.
             if place.contains_key(key) {
                 place.discard(key);
             }
         })
     }
 
-    /// Makes a copy, if nobody is at the key.
+    /// Copies an entry to this table of copies, unless a writer has announced the key.
     fn copy<Q: Eq + Hash + ?Sized>(&self, here: &Table<K, V, S>, key: &Q)
     where
         K: Borrow<Q>,
@@ -113,7 +120,7 @@ where
         &self.whole.truth
     }
 
-    /// The copies.
+    /// Returns the table of copies.
     pub(super) fn here(&self) -> &Table<K, V, S> {
         &self.here
     }
@@ -137,7 +144,7 @@ where
         Some(read)
     }
 
-    /// How many entries there are copies of here.
+    /// Returns the number of copies.
     pub(super) fn copies(&self) -> usize {
         self.here.len()
     }
@@ -167,7 +174,8 @@ where
         self.truth().set(key, value)
     }
 
-    /// Of a key that is not there there are no copies; one that comes meanwhile may have some.
+    /// Inserts without an announcement: an absent key has no copies (I2). One that was inserted meanwhile
+    /// may have some, and stays unchanged.
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
         if self.truth().contains_key(&key) {
             return Err((key, value));
@@ -175,7 +183,7 @@ where
         self.truth().try_insert(key, value)
     }
 
-    /// As [`try_insert`](Place::try_insert).
+    /// Inserts without an announcement, like [`try_insert`](LocalCopies::try_insert).
     pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
     where
         V: Clone,
@@ -200,7 +208,7 @@ where
         self.truth().discard(key)
     }
 
-    /// `f` runs while the key is announced, under no lock.
+    /// Runs `f` while the key is announced, under no lock.
     pub(super) fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
     where
         K: Borrow<Q>,
@@ -209,7 +217,7 @@ where
         self.truth().change(key, f)
     }
 
-    /// As [`change`](Place::change).
+    /// Runs `f` while the key is announced, under no lock.
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
         let _announced = self.whole.announce(&key);
         self.truth().compute(key, f)
@@ -228,7 +236,7 @@ where
         self.truth().try_reserve(more)
     }
 
-    /// Copies go: they are made again where they are needed.
+    /// Removes all copies. Readers make them again.
     pub(super) fn shrink_to_fit(&self) {
         self.truth().shrink_to_fit();
         for place in self.whole.keyed.places().iter() {
@@ -238,14 +246,14 @@ where
     }
 }
 
-/// The root.
+/// The root of a replicated map.
 pub(super) struct ReplicatedRoot<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     copies: Copies<K, V, S>,
-    /// Once the state has moved in.
+    /// Empty until the entries have moved in.
     whole: OnceLock<Arc<Replicated<K, V, S>>>,
 }
 
-/// A representative, on lines of its own: neighbours in memory belong to other processors.
+/// A representative of a replicated map, on cache lines of its own.
 #[repr(align(128))]
 pub(super) struct Local<K, V, S>
 where

@@ -19,12 +19,12 @@
 //! use squall_objects::read_mostly::{self, ReadMostlyExt};
 //!
 //! let limits = read_mostly::shared(vec![10, 20]);
-//! let co = limits.co(); // `Copy`, for any thread or task
-//! let mut changes = co.subscribe();
-//! assert_eq!(co.read(|limits| limits[1]), 20);
-//! co.update(|old| old.iter().map(|limit| limit * 2).collect());
+//! let handle = limits.co(); // `Copy`, for any thread or task
+//! let mut changes = handle.subscribe();
+//! assert_eq!(handle.read(|limits| limits[1]), 20);
+//! handle.update(|old| old.iter().map(|limit| limit * 2).collect());
 //! assert_eq!(changes.wait().unwrap(), 2); // the version
-//! assert_eq!(co.get(), [20, 40]);
+//! assert_eq!(handle.get(), [20, 40]);
 //! ```
 //!
 //! No poisoning: no closure of a user's runs under a lock, and where one panics the value is what it was; but a waker that panics
@@ -347,8 +347,8 @@ pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> OwnedReadMostly<T
 /// Has values of this type have the attribute of their clusters' size.
 fn have_sizes<T: Send + Sync + 'static>() {
     sizes::have::<dyn ReadMostly<T>>(
-        |co| co.try_cluster_size().ok(),
-        |co, size| Some((co, co.try_resized(size).ok()?)),
+        |handle| handle.try_cluster_size().ok(),
+        |handle, size| Some((handle, handle.try_resized(size).ok()?)),
     );
 }
 

@@ -28,8 +28,8 @@ pub(super) const ALARM: u32 = 256;
 const SIZE: ClusterSize = ClusterSize::Cache;
 
 /// Asks the policy for a look.
-pub(super) fn post<T: Send + Sync + 'static>(co: Handle<dyn ReadMostly<T>>) -> bool {
-    engine::post(Handle::id(co))
+pub(super) fn post<T: Send + Sync + 'static>(handle: Handle<dyn ReadMostly<T>>) -> bool {
+    engine::post(Handle::id(handle))
 }
 
 /// The family of values of this type.
@@ -66,14 +66,14 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
         }
     }
 
-    fn read(&self, co: Handle<dyn ReadMostly<T>>) -> Result<Reading, CallError> {
-        let sensors = co.try_sensors()?;
-        let bytes = info_of(Handle::id(co)).map_or(0, |info| info.bytes);
+    fn read(&self, handle: Handle<dyn ReadMostly<T>>) -> Result<Reading, CallError> {
+        let sensors = handle.try_sensors()?;
+        let bytes = info_of(Handle::id(handle)).map_or(0, |info| info.bytes);
         Ok(Reading { global: sensors.changes, reps: sensors.reps, bytes, ..Reading::default() })
     }
 
-    fn arm(&self, co: Handle<dyn ReadMostly<T>>, after: u32) -> Result<(), CallError> {
-        co.try_arm(after)
+    fn arm(&self, handle: Handle<dyn ReadMostly<T>>, after: u32) -> Result<(), CallError> {
+        handle.try_arm(after)
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {

@@ -37,7 +37,7 @@ use super::ReadMostly;
 /// assert!(changes.wait().is_err()); // there will be no more
 /// ```
 pub struct Subscription<T: Send + Sync + 'static> {
-    co: Handle<dyn ReadMostly<T>>,
+    handle: Handle<dyn ReadMostly<T>>,
     watch: Arc<Watch>,
     /// The version that was told last.
     seen: u64,
@@ -46,13 +46,13 @@ pub struct Subscription<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> Subscription<T> {
-    pub(super) fn new(co: Handle<dyn ReadMostly<T>>, watch: Arc<Watch>, seen: u64) -> Subscription<T> {
-        Subscription { co, watch, seen, ticket: None }
+    pub(super) fn new(handle: Handle<dyn ReadMostly<T>>, watch: Arc<Watch>, seen: u64) -> Subscription<T> {
+        Subscription { handle, watch, seen, ticket: None }
     }
 
     /// The value's object.
-    pub fn co(&self) -> Handle<dyn ReadMostly<T>> {
-        self.co
+    pub fn handle(&self) -> Handle<dyn ReadMostly<T>> {
+        self.handle
     }
 
     /// The version that was told last.
@@ -65,7 +65,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// # Errors
     /// [`CallError`]: the object is gone, and there will be no more.
     pub fn poll_now(&mut self) -> Result<Option<u64>, CallError> {
-        let version = self.co.try_version()?;
+        let version = self.handle.try_version()?;
         let is_new = version != self.seen;
         self.seen = version;
         Ok(is_new.then_some(version))
@@ -196,6 +196,6 @@ impl<T: Send + Sync + 'static> fmt::Debug for Changed<'_, T> {
 
 impl<T: Send + Sync + 'static> fmt::Debug for Subscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("co", &self.co).field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("Subscription").field("handle", &self.handle).field("seen", &self.seen).finish_non_exhaustive()
     }
 }

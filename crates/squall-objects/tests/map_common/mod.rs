@@ -61,50 +61,50 @@ impl<S: BuildHasher + Clone + Send + Sync + 'static> Hashing for S {}
 
 /// Calls by the reference, for the checks.
 macro_rules! as_checked {
-    ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $co:expr) => {
-        as_checked!($of<$v $(, $s: $bound)?>, $this => $co, delete);
+    ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $handle:expr) => {
+        as_checked!($of<$v $(, $s: $bound)?>, $this => $handle, delete);
     };
-    ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $co:expr, $delete:ident) => {
+    ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $handle:expr, $delete:ident) => {
         impl<$v: Held $(, $s: $bound)?> ConcurrentMap<$v> for $of<$v $(, $s)?> {
             fn get(&self, key: u64) -> Option<$v> {
                 let $this = self;
-                $co.get(&key)
+                $handle.get(&key)
             }
             fn insert(&self, key: u64, value: $v) -> Option<$v> {
                 let $this = self;
-                $co.insert(key, value)
+                $handle.insert(key, value)
             }
             fn set(&self, key: u64, value: $v) -> bool {
                 let $this = self;
-                $co.set(key, value)
+                $handle.set(key, value)
             }
             fn try_insert(&self, key: u64, value: $v) -> Result<(), $v> {
                 let $this = self;
-                $co.try_insert(key, value).map_err(|(_, value)| value)
+                $handle.try_insert(key, value).map_err(|(_, value)| value)
             }
             fn get_or_insert_with(&self, key: u64, make: &mut dyn FnMut() -> $v) -> $v {
                 let $this = self;
-                $co.get_or_insert_with(key, make)
+                $handle.get_or_insert_with(key, make)
             }
             fn remove(&self, key: u64) -> Option<$v> {
                 let $this = self;
-                $co.remove(&key)
+                $handle.remove(&key)
             }
             fn discard(&self, key: u64) -> bool {
                 let $this = self;
-                $co.$delete(&key)
+                $handle.$delete(&key)
             }
             fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&$v) -> bool) -> bool {
                 let $this = self;
-                $co.remove_if(&key, goes)
+                $handle.remove_if(&key, goes)
             }
             fn update(&self, key: u64, change: &mut dyn FnMut(&$v) -> $v) -> bool {
                 let $this = self;
-                $co.update(&key, change)
+                $handle.update(&key, change)
             }
             fn compute(&self, key: u64, step: &mut dyn FnMut(Option<&$v>) -> Step<$v>) {
                 let $this = self;
-                let _ = $co.compute(key, |value| match step(value) {
+                let _ = $handle.compute(key, |value| match step(value) {
                     Step::Keep => Compute::Keep,
                     Step::Put(value) => Compute::Put(value),
                     Step::Remove => Compute::Remove,
@@ -112,27 +112,27 @@ macro_rules! as_checked {
             }
             fn for_each(&self, visit: &mut dyn FnMut(u64, &$v)) {
                 let $this = self;
-                $co.for_each(|key, value| visit(*key, value));
+                $handle.for_each(|key, value| visit(*key, value));
             }
             fn retain(&self, keep: &mut dyn FnMut(u64, &$v) -> bool) {
                 let $this = self;
-                $co.retain(|key, value| keep(*key, value));
+                $handle.retain(|key, value| keep(*key, value));
             }
             fn clear(&self) {
                 let $this = self;
-                $co.clear();
+                $handle.clear();
             }
             fn len(&self) -> usize {
                 let $this = self;
-                $co.len()
+                $handle.len()
             }
             fn reserve(&self, more: usize) {
                 let $this = self;
-                $co.reserve(more);
+                $handle.reserve(more);
             }
             fn shrink(&self) {
                 let $this = self;
-                $co.shrink_to_fit();
+                $handle.shrink_to_fit();
             }
         }
     };
@@ -233,13 +233,13 @@ impl Maker for Swapping {
         let token = Arc::new(());
         let hashers = Arc::downgrade(&token);
         let map = first.make(Tracked(RandomState::new(), token));
-        let (co, gone) = (map.co(), Arc::new(AtomicBool::new(false)));
+        let (handle, gone) = (map.co(), Arc::new(AtomicBool::new(false)));
         let mut known = self.known.lock().unwrap();
         known.retain(|known| known.hashers.strong_count() > 0);
         known.push(Known {
             hashers,
             gone: gone.clone(),
-            make_shared: Box::new(move || swap_to(co, Form::Shared)),
+            make_shared: Box::new(move || swap_to(handle, Form::Shared)),
         });
         drop(known);
         *self.turns.paused.lock().unwrap() = false;
@@ -251,7 +251,7 @@ impl Maker for Swapping {
                 }
                 let paused = turns.paused.lock().unwrap();
                 if !*paused {
-                    swap_to(co, form);
+                    swap_to(handle, form);
                     turns.swaps.fetch_add(1, Ordering::Relaxed);
                 }
                 drop(paused);
@@ -285,9 +285,9 @@ impl<V: Held> Swapped<V> {
     }
 }
 
-pub(crate) fn swap_to<V: Held, S: Hashing>(co: Handle<dyn Map<u64, V, S>>, form: Form) {
+pub(crate) fn swap_to<V: Held, S: Hashing>(handle: Handle<dyn Map<u64, V, S>>, form: Form) {
     // A thread may have been preempted in the midst of a call; a deadlock lasts longer.
-    let swap = Swap::new(co).drain_timeout(Duration::from_secs(60));
+    let swap = Swap::new(handle).drain_timeout(Duration::from_secs(60));
     swap.run(form.to_come()).unwrap_or_else(|error| panic!("to {form:?}: {error}"));
 }
 
@@ -300,11 +300,11 @@ pub(crate) struct Restless<V: Held> {
 impl<V: Held> Restless<V> {
     fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let co = self.map.co();
+        let handle = self.map.co();
         if calls % 5 == 4 && !squall_rcu::in_operation() {
-            swap_to(co, NEW[calls / 5 % NEW.len()]);
+            swap_to(handle, NEW[calls / 5 % NEW.len()]);
         }
-        co
+        handle
     }
 }
 as_checked!(Restless<V>, this => this.co());

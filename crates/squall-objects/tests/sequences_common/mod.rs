@@ -112,20 +112,20 @@ pub(crate) fn cell(bytes: &[u8]) {
         2 => read_mostly::copied(vec![0], ClusterSize::Cpu),
         _ => read_mostly::adaptive(vec![0]),
     };
-    let co = owner.co();
+    let handle = owner.co();
     let (mut value, mut version, mut told) = (vec![0], 1, 1);
-    let mut changes = co.subscribe();
+    let mut changes = handle.subscribe();
     for [which, number] in acts.as_chunks().0 {
         let size = SIZES[usize::from(*number) % SIZES.len()];
         match which % 9 {
             0 => {
                 value = vec![*number];
                 version += 1;
-                assert_eq!(co.set(value.clone()), version);
+                assert_eq!(handle.set(value.clone()), version);
             }
             1 => {
                 let of = version.saturating_sub(u64::from(number % 2));
-                match co.compare_and_update(of, vec![*number]) {
+                match handle.compare_and_update(of, vec![*number]) {
                     Ok(new) => {
                         assert!(of == version && new == version + 1);
                         (value, version) = (vec![*number], new);
@@ -138,22 +138,22 @@ pub(crate) fn cell(bytes: &[u8]) {
             2 if value.len() < 100 => {
                 value.push(*number);
                 version += 1;
-                assert_eq!(co.update(|old| [&old[..], &[*number]].concat()), version);
+                assert_eq!(handle.update(|old| [&old[..], &[*number]].concat()), version);
             }
-            3 => co.read_versioned(|seen, of| assert!(*seen == value && of == version)),
+            3 => handle.read_versioned(|seen, of| assert!(*seen == value && of == version)),
             4 => {
                 assert_eq!(changes.poll_now().unwrap(), (told < version).then_some(version));
                 told = version;
             }
             5 => {
-                co.set_cluster_size(size).unwrap();
-                assert_eq!(co.cluster_size(), size);
+                handle.set_cluster_size(size).unwrap();
+                assert_eq!(handle.cluster_size(), size);
             }
-            6 => _ = swap(co, read_mostly::new_shared()).unwrap(),
-            7 => _ = Swap::new(co).run(read_mostly::new_distributed(size)).unwrap(),
-            _ => _ = swap(co, read_mostly::new_copied(size)).unwrap(),
+            6 => _ = swap(handle, read_mostly::new_shared()).unwrap(),
+            7 => _ = Swap::new(handle).run(read_mostly::new_distributed(size)).unwrap(),
+            _ => _ = swap(handle, read_mostly::new_copied(size)).unwrap(),
         }
-        assert_eq!((co.get() == value, co.version()), (true, version));
+        assert_eq!((handle.get() == value, handle.version()), (true, version));
     }
 }
 

@@ -62,21 +62,21 @@ pub(crate) fn spread_map(bytes: &[u8]) {
             RandomState::new(),
         ),
     };
-    let (co, mut model) = (owner.co(), BTreeMap::new());
+    let (handle, mut model) = (owner.co(), BTreeMap::new());
     each_on_its_vp(acts, |which, key, value| {
         let (key, fresh) = (u64::from(key % KEYS), u64::from(value));
         let had = model.get(&key).copied();
         match which % 12 {
-            0 | 1 => assert_eq!(co.insert(key, fresh), model.insert(key, fresh)),
-            2..=4 => assert_eq!(co.get(&key), had),
-            5 => assert_eq!(co.remove(&key), model.remove(&key)),
+            0 | 1 => assert_eq!(handle.insert(key, fresh), model.insert(key, fresh)),
+            2..=4 => assert_eq!(handle.get(&key), had),
+            5 => assert_eq!(handle.remove(&key), model.remove(&key)),
             6 => {
-                assert_eq!(co.update(&key, |old| old + fresh), had.is_some());
+                assert_eq!(handle.update(&key, |old| old + fresh), had.is_some());
                 model.entry(key).and_modify(|old| *old += fresh);
             }
             7 => {
                 let done =
-                    co.compute(key, |old| if old.is_some() { Compute::Remove } else { Compute::Put(fresh) });
+                    handle.compute(key, |old| if old.is_some() { Compute::Remove } else { Compute::Put(fresh) });
                 match model.remove(&key) {
                     Some(_) => assert_eq!(done, Computed::Removed),
                     None => {
@@ -86,10 +86,10 @@ pub(crate) fn spread_map(bytes: &[u8]) {
                 }
             }
             8 => {
-                co.retain(|key, _| key % 3 != fresh % 3);
+                handle.retain(|key, _| key % 3 != fresh % 3);
                 model.retain(|key, _| key % 3 != fresh % 3);
             }
-            9 => _ = co.set_cluster_size(size(value)),
+            9 => _ = handle.set_cluster_size(size(value)),
             10 => {
                 let new = match value % 4 {
                     0 => map::new_replicated(size(value / 4)),
@@ -97,13 +97,13 @@ pub(crate) fn spread_map(bytes: &[u8]) {
                     2 => map::new_shared(),
                     _ => map::new_locked(),
                 };
-                co.swap_to(new).unwrap();
+                handle.swap_to(new).unwrap();
             }
-            _ => co.shrink_to_fit(),
+            _ => handle.shrink_to_fit(),
         }
-        assert_eq!((co.get(&key), co.len()), (model.get(&key).copied(), model.len()));
+        assert_eq!((handle.get(&key), handle.len()), (model.get(&key).copied(), model.len()));
     });
-    assert_eq!(co.iter().collect::<BTreeMap<_, _>>(), model);
+    assert_eq!(handle.iter().collect::<BTreeMap<_, _>>(), model);
 }
 
 /// A cached map, against std's.
@@ -112,36 +112,36 @@ pub(crate) fn cached_map(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = cached::map::<u64, u64>(form(*kind));
-    let (co, mut model) = (owner.co(), BTreeMap::new());
+    let (handle, mut model) = (owner.co(), BTreeMap::new());
     each_on_its_vp(acts, |which, key, value| {
         let (key, fresh) = (u64::from(key % KEYS), u64::from(value));
         let had = model.get(&key).copied();
         match which % 12 {
-            0 | 1 => assert_eq!(co.insert(key, fresh), model.insert(key, fresh)),
-            2..=4 => assert_eq!(co.get(&key), had),
-            5 => assert_eq!(co.remove(&key), model.remove(&key)),
+            0 | 1 => assert_eq!(handle.insert(key, fresh), model.insert(key, fresh)),
+            2..=4 => assert_eq!(handle.get(&key), had),
+            5 => assert_eq!(handle.remove(&key), model.remove(&key)),
             6 => {
-                assert_eq!(co.update(&key, |old| old + fresh), had.is_some());
+                assert_eq!(handle.update(&key, |old| old + fresh), had.is_some());
                 model.entry(key).and_modify(|old| *old += fresh);
             }
             7 => {
-                assert_eq!(co.try_insert(key, fresh), had.map_or(Ok(()), |_| Err((key, fresh))));
+                assert_eq!(handle.try_insert(key, fresh), had.map_or(Ok(()), |_| Err((key, fresh))));
                 model.entry(key).or_insert(fresh);
             }
             8 => {
-                co.retain(|key, _| key % 3 != fresh % 3);
+                handle.retain(|key, _| key % 3 != fresh % 3);
                 model.retain(|key, _| key % 3 != fresh % 3);
             }
-            9 => assert_eq!(co.get_or_insert_with(key, || fresh), *model.entry(key).or_insert(fresh)),
-            10 => _ = co.set_cluster_size(size(value)).unwrap(),
+            9 => assert_eq!(handle.get_or_insert_with(key, || fresh), *model.entry(key).or_insert(fresh)),
+            10 => _ = handle.set_cluster_size(size(value)).unwrap(),
             _ => {
-                _ = Swap::new(co).run(cached::new_map(form(value))).unwrap();
-                assert_eq!(co.form(), form(value));
+                _ = Swap::new(handle).run(cached::new_map(form(value))).unwrap();
+                assert_eq!(handle.form(), form(value));
             }
         }
-        assert_eq!((co.get(&key), co.len()), (model.get(&key).copied(), model.len()));
+        assert_eq!((handle.get(&key), handle.len()), (model.get(&key).copied(), model.len()));
     });
-    assert_eq!(co.iter().collect::<BTreeMap<_, _>>(), model);
+    assert_eq!(handle.iter().collect::<BTreeMap<_, _>>(), model);
 }
 
 /// A cached list of numbers, against std's.
@@ -149,26 +149,26 @@ pub(crate) fn cached_list(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = cached::list::<u8>(form(*kind));
-    let (co, mut model, mut held) = (owner.co(), Vec::new(), Vec::new());
+    let (handle, mut model, mut held) = (owner.co(), Vec::new(), Vec::new());
     each_on_its_vp(acts, |which, key, value| {
         let number = key % KEYS;
         match which % 8 {
             0 | 1 => {
-                held.push(co.insert(number));
+                held.push(handle.insert(number));
                 model.push(number);
             }
             2 | 3 => assert_eq!(
-                co.find(|item| *item == number, |item| *item),
+                handle.find(|item| *item == number, |item| *item),
                 model.contains(&number).then_some(number)
             ),
             4 => {
-                let gone = co.remove(|item| *item == number);
+                let gone = handle.remove(|item| *item == number);
                 assert!(gone.iter().all(|item| item.is_gone()));
                 let at = model.iter().position(|item| *item == number);
                 assert_eq!(gone.map(|item| *item), at.map(|at| model.swap_remove(at)));
             }
             5 => {
-                let done = co.try_insert(number, |there, new| there == new);
+                let done = handle.try_insert(number, |there, new| there == new);
                 assert_eq!(done.is_err(), model.contains(&number));
                 if let Ok(item) = done {
                     held.push(item);
@@ -178,19 +178,19 @@ pub(crate) fn cached_list(bytes: &[u8]) {
             6 if !held.is_empty() => {
                 let item = held.swap_remove(usize::from(value) % held.len());
                 let was = !item.is_gone();
-                assert_eq!(co.remove_item(&item), was);
+                assert_eq!(handle.remove_item(&item), was);
                 if was {
                     let at = model.iter().position(|there| *there == *item).expect("it was there");
                     model.swap_remove(at);
                 }
             }
-            6 => _ = co.set_cluster_size(size(value)).unwrap(),
-            _ => _ = Swap::new(co).run(cached::new_list(form(value))).unwrap(),
+            6 => _ = handle.set_cluster_size(size(value)).unwrap(),
+            _ => _ = Swap::new(handle).run(cached::new_list(form(value))).unwrap(),
         }
-        let found = co.get(|item| *item == number);
-        assert_eq!((found.is_some(), co.len()), (model.contains(&number), model.len()));
+        let found = handle.get(|item| *item == number);
+        assert_eq!((found.is_some(), handle.len()), (model.contains(&number), model.len()));
     });
-    let mut left: Vec<u8> = co.iter().map(|item| *item).collect();
+    let mut left: Vec<u8> = handle.iter().map(|item| *item).collect();
     left.sort_unstable();
     model.sort_unstable();
     assert_eq!(left, model);
@@ -201,7 +201,7 @@ pub(crate) fn parts(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = directory::distributed::<u64, u64, u64>(size(*kind), |entry| entry % 2);
-    let co = owner.co();
+    let handle = owner.co();
     // What an entry is, and what was added to its parts, without what they began with.
     let mut model = BTreeMap::<u64, (u64, u64)>::new();
     let added = |sum: &mut u64, entry: &u64, part: &mut u64| *sum += *part - entry % 2;
@@ -210,7 +210,7 @@ pub(crate) fn parts(bytes: &[u8]) {
         let had = model.get(&key).copied();
         match which % 10 {
             0..=2 => {
-                let entry = co.get_or_make(
+                let entry = handle.get_or_make(
                     &key,
                     || fresh,
                     |entry, part| {
@@ -223,35 +223,35 @@ pub(crate) fn parts(bytes: &[u8]) {
                 assert_eq!(entry, *right);
             }
             3 => {
-                assert_eq!(co.update(&key, |_, part| *part += fresh).is_some(), had.is_some());
+                assert_eq!(handle.update(&key, |_, part| *part += fresh).is_some(), had.is_some());
                 model.entry(key).and_modify(|(_, sum)| *sum += fresh);
             }
-            4 => assert_eq!(co.read(&key, |entry| *entry), had.map(|(entry, _)| entry)),
-            5 => assert_eq!(co.remove_with(&key, 0, added), model.remove(&key).map(|(_, sum)| sum)),
+            4 => assert_eq!(handle.read(&key, |entry| *entry), had.map(|(entry, _)| entry)),
+            5 => assert_eq!(handle.remove_with(&key, 0, added), model.remove(&key).map(|(_, sum)| sum)),
             6 => {
-                co.retain(|key, _| key % 3 != fresh % 3);
+                handle.retain(|key, _| key % 3 != fresh % 3);
                 model.retain(|key, _| key % 3 != fresh % 3);
             }
             7 => {
-                let all = co.gather_all(0, |sum, _, entry, part| added(sum, entry, part));
+                let all = handle.gather_all(0, |sum, _, entry, part| added(sum, entry, part));
                 assert_eq!(all, model.values().map(|(_, sum)| sum).sum());
             }
             8 => {
                 assert_eq!(
-                    co.try_get_or_make(&key, || Err(()), |entry, _| *entry),
+                    handle.try_get_or_make(&key, || Err(()), |entry, _| *entry),
                     had.map(|(entry, _)| entry).ok_or(())
                 );
             }
             _ => {
-                _ = Swap::new(co).run(new_directory(size(value))).unwrap();
-                assert_eq!(co.cluster_size(), size(value));
+                _ = Swap::new(handle).run(new_directory(size(value))).unwrap();
+                assert_eq!(handle.cluster_size(), size(value));
             }
         }
         let sum = model.get(&key).map(|(_, sum)| *sum);
-        assert_eq!((co.gather(&key, 0, added), co.len()), (sum, model.len()));
+        assert_eq!((handle.gather(&key, 0, added), handle.len()), (sum, model.len()));
     });
     assert_eq!(
-        co.iter().collect::<BTreeMap<_, _>>(),
+        handle.iter().collect::<BTreeMap<_, _>>(),
         model.iter().map(|(key, (entry, _))| (*key, *entry)).collect()
     );
 }
