@@ -66,7 +66,7 @@ impl<I: ?Sized + Interface> Handle<I> {
             let result = arbitrated::<I, _>(arbitration.as_deref(), self.bits_id(), method, f);
             drop(in_frame);
             match result {
-                Ok(result) if !frame.is_to_be_again() => return result,
+                Ok(result) if !frame.must_repeat() => return result,
                 Ok(_) => {}
                 Err(error) => return gone.answer(error),
             }
@@ -86,7 +86,7 @@ fn reach_by_parking<I: ?Sized + Interface>(
         match reached {
             Reached::Held(hold, arbitration) => return Ok((hold, arbitration)),
             Reached::Parked(park) => park.wait(),
-            Reached::Nothing(error) => return Err(error.of(I::NAME, method)),
+            Reached::Failed(error) => return Err(error.of(I::NAME, method)),
         }
         again = true;
     }
@@ -109,7 +109,7 @@ enum Reached {
     /// The call must wait for a swap and begin again.
     Parked(Park),
     /// The call fails.
-    Nothing(CallError),
+    Failed(CallError),
 }
 
 /// Finds a representative and takes a hold on it. Runs within an operation.
@@ -122,7 +122,7 @@ fn reach(id: Id, again: bool) -> Reached {
     };
     match found {
         Resolved::Header(header) => Reached::Held(Hold::new(header), None),
-        Resolved::Error(error) => Reached::Nothing(error),
+        Resolved::Error(error) => Reached::Failed(error),
         // SAFETY: found in this operation.
         Resolved::Mediated(mediator) => match unsafe { mediated::meet(id, mediator, again) } {
             Met::Pass(pass) => {
@@ -134,7 +134,7 @@ fn reach(id: Id, again: bool) -> Reached {
                 Reached::Held(hold, arbitration)
             }
             Met::Park(park) => Reached::Parked(park),
-            Met::Error(error) => Reached::Nothing(error),
+            Met::Error(error) => Reached::Failed(error),
         },
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Frame {
     again: Again,
     /// The call must be repeated: its method was told to return, because a swap waits for it. Relaxed: the
     /// thread that sets it works for the call, and the call reads it when that work is done.
-    shall: AtomicBool,
+    shall_repeat: AtomicBool,
 }
 
 /// Whether a call can be repeated from its beginning.
@@ -54,12 +54,12 @@ pub(crate) struct InFrame<'a>(&'a Frame);
 impl Frame {
     /// Makes a frame. The object is valid while the frame is in the list.
     pub(crate) fn new(object: NonNull<Object>, again: Again) -> Frame {
-        Frame { object, outer: ptr::null(), again, shall: AtomicBool::new(false) }
+        Frame { object, outer: ptr::null(), again, shall_repeat: AtomicBool::new(false) }
     }
 
     /// Whether the call must be repeated.
-    pub(crate) fn is_to_be_again(&self) -> bool {
-        self.shall.load(Ordering::Relaxed)
+    pub(crate) fn must_repeat(&self) -> bool {
+        self.shall_repeat.load(Ordering::Relaxed)
     }
 
     #[inline(never)]
@@ -102,7 +102,7 @@ fn in_call(f: impl Fn(&Object) -> bool) -> bool {
 /// got its result; that result counts.
 pub(crate) fn has_gone_on(object: NonNull<Object>) {
     if let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) {
-        frame.shall.store(false, Ordering::Relaxed);
+        frame.shall_repeat.store(false, Ordering::Relaxed);
     }
 }
 
@@ -115,12 +115,12 @@ pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
     let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) else {
         return false;
     };
-    let shall =
+    let repeat =
         frame.again != Again::Never && find_call(frame.outer, |object| object.gate.is_swapping()).is_none();
-    if shall {
-        frame.shall.store(true, Ordering::Relaxed);
+    if repeat {
+        frame.shall_repeat.store(true, Ordering::Relaxed);
     }
-    shall
+    repeat
 }
 
 /// Whether the innermost call of the object with this id must return (see

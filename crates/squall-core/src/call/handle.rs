@@ -24,7 +24,7 @@ use squall_rcu::Guard;
 use crate::call::answer::Answer;
 use crate::call::hit::{Act, Hit};
 use crate::call::interface::{Extends, Interface, offset_of};
-use crate::call::slow::{act_at_length, miss, refused};
+use crate::call::slow::{run_slow, miss, refused};
 use crate::protocol::id::Id;
 use crate::protocol::object::cached;
 use crate::protocol::tables::entry_here;
@@ -223,7 +223,7 @@ impl<I: ?Sized + Interface> Handle<I> {
                         drop(entered);
                         result
                     }
-                    Err(act) => act_at_length(entered, self.id, method, act, gone),
+                    Err(act) => run_slow(entered, self.id, method, act, gone),
                 }
             };
         }
@@ -233,10 +233,10 @@ impl<I: ?Sized + Interface> Handle<I> {
             // SAFETY: the header is valid in this operation (I2).
             let it = unsafe { header.as_ref() };
             if it.is(self.id.bits()) {
-                return if I::LENDS { done!(Hit::of_first, header) } else { done!(Hit::new, header) };
+                return if I::LENDS { done!(Hit::with_first, header) } else { done!(Hit::new, header) };
             }
             if I::LENDS && it.lacks_first_view(self.id.bits()) {
-                return done!(Hit::of_other, header);
+                return done!(Hit::without_first, header);
             }
         }
         // Out of line up to the end of the call, so that a hit does not test the outcome again.

@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use squall_rcu::Guard;
 
 use crate::call::interface::from_fat;
-use crate::call::layout::words_at;
-use crate::call::view::{self, Lends, Words};
+use crate::call::layout::view_at;
+use crate::call::view::{self, Lends, ViewWords};
 use crate::protocol::header::{FIRST, Header};
 
 /// A representative that a call found, valid for the rest of the call's operation.
@@ -21,7 +21,7 @@ pub struct Hit<'o, I: ?Sized> {
     /// Number of the operation, for sampling.
     turn: u64,
     /// Kind of the view that the representative publishes.
-    lent: u8,
+    kind: u8,
     representative: PhantomData<&'o I>,
 }
 
@@ -39,8 +39,8 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     #[inline(always)]
     pub(crate) unsafe fn new(_: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: I1.
-        let lent = unsafe { header.as_ref() }.view_kind();
-        Hit { header, turn, lent, representative: PhantomData }
+        let kind = unsafe { header.as_ref() }.view_kind();
+        Hit { header, turn, kind, representative: PhantomData }
     }
 
     /// Makes a hit on a representative that publishes the first view. The kind is not loaded again.
@@ -48,9 +48,9 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
     /// The representative publishes the first view. The conditions of [`new`](Hit::new) hold.
     #[inline(always)]
-    pub(crate) unsafe fn of_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+    pub(crate) unsafe fn with_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
-        Hit { lent: FIRST, ..unsafe { Hit::new(guard, header, turn) } }
+        Hit { kind: FIRST, ..unsafe { Hit::new(guard, header, turn) } }
     }
 
     /// Makes a hit on a representative that does not publish the first view. The compiler drops later tests
@@ -59,11 +59,11 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
     /// The representative does not publish the first view. The conditions of [`new`](Hit::new) hold.
     #[inline(always)]
-    pub(crate) unsafe fn of_other(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+    pub(crate) unsafe fn without_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
         unsafe {
             let hit = Hit::new(guard, header, turn);
-            std::hint::assert_unchecked(hit.lent & FIRST == 0);
+            std::hint::assert_unchecked(hit.kind & FIRST == 0);
             hit
         }
     }
@@ -90,7 +90,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     {
         // SAFETY: the header was written for `I` (I1). If a view is published, the root's interface is `I`
         // (`view/I2`).
-        unsafe { view::first::<I>(self.lent, self.words()) }
+        unsafe { view::first::<I>(self.kind, self.words()) }
     }
 
     /// Returns the companion of the first view, if the representative publishes both.
@@ -100,7 +100,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: the conditions stated in `first` hold.
-        unsafe { view::beside::<I>(self.lent, self.words()) }
+        unsafe { view::beside::<I>(self.kind, self.words()) }
     }
 
     /// Returns the second view, if the representative publishes it.
@@ -110,7 +110,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: the conditions stated in `first` hold.
-        unsafe { view::second::<I>(self.lent, self.words()) }
+        unsafe { view::second::<I>(self.kind, self.words()) }
     }
 
     /// Returns the third view, if the representative publishes it.
@@ -120,7 +120,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: the conditions stated in `first` hold.
-        unsafe { view::third::<I>(self.lent, self.words()) }
+        unsafe { view::third::<I>(self.kind, self.words()) }
     }
 
     /// Whether this call is sampled: true for one of `1 << log2` operations, spread evenly. For estimating
@@ -135,12 +135,12 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// Returns the address of the view's pointers. The header is the first of its block, and the pointers
     /// follow the last header.
     #[inline(always)]
-    fn words(&self) -> *const Words
+    fn words(&self) -> *const ViewWords
     where
         I: Lends,
     {
         const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
-        self.header.as_ptr().wrapping_byte_add(words_at::<I>()).cast()
+        self.header.as_ptr().wrapping_byte_add(view_at::<I>()).cast()
     }
 }
 
@@ -148,12 +148,12 @@ impl<'o, I: ?Sized> Hit<'o, I> {
 /// Fibonacci hashing (Knuth 1973, section 6.4), with a factor that fits a multiplication's immediate operand.
 #[inline(always)]
 fn is_chosen(turn: u64, log2: u32) -> bool {
-    turn.wrapping_mul(TURNED.into()) >> (u64::BITS - log2) == 0
+    turn.wrapping_mul(SPREAD.into()) >> (u64::BITS - log2) == 0
 }
 
-/// One operation advances the number by 2^30. So one operation moves the product by the fraction `TURNED /
+/// One operation advances the number by 2^30. So one operation moves the product by the fraction `SPREAD /
 /// 2^34` of the range, which is 1 / (8 + 0.618), with the golden section 0.618. The factor has 31 bits.
-const TURNED: u32 = 0x76d2_1313;
+const SPREAD: u32 = 0x76d2_1313;
 
 /// An action that a call performs on the representative it found.
 ///
@@ -188,7 +188,7 @@ mod tests {
     /// A thread that calls in every `nth` operation is sampled as often as others, whatever it does in
     /// between.
     #[test]
-    fn one_of_so_many_calls_is_chosen_whichever_operations_they_are_in() {
+    fn calls_are_sampled_evenly_in_every_stride_of_operations() {
         for log2 in [3, 6] {
             for nth in (1..100).chain([128, 1000, 4096, 65_536]) {
                 let turns = (0..100 << log2).map(|i| (i * nth) << 30);

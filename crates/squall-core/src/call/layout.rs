@@ -6,14 +6,14 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::call::interface::{Counted, Headers, InterfaceOf};
-use crate::call::view::{Lender, Words};
+use crate::call::view::{Lender, ViewWords};
 use crate::protocol::header::Header;
 use crate::protocol::id::Id;
 use crate::protocol::reps::Owner;
 
 /// A block with a prefix `P` that ends in its [`Owner`], the headers of interface `I`, room `L` for the
 /// view's pointers, and a value `T`.
-pub(crate) struct Block<P, I: ?Sized, T, L = Nothing>(PhantomData<(P, T, L, *const I)>);
+pub(crate) struct Block<P, I: ?Sized, T, L = NoView>(PhantomData<(P, T, L, *const I)>);
 
 /// The room for the view's pointers.
 pub(crate) trait Room {
@@ -21,14 +21,14 @@ pub(crate) trait Room {
 }
 
 /// No room: representatives of this class publish no view.
-pub(crate) struct Nothing;
+pub(crate) struct NoView;
 
-impl Room for Nothing {
+impl Room for NoView {
     const BYTES: usize = 0;
 }
 
 /// Returns the distance from the first header of a block of interface `I` to the view's pointers, in bytes.
-pub(crate) const fn words_at<I: ?Sized + Counted>() -> usize {
+pub(crate) const fn view_at<I: ?Sized + Counted>() -> usize {
     I::INTERFACES as usize * size_of::<Header>()
 }
 
@@ -51,7 +51,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
     };
     const OWNER_AT: usize = Self::HEADERS_AT - size_of::<Owner>();
     pub(crate) const VALUE_AT: usize =
-        round_up(Self::HEADERS_AT + words_at::<I>() + L::BYTES, align_of::<T>());
+        round_up(Self::HEADERS_AT + view_at::<I>() + L::BYTES, align_of::<T>());
     pub(crate) const ALIGN: usize = max(align_of::<P>(), max(align_of::<Header>(), align_of::<T>()));
     pub(crate) const BYTES: usize = round_up(Self::VALUE_AT + size_of::<T>(), Self::ALIGN);
     pub(crate) const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
@@ -108,21 +108,21 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
     /// # Safety
     /// The caller's own block, which is filled and not published.
     #[inline]
-    pub(crate) unsafe fn lend(block: NonNull<P>, lender: &Lender<T, I>) {
+    pub(crate) unsafe fn publish_view(block: NonNull<P>, lender: &Lender<T, I>) {
         if L::BYTES == 0 {
             return;
         }
         const {
             assert!(
                 L::BYTES == 0
-                    || L::BYTES == size_of::<Words>() && align_of::<Words>() <= align_of::<Header>()
+                    || L::BYTES == size_of::<ViewWords>() && align_of::<ViewWords>() <= align_of::<Header>()
             )
         };
         // SAFETY: within the block, which is the caller's and filled; there is room for the view's pointers.
         unsafe {
-            let (kind, words) = lender.ask(Self::value(block).as_ref());
+            let (kind, words) = lender.find_view(Self::value(block).as_ref());
             let mut header = block.byte_add(Self::HEADERS_AT).cast::<Header>();
-            header.byte_add(words_at::<I>()).cast::<Words>().write(words);
+            header.byte_add(view_at::<I>()).cast::<ViewWords>().write(words);
             header.as_mut().set_view(kind);
         }
     }

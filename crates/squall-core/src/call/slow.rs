@@ -21,7 +21,7 @@ use crate::protocol::tables::entry_here;
 /// the fast path, so that the fast path keeps no values for afterwards, not even the header's address.
 #[inline(never)]
 #[track_caller]
-pub(super) fn act_at_length<I: ?Sized + Interface, R>(
+pub(super) fn run_slow<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
     id: Id,
     method: &'static str,
@@ -43,7 +43,7 @@ pub(super) fn act_at_length<I: ?Sized + Interface, R>(
 /// # Safety
 /// The conditions of [`Hit::new`] hold.
 #[inline(never)]
-unsafe fn act_apart<I: ?Sized, R>(
+unsafe fn run_out_of_line<I: ?Sized, R>(
     act: impl Act<I, R>,
     entered: &squall_rcu::Entered,
     header: NonNull<Header>,
@@ -64,7 +64,7 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
 ) -> R {
     match resolve(id).open() {
         // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-        Resolved::Header(header) => unsafe { act_apart(act, &entered, header) },
+        Resolved::Header(header) => unsafe { run_out_of_line(act, &entered, header) },
         Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
@@ -93,7 +93,7 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-                let f = || unsafe { act_apart(act, &entered, pass.header) };
+                let f = || unsafe { run_out_of_line(act, &entered, pass.header) };
                 // SAFETY: the mediator is valid in this operation, and so is the data it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
                 match arbitrated::<I, _>(arbitration, id, method, f) {
@@ -114,7 +114,7 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 match resolve(id).open() {
                     Resolved::Header(header) => {
                         // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-                        return unsafe { act_apart(act, &entered, header) };
+                        return unsafe { run_out_of_line(act, &entered, header) };
                     }
                     Resolved::Mediated(next) => {
                         again = next == mediator;

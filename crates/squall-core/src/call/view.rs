@@ -61,27 +61,27 @@ impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
 /// The pointers behind the headers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
-    what: *const (),
+pub(crate) struct ViewWords {
+    view: *const (),
     beside: *const (),
 }
 
 /// Finds the view of a representative of type `T` with the interface `I`. Most classes publish none.
 pub struct Lender<T, I: ?Sized> {
-    asked: Option<Asked<T>>,
+    finder: Option<Finder<T>>,
     interface: std::marker::PhantomData<fn(&I)>,
 }
 
 /// The function that finds the view, with its type erased, and the function that restores the type and calls
 /// it.
-struct Asked<T> {
-    what: fn(),
+struct Finder<T> {
+    find: fn(),
     call: Call<T>,
 }
 
 /// # Safety
 /// Called with the function stored beside it.
-type Call<T> = unsafe fn(fn(), &T) -> (u8, Words);
+type Call<T> = unsafe fn(fn(), &T) -> (u8, ViewWords);
 
 impl<T, I: ?Sized> fmt::Debug for Lender<T, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,36 +91,36 @@ impl<T, I: ?Sized> fmt::Debug for Lender<T, I> {
 
 impl<T, I: ?Sized> Lender<T, I> {
     /// Publishes no view.
-    pub const NONE: Lender<T, I> = Lender { asked: None, interface: std::marker::PhantomData };
+    pub const NONE: Lender<T, I> = Lender { finder: None, interface: std::marker::PhantomData };
 
     /// Whether representatives may publish a view.
     pub(crate) const fn lends(&self) -> bool {
-        self.asked.is_some()
+        self.finder.is_some()
     }
 
     /// Returns the kind and the pointers of the representative's view, for its header and the words behind
     /// it.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn ask(&self, rep: &T) -> (u8, Words) {
-        match &self.asked {
-            // SAFETY: `call` and `what` belong together.
-            Some(asked) => unsafe { (asked.call)(asked.what, rep) },
-            None => (NO_VIEW, Words { what: ptr::null(), beside: ptr::null() }),
+    pub(crate) fn find_view(&self, rep: &T) -> (u8, ViewWords) {
+        match &self.finder {
+            // SAFETY: `call` and `find` belong together.
+            Some(finder) => unsafe { (finder.call)(finder.find, rep) },
+            None => (NO_VIEW, ViewWords { view: ptr::null(), beside: ptr::null() }),
         }
     }
 }
 
 /// The typed function of a [`Lender`].
-type What<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
+type FindView<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
 
 impl<T, I: ?Sized + Lends> Lender<T, I> {
     /// Makes a `Lender` from the function that finds the view.
-    pub const fn of(what: What<T, I>) -> Lender<T, I> {
+    pub const fn of(find: FindView<T, I>) -> Lender<T, I> {
         const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
-        unsafe fn call<T, I: ?Sized + Lends>(what: fn(), rep: &T) -> (u8, Words) {
+        unsafe fn call<T, I: ?Sized + Lends>(find: fn(), rep: &T) -> (u8, ViewWords) {
             // SAFETY: the inverse of the transmutation in `of`, with the same types.
-            let what = unsafe { transmute::<fn(), What<T, I>>(what) };
-            let (kind, what, beside) = match what(rep) {
+            let find = unsafe { transmute::<fn(), FindView<T, I>>(find) };
+            let (kind, view, beside) = match find(rep) {
                 Some(Lent::First(first, beside)) => (
                     FIRST,
                     ptr::from_ref(first).cast(),
@@ -130,11 +130,11 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
                 Some(Lent::Third(third)) => (THIRD, ptr::from_ref(third).cast(), ptr::null()),
                 None => (NO_VIEW, ptr::null(), ptr::null()),
             };
-            (kind, Words { what, beside })
+            (kind, ViewWords { view, beside })
         }
         // SAFETY: function pointers have one size; `call` restores the type before the call.
-        let what = unsafe { transmute::<What<T, I>, fn()>(what) };
-        Lender { asked: Some(Asked { what, call: call::<T, I> }), interface: std::marker::PhantomData }
+        let find = unsafe { transmute::<FindView<T, I>, fn()>(find) };
+        Lender { finder: Some(Finder { find, call: call::<T, I> }), interface: std::marker::PhantomData }
     }
 }
 
@@ -144,9 +144,9 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
 /// A `Lender` for `I` found the pointers in a representative that is not dropped while the result is used
 /// (I1). If `kind` announces no view, the words need not exist.
 #[inline(always)]
-pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::First> {
+pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWords) -> Option<&'a I::First> {
     // SAFETY: I1: as `of` wrote them.
-    (kind & FIRST != 0).then(|| unsafe { &*(*words).what.cast() })
+    (kind & FIRST != 0).then(|| unsafe { &*(*words).view.cast() })
 }
 
 /// Returns the companion of the first view.
@@ -154,7 +154,7 @@ pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u8, words: *const Words)
 /// # Safety
 /// The conditions of [`first`] hold.
 #[inline(always)]
-pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Beside> {
+pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWords) -> Option<&'a I::Beside> {
     // SAFETY: I1: as `of` wrote them.
     if kind & FIRST != 0 { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
 }
@@ -164,9 +164,9 @@ pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const Words
 /// # Safety
 /// The conditions of [`first`] hold.
 #[inline(always)]
-pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Second> {
+pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWords) -> Option<&'a I::Second> {
     // SAFETY: I1: as `of` wrote them.
-    (kind & SECOND != 0).then(|| unsafe { &*(*words).what.cast() })
+    (kind & SECOND != 0).then(|| unsafe { &*(*words).view.cast() })
 }
 
 /// Returns the third view.
@@ -174,9 +174,9 @@ pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u8, words: *const Words
 /// # Safety
 /// The conditions of [`first`] hold.
 #[inline(always)]
-pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Third> {
+pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWords) -> Option<&'a I::Third> {
     // SAFETY: I1: as `of` wrote them.
-    (kind & THIRD != 0).then(|| unsafe { &*(*words).what.cast() })
+    (kind & THIRD != 0).then(|| unsafe { &*(*words).view.cast() })
 }
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn found<'a>(lender: &Lender<Rep, dyn Any>, rep: &'a Rep) -> Option<Lent<'a, dyn Any>> {
-        let (kind, words) = lender.ask(rep);
+        let (kind, words) = lender.find_view(rep);
         let words = &raw const words;
         // SAFETY: the pointers were found just now, in a representative that is borrowed.
         unsafe {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_what_the_representative_says() {
+    fn a_published_view_is_the_one_that_the_representative_gives() {
         let rep = Rep { behind: Arc::new(String::from("lent")), beside: [7; 9], second: 3 };
         let first = Lender::of(|rep: &Rep| Some(Lent::First(&*rep.behind, None)));
         assert!(first.lends());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_where_nothing_is_lent() {
+    fn a_representative_without_a_view_publishes_none() {
         let rep = Rep { behind: Arc::new(String::new()), beside: [0; 9], second: 0 };
         assert!(found(&Lender::of(|_: &Rep| None), &rep).is_none());
         assert!(found(&Lender::NONE, &rep).is_none());

@@ -21,7 +21,7 @@ use std::ptr::{self, NonNull};
 
 use crate::call::interface::{Counted, Interface};
 use crate::call::layout::{Block, Room};
-use crate::call::view::Words;
+use crate::call::view::ViewWords;
 use crate::object::context::RepContext;
 use crate::object::create::{self, Place};
 use crate::object::owned::Owned;
@@ -38,13 +38,13 @@ use crate::protocol::object::{Object, header};
 use crate::protocol::reps::{Rep, Reps};
 use crate::protocol::tables::existing;
 
-type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep, LentBy<R>>;
+type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep, ViewRoom<R>>;
 
 /// Room for what representatives of a root lend.
-struct LentBy<R>(PhantomData<R>);
+struct ViewRoom<R>(PhantomData<R>);
 
-impl<R: Root> Room for LentBy<R> {
-    const BYTES: usize = if R::LENDER.lends() { size_of::<Words>() } else { 0 };
+impl<R: Root> Room for ViewRoom<R> {
+    const BYTES: usize = if R::LENDER.lends() { size_of::<ViewWords>() } else { 0 };
 }
 
 /// An object with a root.
@@ -479,7 +479,7 @@ impl<R: Root> NewRep<R> {
         unsafe { RepBlock::<R>::fill(rep, None, value) };
         std::mem::forget(unfilled);
         // SAFETY: filled just now.
-        unsafe { RepBlock::<R>::lend(rep, &R::LENDER) };
+        unsafe { RepBlock::<R>::publish_view(rep, &R::LENDER) };
         NewRep { object, rep }
     }
 
