@@ -1,4 +1,4 @@
-//! The claims of well-known numbers: which interface a number means, and which objects are being installed.
+//! Claims of well-known numbers: the interface that a number means, and the objects that are being installed.
 //!
 //! - I1. Only code of this crate runs while the lock of the claims is held.
 
@@ -6,17 +6,18 @@ use squall_sys::sync::{Mutex, MutexGuard};
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who has which numbers. No code but ours runs under this lock.
+/// All claims. Only our own code runs under this lock (I1).
 static CLAIMS: Mutex<Claims> = Mutex::new(Claims { meanings: BTreeMap::new(), installing: BTreeSet::new() });
 
 pub(crate) struct Claims {
-    /// What each number means (I1).
+    /// The meaning of each number.
     pub(crate) meanings: BTreeMap<u32, Claim>,
     /// The first numbers of objects that are being built.
     pub(crate) installing: BTreeSet<u32>,
 }
 
-/// The meaning of a number: the interface that was asked for at `first`, this one or one before it.
+/// The meaning of a number. An object takes one number for each interface, from `first` on. `interface` and
+/// `name` belong to the interface that was claimed at `first`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) interface: TypeId,
@@ -24,13 +25,13 @@ pub(crate) struct Claim {
     pub(crate) first: u32,
 }
 
-/// Runs `f`, which ends an object, while nobody looks at what is there.
+/// Runs `f`, which ends an object, while no lookup of a well-known object is in progress.
 pub(crate) fn exclude_lookups(f: impl FnOnce()) {
     let _claims = lock();
     f();
 }
 
 pub(crate) fn lock() -> MutexGuard<'static, Claims> {
-    // Nothing is left half done under this lock.
+    // The claims are never half changed under this lock.
     CLAIMS.lock().unwrap_or_else(|poison| poison.into_inner())
 }

@@ -1,22 +1,22 @@
-//! The error of an object that could not be made.
+//! The error of creating an object.
 
 use std::fmt;
 
 use super::id::Id;
 
-/// Why an object could not be made.
+/// The reason why an object could not be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// There is no address space for the tables, or none left for ids.
+    /// The address space is too small for the tables or the ids.
     OutOfMemory(std::io::Error),
     /// Every id is in use.
     OutOfIds,
-    /// The well-known id has an object already, or one that was destroyed and is not quiet yet.
+    /// The well-known id has an object already, or a destroyed one that is still being reclaimed.
     Taken(Id),
-    /// This process is the child of a fork, which may only exec.
+    /// This process is a forked child, which may only exec.
     Forked,
-    /// From a signal handler that interrupted a cold path of Squall on this thread.
+    /// The caller is a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,
 }
 
@@ -24,16 +24,26 @@ impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CreateError::OutOfMemory(cause) => {
-                write!(f, "no address space for the tables of objects: {cause}")
+                write!(
+                    f,
+                    "squall cannot create objects: no memory for their tables; raise the address space limit: {cause}"
+                )
             }
-            CreateError::OutOfIds => f.write_str("every id is in use"),
+            CreateError::OutOfIds => {
+                f.write_str("squall cannot create an object: every id is in use; destroy objects first")
+            }
             CreateError::Taken(id) => {
-                write!(f, "the well-known object {id} exists, or is still being reclaimed")
+                write!(
+                    f,
+                    "the well-known object {id} exists, or is still being reclaimed; use another number, or wait"
+                )
             }
             CreateError::Forked => {
-                f.write_str("no object can be made in the child of a fork, which may only exec")
+                f.write_str("squall cannot create an object in the child of a fork, which may only exec")
             }
-            CreateError::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+            CreateError::Reentrant => f.write_str(
+                "squall cannot create an object: this signal handler interrupted a slow path of the thread",
+            ),
         }
     }
 }

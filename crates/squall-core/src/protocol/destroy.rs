@@ -1,14 +1,16 @@
-//! What follows the grace periods: memory quiet, the drops, and the end of the id.
+//! The stages after the grace periods: memory quiet, the drops, and the end of the id.
 //!
-//! - I1. Users' drops run outside every operation and under no lock, in a deferred call or a run on their VP; one that
-//!   panics is counted and stops nothing.
-//! - I2. `held` of an object counts, from `finish` on, the representatives that are not dropped, and one for `finish`
-//!   itself; whoever takes it to zero goes on to the root.
-//! - I3. An object is put into `HELD` before the last of its holds can go on, and taken out before it is finished; so it is
-//!   valid while it is seen there under the lock.
+//! - I1. Drops by users run outside every operation and under no lock: in a deferred call, or in a run on
+//!   their VP. A drop that panics is counted and stops no other step.
+//! - I2. From `finish` on, `held` of an object counts the representatives that are not dropped, and one for
+//!   `finish` itself. The thread that takes it to zero continues with the root.
+//! - I3. An object is put into `HELD` before the last of its holds can continue, and taken out before it is
+//!   finished. So it is valid while it is found there under the lock.
 //!
-//! Not promised: that a drop runs on the VP that made the representative. It does where a thread may run there, or on
-//! its node at least; else anywhere. Source: CO-28, CO-30, CO-31.
+//! Not promised: that a drop runs on the VP that made the representative. It does if a thread can run there,
+//! or at least on its node. Otherwise it runs anywhere.
+//!
+//! Source: Appavoo 2005, *Clustered Objects*, §5.4.3 (CO-28, CO-30, CO-31).
 
 use squall_machine::{ClusterSize, Vp, VpSet, machine};
 use squall_rcu::Where;
@@ -24,7 +26,7 @@ use crate::protocol::platform::Stage;
 use crate::protocol::reps::Rep;
 
 static DROP_QUEUES: OnceLock<Box<[DropQueue]>> = OnceLock::new();
-/// Objects that were destroyed and that a call still holds (I3).
+/// Destroyed objects that a call still holds (I3).
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static PANICKED: AtomicU64 = AtomicU64::new(0);
 
@@ -33,21 +35,22 @@ struct Held(NonNull<Object>);
 // SAFETY: objects are used from any thread.
 unsafe impl Send for Held {}
 
-/// Drops of representatives and roots, and other code of their authors where it must stop nothing, that panicked.
+/// The number of panics in users' drops of representatives and roots, and in other users' code that must not
+/// stop Squall.
 pub(crate) fn panicked() -> u64 {
     PANICKED.load(Ordering::Relaxed)
 }
 
-/// Runs a drop of the author's (I1), or what else of theirs must stop nothing by a panic.
+/// Runs users' drop code (I1), or other users' code that must not stop Squall by a panic.
 pub(crate) fn run_drop(drop: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(drop)) {
-        // Its own drop is the author's code too, and could panic here.
+        // The payload's drop is users' code too, and could panic here.
         std::mem::forget(payload);
         PANICKED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// See [`crate::protocol::object::Platform::after_grace_period`].
+/// Implements [`Platform::after_grace_period`](super::platform::Platform::after_grace_period).
 #[inline]
 pub(crate) fn after_grace_period(object: NonNull<Object>, stage: Stage) {
     unsafe fn finish_call(object: *mut ()) {
@@ -56,24 +59,24 @@ pub(crate) fn after_grace_period(object: NonNull<Object>, stage: Stage) {
         // SAFETY: the last hold asked for it, once.
         unsafe { finish(object) };
     }
-    // SAFETY: it is not freed before this call runs.
+    // SAFETY: the object is not freed before this call runs.
     let class = unsafe { object.as_ref() }.class;
     let call = match stage {
         Stage::Quiet => class.more.quiet,
         Stage::Finish => finish_call,
     };
-    // SAFETY: 1. once, anywhere. 2. Its entries and its slot were cleared before.
+    // SAFETY: 1. The call runs once, on any thread. 2. The object's entries and its slot were cleared before.
     unsafe { squall_rcu::__defer_object(call, object.as_ptr().cast(), class.object_bytes) };
 }
 
-/// What classes do when the grace period after the death has passed: goes on to `finish`, unless a call holds the object.
+/// Continues with `finish` after the grace period that follows the death, unless a call holds the object.
 ///
 /// # Safety
-/// Once, then, with an object of this class, whose `finish` it is.
+/// Called once, after that grace period, with an object of this class and its `finish`.
 #[inline(always)]
 pub(crate) unsafe fn quiet_call(object: *mut (), class: &'static Class, finish: unsafe fn(NonNull<Object>)) {
     let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
-    // SAFETY: after the grace period that was asked for; and if no call holds it any more, this is the one that goes on.
+    // SAFETY: the grace period has passed. If no call holds the object any more, only this thread continues.
     unsafe {
         if is_held(object, class) {
             wait_for_holders(object);
@@ -83,8 +86,10 @@ pub(crate) unsafe fn quiet_call(object: *mut (), class: &'static Class, finish: 
     }
 }
 
+/// Asks the last hold to continue with `finish`, or continues here if there is none any more.
+///
 /// # Safety
-/// Once, when the grace period after the death has passed.
+/// Called once, when the grace period after the death has passed.
 #[cold]
 #[inline(never)]
 unsafe fn wait_for_holders(object: NonNull<Object>) {
@@ -92,32 +97,34 @@ unsafe fn wait_for_holders(object: NonNull<Object>) {
     // SAFETY: the caller's promise.
     if unsafe { wait_for_holds(object, || list = Some(lock_held())) } {
         drop(list);
-        // SAFETY: no call holds it any more, so this is the one that goes on.
+        // SAFETY: no call holds the object any more, so only this thread continues.
         unsafe { finish(object) };
     } else if let Some(list) = &mut list {
         list.push(Held(object));
     }
 }
 
-/// Calls `f` with each object that was destroyed and that a call still holds.
+/// Calls `f` with each destroyed object that a call still holds.
 pub(crate) fn for_each_held(mut f: impl FnMut(NonNull<Object>)) {
-    // What is in the list stays valid while it is locked (I3).
+    // An object in the list stays valid while the list is locked (I3).
     lock_held().iter().for_each(|held| f(held.0));
 }
 
 fn lock_held() -> MutexGuard<'static, Vec<Held>> {
-    // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+    // Only a failed allocation can panic under this lock, and it leaves the list whole.
     HELD.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
+/// Drops the object's representatives.
+///
 /// # Safety
-/// Once, when memory is quiet.
+/// Called once, when memory is quiet.
 unsafe fn finish(object: NonNull<Object>) {
-    // SAFETY: the object's own function, once.
+    // SAFETY: the object's own function, called once.
     unsafe { (object.as_ref().class.more.finish)(object) }
 }
 
-/// Whether drops that belong to `vp` may run where this thread is: there, or on its node.
+/// Returns whether drops that belong to `vp` may run on this thread: it runs on that VP, or on its node.
 pub(crate) fn is_near(vp: Vp) -> bool {
     let here = Vp::current();
     if here == vp {
@@ -127,32 +134,34 @@ pub(crate) fn is_near(vp: Vp) -> bool {
     nodes.get(here).is_some() && nodes.get(here) == nodes.get(vp)
 }
 
-/// Leaves `rep` for its VP, and sends somebody there.
+/// Puts `rep` into the drop queue of its VP, and sends a runner there if the queue was empty.
 ///
 /// # Safety
-/// It is the caller's alone, counted in `held` (I2).
+/// `rep` belongs to the caller alone, and is counted in `held` (I2).
 pub(crate) unsafe fn queue_drop(rep: NonNull<Rep>) {
     let queues = DROP_QUEUES.get_or_init(|| (0..machine().vp_limit()).map(|_| DropQueue::new()).collect());
     // SAFETY: the caller's promise.
     let vp = unsafe { rep.as_ref() }.vp;
-    // SAFETY: as above; what is in graves came through here.
+    // SAFETY: the caller's promise; every representative in a queue came through here.
     if !unsafe { queues[vp as usize].push(rep) } {
         return;
     }
     let there: VpSet = [Vp::new(vp)].into_iter().collect();
-    // In a forked child nothing is reclaimed.
+    // In a forked child, memory is not reclaimed.
     let _ = squall_rcu::quiescent_do(&there, Where::Each, |vp| {
         if let Some(queue) = DROP_QUEUES.get().and_then(|queues| queues.get(vp.index())) {
-            // SAFETY: what is in a grave is valid, and ours once taken.
+            // SAFETY: a representative in a queue is valid, and belongs to this thread once taken.
             unsafe { queue.take(|rep| drop_queued(rep)) };
         }
     });
 }
 
+/// Drops a representative from a drop queue.
+///
 /// # Safety
-/// Taken from a grave.
+/// `rep` was taken from a drop queue by this thread.
 unsafe fn drop_queued(rep: NonNull<Rep>) {
-    // SAFETY: valid until `drop_rep`, and its object until `held` says otherwise (I2).
+    // SAFETY: `rep` is valid until `drop_rep`, and its object while `held` is not zero (I2).
     unsafe {
         let object = rep.as_ref().owner.object;
         (object.as_ref().class.more.drop_rep)(rep);
@@ -160,14 +169,14 @@ unsafe fn drop_queued(rep: NonNull<Rep>) {
     }
 }
 
-/// `count` of the object's representatives are dropped (I2).
+/// Counts `count` of the object's representatives as dropped (I2).
 ///
 /// # Safety
-/// They were counted.
+/// They were counted in `held`.
 pub(crate) unsafe fn dropped(object: NonNull<Object>, count: u32) {
     // SAFETY: valid while the count is not zero.
     if unsafe { object.as_ref() }.count_down(count) {
-        // SAFETY: once: the count was taken to zero here.
+        // SAFETY: called once: the count was taken to zero here.
         unsafe { (object.as_ref().class.more.drop_root)(object) };
     }
 }

@@ -1,6 +1,7 @@
 //! The untyped list of state formats that a class exports and imports.
 //!
-//! - I1. A call stored in a [`List`] runs on valid objects of the class that listed it, and with a format of the type it names.
+//! - I1. A function stored in a [`List`] runs only on valid objects of the class that listed it. An import gets a
+//!   value of the format that it names.
 
 use std::any::{Any, TypeId, type_name};
 use std::error::Error;
@@ -12,10 +13,10 @@ use squall_sys::sync::Arc;
 use super::object::Object;
 use super::reps::Owner;
 
-/// What an export or an import returns; any error fails the transfer, and the old object serves on.
+/// The result of an export or an import. Any error fails the transfer, and the old object keeps serving.
 pub type Transferred<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A type in which state moves from one implementation to another.
+/// A type that carries state from one implementation to another.
 ///
 /// ```
 /// struct Table(Vec<u64>);
@@ -26,7 +27,8 @@ pub type Transferred<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// }
 /// ```
 pub trait Format: Send + Sized + 'static {
-    /// How many bytes move, for the record: by default those of the value itself, without what it points to.
+    /// Returns the number of bytes that move, for the record of the swap. The default is the size of the
+    /// value itself, without the memory that it points to.
     fn bytes(&self) -> usize {
         size_of_val(self)
     }
@@ -57,19 +59,19 @@ impl<T: Send + ?Sized + 'static> Format for Box<T> {
     }
 }
 
-/// StateFormats of one class, without its types.
+/// The state formats of one class, without their types.
 #[derive(Default)]
 pub(crate) struct List {
     exports: Vec<Export>,
     imports: Vec<Import>,
 }
 
-/// Which part of an object: all of it, or that of one representative.
+/// A part of an object: all of it if absent, otherwise the part of one representative.
 pub(crate) type Part = Option<NonNull<Owner>>;
-/// A format, and how many bytes it is.
+/// A value of a state format, and its size in bytes.
 pub(crate) type Parcel = (Box<dyn Any + Send>, usize);
 
-/// What a format is called, and which it is.
+/// The type and name of a format, and whether it moves by parts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind {
     format: TypeId,
@@ -89,7 +91,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Called as I1 says, and so is the next.
+/// An export function; called as I1 says, like an import function.
 type ExportCall = dyn Fn(NonNull<Object>, Part) -> Transferred<Parcel> + Send + Sync;
 type ImportCall = dyn Fn(NonNull<Object>, Part, Box<dyn Any + Send>) -> Transferred<()> + Send + Sync;
 
@@ -129,12 +131,12 @@ impl List {
         self.imports.push(Import { kind: Kind::of::<F>(by_parts), call: Box::new(call) });
     }
 
-    /// What it can export, for an error.
+    /// Names the exported formats, for an error message.
     pub(crate) fn exports(&self) -> String {
         names(self.exports.iter().map(|export| export.kind))
     }
 
-    /// What it can import, for an error.
+    /// Names the imported formats, for an error message.
     pub(crate) fn imports(&self) -> String {
         names(self.imports.iter().map(|import| import.kind))
     }
@@ -160,18 +162,20 @@ impl Agreed {
         self.export.kind.by_parts
     }
 
-    /// Takes the state, or a part of it, out of the old object.
+    /// Exports the state of the old object, or a part of it.
     ///
     /// # Safety
-    /// An object of the class that listed the export, valid, and one of its representatives.
+    /// The object is valid and of the class that listed the export. `part` is one of its representatives, if
+    /// given.
     pub(crate) unsafe fn take(&self, object: NonNull<Object>, part: Part) -> Transferred<Parcel> {
         (self.export.call)(object, part)
     }
 
-    /// Puts it into the new one.
+    /// Imports the state, or a part of it, into the new object.
     ///
     /// # Safety
-    /// As of `take`, of the import.
+    /// The object is valid and of the class that listed the import. `part` is one of its representatives, if
+    /// given.
     pub(crate) unsafe fn put(
         &self,
         object: NonNull<Object>,
@@ -182,8 +186,8 @@ impl Agreed {
     }
 }
 
-/// The best format that one can export and the other import: that whose ranks in the two lists have the least sum; of equals
-/// that which the exporter likes better.
+/// Chooses the best format that `old` exports and `new` imports: the least sum of its ranks in the two lists.
+/// The exporter's order decides a tie.
 pub(crate) fn agree(old: &mut List, new: &mut List) -> Option<Agreed> {
     let ranks = old.exports.iter().enumerate().filter_map(|(out, export)| {
         let into = new.imports.iter().position(|import| import.kind == export.kind)?;

@@ -1,21 +1,21 @@
-//! Ids: a slot of the global table, and which of its successive occupants is meant.
+//! Ids: a slot of the global table, and the generation of its occupant.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
 //! | low 32 | slot | index in the global and every local table |
-//! | high 32 | generation | from 1; a slot whose generation would wrap is not used again |
+//! | high 32 | generation | from 1; a slot is retired before its generation would wrap |
 //!
 //! - I1. The slot of every id that safe code has is below [`SLOTS_MAX`].
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Slots of a table.
+/// The number of slots in a table.
 pub(crate) const SLOTS_MAX: u32 = if cfg!(miri) { 1 << 12 } else { 1 << 24 };
 
 const GENERATION_SHIFT: u32 = u32::BITS;
 
-/// The identity of an object, as one of its interfaces: printed as slot and generation, `17.3`.
+/// The identity of an object through one of its interfaces. Prints as slot and generation, `17.3`.
 ///
 /// Ids are never reused: the next object in a slot has another generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,32 +32,32 @@ impl Id {
         self.0
     }
 
-    /// The slot.
+    /// The slot: the index in the translation tables.
     #[inline(always)]
     pub const fn slot(self) -> u32 {
         self.0 as u32
     }
 
-    /// The generation.
+    /// The generation: the number of the object among those that used the slot, from 1.
     pub const fn generation(self) -> u32 {
         (self.0 >> GENERATION_SHIFT) as u32
     }
 
-    /// The id that no object ever has.
+    /// An id that no object ever has.
     pub const NOBODY: Id = Id::new(0, 0);
 
-    /// The id of this slot and generation, if there can be one: a name, of an object or of none.
+    /// Returns the id of this slot and generation, if it is valid. An object with this id need not exist.
     pub const fn from_parts(slot: u32, generation: u32) -> Option<Id> {
-        // Every id is that of a slot (id/I1).
+        // Every id has a slot of the table (I1).
         if slot < SLOTS_MAX && generation != 0 { Some(Id::new(slot, generation)) } else { None }
     }
 
-    /// The id of the next object in this slot. There is one: the generation is not the last.
+    /// The id of the next object in this slot. The generation must not be the last one.
     pub(crate) const fn next(self) -> Id {
         Id(self.0 + (1 << GENERATION_SHIFT))
     }
 
-    /// The id of the interface that lies `index` places after this one.
+    /// The id of the interface that is `index` places after this one.
     pub(crate) const fn offset(self, index: u32) -> Id {
         Id(self.0 + index as u64)
     }
@@ -69,13 +69,13 @@ impl fmt::Display for Id {
     }
 }
 
-/// Text that is no id.
+/// The error of parsing text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoId(String);
 
 impl fmt::Display for NoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no id: an id is a slot and a generation, as in 17.3", self.0)
+        write!(f, "{:?} is not an id: an id is a slot and a generation, as in 17.3", self.0)
     }
 }
 
@@ -86,7 +86,7 @@ impl FromStr for Id {
 
     fn from_str(text: &str) -> Result<Id, NoId> {
         let number = |digits: &str| match digits.as_bytes() {
-            // Only what `Display` writes.
+            // Accept only the output of `Display`.
             [b'+', ..] => None,
             _ => digits.parse().ok(),
         };

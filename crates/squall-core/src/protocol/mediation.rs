@@ -1,6 +1,6 @@
-//! Mediation: puts a mediator before an object, sends calls by way of it, and takes it away again.
+//! Mediation: attaches a mediator to an object, answers the calls that meet it, and removes it.
 //!
-//! The invariants are those of `mediator.rs`.
+//! `mediator.rs` states the invariants.
 
 use squall_machine::park::Seen;
 use squall_sys::sync::atomic::Ordering;
@@ -15,16 +15,16 @@ use super::slot::{mediator_word, object_word};
 use super::teardown::move_away;
 
 impl Mediator {
-    /// Begins the transfer if no call is counted and none holds the old object (`mediator/I1`).
+    /// Begins the transfer if no call is counted and no call holds the old object (`mediator/I1`).
     ///
     /// # Safety
-    /// In `Block`, by whoever swaps; the old object is valid, and not closed.
+    /// The owner of the mediator calls this in `Block`. The old object is valid, and not closed.
     pub(crate) unsafe fn try_transfer(&self, platform: &impl Platform) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         if word & COUNT != 0 || Mediator::phase_in(word) != Phase::Block {
             return false;
         }
-        // A look before, so that it seldom has to go back.
+        // Check before the exchange, so that it seldom has to be undone.
         // SAFETY: the caller's promise.
         if unsafe { self.is_held() } {
             return false;
@@ -35,12 +35,13 @@ impl Mediator {
         if self.word.compare_exchange(word, next, order, Ordering::Relaxed).is_err() {
             return false;
         }
-        // Those who take a hold are counted meanwhile, so there are all that ever will be.
+        // A thread that takes a hold is counted meanwhile. So every hold there will ever be exists now.
         // SAFETY: the caller's promise.
         if !sites::HOLDS_OF_SWAP.is_weak() && unsafe { self.is_held() } {
-            // Relaxed: as in `block`. Nobody else changes the phase, and calls only park.
+            // Relaxed: as in `block`. Only this thread changes the phase, and calls only wait.
             self.word.fetch_sub(Phase::Transfer as u64 - Phase::Block as u64, Ordering::Relaxed);
-            // A thread that would have passed may have parked meanwhile, and be the one that holds the object.
+            // A thread that would pass in `Block` may have begun to wait meanwhile, and it may be the one
+            // with the hold.
             if !sites::BACK_TO_BLOCK.is_weak() {
                 platform.sleepers(self.id.slot()).signal(u32::MAX);
             }
@@ -50,50 +51,53 @@ impl Mediator {
     }
 }
 
-/// What putting a mediator somewhere led to.
+/// The result of attaching a mediator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Attach {
-    /// It is there.
+    /// The mediator is attached.
     Attached,
-    /// It is not: something else is in the first slot.
+    /// The first slot has another occupant, so the mediator was not attached.
     Occupied,
-    /// It was there, or about to be, when the object was destroyed: the caller frees the mediator.
+    /// The object was destroyed while the mediator was attached, or about to be. The caller frees the
+    /// mediator.
     Doomed,
 }
 
-/// Puts `mediator` before its old object. From here on every call that begins meets it; those that began before may still be
-/// in the object, uncounted, until their operations end.
+/// Attaches `mediator` to its old object. Every call that begins from here on meets it. Earlier calls may
+/// still be in the object, uncounted, until their operations end.
 ///
 /// # Safety
-/// Within an operation in which the old object was found in its slot, by whoever keeps that ([`Gate::enter_as_owner`]), which lasts
-/// as long as the mediator has an owner. The mediator is built, in `Forward`, and freed as `mediator/I3` says.
+/// The caller is within an operation that found the old object in its slot. It has entered that object's gate
+/// as owner ([`Gate::enter_as_owner`]), for as long as the mediator has an owner. The mediator is built, in
+/// `Forward`, and is freed as `mediator/I3` says.
 ///
 /// [`Gate::enter_as_owner`]: super::gate::Gate::enter_as_owner
 pub(crate) unsafe fn attach(platform: &impl Platform, mediator: NonNull<Mediator>) -> Attach {
-    // SAFETY: the caller's own; the old object is valid.
+    // SAFETY: the mediator is the caller's own, and the old object is valid.
     let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
     let (from, to) = (object_word(this.old), mediator_word(mediator));
     if !exchange_first(platform, this.id, from, to) {
         return Attach::Occupied;
     }
     exchange_rest(platform, this.id, class.interfaces, from, to);
-    // SAFETY: valid.
+    // SAFETY: the old object is valid.
     unsafe { this.old.as_ref() }.gate.suspend(this.new.is_some());
     if !sites::SUSPEND_HEADERS.is_weak() {
         for_each_header(this.old, class, |header| header.suspend());
     }
-    // A swap goes on by itself; others may have to do with an arbitration from here on.
+    // The owner of a swap continues by itself. Other threads may take over an arbitration from here on.
     if this.new.is_none() && !this.change(Some(Phase::Forward), Phase::Arbitrate) {
         return Attach::Doomed;
     }
     Attach::Attached
 }
 
-/// Puts the mediator of a swap in the place of one that arbitrates the same object, which is the caller's then.
+/// Replaces the mediator of an arbitration by that of a swap of the same object. The caller then owns `from`.
 ///
 /// # Safety
-/// As of [`attach`], but that `from` was found.
+/// The conditions of [`attach`] hold, except that the operation found `from` in the slot instead of the
+/// object.
 pub(crate) unsafe fn relieve(
     platform: &impl Platform,
     from: NonNull<Mediator>,
@@ -105,16 +109,17 @@ pub(crate) unsafe fn relieve(
         return Attach::Occupied;
     }
     let (out, into) = (mediator_word(from), mediator_word(to));
-    // SAFETY: valid.
+    // SAFETY: the old object is valid.
     unsafe { this.old.as_ref() }.gate.suspend(true);
     let there = exchange_first(platform, this.id, out, into);
     exchange_rest(platform, this.id, class.interfaces, out, into);
-    // Those who met the one before.
+    // Wake the calls that met the previous mediator.
     platform.sleepers(this.id.slot()).signal(u32::MAX);
     if there { Attach::Attached } else { Attach::Doomed }
 }
 
-/// Says what a call does that has met this mediator; or that it parks, at [`Platform::sleepers`], with what it has seen there.
+/// Answers a call that met this mediator. An error means that the call waits at [`Platform::sleepers`], with
+/// the value that it saw there.
 pub(crate) fn ask(
     platform: &impl Platform,
     mediator: &Mediator,
@@ -124,7 +129,7 @@ pub(crate) fn ask(
         Admission::Parked => {}
         other => return Ok(other),
     }
-    // Asked again after this: who lets the parked go signals later (`park/I1`).
+    // Ask again after this: the thread that lets the waiters go signals later (`park/I1`).
     let seen = platform.sleepers(mediator.id.slot()).prepare();
     match mediator.admit(&passes) {
         Admission::Parked => Err(seen),
@@ -132,7 +137,7 @@ pub(crate) fn ask(
     }
 }
 
-/// A call is over that the mediator has counted. Within the operation in which it was found.
+/// Ends a call that the mediator counted. The caller is within the operation that found the mediator.
 pub(crate) fn leave(platform: &impl Platform, mediator: &Mediator) {
     let slot = mediator.id.slot();
     if mediator.leave() {
@@ -140,23 +145,25 @@ pub(crate) fn leave(platform: &impl Platform, mediator: &Mediator) {
     }
 }
 
-/// What became of a mediation's end.
+/// The result of ending a mediation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Settled {
-    /// The winner serves, or did before it was destroyed; the other one is the caller's to end. Says whether the arbitrating
-    /// mediator is before it: if not, the caller frees that after a grace period.
+    /// The winner serves, or served before it was destroyed; the caller ends the other object. `there` says
+    /// whether the next, arbitrating mediator is attached. If it is not, the caller frees that mediator after
+    /// a grace period.
     Decided { there: bool },
-    /// The object was destroyed: the new one is the caller's to end.
+    /// The object was destroyed: the caller ends the new object.
     Doomed,
 }
 
-/// Ends a swap: the new object serves from now on, or the old one again; by itself, or with `next` before it, which
-/// arbitrates. Lets the parked go.
+/// Ends a swap and lets the waiters go. From now on the new object serves, or the old one again. `next`, if
+/// given, is an arbitrating mediator in front of it.
 ///
 /// # Safety
-/// Within an operation, by the mediator's owner; `Complete` in `Transfer` only. Both objects are valid; the new one has
-/// the mediator's id, and is suspended. `next` is before the winner, built, and freed as `mediator/I3` says.
+/// The mediator's owner calls this within an operation, with `Complete` only in `Transfer`. Both objects are
+/// valid. The new one has the mediator's id, and is suspended. `next` names the winner as its old object, is
+/// built, and is freed as `mediator/I3` says.
 pub(crate) unsafe fn settle(
     platform: &impl Platform,
     mediator: NonNull<Mediator>,
@@ -170,7 +177,7 @@ pub(crate) unsafe fn settle(
     }
     let winner = match (phase, this.new) {
         (Phase::Complete, Some(new)) => {
-            // SAFETY: the caller keeps it; once.
+            // SAFETY: the caller has entered its gate as owner, and calls this once.
             unsafe { move_away(this.old) };
             new
         }
@@ -194,33 +201,33 @@ pub(crate) unsafe fn settle(
     Settled::Decided { there }
 }
 
-/// Takes an arbitrating mediator away from before its object. Returns whether the caller is its owner now, and frees it
-/// after a grace period.
+/// Removes an arbitrating mediator from its object. Returns whether the caller owns the mediator now, and
+/// must free it after a grace period.
 ///
 /// # Safety
-/// Within an operation in which it was found in a slot.
+/// The caller is within an operation that found the mediator in a slot.
 pub(crate) unsafe fn detach(platform: &impl Platform, mediator: NonNull<Mediator>) -> bool {
     // SAFETY: the caller's promise.
     let this = unsafe { mediator.as_ref() };
     let mine = this.change(Some(Phase::Arbitrate), Phase::RolledBack);
     if mine {
-        // SAFETY: passed on: its old object is valid, and suspended.
+        // SAFETY: the caller's promise: its old object is valid, and suspended.
         unsafe { install(platform, mediator, this.old) };
     }
     mine
 }
 
-/// Puts `object` in the place of `mediator`, and lets it answer by itself. Returns whether it is there; not if it was
-/// destroyed since the mediator's phase says that it serves.
+/// Replaces `mediator` by `object`, which then answers calls directly. Returns whether the object is in the
+/// slot. It is not if it was destroyed after the phase of the mediator was set.
 ///
 /// # Safety
-/// Within an operation, by the mediator's owner, whose phase says so. The object has the mediator's id, is valid, and
-/// suspended.
+/// The mediator's owner calls this within an operation. The mediator's phase says that `object` serves. The
+/// object has the mediator's id, is valid, and is suspended.
 unsafe fn install(platform: &impl Platform, mediator: NonNull<Mediator>, object: NonNull<Object>) -> bool {
     // SAFETY: the caller's promise.
     let (id, class) = unsafe { (mediator.as_ref().id, object.as_ref().class) };
     let (from, to) = (mediator_word(mediator), object_word(object));
-    // The first slot comes last: until then nobody else puts a mediator before it (`slot/I1`).
+    // The first slot comes last: until then no other thread attaches a mediator to the object (`slot/I1`).
     if sites::FIRST_SLOT_LAST.is_weak() {
         exchange_first(platform, id, from, to);
     }
@@ -229,8 +236,8 @@ unsafe fn install(platform: &impl Platform, mediator: NonNull<Mediator>, object:
     let gate = unsafe { &object.as_ref().gate };
     gate.resume();
     for_each_header(object, class, |header| {
-        // As a miss does (`gate/I3`), and for its reason: a header that its destroyer has not poisoned, because it came later,
-        // must not be made active.
+        // Ask the gate first, as a miss does (`gate/I3`). A header that was added after its destroyer's walk
+        // is not poisoned, and must not be activated.
         if sites::ASK_BEFORE_RESUME.is_weak() || gate.confirm() {
             header.resume(id.offset(header.index()).bits());
         }
@@ -238,13 +245,13 @@ unsafe fn install(platform: &impl Platform, mediator: NonNull<Mediator>, object:
     exchange_first(platform, id, from, to)
 }
 
-/// Puts `to` in the place of `from` in the first slot of an object with this id (`slot/I1`). Returns whether it is there.
+/// Replaces `from` by `to` in the first slot of an object with this id (`slot/I1`). Returns whether it did.
 pub(crate) fn exchange_first(platform: &impl Platform, id: Id, from: *mut (), to: *mut ()) -> bool {
     platform.slot(id.slot()).exchange(from, to)
 }
 
-/// The same, in the other slots.
+/// Replaces `from` by `to` in the slots of an object with this id, except the first.
 pub(crate) fn exchange_rest(platform: &impl Platform, id: Id, interfaces: u32, from: *mut (), to: *mut ()) {
-    // Fails where a tag is, and stays (`slot/I1`).
+    // Fails where a slot has a tag, which stays (`slot/I1`).
     (1..interfaces).for_each(|index| _ = platform.slot(id.slot() + index).exchange(from, to));
 }

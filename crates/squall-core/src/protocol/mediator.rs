@@ -1,29 +1,34 @@
-//! Mediators: what stands before an object while it is replaced, or arbitrated.
+//! Mediators: a mediator stands in front of an object while it is replaced or arbitrated.
 //!
-//! Problem: an object must be found without callers at one moment, with its hot path as it is, and nobody may wait longer
-//! than that takes. Idea: the mediator takes the object's place in its slots, and the headers of the object's
-//! representatives are suspended, so that every call misses and meets the mediator. That counts the calls which it lets
-//! pass; the count and the phase are one word, so whether a call is counted before the object is quiet, or parks, is
-//! decided by one change of it.
+//! Problem: a swap must find the object without callers at one moment. The fast path must stay as it is, and
+//! callers may wait only for that moment.
+//!
+//! Idea: the mediator takes the object's place in its slots, and the headers of the object's representatives
+//! are suspended. So every call misses and meets the mediator, which counts the calls that it admits. The
+//! count and the phase are one word. So one change decides whether a call is counted before the object is
+//! quiet, or waits.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | `PHASE` | phase | what becomes of a call, see [`Phase`] |
-//! | `DOOMED` | doomed | the object was destroyed: whoever swaps it ends it |
-//! | `COUNT` | count | calls that were let pass and are not over; wide enough for every thread of a machine |
-//! | `TOTAL` | total | calls that were ever let pass, modulo its width: the carry falls off the top |
+//! | `PHASE` | phase | the treatment of calls, see [`Phase`] |
+//! | `DOOMED` | doomed | the object was destroyed: the owner of the mediator ends the swap |
+//! | `COUNT` | count | admitted calls that are not over; wide enough for every thread of a machine |
+//! | `TOTAL` | total | admitted calls so far, modulo its width: the carry falls off the top |
 //!
-//! - I1. In `Transfer` the count is zero and stays so; and no call holds a representative of the old object, once the swap
-//!   has looked for holds there ([`Mediator::try_transfer`]).
-//! - I2. `DOOMED` and the phase are one word, so a destroyer and the mediator's owner agree on who ends what. A destroyer
-//!   ends the object that serves: the new one if it finds `Complete`, else the old one; and then the owner cannot get to
-//!   `Complete` any more. The owner ends the other one.
-//! - I3. A mediator has one owner: whoever put it into the first slot. An arbitration has none once it is in `Arbitrate`;
-//!   whoever gets it out of that phase is its owner, and so is who finds it in that phase and takes it out of the slot by a
-//!   tag. The owner frees it, a grace period after it gave way in every slot.
+//! - I1. In `Transfer` the count is zero and stays zero. No call holds a representative of the old object,
+//!   once the swap has looked for holds there ([`Mediator::try_transfer`]).
+//! - I2. `DOOMED` and the phase are in one word, so a destroyer and the mediator's owner agree which object
+//!   each of them ends. A destroyer ends the object that serves: the new one if it finds `Complete`,
+//!   otherwise the old one. In the second case the owner can no longer reach `Complete`. The owner ends the
+//!   other object.
+//! - I3. A mediator has one owner: the thread that put it into the first slot. An arbitration has no owner once
+//!   it is in `Arbitrate`. The thread that changes that phase becomes its owner. So does a thread that takes it
+//!   out of the slot by a tag in that phase. The owner frees the mediator, a grace period after every slot has
+//!   another occupant.
 //!
-//! Source: K42's mediator (CO-34 to CO-40), for which the phase and the count of a processor are words of their own.
-//! PITFALLS of that: a thread that is tracked elsewhere enters between two looks; so one word, and an exchange of it.
+//! Source: Appavoo 2005, *Clustered Objects*, §6.2 (CO-34 to CO-40). K42's mediator has separate words for
+//! the phase and the count of each processor. There a thread that is tracked elsewhere can enter between two
+//! loads, so here both are one word, changed by an exchange.
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;
@@ -33,23 +38,23 @@ use super::sites;
 use crate::protocol::class::Class;
 use crate::protocol::id::Id;
 
-/// What becomes of a call that meets the mediator.
+/// The treatment of a call that meets the mediator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Phase {
-    /// It is counted and passed to the old object.
+    /// The call is counted and passed to the old object.
     Forward,
-    /// It parks, unless its thread is in a call for which some swap waits: then as `Forward`.
+    /// The call waits. If some swap waits for a call of its thread, it is treated as in `Forward`.
     Block,
-    /// It parks.
+    /// The call waits.
     Transfer,
-    /// It goes to the new object.
+    /// The call goes to the new object.
     Complete,
-    /// It goes to the old object.
+    /// The call goes to the old object.
     RolledBack,
-    /// It goes to the old object by way of a function of the user's.
+    /// The call goes to the old object through a user's function.
     Arbitrate,
-    /// It parks: another mediator is about to take this one's place.
+    /// The call waits: another mediator is about to take this one's place.
     Relieved,
 }
 
@@ -75,37 +80,37 @@ const TOTAL: u64 = u64::MAX << 32;
 const _: () = assert!(PHASE | DOOMED | COUNT | TOTAL == u64::MAX && COUNT & TOTAL == 0);
 const _: () = assert!((PHASE | DOOMED) & COUNT == 0 && Phase::ALL.len() <= PHASE as usize + 1);
 
-/// See the module. What the floor above adds follows it in memory.
+/// A mediator. See the module. The data of the upper wings follow it in memory.
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub(crate) struct Mediator {
-    // Written by calls that pass, and by the swap.
+    // Written by admitted calls, and by the swap.
     pub(super) word: AtomicU64,
-    // Never written after it is put before the object.
+    // Never written after the mediator is attached.
     pub(crate) id: Id,
     pub(crate) old: NonNull<Object>,
-    /// The object that takes the old one's place; none for an arbitration.
+    /// The replacement of the old object; absent in an arbitration.
     pub(crate) new: Option<NonNull<Object>>,
 }
 
-/// What a call does that met a mediator.
+/// The mediator's answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Admission {
-    /// It is counted: it calls the old object, and ends by [`leave`].
+    /// The call is counted: it calls the old object, and ends with [`leave`](super::mediation::leave).
     Counted,
-    /// It waits until the phase is another one.
+    /// The call waits until the phase changes.
     Parked,
-    /// It calls this object, as if that were in the slot.
+    /// The call uses this object, as if it were in the slot.
     To(NonNull<Object>),
-    /// It calls the old object by way of the user's function.
+    /// The call goes to the old object through the user's function.
     Arbitrated,
-    /// It errs: the object was destroyed.
+    /// The call fails: the object was destroyed.
     Doomed,
 }
 
 impl Mediator {
-    /// A mediator before `old`, which has this id; of a swap, if there is a `new` one.
+    /// Creates a mediator in front of `old`, which has this id. With a `new` object it belongs to a swap.
     pub(crate) fn new(id: Id, old: NonNull<Object>, new: Option<NonNull<Object>>, phase: Phase) -> Mediator {
         Mediator { word: AtomicU64::new(phase as u64), id, old, new }
     }
@@ -114,7 +119,7 @@ impl Mediator {
         Phase::ALL[(word & PHASE) as usize]
     }
 
-    /// The phase now.
+    /// The current phase.
     pub(crate) fn phase(&self) -> Phase {
         Mediator::phase_in(self.word.load(Ordering::Relaxed))
     }
@@ -122,16 +127,17 @@ impl Mediator {
     /// The class of the old object.
     ///
     /// # Safety
-    /// The old object is valid: within an operation in which this was found in a slot.
+    /// The old object is valid: the caller is within an operation that found this mediator in a slot.
     pub(crate) unsafe fn class(&self) -> &'static Class {
         // SAFETY: the caller's promise.
         unsafe { self.old.as_ref() }.class
     }
 
-    /// What a call does. `passes` says whether its thread is in a call for which some swap waits; it is asked in `Block`
-    /// alone.
+    /// Answers a call. `passes` returns whether some swap waits for a call of this thread; it is called only
+    /// in `Block`.
     pub(super) fn admit(&self, passes: impl Fn() -> bool) -> Admission {
-        // Acquire: pairs with the release in `change`: who is sent to an object sees the state that was moved to it.
+        // Acquire: pairs with the release in `change`: a call that is sent to an object sees the state that
+        // was moved to it.
         let mut word = self.word.load(sites::ADMIT.order(Ordering::Acquire));
         loop {
             if word & DOOMED != 0 {
@@ -146,7 +152,7 @@ impl Mediator {
                 (Phase::Arbitrate, _) => return Admission::Arbitrated,
             }
             let next = word.wrapping_add(COUNT_ONE).wrapping_add(TOTAL_ONE);
-            // Relaxed: it only counts. Acquire on failure: as the first load.
+            // Relaxed: it only counts. Acquire on failure, as in the first load.
             let order = sites::ADMIT.order(Ordering::Acquire);
             match self.word.compare_exchange_weak(word, next, Ordering::Relaxed, order) {
                 Ok(_) => return Admission::Counted,
@@ -155,10 +161,11 @@ impl Mediator {
         }
     }
 
-    /// A counted call is over. Returns whether somebody waits to hear that it was the last.
+    /// Ends a counted call. Returns whether a swap waits for it as the last one.
     #[must_use]
     pub(super) fn leave(&self) -> bool {
-        // Release: pairs with the acquire in `try_transfer`: whoever moves the state sees what the call did.
+        // Release: pairs with the acquire in `try_transfer`: the thread that moves the state sees the call's
+        // work.
         let before = self.word.fetch_sub(COUNT_ONE, sites::UNCOUNT.order(Ordering::Release));
         debug_assert!(before & COUNT != 0, "a call left a mediator that had not counted it");
         before & COUNT == COUNT_ONE
@@ -166,31 +173,33 @@ impl Mediator {
             && !sites::LAST_COUNTED.is_weak()
     }
 
-    /// From here on new calls park: the grace period has passed, so that all calls in the old object are counted, or hold it.
+    /// Makes new calls wait. The grace period has passed, so every call in the old object is counted or holds
+    /// it.
     pub(crate) fn block(&self) {
-        // Relaxed: whether a call is counted or parks is all there is to know.
+        // Relaxed: only the choice between counting and waiting matters.
         self.word.fetch_add(Phase::Block as u64 - Phase::Forward as u64, Ordering::Relaxed);
     }
 
-    /// Whether a call holds the old object.
+    /// Returns whether a call holds the old object.
     ///
     /// # Safety
-    /// It is valid, and not closed.
+    /// The old object is valid, and not closed.
     pub(crate) unsafe fn is_held(&self) -> bool {
         // SAFETY: the caller's promise.
         unsafe { is_held(self.old, self.class()) }
     }
 
-    /// Asks the last holds to tell, or not any more.
+    /// Asks the last holds to signal the swap, or no longer to do so.
     ///
     /// # Safety
-    /// As of [`Mediator::is_held`].
+    /// The old object is valid, and not closed.
     pub(crate) unsafe fn notify(&self, whether: bool) {
         // SAFETY: the caller's promise.
         for_each_header(self.old, unsafe { self.class() }, |header| header.notify(whether));
     }
 
-    /// Goes to another phase, from this one if it is said. Returns whether it does: not if the object was destroyed (I2).
+    /// Changes the phase to `to`, only from `from` if that is given. Returns false if the object was
+    /// destroyed (I2), or if the phase was another one.
     pub(super) fn change(&self, from: Option<Phase>, to: Phase) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -207,24 +216,25 @@ impl Mediator {
         }
     }
 
-    /// The object was destroyed: its slots are its destroyer's, who calls this. Returns the phase, which says whom it ends (I2).
+    /// Marks the object as destroyed. Called by the destroyer, which owns the slots. Returns the phase, which
+    /// says which object the destroyer ends (I2).
     pub(crate) fn condemn(&self) -> Phase {
-        // Relaxed: which of the two objects serves is all there is to know; the gate of that one does the rest.
+        // Relaxed: only the choice of the serving object matters; the gate of that object does the rest.
         let before = self.word.fetch_or(DOOMED, Ordering::Relaxed);
         Mediator::phase_in(before)
     }
 
-    /// Whether it was.
+    /// Returns whether the object was destroyed.
     pub(crate) fn is_doomed(&self) -> bool {
         self.word.load(Ordering::Relaxed) & DOOMED != 0
     }
 
-    /// Calls that were let pass so far, modulo 2^32.
+    /// Admitted calls so far, modulo 2^32.
     pub(crate) fn total(&self) -> u64 {
         (self.word.load(Ordering::Relaxed) & TOTAL) / TOTAL_ONE
     }
 
-    /// For a model: as [`Header::freed`](super::header::Header::freed).
+    /// For a model: marks the memory as freed, like [`Header::freed`](super::header::Header::freed).
     #[cfg(all(test, loom))]
     pub(crate) fn freed(&mut self) {
         self.word.with_mut(|_| ());

@@ -59,7 +59,10 @@ impl Membership {
     /// time.
     pub(crate) fn freeze(&self) {
         let before = self.0.fetch_add(FROZEN_ONE, Ordering::Relaxed);
-        assert!(before & FROZEN != FROZEN, "too many gathers freeze the representatives of one object: at most 65535 can at a time");
+        assert!(
+            before & FROZEN != FROZEN,
+            "too many gathers freeze the representatives of one object: at most 65535 can at a time"
+        );
     }
 
     /// Returns whether no miss is publishing.

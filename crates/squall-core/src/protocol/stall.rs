@@ -1,11 +1,13 @@
-//! The name of an object, for the report of a grace period that its call holds up.
+//! Names the object that a stalled call uses, for the report of a grace period that does not end.
 //!
-//! Problem: the report comes from another thread than the call, while the object may be dying, or be gone with another one
-//! in its place. Idea: all that the call leaves behind is the id it was made with. It is looked up as by a miss, in an
-//! operation of the reporting thread's own, which takes no lock and waits for nobody; the grace period that is told of
-//! began before it and does not wait for it.
+//! Problem: another thread than the caller writes the report. Meanwhile the object may be dying, or another
+//! object may have its slot.
 //!
-//! Cost: none before there is something to report.
+//! Idea: a call stores only the id that it was made with. The report looks that id up as a miss does, in an
+//! operation of its own thread, without locks and without waiting. The stalled grace period began before that
+//! operation and does not wait for it.
+//!
+//! Cost: only when a report is written.
 
 use squall_sys::sync::atomic::Ordering;
 
@@ -15,15 +17,15 @@ use crate::protocol::platform::Platform;
 use crate::protocol::slot::Occupant;
 use crate::protocol::tables::existing;
 
-/// What a call's tag means: the bits of the id with which it was made (see `squall_rcu::__name_tags`). The bare id, where
-/// neither the object nor its class can be found.
+/// Returns the name of the object that a call's tag stands for. The tag is the id with which the call was
+/// made (see `squall_rcu::__name_tags`). Returns the bare id if neither the object nor its class is found.
 pub(crate) fn name(tag: u64) -> String {
     let id = Id::new(tag as u32, (tag >> u32::BITS) as u32);
     match find(id) {
         Some(Found::Object(object, class)) => {
             format!("{}#{object} of class {}", class.interface, (class.name)())
         }
-        // An id of several of one object: which of its interfaces this one is cannot be told any more.
+        // An object with several interfaces: which of them this id names can no longer be found out.
         Some(Found::Dying(class)) if class.interfaces > 1 => {
             format!("{id} of class {} (destroyed meanwhile)", (class.name)())
         }
@@ -35,9 +37,10 @@ pub(crate) fn name(tag: u64) -> String {
 }
 
 enum Found {
-    /// It lives; its own id, which is another one than that of a call through an interface that it extends.
+    /// The object lives. Its own id, which differs from the call's id if the call uses an inherited
+    /// interface.
     Object(Id, &'static Class),
-    /// It was destroyed, and is not reclaimed yet.
+    /// The object was destroyed, and is not reclaimed yet.
     Dying(&'static Class),
 }
 
@@ -51,13 +54,14 @@ fn find(id: Id) -> Option<Found> {
             same.then_some(Found::Object(object.id, object.class))
         }
         Occupant::Mediated(mediator) => {
-            // SAFETY: as above.
+            // SAFETY: valid within this operation (`object/I1`).
             let mediator = unsafe { mediator.as_ref() };
-            // SAFETY: as above.
+            // SAFETY: valid within this operation (`object/I1`).
             let class = unsafe { mediator.class() };
             (mediator.id.generation() == id.generation()).then_some(Found::Object(mediator.id, class))
         }
-        // Relaxed: the slot keeps the generation of an object that goes until it is gone; one that is later says so.
+        // Relaxed: a slot keeps the generation of a dying object until it is gone, and a later object has a
+        // later one.
         Occupant::Gone(class, false) if slot.generation.load(Ordering::Relaxed) == id.generation() => {
             Some(Found::Dying(class))
         }

@@ -1,20 +1,29 @@
 //! The tables: a local one for each VP, a global one, and the ids.
 //!
-//! Problem: a table must cover every object made anywhere, on every VP, and cost memory only where it is used. Idea: all
-//! tables are one reservation of address space each, of fixed size, and pages appear where they are touched, on the
-//! memory of the VP that touched them. Slots are handed to VPs in blocks of one page of a local table, so that the
-//! objects of one VP lie together in every table and an id tells its home.
+//! Problem: a table must cover every object made anywhere, on every VP, and cost memory only where it is
+//! used.
 //!
-//! - I1. `LOCAL_BASE` goes once from 0 to the address of VP 0's table; that of VP v lies `v << LOCAL_SHIFT` bytes on. Before
-//!   it lies one that nobody writes, for threads whose VP is not at hand: they find nothing there, and look further.
-//! - I2. A slot belongs to the VP that took its block, its home, for good; while free it is in one list of that home, in
-//!   one husk there, or ahead of its `fresh` mark.
-//! - I3. Slots that were carved as a run of n stay a run of n.
-//! - I4. An entry is null or the address of a header that was installed there. Discarding makes entries null, at any time.
+//! Idea: each table is one reservation of address space, of fixed size. Pages appear where they are touched,
+//! on the memory of the VP that touched them. A VP takes slots in blocks of one page of a local table. So the
+//! objects of one VP are neighbours in every table, and an id names its home.
 //!
-//! Not promised: exclusion on a VP. Its list has a lock, which only threads of that VP and those who free its slots take.
-//! Cost: reserved address space of [`SLOTS_MAX`] × 8 bytes per VP and × 16 bytes once; memory by the page.
-//! Source: CO-05, CO-06, TO-06, TO-08.
+//! - I1. `LOCAL_BASE` changes once, from 0 to the address of VP 0's table. The table of VP v is `v <<
+//!   LOCAL_SHIFT` bytes further. Before VP 0's table is one that is never written, for threads with no VP at
+//!   hand: they find null there and take the slow path.
+//! - I2. A slot belongs for good to the VP that took its block: its home. A free slot is in one free list of
+//!   that home, in one recycled block there, or in the range `fresh`.
+//! - I3. Slots that were taken as a run of n stay a run of n.
+//! - I4. An entry is null or the address of a header that was installed there. Discarding sets entries to
+//!   null, at any time.
+//!
+//! Not promised: exclusion on a VP. Its list has a lock, which only threads of that VP and those that free
+//! its slots take.
+//!
+//! Cost: reserved address space of [`SLOTS_MAX`] × 8 bytes for each VP and × 16 bytes once; memory by the
+//! page.
+//!
+//! Source: Appavoo 2005, *Clustered Objects*, §5.1 and §5.4.1 (CO-05, CO-06); Gamsa et al. 1999, *Tornado*,
+//! §3.3 (TO-06, TO-08).
 
 use squall_machine::park::EventCount;
 use squall_machine::pervp::PerVp;
@@ -38,20 +47,20 @@ use crate::protocol::recycle::Recycled;
 use crate::protocol::slot::Slot;
 
 const ENTRY_BYTES: usize = size_of::<AtomicPtr<Header>>();
-/// Distance of the tables of neighbouring VPs, as a power of two.
+/// Distance between the tables of neighbouring VPs, as a power of two.
 pub(crate) const LOCAL_SHIFT: u32 = (SLOTS_MAX as usize * ENTRY_BYTES).trailing_zeros();
-/// Slots that a VP takes at a time: a page of a local table.
+/// Slots that a VP takes at a time: one page of a local table.
 pub(crate) const BLOCK: u32 = if cfg!(miri) { 32 } else { 512 };
-/// Slots at the beginning that are handed out by number.
+/// The first slots, which are assigned by number.
 pub(crate) const WELL_KNOWN: u32 = BLOCK;
 const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
-/// The home of a block that nobody has taken.
+/// The home of a block that no VP has taken.
 const NO_HOME: u32 = 0;
 
-/// See I1.
+/// Address of VP 0's table, or 0 before the tables exist (I1).
 pub(crate) static LOCAL_BASE: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
 static TABLES: Apart<OnceLock<Tables>> = Apart::new(OnceLock::new());
-/// Held while the tables are made.
+/// Held while the tables are created.
 static MAKING: Mutex<()> = Mutex::new(());
 
 /// The tables of this process.
@@ -60,7 +69,7 @@ pub(crate) struct Tables {
     slots: NonNull<Slot>,
     /// The home of each block, plus one.
     homes: Box<[AtomicU32]>,
-    // Written where a VP takes a block.
+    // Written when a VP takes a block.
     next_block: Apart<AtomicU32>,
     free: PerVp<Mutex<Free>>,
     pub(crate) recycled: Recycled,
@@ -68,17 +77,18 @@ pub(crate) struct Tables {
     epoch: Epoch,
 }
 
-// SAFETY: the pointers are addresses of mappings that are never given back, of atomics that every thread may use.
+// SAFETY: the pointers are addresses of mappings that are never unmapped, of atomics that every thread may
+// use.
 unsafe impl Send for Tables {}
-// SAFETY: as above.
+// SAFETY: every thread may use the atomics behind the pointers, as for `Send`.
 unsafe impl Sync for Tables {}
 
-/// The free slots of a VP that are in no husk.
+/// The free slots of a VP, except those in recycled blocks.
 #[derive(Debug)]
 struct Free {
-    /// Slots of the block at hand that were never used: first and last but one.
+    /// Unused slots of the current block: the first one, and the end.
     fresh: (u32, u32),
-    /// Runs that were used before, first in first out; by length, from 1.
+    /// Runs that were used before, first in first out. Index 0 has the runs of length 1.
     runs: Vec<VecDeque<u32>>,
 }
 
@@ -96,7 +106,7 @@ impl Free {
     }
 }
 
-/// The tables, made now if this is the first object.
+/// Returns the tables, and creates them for the first object.
 pub(crate) fn tables() -> Result<&'static Tables, CreateError> {
     match TABLES.get() {
         Some(tables) => Ok(tables),
@@ -104,7 +114,7 @@ pub(crate) fn tables() -> Result<&'static Tables, CreateError> {
     }
 }
 
-/// The tables, if there ever was an object.
+/// Returns the tables if they exist: an object was created before.
 #[inline]
 pub(crate) fn existing() -> Option<&'static Tables> {
     TABLES.get()
@@ -114,7 +124,7 @@ pub(crate) fn existing() -> Option<&'static Tables> {
 fn make_tables() -> Result<&'static Tables, CreateError> {
     let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
     let _making = lock(&MAKING);
-    // So that calls need not ask whether anybody has asked (`entry_here`).
+    // Initialise the thread's VP now, so that calls need not check it (`entry_here`).
     let _ = Vp::current();
     if let Some(tables) = TABLES.get() {
         return Ok(tables);
@@ -123,7 +133,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let local_bytes = (vp_limit + 1) << LOCAL_SHIFT;
     let slots_bytes = SLOTS_MAX as usize * size_of::<Slot>();
     let reserve = |bytes| squall_sys::rseq_memory::reserve(bytes).map_err(CreateError::OutOfMemory);
-    // SAFETY: within the reservation: the first table is that of no VP (I1).
+    // SAFETY: within the reservation: the first table belongs to no VP (I1).
     let local = unsafe { reserve(local_bytes)?.byte_add(1 << LOCAL_SHIFT) };
     let slots = reserve(slots_bytes)?;
     let free = PerVp::try_new(|_| Mutex::new(Free::new()))
@@ -133,26 +143,26 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         local: local.cast(),
         slots: slots.cast(),
         homes: (0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)).collect(),
-        // The first block is the well-known one.
+        // The first block has the well-known slots.
         next_block: Apart::new(AtomicU32::new(1)),
         free,
         recycled,
         vp_limit,
         epoch: Epoch::now(),
     };
-    // Release: pairs with nothing that matters: whoever has a reference to an object came by it after this.
+    // Release: needs no partner. A thread with a handle to an object got it after this store.
     LOCAL_BASE.store(local.as_ptr().expose_provenance(), Ordering::Release);
     squall_rcu::__name_tags(crate::protocol::stall::name);
     Ok(TABLES.get_or_init(|| tables))
 }
 
 thread_local! {
-    // No destructor, so it can be read at any time, by a signal handler too.
+    // Without a destructor, so that it can be read at any time, also by a signal handler.
     static COLD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is where it takes a lock of this module. A signal handler that comes then is refused: the lock may
-/// be held by the code that it interrupted.
+/// A guard for code that takes a lock of this module. A signal handler that interrupts such code is refused,
+/// because the interrupted code may hold the lock.
 pub(crate) struct Cold;
 
 impl Cold {
@@ -168,19 +178,19 @@ impl Drop for Cold {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics under these locks but a failed allocation, which leaves the lists whole.
+    // Only a failed allocation can panic under these locks, and it leaves the lists whole.
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 impl Tables {
-    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
+    /// Takes a run of `length` slots for the current VP, and returns the id of the first.
     pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
         let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
         let (vp, list) = loop {
             let vp = Vp::current();
             match self.free.get(vp) {
                 Some(list) => break (vp, list),
-                // Made for the VP where the thread is by then.
+                // Creates the list of the thread's current VP, which may have changed.
                 None => _ = self.free.here(),
             }
         };
@@ -191,14 +201,14 @@ impl Tables {
                 Ok(slot) => slot,
                 Err(error) => {
                     drop(free);
-                    // The last ones may lie in husks of another size.
+                    // The last free slots may be in recycled blocks of another size.
                     let block = if length == 1 { self.recycled.free_one() } else { None };
                     return block.map(|(id, _)| id).ok_or(error);
                 }
             },
         };
         drop(free);
-        // Relaxed: the slot is ours, by the lock under which its generation was written.
+        // Relaxed: the slot is ours; its generation was written under the lock of the list.
         Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
     }
 
@@ -209,7 +219,8 @@ impl Tables {
                 ((block as usize) < BLOCKS).then_some(block + 1)
             });
             let block = block.map_err(|_| CreateError::OutOfIds)?;
-            // What is left of the block before is too short for this run, and good for single slots.
+            // The rest of the previous block is too short for this run. Its slots serve objects with one
+            // interface.
             let rest = free.fresh.0..free.fresh.1;
             for slot in rest.clone() {
                 self.slot(slot).generation.store(1, Ordering::Relaxed);
@@ -226,8 +237,8 @@ impl Tables {
         Ok(first)
     }
 
-    /// Ends the use of a run by the object of this class with this id: the run is under its next generation then, if it has one. Returns
-    /// whether it can be used again.
+    /// Ends the use of a run by the object with this id and class, and gives it the next generation. Returns
+    /// whether the run can be used again.
     #[inline]
     pub(crate) fn advance(&self, id: Id, class: &'static Class) -> bool {
         !any(class.interfaces, move |index| !self.slot(id.slot() + index).advance(id.generation(), class))
@@ -236,38 +247,38 @@ impl Tables {
     /// Ends the use of a well-known run.
     #[cold]
     pub(crate) fn vacate(&self, id: Id, class: &'static Class) {
-        // Not in a handler: nothing is reclaimed there.
+        // Never within a signal handler: no memory is reclaimed there.
         let _cold = Cold::enter();
-        // Who asks for a well-known object sees both changes or neither.
+        // A lookup of a well-known object sees both changes or neither of them.
         super::claims::exclude_lookups(|| {
             self.advance(id, class);
             (id.slot()..id.slot() + class.interfaces).for_each(|slot| self.slot(slot).vacate());
         });
     }
 
-    /// Gives a run that can be used again back to its home.
+    /// Returns a run that can be used again to its home.
     #[cold]
     pub(crate) fn give_back(&self, slot: u32, length: u32) {
-        // Not in a handler: as above.
+        // Never within a signal handler: no memory is reclaimed there.
         let _cold = Cold::enter();
         if let Some(free) = self.home(slot).and_then(|home| self.free.get(home)) {
             lock(free).queue(length).push_back(slot);
         }
     }
 
-    /// The VP whose range this slot is of.
+    /// Returns the home of this slot.
     #[inline]
     pub(crate) fn home(&self, slot: u32) -> Option<Vp> {
         let home = self.homes.get((slot / BLOCK) as usize)?.load(Ordering::Relaxed);
         home.checked_sub(1).map(Vp::new)
     }
 
-    /// Slots that were ever handed to a VP lie below it.
+    /// Exclusive upper bound of the slots that any VP ever took.
     pub(crate) fn slots_end(&self) -> u32 {
         self.next_block.load(Ordering::Relaxed) * BLOCK
     }
 
-    /// Frees the blocks of ended objects that are kept on the VP where the caller is. Returns how many bytes.
+    /// Frees the recycled blocks of the current VP. Returns the number of bytes.
     pub(crate) fn trim(&self) -> usize {
         let mut freed = 0;
         while let Some((id, bytes)) = self.recycled.free_one() {
@@ -277,22 +288,23 @@ impl Tables {
         freed
     }
 
-    /// Bytes of the blocks of ended objects that are kept, about.
+    /// Approximate bytes of all recycled blocks.
     pub(crate) fn kept_bytes(&self) -> usize {
         (0..self.vp_limit as u32).map(|vp| self.recycled.bytes_on(Vp::new(vp))).sum()
     }
 
-    /// When the first object was made.
+    /// The creation time of the first object.
     pub(crate) fn epoch(&self) -> &Epoch {
         &self.epoch
     }
 
-    /// Makes the entries of this part of a VP's table null, and gives their pages back.
+    /// Sets the entries of this part of a VP's table to null, and returns their pages to the system.
     pub(crate) fn discard(&self, vp: Vp, first: u32, count: u32) {
         assert!(vp.index() < self.vp_limit && first + count <= SLOTS_MAX);
         let bytes = count as usize * ENTRY_BYTES;
         let from = std::ptr::from_ref(self.entry(vp.index(), first)).cast_mut().cast::<u8>();
-        // SAFETY: within the reservation of the tables (I1), which holds only entries, for which null is right (I4).
+        // SAFETY: within the reservation of the tables (I1), which has only entries, and null is a valid
+        // entry (I4).
         if unsafe { squall_sys::rseq_memory::discard(from, bytes) }.is_err() {
             for slot in first..first + count {
                 self.entry(vp.index(), slot).store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -305,15 +317,15 @@ impl Platform for Tables {
     #[inline(always)]
     fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header> {
         debug_assert!(vp < self.vp_limit && slot < SLOTS_MAX);
-        // SAFETY: within the reservation: the VP is below the limit (`vp/I2`), the slot came from an id.
+        // SAFETY: within the reservation: the VP is below the limit (`vp/I2`), and the slot came from an id.
         unsafe { self.local.byte_add(vp << LOCAL_SHIFT).add(slot as usize).as_ref() }
     }
 
     #[inline]
     fn slot(&self, slot: u32) -> &Slot {
-        // Whoever has an id has it from here.
+        // Every id was issued by these tables.
         debug_assert!(slot < SLOTS_MAX);
-        // SAFETY: within the reservation; zeros are an empty slot.
+        // SAFETY: within the reservation, and zeros are an empty slot.
         unsafe { self.slots.add(slot as usize).as_ref() }
     }
 
@@ -330,16 +342,16 @@ impl Platform for Tables {
     }
 }
 
-/// The entry of `slot` on the VP where the calling thread is; an empty one if that is not at hand.
+/// Returns the entry of `slot` on the current VP. If the VP is not at hand, the entry of the empty table.
 ///
 /// # Safety
-/// There is an object or was one, so the tables have been made. The slot came from an id.
+/// An object exists or existed, so the tables exist. The slot came from an id.
 #[inline(always)]
 pub(crate) unsafe fn entry_here(slot: u32) -> &'static AtomicPtr<Header> {
-    // SAFETY: making the tables asks for the VP first.
+    // SAFETY: creating the tables initialises the thread's VP first.
     let vp = unsafe { Vp::index_at_hand() };
     let base = squall_sys::near_static!(LOCAL_BASE, usize);
     let address = base.wrapping_add_signed(vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
-    // SAFETY: within the reservation, which begins with the table of VP -1 (I1); it is never given back.
+    // SAFETY: within the reservation, which begins with the table of VP -1 (I1) and is never unmapped.
     unsafe { &*std::ptr::with_exposed_provenance(address) }
 }

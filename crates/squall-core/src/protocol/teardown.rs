@@ -1,6 +1,7 @@
-//! The end of an object: out of its slots, its gate shut, its headers poisoned, its entries cleared.
+//! The teardown of an object: leaves its slots, shuts its gate, poisons its headers and clears its entries.
 //!
-//! Who does it is decided in the first slot (`slot/I1`), and when its entries are cleared by its gate (`gate/I2`).
+//! The first slot decides which thread tears down an object (`slot/I1`). Its gate decides when the entries
+//! are cleared (`gate/I2`).
 
 use squall_sys::sync::atomic::Ordering;
 use std::ptr::{self, NonNull};
@@ -14,42 +15,44 @@ use super::slot::{Occupant, decode, object_in};
 use crate::protocol::class::Class;
 use crate::protocol::id::Id;
 
-/// What [`kill`] led to.
+/// The result of [`kill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Killed {
-    /// It had ended before.
+    /// Another call had ended the object before.
     Before,
-    /// This one has. If it is drained the caller goes on, outside its operation: [`Platform::after_grace_period`] with
-    /// [`Stage::Quiet`]. Else misses are in flight, the last of which goes on.
+    /// This call ended the object. If it is drained, the caller leaves its operation and calls
+    /// [`Platform::after_grace_period`] with [`Stage::Quiet`](super::platform::Stage::Quiet). Otherwise the
+    /// last miss in flight does so.
     Ended { object: NonNull<Object>, drained: bool },
-    /// The same, and a mediator was there. The caller wakes those who wait for it; if it is `ownerless`, it frees it after a
-    /// grace period.
+    /// Like `Ended`, and a mediator was in the slot. The caller wakes the threads that wait for it. If it is
+    /// `ownerless`, the caller frees it after a grace period.
     Mediated { object: NonNull<Object>, drained: bool, mediator: NonNull<Mediator>, ownerless: bool },
 }
 
-/// Ends the object of this id: from the return of this call on, every call that begins errs. If another call of this
-/// function was first, that one may still be at it.
+/// Ends the object with this id. Every call that begins after this function returned fails. If another call
+/// of `kill` was first, that one may still be running.
 ///
 /// # Safety
-/// Within an operation: the last miss may send the object to its grace period while this function is still using it.
+/// The caller is within an operation: the last miss may send the object to its grace period while this
+/// function still uses it.
 #[inline(always)]
 pub(crate) unsafe fn kill(platform: &impl Platform, id: Id) -> Killed {
     let slot = platform.slot(id.slot());
     let found = slot.load();
     let Some(block) = object_in(found) else {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise.
         return unsafe { kill_mediated(platform, id) };
     };
     // SAFETY: valid within this operation (`object/I1`).
     let class = unsafe { block.as_ref() }.class;
-    // Before the gate is shut, since from then on a miss in flight may drain it (`object/I1`).
+    // Take it out before the gate is shut: from then on a miss in flight may drain the gate (`object/I1`).
     let taken = if sites::RETIRE_FIRST.is_weak() { found } else { slot.take(class) };
     if taken != found {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise; the occupant was taken out by this call.
         return unsafe { kill_taken(platform, id, taken) };
     }
-    // SAFETY: taken out by us, in this operation.
+    // SAFETY: taken out by this call, in this operation.
     let killed = unsafe { kill_object(platform, block, class) };
     if sites::RETIRE_FIRST.is_weak() {
         slot.take(class);
@@ -57,10 +60,11 @@ pub(crate) unsafe fn kill(platform: &impl Platform, id: Id) -> Killed {
     killed
 }
 
-/// Ends an object that nobody finds in its first slot any more.
+/// Ends an object that is no longer in its first slot.
 ///
 /// # Safety
-/// As of [`kill`], by whoever took it out, or whoever did it for its mediator. `class` is its class.
+/// The conditions of [`kill`] hold. The caller took the object, or its mediator, out of the slot. `class` is
+/// the object's class.
 #[inline(always)]
 pub(crate) unsafe fn kill_object(
     platform: &impl Platform,
@@ -80,7 +84,7 @@ pub(crate) unsafe fn kill_object(
     Killed::Ended { object: block, drained }
 }
 
-/// Takes the object out of its slots but the first.
+/// Tags the object's slots, except the first.
 #[inline(always)]
 fn retire_rest(platform: &impl Platform, id: Id, class: &'static Class) {
     #[cold]
@@ -93,7 +97,7 @@ fn retire_rest(platform: &impl Platform, id: Id, class: &'static Class) {
     }
 }
 
-/// [`kill`], where it finds no object.
+/// The slow path of [`kill`]: the first slot has no object.
 #[cold]
 #[inline(never)]
 unsafe fn kill_mediated(platform: &impl Platform, id: Id) -> Killed {
@@ -101,28 +105,31 @@ unsafe fn kill_mediated(platform: &impl Platform, id: Id) -> Killed {
     let class = match slot.occupant() {
         // SAFETY: valid within this operation (`object/I1`).
         Occupant::Object(object) => unsafe { object.as_ref() }.class,
-        // SAFETY: as above.
+        // SAFETY: valid within this operation (`object/I1`).
         Occupant::Mediated(mediator) => unsafe { mediator.as_ref().class() },
         Occupant::Nobody | Occupant::Gone(..) => return Killed::Before,
     };
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise; the occupant is taken out here.
     unsafe { kill_taken(platform, id, slot.take(class)) }
 }
 
-/// [`kill`], where what it took out is not what it found at first.
+/// The slow path of [`kill`] after the exchange, for any occupant.
+///
+/// # Safety
+/// The conditions of [`kill`] hold. The caller took `taken` out of the first slot.
 #[cold]
 #[inline(never)]
 unsafe fn kill_taken(platform: &impl Platform, id: Id, taken: *mut ()) -> Killed {
     match decode(taken) {
-        // SAFETY: valid within this operation (`object/I1`), and taken out by us.
+        // SAFETY: valid within this operation (`object/I1`), and taken out by the caller.
         Occupant::Object(block) => unsafe { kill_object(platform, block, block.as_ref().class) },
         Occupant::Mediated(mediator) => {
-            // SAFETY: as above.
+            // SAFETY: valid within this operation (`object/I1`).
             let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
             retire_rest(platform, id, class);
             let phase = this.condemn();
             let winner = if phase == Phase::Complete { this.new.unwrap_or(this.old) } else { this.old };
-            // SAFETY: valid within this operation: a mediator's owner keeps the old one by its gate.
+            // SAFETY: valid within this operation: a mediator's owner is in the gate of the old object.
             match unsafe { kill_object(platform, winner, winner.as_ref().class) } {
                 Killed::Ended { object, drained } => {
                     Killed::Mediated { object, drained, mediator, ownerless: phase == Phase::Arbitrate }
@@ -134,30 +141,31 @@ unsafe fn kill_taken(platform: &impl Platform, id: Id, taken: *mut ()) -> Killed
     }
 }
 
-/// Ends an object whose id is another one's, or never was its own. It is sent to its grace period by whoever leaves its gate
-/// last, the mediator's owner at the latest.
+/// Ends an object that lost its id to another one, or never had one. The last thread that leaves its gate, at
+/// the latest the mediator's owner, sends it to its grace period.
 ///
 /// # Safety
-/// Once, by a mediator's owner, in whose gate it is.
+/// The mediator's owner, which is in the object's gate, calls this once.
 pub(crate) unsafe fn move_away(object: NonNull<Object>) {
-    // SAFETY: the caller keeps it.
+    // SAFETY: the caller is in its gate.
     let shut = unsafe { object.as_ref() }.gate.move_away();
     debug_assert!(shut == DrainStatus::Pending, "an object was moved that nobody keeps");
 }
 
-/// The same, of an object that [`move_away`] has ended: only those entries that are its own.
+/// Clears the entries of an object that [`move_away`] has ended, and leaves those of the other object in
+/// place.
 ///
 /// # Safety
-/// Within an operation.
+/// The caller is within an operation.
 pub(super) unsafe fn clear_own(platform: &impl Platform, block: NonNull<Object>) {
-    // SAFETY: valid, as the caller sends it to its grace period.
+    // SAFETY: valid: the caller has not sent it to its grace period yet.
     let object = unsafe { block.as_ref() };
     object.for_each_translation(platform.vp_limit(), move |vp| {
         each(object.class.interfaces, move |index| {
             let entry = platform.entry(vp, object.id.slot() + index);
             // SAFETY: the caller's promise.
             if let Some(header) = unsafe { entry_of(entry, block, index) } {
-                // Relaxed: as in `clear`. If it fails, another one's is there.
+                // Relaxed: as in `clear`. On failure the entry belongs to another object.
                 let _ = entry.compare_exchange(
                     header.as_ptr(),
                     ptr::null_mut(),
@@ -169,14 +177,15 @@ pub(super) unsafe fn clear_own(platform: &impl Platform, block: NonNull<Object>)
     });
 }
 
-/// Clears the entries (`object/I3`). Whoever calls this sends the object to its grace period next.
+/// Clears the entries (`object/I3`). The caller sends the object to its grace period next.
 #[inline(always)]
 pub(super) fn clear(platform: &impl Platform, object: &Object, class: &'static Class) {
     if !sites::CLEAR_ENTRIES.is_weak() {
         let (interfaces, first) = (class.interfaces, object.id.slot());
         object.for_each_translation(platform.vp_limit(), move |vp| {
             each(interfaces, move |index| {
-                // Relaxed: ordered before the grace period by its beginning. No miss stores any more (gate/I2).
+                // Relaxed: the beginning of the grace period orders it. No miss stores an entry any more
+                // (`gate/I2`).
                 platform.entry(vp, first + index).store(ptr::null_mut(), Ordering::Relaxed);
             });
         });
