@@ -9,10 +9,10 @@
 //! of copies: a hit there is valid, and a miss proves no absence.
 //!
 //! - I1. A call uses a view only if the representative would do no more about the call than the code here
-//!   does. A representative records no read of a table whose readers are not counted, and no read that
-//!   finds a copy. It records no write of a table that does not adapt. It records no call by the owner of a
-//!   locked map's lock where values are cheap to copy. Of the writes of an adaptive table some are sampled,
-//!   and each of these is reported for many (`Map::note_writes`). All other calls go through the
+//!   does. A representative records no read of a table without counted readers, and no read that finds a
+//!   copy. It records no write of a table that does not adapt. It records no call by the owner of a locked
+//!   map's lock where values are cheap to copy. Of the writes of an adaptive table some are sampled, and
+//!   each of these is reported for many (`Map::note_writes`). All other calls go through the
 //!   representative.
 
 use squall_core::__macro::{Hit, Lends};

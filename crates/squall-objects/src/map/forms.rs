@@ -299,7 +299,7 @@ where
         One { store: OnceLock::from(Arc::new(store)), ..One::vacant(with) }
     }
 
-    /// Returns an implementation whose entries a swap moves in.
+    /// Returns an implementation that gets its entries from a swap.
     pub(super) fn to_come(with: F::With) -> Replacement<dyn Map<K, V, S>> {
         Replacement::root(Self::vacant(with), Self::SIZE)
     }
@@ -334,7 +334,7 @@ where
         if self.store.get().is_none() {
             return miss.refuse("no entries moved in");
         }
-        // A policy that only reads sensors gets any representative, and makes none.
+        // A policy that reads sensors gets any representative. No representative is made for it.
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match (ADAPTS && is_reading()).then(any).flatten() {
             Some(any) => any.once(),
@@ -370,8 +370,7 @@ where
         }
     }
 
-    /// Samples a call whose sensor other threads share, in a form where they need not wait for each other
-    /// otherwise.
+    /// Samples a call if the sensor is shared by threads that need not wait for each other otherwise.
     #[inline]
     fn note_few(&self) {
         if is_noted() {

@@ -183,7 +183,7 @@ where
 
     /// Makes a table of clones, with room for `more` further entries. Returns `false` if there is no memory
     /// for that room. If a clone panics, the caller gets the clones in `made`, to drop them without the
-    /// lock. `half` is a cloned key whose value was not cloned.
+    /// lock. `half` is a cloned key that has no cloned value yet.
     ///
     /// # Panics
     /// If there is no memory for the entries and `more` is zero.
@@ -426,7 +426,7 @@ where
     }
 
     /// Fast path of the lock's owner: sets the key's value, and returns the old one. Requires room, and
-    /// types whose drop runs no user code (I1).
+    /// types without user code in their drop (I1).
     ///
     /// # Errors
     /// The slow path is needed. The map is unchanged; key and value come back.

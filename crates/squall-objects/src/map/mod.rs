@@ -25,7 +25,7 @@
 //! | [`locked`] | one thread, or few entries | one lock, one clone | one lock |
 //! | [`shared`] | many threads | no lock, no write to shared memory | the lock of one bucket |
 //! | [`partitioned`] | threads with keys of their own | like shared, after finding the part | like shared |
-//! | [`replicated`] | keys read everywhere, rarely written | no lock, memory of its own cluster | removes all copies |
+//! | [`replicated`] | keys read everywhere, rarely written | no lock, memory nearby | removes all copies |
 //! | [`adaptive`] | a load that is unknown or changes | like its present form | like its present form |
 //!
 //! The lock of a locked map is biased: a thread that is its only user pays no atomic operation. An adaptive
@@ -476,8 +476,8 @@ where
 ///
 /// A write that would exceed the limit is rejected. [`set_or_full`](MapExt::set_or_full) and
 /// [`compute_or_full`](MapExt::compute_or_full) then return an error that names the map and the limit.
-/// Methods without a way to return it panic. A rejected write leaves the map unchanged. Reads, removals and lighter
-/// values are always accepted.
+/// Methods without a way to return it panic. A rejected write leaves the map unchanged. Reads, removals and
+/// lighter values are always accepted.
 ///
 /// The total weight never exceeds the limit. A write may be rejected a little early: each running write
 /// reserves its need first, and may turn out not to use it. With n threads that is at most n - 1 writes too
@@ -507,8 +507,8 @@ where
 /// If [`squall_core::try_shared`] returns an error.
 /// # Cost
 /// Visits each entry once. Afterwards each call costs about one call more. A write also changes a word that
-/// all threads share. If the map is weighed or full, a write clones the value. Maps without a limit cost the
-/// same as before.
+/// all threads share. If the map is weighed or full, a write clones the value. Maps without a limit cost
+/// the same as before.
 #[track_caller]
 pub fn limited<K, V, S>(map: OwnedMap<K, V, S>, limit: MapLimit<V>) -> OwnedMap<K, V, S>
 where

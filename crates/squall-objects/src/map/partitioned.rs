@@ -6,7 +6,7 @@
 //! belong together. Each such part has a table of its own, so a thread that stays in its part shares no
 //! memory with others.
 //!
-//! Source: CO-64 (K42's `FCMPartitioned`). There, m tables are held by the first m representatives, a key's
+//! Source: CO-64 (K42's `FCMPartitioned`). There, m tables are held by the first m representatives. A key's
 //! table has the index `(key >> shift) % m`, and m is fixed when the object is made. Here, any function
 //! maps a key to a part, and a part's table is made at its first insertion. With fewer clusters than parts
 //! a representative holds several.
@@ -81,7 +81,7 @@ where
         Replacement::root(Self::vacant(count, home, size, copies), size)
     }
 
-    /// Returns the clusters whose representatives hold parts: the first ones, at most one per part.
+    /// Returns the clusters of the representatives that hold parts: the first ones, at most one per part.
     fn holders(&self) -> impl Iterator<Item = Cluster> {
         machine().clusters(self.size).iter().take(self.count)
     }

@@ -2,10 +2,9 @@
 //!
 //! Most maps are small and belong to one thread. These stay under a lock, which costs its owner no atomic
 //! operation (`squall_lock::BiasedLock`). No form is faster if a clone of a value is cheap. A map that
-//! several threads use becomes a table. In the small form the cache line of the lock, and the hash table's
-//! lines behind it, would move with each call, and callers would wait for each other. In a table they meet
-//! only in one bucket. A lock that changed threads so often that it lost its bias costs even a single
-//! thread more than a table.
+//! several threads use becomes a table. In the small form the lines of the lock and of the hash table would
+//! move with each call, and callers would wait for each other. In a table they meet only in one bucket. A
+//! lock that changed threads so often that it lost its bias costs even a single thread more than a table.
 //!
 //! Copies of the table's entries pay under three conditions. Several nodes read, so that for some of them
 //! the table lies in another node's memory. The table is larger than a node's caches, which otherwise keep
@@ -174,8 +173,8 @@ where
         SWAP + entries(reading.detail) as f64 * (TO_SMALL + TO_TABLE)
     }
 
-    /// A large table stays a table. So does a table whose values are not cheap to copy, while it is read.
-    /// Copies end at any size: readers then find a table.
+    /// A large table stays a table. A table of values that are expensive to copy stays one while it is
+    /// read. Copies end at any size: readers then find a table.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let is_small = entries(reading.detail) <= most::<K, V>() / 2;
         shape.form != SHARED_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())

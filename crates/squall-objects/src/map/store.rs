@@ -7,9 +7,9 @@
 //!
 //! - I1. A write to a store runs within a call of the object. So a swap waits for it or holds it up before
 //!   the entries move.
-//! - I2. A store whose entries have moved is neither changed nor emptied while an operation that got it
-//!   still runs, unless the next form continues with its table. So a read of a store that was swapped away
-//!   meanwhile finds a state the map had at a moment after the swap began, within the read.
+//! - I2. Entries have moved from a store: it stays unchanged, and keeps its entries, while an operation
+//!   that got it still runs. The exception is a next form that continues with its table. So a read that got
+//!   a store before a swap finds a state the map had during that read.
 //! - I3. User closures run under no lock.
 
 use squall_rcu::Guard;
