@@ -1,6 +1,7 @@
-//! What a hit costs, to be counted from outside: `hits WAY COUNT` does so many of them, each of a key drawn from a thousand.
+//! One operation that finds its key, repeated: `hits WAY COUNT` looks up COUNT random keys among 1,000.
 //!
-//! Two counts of one way, and two of `nothing`, give the instructions of one:
+//! To get the instructions per operation, count two values of COUNT with callgrind, for WAY and for
+//! `nothing`, and divide the differences:
 //!
 //! `valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/hits WAY COUNT`
 
@@ -11,7 +12,7 @@ use std::hint::black_box;
 
 const KEYS: u64 = 1_000;
 
-/// Numbers, and nothing else, by one multiplication.
+/// Hashes numbers only, by one multiplication.
 #[derive(Default)]
 struct Multiply(u64);
 
@@ -30,13 +31,13 @@ impl Hasher for Multiply {
 type Hashing = BuildHasherDefault<Multiply>;
 
 const WAYS: &str =
-    "nothing, table-read, table-get, read, master-read, find, find-or-allocate, do-op-1, do-op-2";
+    "nothing, table-read, table-get, read, master-read, find, find-or-allocate, do-guard-1, do-guard-2";
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let (way, count) = (arguments.next(), arguments.next().and_then(|count| count.parse::<u64>().ok()));
     let (Some(way), Some(count)) = (way, count) else {
-        eprintln!("hits WAY COUNT, where WAY is one of {WAYS}");
+        eprintln!("usage: hits WAY COUNT, where WAY is one of {WAYS}");
         std::process::exit(2);
     };
     let table = Table::<u64, u64, Hashing>::with_hasher(Hashing::default());
@@ -45,7 +46,7 @@ fn main() {
     for key in 0..KEYS {
         table.set(key, key);
         here.find_or_allocate_and_lock(&key, || key, |_, _, _| ());
-        if way == "do-op-2" {
+        if way == "do-guard-2" {
             there.find_and_lock(&key, |_, _| ());
         }
     }
@@ -60,9 +61,11 @@ fn main() {
         "find-or-allocate" => {
             &|key| here.find_or_allocate_and_lock(&key, || key, |_, _, part| (*part += 1, *part).1)
         }
-        "do-op-1" | "do-op-2" => &|key| master.do_op(&key, Locking::All, 0, |_, _| (), sum).unwrap_or(0),
+        "do-guard-1" | "do-guard-2" => {
+            &|key| master.do_op(&key, Locking::All, 0, |_, _| (), sum).unwrap_or(0)
+        }
         other => {
-            eprintln!("{other} is none of {WAYS}");
+            eprintln!("unknown way {other}; expected one of {WAYS}");
             std::process::exit(2);
         }
     };
@@ -73,6 +76,6 @@ fn main() {
         draw ^= draw << 17;
         seen = seen.wrapping_add(hit(black_box(draw % KEYS)));
     }
-    // Below valgrind operations make fences in place of `membarrier`.
+    // Under valgrind, operations use fences in place of `membarrier`.
     println!("{way}: {count}, {}; {:?}", black_box(seen) % 10, squall_rcu::stats().fence);
 }

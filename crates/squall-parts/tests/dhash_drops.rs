@@ -1,5 +1,5 @@
-//! Drops of what users keep in a table, or retire beside it, which use the same table: with the reclaimer, and where callers do its work.
-//! In a process of its own, since both are the process's.
+//! Drops of users' values, in a table or retired beside it, that use the same table: with the reclaimer
+//! thread, and with callers that reclaim. A program of its own, since both settings are global.
 #![cfg(not(loom))]
 
 use squall_history::rng::Rng;
@@ -12,7 +12,7 @@ use std::thread;
 const MANY: u64 = if cfg!(miri) { 20 } else { 3_000 };
 const KEYS: u64 = 3;
 
-/// One test at a time; whether there is a reclaimer.
+/// Serialises the tests, and switches the reclaimer thread on or off.
 fn alone(reclaimer: bool) -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -20,13 +20,13 @@ fn alone(reclaimer: bool) -> MutexGuard<'static, ()> {
     alone
 }
 
-/// A table whose parts use it when they are dropped.
+/// A table with parts that use it when they are dropped.
 struct World {
     master: Master<u64, Uses, Uses>,
     locals: Vec<Local<u64, Uses, Uses>>,
 }
 
-/// What a drop knows of its table.
+/// The path from a part to its table.
 #[derive(Clone, Default)]
 struct Way {
     world: Arc<OnceLock<Weak<World>>>,
@@ -35,7 +35,7 @@ struct Way {
     looked: Arc<AtomicU64>,
 }
 
-/// A part, or something else: its drop locks its key in every way there is.
+/// A part, or a retired value: its drop locks its key in every possible way.
 struct Uses {
     key: u64,
     way: Way,
@@ -51,7 +51,7 @@ impl Way {
 impl Drop for Uses {
     fn drop(&mut self) {
         self.way.dropped.fetch_add(1, SeqCst);
-        // Not there once the table itself is dropped.
+        // Absent once the table itself is dropped.
         let Some(world) = self.way.world.get().and_then(Weak::upgrade) else { return };
         world.master.find_and_lock(&self.key, |element| assert_eq!(element.global().key, self.key));
         for local in &world.locals {
@@ -59,7 +59,7 @@ impl Drop for Uses {
         }
         world.master.do_op(&self.key, Locking::All, (), |(), _| (), |(), _, _| ());
         self.way.looked.fetch_add(1, SeqCst);
-        // Its last count may be this.
+        // This may be the last count.
         drop(world);
     }
 }
@@ -74,11 +74,11 @@ fn world() -> (Arc<World>, Way) {
     (world, way)
 }
 
-/// Ends a world, and looks whether each drop ran, once, and none panicked.
+/// Drops the table, and checks that each drop ran once and without a panic.
 fn ends(world: Arc<World>, way: &Way, panicked: u64) {
     world.master.clear();
     drop(world);
-    // Twice: what drops retire in turn.
+    // Twice, for values retired by drops.
     (0..2).for_each(|_| _ = squall_rcu::barrier().unwrap());
     assert_eq!(squall_rcu::stats().panicked, panicked, "a drop was refused a lock, or ran under it");
     assert_eq!(way.made.load(SeqCst), way.dropped.load(SeqCst));
@@ -86,7 +86,7 @@ fn ends(world: Arc<World>, way: &Way, panicked: u64) {
 }
 
 #[test]
-fn what_is_retired_under_an_elements_lock_is_dropped_after_it() {
+fn values_retired_under_an_element_lock_are_dropped_after_it() {
     for reclaimer in [false, true] {
         let _alone = alone(reclaimer);
         let panicked = squall_rcu::stats().panicked;
@@ -131,7 +131,7 @@ fn drops_of_parts_lock_their_own_key_under_load() {
                                 |_, global, part| assert_eq!((global.key, part.key), (key, key)),
                             ),
                             5 => {
-                                // One operation, whose end is a time to drop, with a lock inside.
+                                // An operation runs deferred drops at its end; a lock is taken inside it.
                                 squall_rcu::pin(|_| local.find_and_lock(&key, |_, _| ()));
                             }
                             6 => squall_rcu::retire(Box::new(way.part(key))),
@@ -145,9 +145,10 @@ fn drops_of_parts_lock_their_own_key_under_load() {
     }
 }
 
-/// A walk, and operations on all replicas, hold on to what others empty meanwhile: theirs may be the last count.
+/// A walk, and operations on all replicas, keep elements alive that others empty: theirs may be the last
+/// count.
 #[test]
-fn what_a_walk_or_an_operation_held_on_to_last_is_dropped_after_the_locks() {
+fn last_counts_of_walks_and_operations_are_dropped_after_the_locks() {
     let _alone = alone(true);
     let panicked = squall_rcu::stats().panicked;
     let (world, way) = world();
@@ -166,7 +167,7 @@ fn what_a_walk_or_an_operation_held_on_to_last_is_dropped_after_the_locks() {
                 }
             }
             assert!(world.master.empty_data(&1) || round > 0);
-            // What was emptied is dropped, but for who holds on to it.
+            // Emptied parts are dropped, except those still kept alive.
             squall_rcu::barrier().unwrap();
         }
     });

@@ -1,4 +1,5 @@
-//! What the table gives back, and by whom. A file of its own, as it counts all that this program frees.
+//! Tests of the thread that frees the table's memory. A program of its own, since it counts all deallocations
+//! of the process.
 #![cfg(not(squall_global_alloc))]
 
 use squall_parts::table::Table;
@@ -6,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What was freed by threads that did not say that they write.
+/// Deallocations by threads that are not marked as writers.
 static BY_OTHERS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -15,7 +16,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: the system's allocator, and a count.
+// SAFETY: the system's allocator, with a count.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on.
@@ -34,14 +35,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A drop that may be the user's.
-struct Users(#[expect(dead_code, reason = "it is there to be freed")] String);
+/// A value with a user's drop.
+struct Users(#[expect(dead_code, reason = "it is only freed")] String);
 
 impl Drop for Users {
     fn drop(&mut self) {}
 }
 
-/// How many blocks others freed while this thread put so many values in and took them out.
+/// Returns the number of blocks that other threads freed while this thread inserted and removed values.
 fn freed_by_others<V: Send + Sync + 'static>(rounds: u64, value: impl Fn(u64) -> V) -> usize {
     let table: Table<String, V> = Table::new();
     let before = BY_OTHERS.load(Ordering::Relaxed);
@@ -51,19 +52,20 @@ fn freed_by_others<V: Send + Sync + 'static>(rounds: u64, value: impl Fn(u64) ->
         assert!(table.discard(format!("session:{round}").as_str()));
     }
     assert!(table.is_empty());
-    squall_rcu::barrier().expect("nobody is in an operation");
+    squall_rcu::barrier().expect("no operation is open");
     WRITES.set(false);
     BY_OTHERS.load(Ordering::Relaxed) - before
 }
 
-/// Entries whose drop is nothing but memory are freed by their own writers, but for what is left at the end.
+/// A writer frees its own entries if their drop only frees memory, except for a rest at the end.
 #[test]
-fn who_takes_out_strings_frees_them() {
+fn a_thread_that_removes_strings_frees_them() {
     let rounds = if cfg!(miri) { 400 } else { 20_000 };
     let strings = freed_by_others(rounds, |round| round);
     let users = freed_by_others(rounds, |round| Users(round.to_string()));
     println!("{strings} {users}");
-    // An entry with a user's value is three blocks; of the others a reclaimer may get what the writer had no time for.
+    // An entry with a user's value has three blocks. The reclaimer may free the rest that the writer had no
+    // time for.
     assert!(users as u64 >= rounds, "{users}");
     assert!(cfg!(miri) || (strings as u64) < rounds, "{strings}");
 }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hu_15_a_set_has_each_place_that_was_noted_and_up_to_64_no_other() {
+    fn hu_15_a_set_has_the_noted_places() {
         assert_eq!(of(&[]).below(1000).count(), 0);
         assert!(of(&[]).is_empty());
         let places = of(&[0, 5, 63]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_held_no_more() {
+    fn taken_places_are_no_longer_held() {
         let holders = Holders::new();
         holders.note(1);
         assert!(holders.all().may_have(1));

@@ -1,4 +1,4 @@
-//! Masters and replicas as safe code has them: what walks, panics, copies and drops may do to them.
+//! Tests of the safe interface of masters and replicas: walks, panics, copies and drops.
 
 use squall_parts::replica::{Conflict, Master, Replica, Versioned, Watch};
 use squall_rcu::pin;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 use std::thread;
 
-/// Counts those that exist.
+/// Counts live instances.
 struct Counted(u64, Arc<AtomicI64>);
 
 impl Counted {
@@ -41,7 +41,7 @@ fn value(master: &Master<u64>, replica: &Replica<u64>) -> u64 {
 }
 
 #[test]
-fn to_04_values_are_dropped_once_whoever_has_kept_them() {
+fn to_04_values_are_dropped_once() {
     let live = Arc::new(AtomicI64::new(0));
     type Make = fn(Counted) -> Master<Counted>;
     for make in [Master::new as Make, Master::fetched, Master::copied] {
@@ -58,7 +58,7 @@ fn to_04_values_are_dropped_once_whoever_has_kept_them() {
         assert!(master.compare_and_set(1, Counted::new(0, &live), all(&replicas)).is_err());
         drop((master, replicas));
         squall_rcu::barrier().unwrap();
-        assert_eq!(live.load(Ordering::Relaxed), 1, "what is kept is there");
+        assert_eq!(live.load(Ordering::Relaxed), 1, "the kept value is alive");
         assert_eq!((kept.0, Versioned::version(&kept)), (19, 19));
         drop(kept);
         squall_rcu::barrier().unwrap();
@@ -67,7 +67,7 @@ fn to_04_values_are_dropped_once_whoever_has_kept_them() {
 }
 
 #[test]
-fn to_04_what_was_read_lasts_to_the_end_of_the_operation() {
+fn to_04_a_read_value_lasts_until_the_operation_ends() {
     let live = Arc::new(AtomicI64::new(0));
     let master = Master::copied(Counted::new(1, &live));
     let replicas = [master.replica()];
@@ -90,7 +90,7 @@ fn to_04_each_replica_has_its_copy_until_the_next_update() {
         let at = |replica: &Replica<u64>| std::ptr::from_ref(replica.load(&master, guard)).addr();
         let (one, two) = (at(&replicas[0]), at(&replicas[1]));
         assert!(one != two && one != std::ptr::from_ref(master.load(guard)).addr());
-        assert_eq!((at(&replicas[0]), at(&replicas[1])), (one, two), "it is made once");
+        assert_eq!((at(&replicas[0]), at(&replicas[1])), (one, two), "the copy is made once");
         assert_eq!(master.set(8, all(&replicas)), 2);
         assert!(at(&replicas[0]) != one);
         assert_eq!(
@@ -99,7 +99,7 @@ fn to_04_each_replica_has_its_copy_until_the_next_update() {
             "a copy has the version of its original"
         );
     });
-    // What is pushed, and what is fetched, is shared.
+    // Pushed and fetched values are shared.
     for master in [Master::new(7), Master::fetched(7)] {
         let replica = master.replica();
         pin(|guard| assert!(std::ptr::eq(replica.load(&master, guard), master.load(guard))));
@@ -112,7 +112,11 @@ fn a_replica_that_a_walk_leaves_out_is_found_by_the_next() {
     let replicas = [master.replica(), master.replica()];
     assert_eq!((value(&master, &replicas[0]), value(&master, &replicas[1])), (1, 1));
     master.set(2, all(&replicas[..1]));
-    assert_eq!((value(&master, &replicas[0]), value(&master, &replicas[1])), (2, 1), "as is said of walks");
+    assert_eq!(
+        (value(&master, &replicas[0]), value(&master, &replicas[1])),
+        (2, 1),
+        "a replica left out by the walk keeps its value"
+    );
     master.set(3, all(&replicas));
     assert_eq!((value(&master, &replicas[0]), value(&master, &replicas[1])), (3, 3));
 }
@@ -124,7 +128,7 @@ fn a_replica_of_another_master_is_left_alone() {
     assert_eq!((value(&one, &mine[0]), value(&two, &other[0])), (1, 100));
     one.set(2, |reach: Reach<'_, u64>| mine.iter().chain(&other).for_each(reach));
     assert_eq!((value(&one, &mine[0]), value(&two, &other[0])), (2, 100));
-    // Asked with the wrong master it answers for itself, or as that master if it has nothing.
+    // With the wrong master, a replica returns its own value, or that master's if it is empty.
     let fresh = two.replica();
     assert_eq!((value(&one, &other[0]), value(&one, &fresh)), (100, 2));
     assert_eq!(value(&two, &fresh), 100);
@@ -157,14 +161,14 @@ fn a_panic_in_a_walk_leaves_the_old_value_or_the_new_one_everywhere() {
 }
 
 #[test]
-fn a_panic_in_what_makes_a_value_changes_nothing() {
+fn a_panic_in_an_update_leaves_the_value() {
     let master = Master::new(1);
     let replicas = [master.replica()];
     let panicked = catch_unwind(AssertUnwindSafe(|| master.update(|_| panic!("as asked"), all(&replicas))));
     assert!(panicked.is_err());
     assert_eq!(master.update(|old| old + 1, all(&replicas)), 2);
 
-    /// Cannot be copied at first.
+    /// Cannot be cloned at first.
     struct Fragile(Arc<AtomicBool>);
     impl Clone for Fragile {
         fn clone(&self) -> Fragile {
@@ -177,14 +181,18 @@ fn a_panic_in_what_makes_a_value_changes_nothing() {
     let replica = master.replica();
     assert!(catch_unwind(AssertUnwindSafe(|| replica.read(&master, |_| ()))).is_err());
     fragile.store(false, Ordering::Relaxed);
-    pin(|guard| assert!(!std::ptr::eq(replica.load(&master, guard), master.load(guard)), "it is copied now"));
+    pin(|guard| {
+        assert!(!std::ptr::eq(replica.load(&master, guard), master.load(guard)), "the replica has a copy now")
+    });
 }
 
 #[test]
 fn an_update_that_comes_too_late_gets_its_value_back() {
     let master = Master::new(String::from("one"));
     assert_eq!(master.set("two".into(), |_| ()), 2);
-    let Err(conflict) = master.compare_and_set(1, "late".into(), |_| ()) else { panic!("it was late") };
+    let Err(conflict) = master.compare_and_set(1, "late".into(), |_| ()) else {
+        panic!("a late update was accepted")
+    };
     assert_eq!(conflict.to_string(), "the value has version 2 by now");
     let Conflict { value, version } = conflict;
     assert_eq!((&*value, version), ("late", 2));
@@ -200,19 +208,19 @@ fn a_vacant_master_takes_a_value_over_with_its_version_once() {
     let replica = new.replica();
     assert!(catch_unwind(AssertUnwindSafe(|| value(&new, &replica))).is_err());
     new.adopt(old.keep().unwrap()).unwrap();
-    assert!(new.adopt(old.keep().unwrap()).is_err(), "it has one");
+    assert!(new.adopt(old.keep().unwrap()).is_err(), "the master has a value");
     assert_eq!(value(&new, &replica), 2);
-    // Both go on from there.
+    // Both masters continue from there.
     assert_eq!((new.set(30, |reach: Reach<'_, u64>| reach(&replica)), old.set(20, |_| ())), (3, 3));
     assert_eq!((value(&new, &replica), old.read(|value| **value)), (30, 20));
 }
 
-/// So many updates of each thread, few where an interpreter runs them.
+/// Updates per thread; few under an interpreter.
 const ROUNDS: u64 = if cfg!(miri) { 30 } else { 20_000 };
 
-/// Whoever has seen a version tells the others, and none of them sees an earlier one, whichever replica is asked.
+/// A thread that has seen a version tells the others, and no thread sees an earlier one in any replica.
 #[test]
-fn to_04_nobody_sees_an_earlier_value_than_anybody_did_before() {
+fn to_04_no_reader_sees_an_earlier_value_than_another_did() {
     for make in [Master::new as fn(u64) -> Master<u64>, Master::fetched, Master::copied] {
         let master = make(1);
         let replicas: Vec<_> = (0..3).map(|_| master.replica()).collect();
@@ -227,7 +235,7 @@ fn to_04_nobody_sees_an_earlier_value_than_anybody_did_before() {
                             assert_eq!(**v, Versioned::version(v), "a value of another version");
                             **v
                         });
-                        assert!(seen >= known, "{seen} was read after somebody had seen {known}");
+                        assert!(seen >= known, "{seen} was read after another reader had seen {known}");
                         told.fetch_max(seen, Ordering::AcqRel);
                     }
                 });
@@ -245,7 +253,7 @@ fn to_04_nobody_sees_an_earlier_value_than_anybody_did_before() {
     }
 }
 
-/// A waker that counts, and then panics if it is asked to.
+/// A waker that counts, and panics if told to.
 struct Bell(Arc<AtomicU64>, Option<&'static str>);
 
 impl Wake for Bell {
@@ -258,7 +266,7 @@ impl Wake for Bell {
 }
 
 #[test]
-fn a_waker_that_panics_takes_nobody_elses_wake_up() {
+fn a_panicking_waker_loses_no_other_wake_up() {
     let (watch, rings) = (Watch::new(), Arc::new(AtomicU64::new(0)));
     for words in [None, Some("first"), Some("second"), None] {
         watch.leave(None, &Waker::from(Arc::new(Bell(rings.clone(), words))));

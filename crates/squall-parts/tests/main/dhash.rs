@@ -1,5 +1,4 @@
-//! What the master and its locals do, one thread after the other and many at once.
-#![cfg(not(loom))]
+//! Tests of the master and its local tables, in one thread and in many.
 
 use squall_history::rng::Rng;
 use squall_parts::dhash::{Local, Locked, Locking, Master, Verdict};
@@ -11,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-/// How much of everything.
+/// The number of rounds or keys in most tests.
 const MANY: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
-/// Numbers, whose local parts are so many zeros.
+/// Numbers as global parts, and zeros as local parts.
 fn numbers() -> Master<u64, u64, u64> {
     Master::new(|_| 0)
 }
@@ -23,7 +22,7 @@ fn ask(local: &Local<u64, u64, u64>, key: u64, fill: u64) -> (Verdict, u64) {
     local.find_or_allocate_and_lock(&key, || fill, |verdict, global, _| (verdict, *global))
 }
 
-/// Counts how many there are.
+/// Counts live instances.
 struct Counted {
     alive: Arc<AtomicU64>,
     number: u64,
@@ -38,13 +37,13 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // A second drop would go below none.
+        // A second drop would go below zero.
         assert!(self.alive.fetch_sub(1, SeqCst) > 0);
         self.number = u64::MAX;
     }
 }
 
-/// Waits for what was deferred.
+/// Waits for deferred drops.
 fn settle() {
     squall_rcu::barrier().unwrap();
 }
@@ -52,7 +51,7 @@ fn settle() {
 // --- CO-54, CO-66: the structure ---
 
 #[test]
-fn co_54_what_one_table_finds_all_find_and_each_grows_by_itself() {
+fn co_54_a_key_in_one_table_is_found_by_all() {
     let master = numbers();
     let locals = [master.local(), master.local()];
     assert_eq!(master.locals(), 2);
@@ -74,9 +73,9 @@ fn co_54_what_one_table_finds_all_find_and_each_grows_by_itself() {
     assert!((0..MANY).all(|key| locals[0].read(&key, |_| ()).is_none()));
 }
 
-/// Gives back what a table of this crate holds for so many keys, by what writers do.
+/// Writes until the tables have shrunk.
 fn stir(local: &Local<u64, u64, u64>, master: &Master<u64, u64, u64>) {
-    // Of others each time: whether a removal asks for the size is its key's.
+    // Other keys each time: the key decides whether a removal checks the size.
     for key in (0..MANY).map(|i| u64::MAX - i) {
         ask(local, key, 0);
         assert!(master.empty_data(&key));
@@ -84,7 +83,7 @@ fn stir(local: &Local<u64, u64, u64>, master: &Master<u64, u64, u64>) {
 }
 
 #[test]
-fn co_54_each_table_grows_and_shrinks_by_what_is_in_it_and_not_in_others() {
+fn co_54_each_table_resizes_by_its_own_contents() {
     let master = numbers();
     let (full, few) = (master.local(), master.local());
     let least = [master.capacity(), full.capacity(), few.capacity()];
@@ -94,19 +93,19 @@ fn co_54_each_table_grows_and_shrinks_by_what_is_in_it_and_not_in_others() {
     (0..5).for_each(|key| _ = ask(&few, key, 0));
     let many = MANY as usize;
     assert!(master.capacity() >= many && full.capacity() >= many);
-    assert!(few.capacity() < many / 2 || cfg!(miri), "{few:?} grew with another's");
-    // A local table that goes takes its own room with it, and no other's.
+    assert!(few.capacity() < many / 2 || cfg!(miri), "{few:?} grew with another table");
+    // A dropped local table frees its own room, and no other's.
     let late = master.local();
     assert_eq!(late.capacity(), least[1]);
     drop(late);
     master.retain(|key, _| *key < 5);
     assert_eq!((master.len(), few.len()), (5, 5));
-    // They shrink by themselves, each by what is written to it.
+    // The tables shrink by themselves, each by its own writes.
     stir(&full, &master);
     if !cfg!(miri) {
         assert!(full.capacity() < many / 2 && master.capacity() < many / 2, "{full:?} {master:?}");
     }
-    // And when they are told to.
+    // They also shrink on request.
     master.shrink_to_fit();
     let now = [master.capacity(), full.capacity(), few.capacity()];
     assert!(now.iter().zip(least).all(|(now, least)| *now <= 2 * least), "{now:?} after {least:?}");
@@ -116,18 +115,22 @@ fn co_54_each_table_grows_and_shrinks_by_what_is_in_it_and_not_in_others() {
 }
 
 #[test]
-fn what_is_there_can_be_visited_kept_and_extended() {
+fn keys_can_be_visited_retained_and_extended() {
     let mut master = numbers();
     let local = master.local();
     ask(&local, 1, 100);
     local.find_and_lock(&1, |_, part| *part = 7).unwrap();
     master.extend((0..10).map(|key| (key, key)));
-    assert_eq!(local.find_and_lock(&1, |global, part| (*global, *part)), Some((100, 7)), "it was there");
+    assert_eq!(
+        local.find_and_lock(&1, |global, part| (*global, *part)),
+        Some((100, 7)),
+        "the key was present"
+    );
     let mut seen = BTreeMap::new();
     master.for_each(|key, global| assert_eq!(seen.insert(*key, *global), None));
     let expected = (0..10).map(|key| (key, if key == 1 { 100 } else { key }));
     assert!(seen.into_iter().eq(expected));
-    // What is being filled is not visited, nor waited for.
+    // A key that is being filled is neither visited nor waited for.
     let fill = || {
         master.for_each(|key, _| assert_ne!(*key, 20));
         20
@@ -135,16 +138,16 @@ fn what_is_there_can_be_visited_kept_and_extended() {
     local.find_or_allocate_and_lock(&20, fill, |_, _, _| ());
     master.retain(|key, _| key % 2 == 0);
     assert_eq!((master.len(), local.len(), local.read(&1, |_| ())), (6, 1, None));
-    // One that panics keeps what it had not come to, and the one it was at.
+    // After a panic, unvisited keys and the current one stay.
     let before = master.len();
     let panics = AssertUnwindSafe(|| master.retain(|_, _| std::panic::resume_unwind(Box::new(()))));
     catch_unwind(panics).unwrap_err();
     assert_eq!(master.len(), before);
 }
 
-/// A hasher that is not `Default`, a local part that is not `Sync`, parts that are not `Clone` or `Debug`.
+/// A hasher without `Default`, a local part without `Sync`, and parts without `Clone` or `Debug`.
 #[test]
-fn no_more_is_asked_of_types_than_is_needed() {
+fn type_bounds_are_minimal() {
     fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
     struct Global(#[allow(dead_code)] AtomicU64);
     struct Part(Cell<u64>);
@@ -152,7 +155,7 @@ fn no_more_is_asked_of_types_than_is_needed() {
     let local = master.local();
     is_shared(&master);
     is_shared(&local);
-    // What fills, and what is done, borrows, is not `Send`, and moves in and out.
+    // The closures borrow, are not `Send`, and move values in and out.
     let (not_send, moved) = (std::rc::Rc::new(1), String::from("in"));
     let out = local.find_or_allocate_and_lock(
         &1,
@@ -190,7 +193,7 @@ fn co_66_locals_come_and_go_at_any_time() {
         settle();
         assert_eq!((master.locals(), parts.load(SeqCst), globals.load(SeqCst)), (1, 20, 20));
     }
-    // A local may outlive what made it.
+    // A local table may outlive its master.
     drop(master);
     assert_eq!(first.read(&3, |global| global.number), Some(3));
     drop(first);
@@ -218,17 +221,17 @@ fn co_66_an_emptied_key_leaves_all_tables_at_once_and_its_memory_follows() {
         assert!(master.is_empty() && locals.iter().all(Local::is_empty));
     }
     settle();
-    assert_eq!(alive.load(SeqCst), 0, "nothing of a life is kept");
+    assert_eq!(alive.load(SeqCst), 0, "a part of an old life is still alive");
 }
 
 // --- CO-55 to CO-57: find, or allocate, and lock ---
 
 #[test]
-fn co_55_a_hit_takes_nothing_of_the_masters() {
+fn co_55_a_hit_takes_no_lock_of_the_master() {
     let master = numbers();
     let local = master.local();
     ask(&local, 1, 10);
-    // The element is locked, and cannot be had by way of the master.
+    // The element is locked, so the master cannot be asked for it.
     let hit = master.find_and_lock(&1, |_| {
         let hit = || {
             local.find_or_allocate_and_lock(&1, || unreachable!(), |verdict, global, _| (verdict, *global))
@@ -239,7 +242,7 @@ fn co_55_a_hit_takes_nothing_of_the_masters() {
 }
 
 #[test]
-fn co_55_of_many_that_miss_one_key_one_is_told_to_fill_it() {
+fn co_55_one_of_many_that_miss_a_key_fills_it() {
     let master = numbers();
     let threads = if cfg!(miri) { 3 } else { 8 };
     let locals: Vec<_> = (0..3).map(|_| master.local()).collect();
@@ -252,7 +255,7 @@ fn co_55_of_many_that_miss_one_key_one_is_told_to_fill_it() {
                 start.wait();
                 for (key, empty) in empty.iter().enumerate() {
                     let (key, fill) = (key as u64, (key * 100 + thread) as u64);
-                    // Some by way of the master.
+                    // Some callers ask through the master.
                     let (verdict, seen) = if thread == 0 {
                         master.find_or_allocate_and_lock(
                             &key,
@@ -275,7 +278,7 @@ fn co_55_of_many_that_miss_one_key_one_is_told_to_fill_it() {
 }
 
 #[test]
-fn co_56_who_comes_while_a_key_is_filled_waits_and_who_reads_finds_nothing() {
+fn co_56_callers_wait_for_a_fill_and_readers_miss() {
     let master = numbers();
     let locals = [master.local(), master.local()];
     let filled = AtomicBool::new(false);
@@ -288,7 +291,7 @@ fn co_56_who_comes_while_a_key_is_filled_waits_and_who_reads_finds_nothing() {
                 threads.spawn(move || {
                     begun.send(()).unwrap();
                     let look = |verdict, global: &u64| {
-                        assert!(filled.load(SeqCst), "it was let in before the key was filled");
+                        assert!(filled.load(SeqCst), "a waiter got the key before it was filled");
                         assert_eq!((verdict, *global), (Verdict::Found, 5));
                     };
                     match (locals.get(at), at) {
@@ -318,7 +321,10 @@ fn co_56_who_comes_while_a_key_is_filled_waits_and_who_reads_finds_nothing() {
             }
             (0..4).for_each(|_| begins.recv().unwrap());
             for _ in 0..100 {
-                assert!(locals.iter().all(|local| local.read(&1, |_| ()).is_none()), "half filled");
+                assert!(
+                    locals.iter().all(|local| local.read(&1, |_| ()).is_none()),
+                    "a reader saw a half filled key"
+                );
                 assert!(master.read(&1, |_| ()).is_none());
                 thread::yield_now();
             }
@@ -329,7 +335,7 @@ fn co_56_who_comes_while_a_key_is_filled_waits_and_who_reads_finds_nothing() {
     });
 }
 
-/// A way to ask for a key, with a filler that may fail.
+/// A function that asks for a key with a filler that may fail.
 type Way<'a> = dyn Fn(&dyn Fn() -> Result<u64, &'static str>) -> Result<(Verdict, u64), &'static str> + 'a;
 
 #[test]
@@ -355,7 +361,7 @@ fn co_56_a_filler_that_fails_or_panics_leaves_the_key_empty() {
 }
 
 #[test]
-fn co_56_a_filler_that_fails_hands_the_key_to_one_who_waits() {
+fn co_56_a_failed_fill_passes_to_a_waiter() {
     let master = numbers();
     let locals = [master.local(), master.local()];
     let told = AtomicU64::new(0);
@@ -373,7 +379,7 @@ fn co_56_a_filler_that_fails_hands_the_key_to_one_who_waits() {
                 });
             }
             (0..4).for_each(|_| begins.recv().unwrap());
-            Err("not this one")
+            Err("this filler fails")
         };
         assert!(locals[0].try_find_or_allocate_and_lock(&1, fill, |_, _, _| ()).is_err());
     });
@@ -401,7 +407,7 @@ fn co_57_the_master_is_asked_directly() {
 }
 
 #[test]
-fn a_closure_that_panics_leaves_all_usable() {
+fn a_closure_that_panics_leaves_the_table_usable() {
     let master = numbers();
     let local = master.local();
     ask(&local, 1, 10);
@@ -425,7 +431,7 @@ fn a_closure_that_panics_leaves_all_usable() {
 }
 
 #[test]
-fn a_local_part_whose_making_panics_leaves_all_usable() {
+fn a_panic_while_making_a_local_part_leaves_the_table_usable() {
     let armed = Arc::new(AtomicBool::new(true));
     let master = {
         let armed = armed.clone();
@@ -443,7 +449,7 @@ fn a_local_part_whose_making_panics_leaves_all_usable() {
     assert_eq!(ask(&locals[1], 1, 13), (Verdict::Found, 11));
 }
 
-/// A key that panics when it is hashed, if it is told to: once, or each time.
+/// A key with a hash that panics on request: once, or each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Touchy(u64);
 
@@ -489,7 +495,7 @@ fn co_56_a_hash_that_panics_while_a_table_grows_leaves_no_key_half_filled() {
             PANICS.set(None);
         }
         assert!(!left.is_empty() || cfg!(miri), "no table moved a touchy key");
-        // Nobody would come back who found a key that is filled for ever; so it is asked before whether there is one.
+        // A thread that found a key being filled for ever would not return; so the count is checked first.
         let full = first + last - 1001 - left.len() as u64;
         assert!(often == Often::Always || master.len() as u64 == full, "a key is filled for ever");
         left.iter().for_each(|key| assert_eq!(master.read(&Touchy(*key), |_| ()), None));
@@ -521,7 +527,7 @@ fn a_closure_that_locks_in_the_same_table_panics_before_it_waits() {
     for act in within {
         assert!(
             message(&|| local.find_or_allocate_and_lock(&1, || 0, |_, _, _| act()))
-                .contains("master, then local")
+                .contains("the master before a local table")
         );
         assert!(
             message(&|| _ = local.try_find_or_allocate_and_lock(
@@ -536,7 +542,7 @@ fn a_closure_that_locks_in_the_same_table_panics_before_it_waits() {
         );
         assert!(message(&|| _ = master.find_and_lock(&1, |_| act())).contains("same table"));
     }
-    // What takes no lock, other tables, and locals that come and go, are no matter.
+    // Reads, other tables, and new or dropped local tables are allowed.
     let other = numbers();
     local.find_or_allocate_and_lock(
         &1,
@@ -554,7 +560,7 @@ fn a_closure_that_locks_in_the_same_table_panics_before_it_waits() {
 
 #[test]
 fn co_58_an_element_has_one_part_for_all_and_one_for_each_place() {
-    // Where the page is, and whether it is mapped here.
+    // The page's frame, and whether it is mapped in this place.
     let pages = Master::<u64, AtomicU64, bool>::new(|_| false);
     let places = [pages.local(), pages.local(), pages.local()];
     for place in &places[..2] {
@@ -568,7 +574,7 @@ fn co_58_an_element_has_one_part_for_all_and_one_for_each_place() {
         .find_and_lock(&5, |frame, mapped| assert!(frame.swap(8192, Relaxed) == 4096 && !*mapped))
         .unwrap();
     for place in &places {
-        assert_eq!(place.read(&5, |frame| frame.load(Relaxed)), Some(8192), "a global fact is everybody's");
+        assert_eq!(place.read(&5, |frame| frame.load(Relaxed)), Some(8192), "the global part is shared");
     }
     let mapped =
         pages.do_op(&5, Locking::All, 0, |_, _| (), |places, _, mapped| *places += u32::from(*mapped));
@@ -598,7 +604,7 @@ fn co_59_an_operation_gathers_and_scatters_under_either_locking() {
             local.find_and_lock(&1, |_, part| *part = n).unwrap();
         }
         let gather = |(sum, order): &mut (u64, u32), global: &u64| {
-            assert_eq!((*sum, *order), (0, 0), "the master's comes first");
+            assert_eq!((*sum, *order), (0, 0), "the global part comes first");
             (*sum, *order) = (*global, 1);
         };
         let sum = master.do_op(&1, locking, (0, 0), gather, |(sum, _), _, part| *sum += *part);
@@ -610,7 +616,7 @@ fn co_59_an_operation_gathers_and_scatters_under_either_locking() {
 }
 
 #[test]
-fn co_60_a_loop_over_all_replicas_is_seen_by_nobody_half_done() {
+fn co_60_a_loop_over_all_replicas_is_atomic() {
     let master = numbers();
     let locals: Vec<_> = (0..3).map(|_| master.local()).collect();
     locals.iter().for_each(|local| _ = ask(local, 1, 0));
@@ -645,7 +651,7 @@ fn co_60_a_loop_over_all_replicas_is_seen_by_nobody_half_done() {
 
 #[test]
 fn co_61_a_key_is_emptied_everywhere_at_one_moment() {
-    // Lives are numbers that rise, and between two of them there is none.
+    // Lives have rising numbers, and between two lives the key is absent.
     let master = numbers();
     let locals: Vec<_> = (0..3).map(|_| master.local()).collect();
     let over = AtomicBool::new(false);
@@ -653,7 +659,7 @@ fn co_61_a_key_is_emptied_everywhere_at_one_moment() {
         for first in 0..2 {
             let (locals, over) = (&locals, &over);
             threads.spawn(move || {
-                // The latest life that was seen, and whether it was seen to be over.
+                // The latest life seen, and whether it was seen to be over.
                 let (mut latest, mut ended) = (0, false);
                 while !over.load(Relaxed) {
                     for at in (0..3).map(|at| (at + first) % 3) {
@@ -693,13 +699,13 @@ fn co_61_emptying_goes_by_steps_and_may_be_given_up() {
     });
     assert_eq!((given_up, locals[0].find_and_lock(&1, |_, part| *part)), (Some(()), Some(1)));
     let left = master.start_empty(&1, |emptying| {
-        assert_eq!(locals[0].read(&1, |n| *n), Some(10), "nothing has happened yet");
+        assert_eq!(locals[0].read(&1, |n| *n), Some(10), "the element is not yet empty");
         let mut emptied = emptying.do_empty();
         assert_eq!((locals[0].read(&1, |n| *n), master.read(&1, |n| *n)), (None, None));
         let left = emptied.replicas().iter().map(|part| *part).sum::<u64>() + *emptied.global();
         emptied.finish_empty();
         assert!(master.is_empty() && locals.iter().all(Local::is_empty));
-        // Its next life may begin while this one is locked still.
+        // The next life may begin while this one is still locked.
         thread::scope(|threads| {
             assert_eq!(threads.spawn(|| ask(&locals[1], 1, 20)).join().unwrap(), (Verdict::Empty, 20))
         });
@@ -718,7 +724,7 @@ fn co_61_a_key_that_is_being_filled_is_emptied_after() {
         let fill = move || {
             threads.spawn(move || {
                 begun.send(()).unwrap();
-                assert!(master.empty_data(&1), "what is being filled is not passed over");
+                assert!(master.empty_data(&1), "a key that is being filled is emptied afterwards");
             });
             begins.recv().unwrap();
             10
@@ -729,14 +735,14 @@ fn co_61_a_key_that_is_being_filled_is_emptied_after() {
 }
 
 #[test]
-fn co_61_what_is_looked_at_is_not_dropped_nor_used_again() {
+fn co_61_a_value_being_read_is_not_dropped() {
     let alive = Arc::new(AtomicU64::new(0));
     let master = Master::<u64, Counted, ()>::new(|_| ());
     let local = master.local();
     local.find_or_allocate_and_lock(&1, || Counted::new(&alive, 10), |_, _, ()| ());
     local.read(&1, |global| {
         assert!(master.empty_data(&1));
-        // Many a life begins and ends meanwhile.
+        // Many lives begin and end meanwhile.
         for life in 0..20 {
             local.find_or_allocate_and_lock(
                 &1,
@@ -745,7 +751,7 @@ fn co_61_what_is_looked_at_is_not_dropped_nor_used_again() {
             );
             assert!(master.empty_data(&1));
         }
-        assert_eq!((global.number, alive.load(SeqCst)), (10, 21), "it was dropped under who reads it");
+        assert_eq!((global.number, alive.load(SeqCst)), (10, 21), "a value was dropped while it was read");
     });
     settle();
     assert_eq!(alive.load(SeqCst), 0);
@@ -753,7 +759,7 @@ fn co_61_what_is_looked_at_is_not_dropped_nor_used_again() {
 
 // --- CO-62: all elements ---
 
-/// A hasher for which all keys are the same.
+/// A hasher with the same result for all keys.
 #[derive(Default)]
 struct Alike;
 
@@ -789,14 +795,14 @@ fn co_62_operations_and_walks_meet_every_element_once() {
     let mut walk = master.add_reference();
     let mut seen = Vec::new();
     loop {
-        // In turn with the element alone, and with all its replicas.
+        // Alternately with the element alone, and with all its replicas.
         let next = if seen.len() % 2 == 0 {
             walk.get_next_and_lock(|element| *element.key())
         } else {
             walk.get_next_and_lock_all(|key, _, replicas| (*key, assert!(!replicas.is_empty())).0)
         };
         let Some(key) = next else { break };
-        // A walk holds nothing in between.
+        // Between two steps, a walk holds no lock.
         assert!(master.empty_data(&key));
         seen.push(key);
     }
@@ -806,7 +812,7 @@ fn co_62_operations_and_walks_meet_every_element_once() {
 }
 
 #[test]
-fn co_62_a_walk_holds_on_to_what_it_comes_to_and_skips_what_is_gone() {
+fn co_62_a_walk_keeps_its_elements_and_skips_emptied_ones() {
     let alive = Arc::new(AtomicU64::new(0));
     let master =
         Master::<u64, Counted, (), BuildHasherDefault<Alike>>::with_hasher(Default::default(), |_| ());
@@ -817,7 +823,7 @@ fn co_62_a_walk_holds_on_to_what_it_comes_to_and_skips_what_is_gone() {
     let first = walk.get_next_and_lock(|element| element.global().number).unwrap();
     master.clear();
     settle();
-    // All are of one bucket, and the walk has come to that.
+    // All keys are in one bucket, which the walk has reached.
     assert_eq!(alive.load(SeqCst), 3, "{first}");
     assert!(walk.get_next_and_lock(|element| element.global().number).is_none());
     drop(walk);
@@ -847,7 +853,8 @@ fn any_borrowed_form_of_a_key_and_any_hasher_will_do() {
     assert_eq!((master.len(), local.len()), (3, 3));
 }
 
-/// The two uses that the thesis names: one table from a whole path to a handle, and one from a thread's number to its descriptor.
+/// The two uses named in the thesis: one table from a whole path to a handle, and one from a thread's number
+/// to its descriptor.
 #[test]
 fn co_67_a_path_leads_to_its_handle_and_a_thread_to_its_descriptor() {
     let paths = Master::<String, Arc<str>, u64>::new(|_| 0);
@@ -876,33 +883,33 @@ fn co_67_a_path_leads_to_its_handle_and_a_thread_to_its_descriptor() {
             });
         }
     });
-    assert_eq!(opened.load(Relaxed), 2, "each is opened once");
+    assert_eq!(opened.load(Relaxed), 2, "each path is opened once");
     let uses = paths.do_op("/etc/motd", Locking::All, 0, |_, _| (), |sum, _, uses| *sum += *uses);
     assert_eq!((uses, threads.len()), (Some(8), 4));
 }
 
 // --- all at once ---
 
-/// What a life is known by.
+/// The global part: identifies a life.
 struct Life {
     number: u64,
     uses: AtomicU64,
     _alive: Counted,
 }
 
-/// The same, in a place.
+/// The local part: identifies a life in one place.
 struct Here {
     number: u64,
     uses: u64,
     _alive: Counted,
 }
 
-/// A table, and what is known of its keys.
+/// A table, and the expected state of its keys.
 struct Lives {
     master: Master<u64, Life, Here>,
     locals: Vec<Local<u64, Life, Here>>,
     alive: Arc<AtomicU64>,
-    /// The number of the life that is going on of each key; zero between two.
+    /// The number of each key's current life; zero between two lives.
     now: Vec<AtomicU64>,
     numbers: AtomicU64,
     filled: AtomicU64,
@@ -929,9 +936,9 @@ impl Lives {
         Life { number, uses: AtomicU64::new(0), _alive: Counted::new(&self.alive, 0) }
     }
 
-    /// Of a life that is locked.
+    /// Checks a locked life.
     fn is_now(&self, key: u64, life: &Life) {
-        assert_eq!(self.now[key as usize].load(SeqCst), life.number, "a life that is not now");
+        assert_eq!(self.now[key as usize].load(SeqCst), life.number, "an outdated life");
     }
 
     fn use_it(&self, local: &Local<u64, Life, Here>, key: u64) {
@@ -982,7 +989,8 @@ impl Lives {
     }
 }
 
-/// Every life of a key begins with one EMPTY, after the one before is over; parts agree; what is done in all places adds up.
+/// Each life of a key begins with one `Empty`, after the earlier life is over; its parts agree, and uses in
+/// all places add up.
 #[test]
 fn co_56_co_61_each_life_is_filled_once_and_ends_everywhere() {
     let (threads, rounds) = if cfg!(miri) { (3, 60) } else { (6, 6_000) };
@@ -1007,12 +1015,12 @@ fn co_56_co_61_each_life_is_filled_once_and_ends_everywhere() {
     let alive = lives.alive.clone();
     drop(lives);
     settle();
-    assert_eq!(alive.load(SeqCst), 0, "each part is dropped, once");
+    assert_eq!(alive.load(SeqCst), 0, "each part is dropped once");
 }
 
-/// Tables grow and shrink, and locals come and go, under all that.
+/// Tables grow and shrink, and local tables come and go, under this load.
 #[test]
-fn co_54_co_66_under_everything_at_once_tables_change_their_size_and_locals_come_and_go() {
+fn co_54_co_66_tables_resize_and_locals_come_and_go_under_load() {
     let (threads, keys) = if cfg!(miri) { (2, 20) } else { (4, 1_500) };
     let alive = Arc::new(AtomicU64::new(0));
     let master = {
@@ -1048,5 +1056,5 @@ fn co_54_co_66_under_everything_at_once_tables_change_their_size_and_locals_come
     });
     drop((shared, master));
     settle();
-    assert_eq!(alive.load(SeqCst), 0, "each part is dropped, once");
+    assert_eq!(alive.load(SeqCst), 0, "each part is dropped once");
 }

@@ -1,5 +1,5 @@
-//! Bytes as sequences of operations on a master and its locals, and on maps that must do the same. For the test on random bytes beside this,
-//! and for the fuzzer. Shorter bytes are simpler sequences. It panics where the two differ.
+//! Bytes as sequences of operations on a master and its local tables, compared with a map. Used by the test
+//! on random bytes and by the fuzzer. Shorter bytes are simpler sequences. A difference panics.
 
 use squall_parts::dhash::{Local, Locking, Master, Verdict};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const LOCALS: usize = 3;
 const KEYS: u8 = 16;
 
-/// What is under a key: what is one for all, and what each local has, which is how often the key was asked for there.
+/// The state of a key: the global part, and in each local table the number of requests there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Entry {
     global: u64,
@@ -18,7 +18,7 @@ type Table = Master<u64, u64, u64>;
 type Locals = [Local<u64, u64, u64>; LOCALS];
 type Model = BTreeMap<u64, Entry>;
 
-/// A table in many places against one in one.
+/// Compares a table in many places with a map.
 pub(crate) fn dhash(bytes: &[u8]) {
     let master = Table::new(|_| 0);
     let mut locals: Locals = std::array::from_fn(|_| master.local());
@@ -40,7 +40,7 @@ pub(crate) fn dhash(bytes: &[u8]) {
     assert_eq!(seen, model.iter().map(|(key, entry)| (*key, entry.global)).collect());
 }
 
-/// What is done with one key at one place.
+/// Performs an operation on one key in one place.
 fn one(locals: &Locals, master: &Table, model: &mut Model, [which, key, place]: [u8; 3]) {
     let (at, fresh) = (usize::from(place) % LOCALS, u64::from(place));
     let key = u64::from(key % KEYS);
@@ -62,7 +62,7 @@ fn one(locals: &Locals, master: &Table, model: &mut Model, [which, key, place]: 
             assert_eq!(told, (right, entry.global, *asked));
         }
         4 => {
-            // One that does not fill leaves it empty.
+            // A failed fill leaves the key empty.
             let told =
                 locals[at].try_find_or_allocate_and_lock(&key, || Err::<u64, _>(()), |_, global, _| *global);
             assert_eq!(told, model.get(&key).map(|entry| entry.global).ok_or(()));
@@ -92,7 +92,7 @@ fn one(locals: &Locals, master: &Table, model: &mut Model, [which, key, place]: 
     }
 }
 
-/// What is done to a key everywhere, to all keys, or to a place.
+/// Performs an operation on a key everywhere, on all keys, or on a place.
 fn all(locals: &mut Locals, master: &Table, model: &mut Model, [which, key, place]: [u8; 3]) {
     let (at, fresh) = (usize::from(place) % LOCALS, u64::from(place));
     let key = u64::from(key % KEYS);
@@ -105,7 +105,7 @@ fn all(locals: &mut Locals, master: &Table, model: &mut Model, [which, key, plac
             assert_eq!(master.do_op(&key, locking, 0, |_, _| (), sum), right);
         }
         12 => {
-            // A local goes with its replicas, and another comes.
+            // A local table is dropped with its replicas, and another one is added.
             locals[at] = master.local();
             model.values_mut().for_each(|entry| entry.asked[at] = None);
         }

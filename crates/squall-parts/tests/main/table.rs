@@ -1,5 +1,4 @@
-//! What the table does, one thread after the other and several at once.
-#![cfg(not(loom))]
+//! Tests of the table in one thread and in several.
 
 use squall_parts::table::{Compute, Computed, Table};
 use std::collections::HashMap;
@@ -8,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// How much of everything.
+/// The number of rounds or keys in most tests.
 const MANY: u64 = if cfg!(miri) { 60 } else { 20_000 };
 
 #[test]
-fn what_is_set_is_there_in_each_layout() {
+fn each_layout_finds_every_key() {
     let flat: Table<u64, u64> = Table::new();
     let wide: Table<String, u64> = Table::new();
     let boxed: Table<String, Vec<u64>> = Table::new();
@@ -30,7 +29,7 @@ fn what_is_set_is_there_in_each_layout() {
     }
     for i in 0..MANY {
         assert_eq!(flat.insert(i, 7), Some(i + 1));
-        // The key that is there stays, and this one is freed.
+        // The present key stays, and the new one is freed.
         assert_eq!(wide.insert(i.to_string(), 7), Some(i + 1));
         assert!(i % 2 == 0 || wide.discard(i.to_string().as_str()));
         assert_eq!(boxed.remove(&i.to_string()), Some(vec![i]));
@@ -39,7 +38,7 @@ fn what_is_set_is_there_in_each_layout() {
 }
 
 #[test]
-fn one_entry_in_every_way() {
+fn every_operation_on_one_entry() {
     fn ways<K: Clone + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static>(key: K) {
         let table: Table<K, u64> = Table::new();
         assert_eq!(table.try_insert(key.clone(), 1), Ok(()));
@@ -63,7 +62,8 @@ fn one_entry_in_every_way() {
         assert_eq!(table.entry(key).or_default(), 0);
         assert_eq!(table.len(), 1);
     }
-    // In the slot; in the slot in several words, that own something or nothing; in a node; in a node that stays.
+    // In the slot; in the slot in several words, with and without memory of their own; in a node; in a node
+    // that stays.
     ways(3u64);
     ways("three".to_owned());
     ways(String::new());
@@ -83,10 +83,10 @@ fn one_entry_in_every_way() {
 }
 
 #[test]
-fn who_reads_strings_while_they_come_and_go_finds_whole_ones() {
+fn readers_find_whole_strings_while_keys_come_and_go() {
     let table: Table<String, u64> = Table::new();
     let name = |i: u64| format!("{i}:{}", "x".repeat(i as usize % 40));
-    // Few enough for slots to be used again at once, and more than a bucket has.
+    // Few enough keys that slots are reused at once, and more than one bucket has.
     let (keys, stop) = (24, AtomicBool::new(false));
     thread::scope(|threads| {
         for _ in 0..2 {
@@ -119,7 +119,7 @@ fn who_reads_strings_while_they_come_and_go_finds_whole_ones() {
     });
 }
 
-/// A hasher for which all keys are the same.
+/// A hasher with the same result for all keys.
 #[derive(Default)]
 struct Alike;
 
@@ -131,7 +131,7 @@ impl Hasher for Alike {
 }
 
 #[test]
-fn a_hasher_that_finds_all_keys_alike_costs_time_and_nothing_else() {
+fn a_constant_hasher_costs_only_time() {
     let table: Table<u64, u64, BuildHasherDefault<Alike>> = Table::default();
     let keys = 0..if cfg!(miri) { 20 } else { 300 };
     keys.clone().for_each(|i| _ = table.set(i, i));
@@ -141,14 +141,14 @@ fn a_hasher_that_finds_all_keys_alike_costs_time_and_nothing_else() {
 }
 
 #[test]
-fn what_was_chained_is_found_and_what_went_is_not_however_often_a_bucket_was_too_small() {
+fn chained_entries_are_found_and_removed_ones_are_not() {
     let table: Table<u64, u64, BuildHasherDefault<Alike>> = Table::default();
-    // All in one home, so that most are chained; and now and then none is.
+    // All keys are in one home, so that most are chained; sometimes the chain is empty.
     for round in 0..if cfg!(miri) { 2 } else { 20 } {
         for keys in [5, 9, 25] {
             (0..keys).for_each(|key| assert!(!table.set(key, key + round)));
             assert!((0..30).all(|key| table.get(&key) == (key < keys).then_some(key + round)));
-            // From either end, so that a chain loses its last entry before its bucket does, or after.
+            // From either end, so that a chain loses its last entry before or after its bucket does.
             let order = |i| if round % 2 == 0 { i } else { keys - 1 - i };
             for key in (0..keys).map(order) {
                 assert!(table.discard(&key) && !table.contains_key(&key));
@@ -167,7 +167,7 @@ fn it_grows_and_shrinks_and_keeps_its_room() {
     (0..MANY).for_each(|i| _ = table.set(i, i));
     assert!(table.capacity() as u64 >= MANY, "{} of {MANY}", table.capacity());
     (0..MANY).for_each(|i| _ = table.discard(&i));
-    // Writers move it on.
+    // Writers continue the move.
     (0..MANY).for_each(|i| _ = (table.set(i, i), table.discard(&i)));
     assert!((table.capacity() as u64) < MANY / 2);
     table.reserve(1000);
@@ -177,7 +177,7 @@ fn it_grows_and_shrinks_and_keeps_its_room() {
 }
 
 #[test]
-fn iteration_sees_what_stays_once_while_the_rest_comes_and_goes_and_the_table_changes_its_size() {
+fn iteration_visits_stable_keys_once_while_the_table_resizes() {
     let table: Table<u64, u64> = Table::new();
     (0..MANY / 10).for_each(|i| _ = table.set(i, i));
     let stop = AtomicBool::new(false);
@@ -202,7 +202,7 @@ fn iteration_sees_what_stays_once_while_the_rest_comes_and_goes_and_the_table_ch
 }
 
 #[test]
-fn retain_and_clear_leave_what_they_should() {
+fn retain_and_clear_remove_the_right_entries() {
     let table: Table<String, u64> = (0..MANY).map(|i| (i.to_string(), i)).collect();
     table.retain(|_, n| n % 3 == 0);
     assert_eq!(table.len() as u64, MANY.div_ceil(3));
@@ -212,7 +212,7 @@ fn retain_and_clear_leave_what_they_should() {
     assert_eq!(format!("{:?}", Table::<u8, u8>::from_iter([(1, 2)])), "{1: 2}");
 }
 
-/// Counts what lives.
+/// Counts live instances.
 struct Counted(Arc<AtomicUsize>, u64);
 
 impl Counted {
@@ -241,7 +241,7 @@ impl std::hash::Hash for Counted {
 }
 
 #[test]
-fn keys_and_values_are_dropped_once_each_whatever_is_done() {
+fn keys_and_values_are_dropped_exactly_once() {
     let (keys, values) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let table: Table<Counted, Counted> = Table::new();
     let (k, v) = (|n| Counted::new(&keys, n), |n| Counted::new(&values, n));
@@ -273,7 +273,7 @@ fn keys_and_values_are_dropped_once_each_whatever_is_done() {
 }
 
 #[test]
-fn no_addition_is_lost_while_the_table_grows_and_shrinks_around_it() {
+fn no_update_is_lost_while_the_table_resizes() {
     const THREADS: u64 = 4;
     let flat: Table<u64, u64> = Table::new();
     let boxed: Table<String, u64> = Table::new();
@@ -303,7 +303,7 @@ fn no_addition_is_lost_while_the_table_grows_and_shrinks_around_it() {
 }
 
 #[test]
-fn a_panic_in_a_users_function_changes_nothing_and_blocks_nobody() {
+fn a_panic_in_a_user_function_leaves_the_table_usable() {
     let table: Table<u64, String> = Table::new();
     table.set(1, "one".to_owned());
     let panics = |f: &dyn Fn()| {
@@ -322,7 +322,7 @@ fn a_panic_in_a_users_function_changes_nothing_and_blocks_nobody() {
 }
 
 #[test]
-fn a_users_function_may_use_the_table_itself() {
+fn a_user_function_may_use_the_table() {
     let table: Table<u64, u64> = (0..10).map(|i| (i, i)).collect();
     table.update(&1, |n| n + table.get(&2).unwrap());
     assert_eq!(table.get(&1), Some(3));
@@ -331,7 +331,7 @@ fn a_users_function_may_use_the_table_itself() {
     assert_eq!(table.len(), 10);
 }
 
-/// A key that changes in place, in what neither `Eq` nor `Hash` looks at.
+/// A key that changes in place, in a field that neither `Eq` nor `Hash` reads.
 struct Noted(u64, Mutex<String>);
 
 impl PartialEq for Noted {
@@ -352,7 +352,7 @@ impl std::borrow::Borrow<u64> for Noted {
 }
 
 #[test]
-fn a_change_of_a_key_that_went_does_not_come_to_who_has_its_slot() {
+fn a_change_of_a_removed_key_spares_the_new_key_in_its_slot() {
     fn check<K: Copy + Eq + std::hash::Hash + Send + Sync + 'static>(gone: K, comes: K) {
         let table: Table<K, u64, BuildHasherDefault<Alike>> = Table::default();
         table.set(gone, 5);
@@ -366,7 +366,7 @@ fn a_change_of_a_key_that_went_does_not_come_to_who_has_its_slot() {
         });
         assert!(!updated && asked == 1);
         assert_eq!((table.get(&gone), table.get(&comes)), (None, Some(5)));
-        // A neighbour that goes is no reason to ask again.
+        // The removal of a neighbour does not cause another call.
         table.set(gone, 1);
         let updated = table.update(&gone, |value| {
             table.discard(&comes);
@@ -379,7 +379,7 @@ fn a_change_of_a_key_that_went_does_not_come_to_who_has_its_slot() {
 }
 
 #[test]
-fn a_key_that_changes_in_place_is_one_key_whatever_becomes_of_its_value() {
+fn a_key_that_changes_in_place_survives_changes_of_its_value() {
     let table: Table<Noted, u64> = Table::new();
     table.set(Noted(1, Mutex::new("as it came".to_owned())), 0);
     let noted =
@@ -389,7 +389,7 @@ fn a_key_that_changes_in_place_is_one_key_whatever_becomes_of_its_value() {
         *key.1.lock().unwrap() = "new".repeat(99);
     });
     assert_eq!(noted(&table), "new".repeat(99));
-    // The key that is there stays.
+    // The present key stays.
     assert_eq!(table.insert(Noted(1, Mutex::new(String::new())), 7), Some(1));
     assert_eq!(noted(&table), "new".repeat(99));
     assert_eq!(table.try_insert(Noted(1, Mutex::new(String::new())), 8).map_err(|(_, value)| value), Err(8));
@@ -400,7 +400,7 @@ fn a_key_that_changes_in_place_is_one_key_whatever_becomes_of_its_value() {
     squall_rcu::barrier().unwrap();
 }
 
-/// A key whose hash is never the same.
+/// A key with a different hash each time.
 #[derive(Clone, PartialEq, Eq)]
 struct Fickle(u64);
 
@@ -434,21 +434,21 @@ fn a_hash_that_contradicts_itself_loses_entries_and_breaks_no_memory() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too few entries there to tell")]
-fn a_room_that_cannot_be_had_is_refused_and_the_table_goes_on_as_before() {
+fn an_impossible_reservation_is_rejected() {
     let table: Table<u64, u64> = Table::new();
-    // Those abort the process where there is no memory.
+    // These tools abort the process if memory is exhausted.
     #[cfg(not(any(miri, squall_asan, squall_tsan)))]
     assert!(!table.try_reserve(usize::MAX));
     (0..MANY).for_each(|i| _ = table.set(i, i));
     assert!(table.capacity() as u64 >= MANY);
-    // A shrinking that has begun does not take away what is reserved.
+    // A running shrink keeps reserved room.
     (0..MANY).for_each(|i| _ = table.discard(&i));
     assert!(table.try_reserve(MANY as usize) && table.capacity() as u64 >= MANY);
     (0..MANY).for_each(|i| _ = (table.set(i, i), table.discard(&i)));
     assert!(table.capacity() as u64 >= MANY);
 }
 
-/// A value whose end is noted in the table itself.
+/// A value with a drop that inserts into the table itself.
 struct Last(Arc<Table<u64, Last>>, u64);
 
 impl Drop for Last {
@@ -460,7 +460,7 @@ impl Drop for Last {
 }
 
 #[test]
-fn a_values_end_may_use_the_table() {
+fn a_value_drop_may_use_the_table() {
     let table = Arc::new(Table::new());
     thread::scope(|threads| {
         for thread in 0..2u64 {
@@ -477,7 +477,7 @@ fn a_values_end_may_use_the_table() {
         }
     });
     squall_rcu::barrier().unwrap();
-    // Else they hold each other.
+    // Otherwise the table and its values keep each other alive.
     table.clear();
     squall_rcu::barrier().unwrap();
     table.clear();
@@ -501,7 +501,7 @@ fn a_hash_that_panics_while_the_table_grows_loses_nothing() {
     (0..first).for_each(|i| _ = table.set(Touchy(i), i));
     PANICS.set(true);
     for i in 1001..last {
-        // Done, or not begun.
+        // The insertion is complete or has not begun.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.set(Touchy(i), i)));
     }
     PANICS.set(false);

@@ -1,4 +1,5 @@
-//! A table with a limit: it is kept at every moment, and whatever is refused, changed or panics, the count is what is there.
+//! Tests of the table with a limit: it holds at every moment, and the count stays exact after rejections,
+//! changes and panics.
 
 use squall_parts::table::{Compute, Computed, Limited, Table};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 #[test]
-fn new_keys_beyond_the_limit_are_refused_and_all_else_goes_on() {
+fn new_keys_beyond_the_limit_are_rejected() {
     let table: Limited<u64, String> = Limited::new(3);
     for key in 0..3 {
         assert_eq!(table.set(key, key.to_string()), Ok(false));
@@ -15,8 +16,8 @@ fn new_keys_beyond_the_limit_are_refused_and_all_else_goes_on() {
     assert_eq!((full.back, full.exhausted.most, full.exhausted.taken), ((3, "3".into()), 3, 3));
     assert_eq!(table.try_insert(3, "3".into()).unwrap_err().back, (3, "3".into()));
     assert!(table.compute(3, |there| Compute::Put(format!("{there:?}"))).is_err());
-    assert_eq!(table.compute(3, |_| Compute::Keep), Ok(Computed::Kept), "nothing new was wanted");
-    // What is there is changed as before.
+    assert_eq!(table.compute(3, |_| Compute::Keep), Ok(Computed::Kept), "no new key was requested");
+    // Present keys change as before.
     assert_eq!((table.set(1, "one".into()), table.try_insert(1, "1".into())), (Ok(true), Ok(false)));
     assert_eq!(table.compute(2, |_| Compute::Put("two".into())), Ok(Computed::Updated));
     assert!(table.update(&0, |_| "zero".into()));
@@ -28,13 +29,13 @@ fn new_keys_beyond_the_limit_are_refused_and_all_else_goes_on() {
     assert_eq!((table.budget().taken(), table.get(&1).as_deref()), (1, Some("one")));
     table.budget().set_most(0);
     assert!(table.set(7, String::new()).is_err() && table.set(1, String::new()) == Ok(true));
-    // One that had more before.
+    // A table that already has more entries than the limit.
     let table = Limited::with_table(table.into_table(), 0);
     assert!(table.budget().taken() == 1 && table.discard(&1) && table.is_empty());
 }
 
 #[test]
-fn a_closure_a_clone_or_a_key_that_panics_leaves_the_count_right() {
+fn panics_leave_the_count_right() {
     struct Fragile;
     impl Clone for Fragile {
         fn clone(&self) -> Fragile {
@@ -45,14 +46,16 @@ fn a_closure_a_clone_or_a_key_that_panics_leaves_the_count_right() {
     table.try_insert(1, Fragile).ok().unwrap();
     assert!(catch_unwind(AssertUnwindSafe(|| table.compute(2, |_| panic!("as asked")))).is_err());
     assert_eq!((table.budget().taken(), table.len()), (1, 1));
-    assert!(catch_unwind(AssertUnwindSafe(|| table.remove(&1))).is_err(), "it is out, and cannot be cloned");
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| table.remove(&1))).is_err(),
+        "the value is removed and cannot be cloned"
+    );
     assert_eq!((table.budget().taken(), table.len()), (0, 0));
 }
 
-/// How exact it is: never more entries than the limit, as a count by those who put in and take out has it, which lags behind the removal
-/// and runs ahead of nothing; and when all is over the count is what is there.
+/// There are never more entries than the limit, and at the end the count is the number of entries.
 #[test]
-fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end() {
+fn the_limit_always_holds_and_the_count_ends_exact() {
     const MOST: u64 = 20;
     const KEYS: u64 = 64;
     let table: Limited<u64, u64> = Limited::with_table(Table::new(), MOST);
@@ -61,7 +64,7 @@ fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end() {
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                // The budget is never over its limit, and nothing is in that was not taken.
+                // The budget never exceeds its limit, and each entry has taken one from it.
                 assert!(table.budget().taken() <= MOST);
                 thread::yield_now();
             }

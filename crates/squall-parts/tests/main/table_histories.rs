@@ -1,7 +1,7 @@
-//! The table under the checks that every concurrent map passes: histories that are recorded and checked for linearizability, acts of
-//! one thread against std's map, and what the test suites of other maps check. The tables are small, so that they grow and shrink
-//! under the load, and their keys collide as little, as much, or as badly as the hasher makes them.
-#![cfg(not(loom))]
+//! The table under the checks for all concurrent maps: recorded histories checked for linearizability,
+//! actions of one thread compared with `std`'s map, and checks from the test suites of other maps. The tables
+//! are small, so that they grow and shrink under load. The hashers make keys collide seldom, often, or
+//! always.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use squall_history::maps::{Act, ConcurrentMap, Held, Load, Maker, Step, Wide, acts, all_checks, checks};
 use squall_parts::table::{Compute, Table};
 
-/// A number as a key.
+/// A key made from a number.
 trait Named: Eq + Hash + Send + Sync + 'static {
     fn of(number: u64) -> Self;
     fn number(&self) -> u64;
@@ -26,15 +26,16 @@ impl Named for u64 {
     }
 }
 
-/// Keys of several words, that own memory.
+/// Keys of several words that own memory.
 impl Named for String {
     fn of(number: u64) -> String {
         format!("{number}, which is longer than it need be")
     }
 
     fn number(&self) -> u64 {
-        let number = self.strip_suffix(", which is longer than it need be").expect("a key that nobody put");
-        number.parse().expect("a key that nobody put")
+        let number =
+            self.strip_suffix(", which is longer than it need be").expect("a key that was never inserted");
+        number.parse().expect("a key that was never inserted")
     }
 }
 
@@ -110,7 +111,7 @@ impl<K: Named, V: Held, S: BuildHasher + Send + Sync> ConcurrentMap<V> for Mappe
     }
 }
 
-/// Tables with this hasher, of such keys.
+/// Makes tables with this hasher and key type.
 struct Tables<S, K = u64>(S, PhantomData<fn(K)>);
 
 impl<S> Tables<S> {
@@ -131,11 +132,11 @@ impl<S: BuildHasher + Clone + Send + Sync, K: Named> Maker for Tables<S, K> {
     }
 }
 
-/// The hash of all keys is one of so many.
+/// A hasher with `HASHES` different results.
 #[derive(Clone, Copy)]
 struct OneOf<const HASHES: u64>;
 
-/// A number modulo `HASHES`, whatever else is written.
+/// The written number modulo `HASHES`.
 #[derive(Default)]
 struct Remainder<const HASHES: u64>(u64);
 
@@ -168,13 +169,13 @@ fn passes<S: BuildHasher + Clone + Send + Sync>(hasher: S, load: &Load) {
 
 #[track_caller]
 fn all_pass<S: BuildHasher + Clone + Send + Sync, K: Named>(tables: Tables<S, K>, load: &Load) {
-    // One order of all keys is a test of its own.
+    // A single order of all keys has a test of its own.
     let load = Load { one_order: false, ..load.clone() };
     all_checks(&tables, &load).unwrap_or_else(|failures| panic!("{failures}"));
 }
 
-/// Who has put something and then looks for what another puts: of two who do that at once, one finds the other's. It shows where
-/// two threads run at once and the code is optimised.
+/// Of two threads that each insert a key and then look up the other's, at least one finds it. Failures show
+/// only in optimised code, with two threads running at once.
 #[test]
 fn one_order_of_all_keys() {
     for seed in 1..=8 {
@@ -222,7 +223,7 @@ fn with_one_hash_for_all() {
     passes(OneOf::<1>, &Load { many: load.many / 30, rounds: load.rounds / 2, ..load });
 }
 
-/// The hasher of these tests does what it says.
+/// The hashers of these tests collide as documented.
 #[test]
 fn the_hashers_collide() {
     let hashes = |keys: std::ops::Range<u64>| {

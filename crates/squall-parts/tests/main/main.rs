@@ -1,0 +1,14 @@
+//! Integration tests of the parts, in one program.
+//!
+//! Two programs stay apart, since they change global state: `table_memory` counts freed memory, and
+//! `dhash_drops` switches the reclaimer thread on and off.
+#![cfg(not(loom))]
+
+mod dhash;
+#[cfg(not(miri))]
+mod dhash_sequences;
+mod gate;
+mod replicas;
+mod table;
+mod table_histories;
+mod table_limited;
