@@ -126,7 +126,7 @@ impl List {
     ) {
         let call = move |object, part, format: Box<dyn Any + Send>| match format.downcast::<F>() {
             Ok(format) => call(object, part, *format),
-            Err(_) => Err("a format came as another one".into()),
+            Err(_) => Err("the import got a value of another format than the one it was listed with".into()),
         };
         self.imports.push(Import { kind: Kind::of::<F>(by_parts), call: Box::new(call) });
     }
@@ -242,6 +242,6 @@ mod tests {
         assert_eq!(chosen(&[memory], &[text]), None);
         assert_eq!(chosen(&[], &[]), None);
         let by_parts = (Kind::of::<Table>(false), "");
-        assert_eq!(chosen(&[table], &[by_parts]), None, "a whole is no part");
+        assert_eq!(chosen(&[table], &[by_parts]), None, "a whole format does not match a format by parts");
     }
 }

@@ -154,7 +154,7 @@ impl Gate {
         // AcqRel: pairs with itself and with `kill`: the thread that drains the gate sees everything that the
         // misses did inside, and everything that the destroyer did before.
         let before = self.0.fetch_sub(FLIGHT_ONE, sites::LEAVE.order(Ordering::AcqRel));
-        debug_assert!(before & FLIGHT != 0, "a miss left that had not entered");
+        debug_assert!(before & FLIGHT != 0, "a miss left the gate without having entered");
         if before & DEAD != 0 && before & FLIGHT == FLIGHT_ONE {
             DrainStatus::Drained
         } else {

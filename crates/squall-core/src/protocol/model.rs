@@ -1,14 +1,20 @@
-//! Model checks of the protocol in the form that ships, and the tests of those tests.
+//! Models of the protocol: the shipped code under loom and Miri, and the twins that test the models.
 //!
-//! Each model is a small program of two or three threads over the functions of this folder, in the little [`world`]. Under
-//! loom every interleaving (up to the preemption bound) and every value a load may return is tried; under Miri the seeds do
-//! that at random. Each ordering that the proof names, and each step whose order it needs, is then weakened, and its model
-//! must fail (`twins!` below; under Miri, whose findings end the process, `SQUALL_WEAKEN` names the sites and the caller
-//! expects the failure).
+//! Each model is a small program of two or three threads over the functions of this folder, in the little
+//! [`world`]. Loom tries every interleaving, up to the preemption bound, and every value that a load may
+//! return. Miri does so at random, by seeds.
 //!
-//! Most models have no operations, whose fences would hide weak orderings from loom; in these nothing is freed before all
-//! is over, but for what holds protect, and the world checks what is asked of whoever waits for a grace period. Those whose
-//! names end in `in_operations` run over the grace periods that ship, and free.
+//! Each ordering that the proof names is then weakened, and so is each step whose order it needs: its model
+//! must fail. Under loom, `twins!` below does that. Under Miri a finding ends the process; there
+//! `SQUALL_WEAKEN` names the sites, and the caller expects the failure.
+//!
+//! Most models have no operations, because the fences of operations would hide weak orderings from loom. Such
+//! a model frees memory only at its end, except memory that holds protect. Its world checks the condition for
+//! a grace period instead. The models with names that end in `in_operations` run over the real grace periods,
+//! and free memory.
+//!
+//! This file has the models of misses and destruction. `reclaim.rs` has holds, drops and membership,
+//! `swaps.rs` swaps, and `arbiters.rs` arbitrations.
 
 mod arbiters;
 mod reclaim;
@@ -31,8 +37,8 @@ use crate::protocol::id::Id;
 use squall_rcu::__model::ENTER_FENCE;
 use world::{Body, CLASS, Called, Name, OTHER, SLOT, Sent, World, free_leaked, ignore, leak, run_both};
 
-/// A miss makes, publishes and installs while the object is killed: no call that begins after `kill` returned finds it,
-/// and whoever drains the gate cuts every way.
+/// A miss makes, publishes and installs a representative while the object is killed. A call that begins after
+/// `kill` returned does not find it. The thread that drains the gate clears every path.
 fn miss_against_kill(miss_on_main: bool, shared: bool) {
     World::run(&[0], false, |world| {
         let (thing, name) = if shared { world.create_shared() } else { world.create(1, 1) };
@@ -41,10 +47,10 @@ fn miss_against_kill(miss_on_main: bool, shared: bool) {
         };
         let killer = move || {
             assert!(world.destroy(None, thing));
-            assert_eq!(world.call(0, 0, name), Called::Erred, "after the object was destroyed");
+            assert_eq!(world.call(0, 0, name), Called::Erred, "a call reached the destroyed object");
         };
         run_both(miss_on_main, miss, killer);
-        assert_eq!(world.call(0, 0, name), Called::Erred, "after the object was destroyed");
+        assert_eq!(world.call(0, 0, name), Called::Erred, "a call reached the destroyed object");
         world.conclude(1, thing);
     });
 }
@@ -65,7 +71,7 @@ fn shared_kill_first() {
     miss_against_kill(false, true);
 }
 
-/// Two misses on two VPs while the object is killed: the last one out clears the entries of both.
+/// Two misses on two VPs run while the object is killed. The last one that leaves clears the entries of both.
 fn two_misses_against_kill() {
     World::run(&[0, 1], false, |world| {
         let (thing, name) = world.create(1, 1);
@@ -78,7 +84,8 @@ fn two_misses_against_kill() {
     });
 }
 
-/// Two misses, of one cluster or of two: one representative for each, which both find; a loser is dropped.
+/// Two misses run, in one cluster or in two. Each cluster gets one representative, which its misses find; a
+/// loser is dropped.
 fn two_misses(vps: [usize; 2], clusters: [u32; 2]) {
     World::run(&vps, false, |world| {
         let (thing, name) = world.create(1, 1);
@@ -88,7 +95,7 @@ fn two_misses(vps: [usize; 2], clusters: [u32; 2]) {
         let reps = unsafe { thing.reps() };
         assert_eq!(reps.len(), if clusters[0] == clusters[1] { 1 } else { 2 });
         for (vp, cluster) in vps.into_iter().zip(clusters) {
-            // SAFETY: as above.
+            // SAFETY: all threads are joined, and no memory was freed.
             let found = unsafe { thing.0.as_ref().reps.find(cluster).map(|rep| header(Body::owner(rep), 0)) };
             assert_eq!(
                 world.find(vp, cluster, name).1,
@@ -118,7 +125,7 @@ fn large_machine() {
     two_misses([0, 64], [0, 0]);
 }
 
-/// A thread that knows the reference early calls while the object is made known.
+/// A thread that has the handle early calls while the object is published.
 fn early_call() {
     World::run(&[0], false, |world| {
         let name = Name { id: Id::new(SLOT, 1), serial: 1 };
@@ -131,26 +138,27 @@ fn early_call() {
     });
 }
 
-/// The same reference, while the object is made: its caller finds it, or is told that it is still to come.
+/// A thread that has the handle early looks up the object while it is published. It finds the object, or
+/// learns that there is none yet.
 fn early_answer() {
     World::run(&[], false, |world| {
         let early = thread::spawn(move || {
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             let found = unsafe { InFlight::enter(world, Id::new(SLOT, 1)) };
             assert!(
                 !matches!(found, Err(Absent::Destroyed(_))),
-                "what was not there yet is called destroyed"
+                "an object that was not there yet is reported as destroyed"
             );
         });
         let (thing, _) = world.create(1, 1);
         early.join().unwrap();
-        // SAFETY: all threads are joined, and nobody has made a representative.
+        // SAFETY: all threads are joined, and there is no representative.
         unsafe { drop(Box::from_raw(thing.0.as_ptr())) };
     });
 }
 
-/// A stale reference to a well-known object, whose slot becomes vacant: its caller is told that the object was destroyed,
-/// not that it is still to come.
+/// A stale handle to a well-known object is used while its slot becomes vacant. The caller learns that the
+/// object was destroyed, not that there is none yet.
 fn vacant() {
     World::run(&[], false, |world| {
         let (thing, stale) = world.create(1, 1);
@@ -159,42 +167,45 @@ fn vacant() {
             world.slot.vacate();
         };
         let caller = move || {
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             let found = unsafe { InFlight::enter(world, stale.id) };
             assert!(
                 !matches!(found, Err(Absent::NotThere)),
-                "a reference to what was destroyed waits for it"
+                "a handle to a destroyed object reports it as not there yet"
             );
         };
         run_both(true, end, caller);
-        // SAFETY: all threads are joined, and nobody has made a representative.
+        // SAFETY: all threads are joined, and there is no representative.
         unsafe { drop(Box::from_raw(thing.0.as_ptr())) };
     });
 }
 
-/// A stale reference while the next object of its slot comes and goes, which is of another class: whoever asks is told the
-/// class of what was asked for, or none.
+/// A stale handle is used while the next object of its slot, of another class, comes and goes. The caller
+/// gets the class of its own object, or no class.
 fn class_of_the_next() {
     World::run(&[], false, |world| {
         let (first, stale) = world.create(1, 1);
-        // SAFETY: valid; nobody has made a representative.
+        // SAFETY: valid; there is no representative.
         let _ = unsafe { kill(world, first.object().as_ref().id) };
         let (second, leaked) = leak(AtomicPtr::new(ptr::null_mut()));
         let reuse = move || {
             let _ = world.slot.advance(1, &CLASS);
             let (next, _) = world.create(2, 2);
             second.store(next.0.as_ptr(), Ordering::Relaxed);
-            // As of a slot that is not the first.
+            // As in a slot after the first.
             world.slot.retire(&OTHER);
             let _ = world.slot.advance(2, &OTHER);
         };
         let ask = move || {
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             match unsafe { InFlight::enter(world, stale.id) } {
                 Err(Absent::Destroyed(class)) => {
-                    assert!(class.is_none_or(|class| ptr::eq(class, &CLASS)), "the class of the next one");
+                    assert!(
+                        class.is_none_or(|class| ptr::eq(class, &CLASS)),
+                        "a call got the class of the next object"
+                    );
                 }
-                _ => panic!("a destroyed object was found, or is still to come"),
+                _ => panic!("a destroyed object was found, or reported as not there yet"),
             };
         };
         run_both(true, reuse, ask);
@@ -207,7 +218,7 @@ fn class_of_the_next() {
     });
 }
 
-/// Entries are thrown away at any time, while calls are made and the object is killed.
+/// Entries are discarded at any time, while calls run and the object is killed.
 fn discard_against_calls() {
     World::run(&[0], false, |world| {
         let (thing, name) = world.create(1, 1);
@@ -226,7 +237,8 @@ fn discard_against_calls() {
     });
 }
 
-/// An object is killed, and its memory freed after the grace period, while calls come and entries are thrown away.
+/// An object is killed, and its memory is freed after the grace period, while calls run and entries are
+/// discarded.
 fn calls_against_death(in_order: bool, discard: bool) {
     World::run(&[0], true, |world| {
         let (thing, name) = world.create(1, 1);
@@ -260,7 +272,7 @@ fn discard_in_operations() {
     calls_against_death(true, true);
 }
 
-/// The same with a second caller, who may be the last one out.
+/// An object is killed and freed under two callers, each of which may be the last to leave the gate.
 fn two_callers_in_operations() {
     World::run(&[0], true, |world| {
         let (thing, name) = world.create(1, 1);
@@ -276,7 +288,8 @@ fn two_callers_in_operations() {
     });
 }
 
-/// A reference outlives its object, whose slot goes to the next one: it never reaches that, nor what was freed.
+/// A handle outlives its object, and the slot goes to the next one. The handle reaches neither that object
+/// nor freed memory.
 fn stale_against_reuse_in_operations() {
     World::run(&[0], true, |world| {
         let (old, stale) = world.create(1, 1);
@@ -306,7 +319,8 @@ fn stale_against_reuse_in_operations() {
     });
 }
 
-/// Two destroyers, and a miss that may be the last one out: one of them kills, and one sends the object on.
+/// Two threads destroy the object while a miss may be the last to leave the gate. One of them kills it, and
+/// one sends it to its grace period.
 fn two_kills() {
     World::run(&[0], false, |world| {
         let (thing, name) = world.create(1, 1);
@@ -315,7 +329,7 @@ fn two_kills() {
         let mine = world.destroy(None, thing);
         let others = other.join().unwrap();
         miss.join().unwrap();
-        assert!(mine != others, "one destroyer ends it");
+        assert!(mine != others, "exactly one destroyer ends the object");
         assert_eq!(world.call(0, 0, name), Called::Erred);
         world.conclude(1, thing);
     });
@@ -353,7 +367,7 @@ models!(
     two_kills,
 );
 
-/// The models of the module are named from `raw::model` on.
+/// Twins of models. `twin` names a model by its path from the crate root.
 macro_rules! twins {
     ($($name:ident: $site:path, breaks $($model:ident)::+),* $(,)?) => { $(
         #[cfg(loom)]

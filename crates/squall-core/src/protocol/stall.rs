@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_of_nobody_is_given_bare() {
+    fn an_unknown_id_is_reported_bare() {
         let id = Id::new(1 << 10, u32::MAX);
         assert_eq!(name(id.bits()), id.to_string());
         crate::protocol::tables::tables().unwrap();

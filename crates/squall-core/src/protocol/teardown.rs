@@ -149,7 +149,7 @@ unsafe fn kill_taken(platform: &impl Platform, id: Id, taken: *mut ()) -> Killed
 pub(crate) unsafe fn move_away(object: NonNull<Object>) {
     // SAFETY: the caller is in its gate.
     let shut = unsafe { object.as_ref() }.gate.move_away();
-    debug_assert!(shut == DrainStatus::Pending, "an object was moved that nobody keeps");
+    debug_assert!(shut == DrainStatus::Pending, "an object was moved without an owner in its gate");
 }
 
 /// Clears the entries of an object that [`move_away`] has ended, and leaves those of the other object in

@@ -1,4 +1,4 @@
-//! Models of arbitrations against calls, destruction and swaps; the steps are those of `swap/arbiter.rs`.
+//! Models of arbitrations against calls, destruction and swaps. The steps are those of `swap/arbiter.rs`.
 
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::thread;
@@ -13,31 +13,31 @@ use crate::protocol::mediator::{Mediator, Phase};
 use crate::protocol::sites;
 use crate::protocol::teardown::kill;
 
-/// An arbitration comes and goes while calls are made and the object is destroyed.
+/// An arbitration is attached and detached while calls run and the object is destroyed.
 fn arbitration(destroy: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, old, .. } = swap;
         let arbiter = mediator(name, old, None);
         let come = move || {
             assert!(swap.enter_as_owner());
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             assert_eq!(unsafe { attach(world, arbiter.get()) }, Attach::Attached);
             swap.leave_as_owner(None);
         };
-        // SAFETY: as above.
+        // SAFETY: memory is freed only at the end of the model.
         let go = move || _ = unsafe { detach(world, arbiter.get()) };
         let end = move || {
-            // SAFETY: as above.
+            // SAFETY: memory is freed only at the end of the model.
             let killed = unsafe { kill(world, name.id) };
             world.continue_kill(killed);
-            assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
+            assert!(matches!(call(world, name), Outcome::Erred), "a call reached the destroyed object");
         };
-        // Before there are three threads.
+        // Attach before there are three threads.
         if destroy {
             come();
         }
         let caller = thread::spawn(move || {
-            // Once where there is a third thread.
+            // One call if there is a third thread.
             for _ in 0..if destroy { 1 } else { 2 } {
                 let met = call(world, name);
                 assert!(destroy || met.serial() == 1);
@@ -69,19 +69,19 @@ fn arbitration_against_destroy() {
     arbitration(true);
 }
 
-/// An object that is arbitrated is swapped, and arbitrated afterwards, while it is called, destroyed, or its arbitration taken
-/// away.
+/// An arbitrated object is swapped, and arbitrated afterwards. Meanwhile it is called, or destroyed, or its
+/// arbitration is detached.
 fn swap_of_an_arbitrated(destroy: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, old, new, .. } = swap;
         let (before, after) = (mediator(name, old, None), arbitrating(name, new));
         let back = arbitrating(name, old);
-        // SAFETY: nothing is freed before all is over.
+        // SAFETY: memory is freed only at the end of the model.
         assert_eq!(unsafe { attach(world, before.get()) }, Attach::Attached);
         let (moved, leaked) = leak(AtomicBool::new(false));
         let go = move || {
             let relieved = swap.enter_as_owner() && {
-                // SAFETY: as above.
+                // SAFETY: memory is freed only at the end of the model.
                 let put = unsafe { relieve(world, before.get(), swap.mediator.get()) };
                 if put != Attach::Attached {
                     swap.leave_as_owner(None);
@@ -91,16 +91,16 @@ fn swap_of_an_arbitrated(destroy: bool) {
             if !relieved {
                 return swap.discard();
             }
-            // Calls that the first mediator let pass are in no operation here: there are none where the other thread
-            // destroys.
+            // Calls that the first mediator admitted are in no operation here. If the other thread destroys,
+            // there are none.
             let done = destroy && swap.block_and_transfer();
             let phase = if done { Phase::Complete } else { Phase::RolledBack };
             let next = if done { after } else { back };
-            // SAFETY: as above.
+            // SAFETY: memory is freed only at the end of the model.
             let settled = unsafe { settle(world, swap.mediator.get(), phase, Some(next.get())) };
             moved.store(swap.clear_up(done, settled, None), Ordering::Relaxed);
             if !done && settled != Settled::Doomed {
-                // SAFETY: as above.
+                // SAFETY: memory is freed only at the end of the model.
                 let detached = unsafe { detach(world, next.get()) };
                 assert!(detached || destroy);
             }
@@ -109,9 +109,9 @@ fn swap_of_an_arbitrated(destroy: bool) {
             if !destroy {
                 return ignore_outcome(call(world, name));
             }
-            // SAFETY: as above.
+            // SAFETY: memory is freed only at the end of the model.
             world.continue_kill(unsafe { kill(world, name.id) });
-            assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
+            assert!(matches!(call(world, name), Outcome::Erred), "a call reached the destroyed object");
         };
         run_both(true, go, other);
         if destroy {
@@ -130,25 +130,25 @@ fn swap_of_an_arbitrated(destroy: bool) {
     });
 }
 
-/// An arbitration is taken away while a swap of its object begins: one of the two has it.
+/// An arbitration is detached while a swap of its object begins: one of the two threads gets the mediator.
 fn relieve_against_detach() {
     Swap::run(false, |swap| {
         let Swap { world, name, old, .. } = swap;
         let arbiter = mediator(name, old, None);
         ignore_outcome(call(world, name));
-        // SAFETY: nothing is freed before all is over.
+        // SAFETY: memory is freed only at the end of the model.
         assert_eq!(unsafe { attach(world, arbiter.get()) }, Attach::Attached);
-        // SAFETY: as above.
+        // SAFETY: memory is freed only at the end of the model.
         let take_away = thread::spawn(move || unsafe { detach(world, arbiter.get()) });
-        // SAFETY: as above.
+        // SAFETY: memory is freed only at the end of the model.
         let relieved = swap.enter_as_owner()
             && unsafe { relieve(world, arbiter.get(), swap.mediator.get()) } == Attach::Attached;
         let taken_away = take_away.join().unwrap();
-        assert!(relieved != taken_away, "two owners of one mediator, or none");
+        assert!(relieved != taken_away, "a mediator must have exactly one owner");
         if relieved {
-            assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+            assert!(!call(world, name).is_hit(), "a call reached a representative past the mediator");
             assert!(swap.block_and_transfer());
-            // SAFETY: as above.
+            // SAFETY: memory is freed only at the end of the model.
             let settled = unsafe { settle(world, swap.mediator.get(), Phase::Complete, None) };
             assert!(swap.clear_up(true, settled, None));
         } else {
@@ -161,7 +161,7 @@ fn relieve_against_detach() {
     });
 }
 
-/// A mediator that stands in its last phase from the start, as a swap puts it before what serves then.
+/// Creates a mediator in the phase `Arbitrate`, as a swap puts it in front of the winner.
 fn arbitrating(name: Name, thing: ThingRef) -> Sent<NonNull<Mediator>> {
     let mediator = Mediator::new(name.id, thing.object(), None, Phase::Arbitrate);
     Sent(NonNull::from(Box::leak(Box::new(mediator))))

@@ -1,4 +1,4 @@
-//! Models of holds, drops, membership and headers.
+//! Models of reclamation: holds, drops and links, and of membership and headers.
 
 use squall_machine::park::EventCount;
 #[cfg(loom)]
@@ -20,7 +20,8 @@ use crate::protocol::object::header;
 #[cfg(loom)]
 use crate::protocol::sites;
 
-/// Calls hold representatives while memory quiet asks for them: exactly one of all goes on, when all calls are over.
+/// Calls hold representatives while memory quiet asks for them. Exactly one thread continues, after all calls
+/// are over.
 fn holds_against_quiet(clusters: [u32; 2]) {
     World::run(&[0, 1], false, |world| {
         let (thing, name) = world.create(1, 1);
@@ -28,8 +29,8 @@ fn holds_against_quiet(clusters: [u32; 2]) {
         let others = clusters.map(|cluster| {
             let (_, held) = world.find(vp, cluster, name);
             vp += 1;
-            let held = Sent(held.expect("it lives"));
-            // SAFETY: valid: nothing was freed.
+            let held = Sent(held.expect("the object lives"));
+            // SAFETY: valid: no memory was freed.
             unsafe { held.get().as_ref() }.hold();
             held
         });
@@ -45,7 +46,7 @@ fn holds_against_quiet(clusters: [u32; 2]) {
         });
         let _ = world.quiet(thing);
         others.into_iter().for_each(|other| other.join().unwrap());
-        assert_eq!(world.ended(), 1, "of quiet and the releases, one goes on");
+        assert_eq!(world.ended(), 1, "exactly one of memory quiet and the releases continues");
     });
 }
 
@@ -57,8 +58,8 @@ fn holds_on_two() {
     holds_against_quiet([0, 1]);
 }
 
-/// A call takes its hold in an operation and uses it outside, while the object dies. With `peer` it also makes another
-/// representative there, as `RepContext::local`, and may be the last one out.
+/// A call takes its hold in an operation and uses it outside, while the object dies. With `peer` it also
+/// makes another representative there, like `RepContext::local`, and may be the last to leave the gate.
 fn hold_against_death(peer: bool) {
     World::run(&[0], true, |world| {
         let (thing, name) = world.create(1, 1);
@@ -100,17 +101,17 @@ fn hold_makes_peer_in_operations() {
     hold_against_death(true);
 }
 
-/// Representatives are left for a VP; its runner and one that came in its place take them. Each is dropped once, and the
-/// last ends the object.
+/// Representatives are put into a drop queue. The runner of the VP and a thread in its place take them. Each
+/// is dropped once, and the last drop ends the object.
 fn drop_queue() {
     World::run(&[], false, |world| {
         let (thing, _) = world.create(1, 1);
         let (queue, leaked) = leak(DropQueue::new());
         let queued = [Sent(Body::make(thing, 0, 0)), Sent(Body::make(thing, 0, 1))];
         let dropped = move |count| {
-            // SAFETY: valid while the count is not zero. As `dropped` of `death.rs`.
+            // SAFETY: valid while the count is not zero. Like `dropped` in `destroy.rs`.
             if unsafe { thing.object().as_ref() }.count_down(count) {
-                // SAFETY: once: the count was taken to zero here. The log: see the field.
+                // SAFETY: once: the count was taken to zero here. For the log, see the field.
                 unsafe {
                     thing.free();
                     world.log.with_mut(|log| (*log).ended += 1);
@@ -118,7 +119,7 @@ fn drop_queue() {
             }
         };
         let run = move || {
-            // SAFETY: what is in a grave is valid, and ours once taken.
+            // SAFETY: a representative in the queue is valid, and belongs to this thread once taken.
             unsafe {
                 queue.take(|rep| {
                     Body::free(rep);
@@ -127,12 +128,12 @@ fn drop_queue() {
             }
         };
         let other_runner = thread::spawn(run);
-        // As `Multi::finish`.
-        // SAFETY: valid: nothing was dropped yet.
+        // Like `Multi::finish`.
+        // SAFETY: valid: no memory was dropped yet.
         unsafe { thing.0.as_ref() }.object.count_up(3);
         let mut sent = Vec::new();
         for rep in queued {
-            // SAFETY: our own, and those in the grave came through here.
+            // SAFETY: our own, and those in the queue came through here.
             if unsafe { queue.push(rep.get()) } {
                 sent.push(thread::spawn(run));
             }
@@ -140,7 +141,7 @@ fn drop_queue() {
         dropped(1);
         sent.into_iter().for_each(|runner| runner.join().unwrap());
         other_runner.join().unwrap();
-        assert_eq!(world.ended(), 1, "each is taken once");
+        assert_eq!(world.ended(), 1, "each representative is taken once");
         // SAFETY: all threads are joined; from `Box::leak`. Under loom the blocks are still there.
         unsafe {
             free_leaked(leaked);
@@ -153,13 +154,13 @@ fn drop_queue() {
     });
 }
 
-/// The two keepers of a block let it go: the last frees it.
+/// Both keepers of a block give it up: the last one frees it.
 fn keepers() {
     World::run(&[], false, |world| {
         let (thing, name) = world.create(1, 1);
         let rep = Sent(Body::make(thing, 0, 0));
         let keeper = move || {
-            // SAFETY: one of two keepers; the last frees.
+            // SAFETY: one of two keepers; the last one frees it.
             unsafe {
                 Body::method(header(Body::owner(rep.get()), 0), name.serial);
                 if rep.get().as_ref().let_go() {
@@ -179,13 +180,14 @@ fn keepers() {
     });
 }
 
-/// The object and a representative that outlives it give their links to the root back: the last drops it.
+/// The object, and a representative that outlives it, give back their links to the root. The last one drops
+/// it.
 fn links() {
     World::run(&[], false, |world| {
         let (thing, _) = world.create(1, 1);
         let (root, leaked) = leak(Guarded(UnsafeCell::new(0)));
         let looked = leak(AtomicU32::new(0));
-        // SAFETY: valid: nothing is freed before all is over.
+        // SAFETY: valid: memory is freed only at the end of the model.
         let object = unsafe { thing.object().as_ref() };
         object.link();
         let keeper = move || {
@@ -206,18 +208,18 @@ fn links() {
     });
 }
 
-/// Membership is frozen while a miss publishes: what is there is all there, and stays so. With `guards`, the gather does
-/// something meanwhile that whoever finds a later representative must see.
+/// Membership is frozen while a miss publishes. The set then stays as it is. With `guards`, the gather writes
+/// meanwhile, and the finder of a later representative must see the write.
 fn freeze_against_publish(publish_on_main: bool, guards: bool) {
     World::run(&[], false, |world| {
         let (thing, _) = world.create(1, 1);
         let (guarded, leaked) = leak(Guarded(UnsafeCell::new(0)));
         let publish = move || {
             let rep = Body::make(thing, 0, 0);
-            // SAFETY: valid: nothing is freed before all is over.
+            // SAFETY: valid: memory is freed only at the end of the model.
             let this = unsafe { thing.0.as_ref() };
             if !this.membership.try_publish() {
-                // SAFETY: our own.
+                // SAFETY: the representative is our own.
                 return unsafe { drop(Box::from_raw(rep.cast::<Body>().as_ptr())) };
             }
             if guards {
@@ -228,14 +230,14 @@ fn freeze_against_publish(publish_on_main: bool, guards: bool) {
             this.membership.published();
         };
         let gather = move || {
-            // SAFETY: as above.
+            // SAFETY: valid: memory is freed only at the end of the model.
             let this = unsafe { thing.0.as_ref() };
             this.membership.freeze();
             if this.membership.settled() {
                 if guards {
                     guarded.touch();
                 }
-                // SAFETY: as above.
+                // SAFETY: valid: memory is freed only at the end of the model.
                 let counts = unsafe { [thing.reps().len(), thing.reps().len()] };
                 assert_eq!(counts[0], counts[1], "a representative was added while membership was frozen");
             }
@@ -253,17 +255,17 @@ fn freeze_against_publish(publish_on_main: bool, guards: bool) {
 
 struct Guarded(UnsafeCell<u32>);
 
-// SAFETY: the protocol under test keeps its users apart; the checker watches.
+// SAFETY: the protocol under test excludes concurrent users; the checker watches.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
     fn touch(&self) {
-        // SAFETY: see above.
+        // SAFETY: the protocol under test excludes concurrent users.
         self.0.with_mut(|value| unsafe { *value += 1 });
     }
 
     fn look(&self) -> u32 {
-        // SAFETY: see above.
+        // SAFETY: the protocol under test excludes concurrent users.
         self.0.with(|value| unsafe { *value })
     }
 }
@@ -280,12 +282,12 @@ fn frozen_guards() {
     freeze_against_publish(true, true);
 }
 
-/// A miss waits until membership is thawed, as in `Multi::wait_for_membership`: nothing else will wake it.
+/// A miss waits until membership is thawed, like `Multi::wait_for_membership`. Only the gather wakes it.
 fn thaw_wakes() {
     World::run(&[], false, |world| {
         let (thing, _) = world.create(1, 1);
         let (thawed, leaked) = leak(EventCount::new());
-        // SAFETY: valid: nothing is freed before all is over.
+        // SAFETY: valid: memory is freed only at the end of the model.
         let membership = unsafe { &thing.0.as_ref().membership };
         membership.freeze();
         let miss = move || {
@@ -311,7 +313,8 @@ fn thaw_wakes() {
     });
 }
 
-/// A call meets a header that is resumed meanwhile, as `__call_act` of `reference.rs` does: it learns what that lends, or that it cannot use it.
+/// A call meets a header that is resumed meanwhile, like `Handle::__call_act`. It learns the view of the
+/// header, or that it cannot use the header.
 fn meets_while_resumed() {
     for kind in [NO_VIEW, FIRST, SECOND] {
         let id = Id::new(5, 7).bits();
@@ -323,20 +326,20 @@ fn meets_while_resumed() {
             // SAFETY: valid until all threads are joined.
             let resumed = unsafe { called.get().as_ref() };
             if resumed.is(id) {
-                assert_eq!(resumed.view_kind(), FIRST, "it lends something else");
+                assert_eq!(resumed.view_kind(), FIRST, "the header publishes another view");
             } else if resumed.lacks_first_view(id) {
-                assert_ne!(resumed.view_kind(), FIRST, "it lends the first thing");
+                assert_ne!(resumed.view_kind(), FIRST, "the header publishes the first view");
             }
         };
         let swap = move || {
-            // SAFETY: as above.
+            // SAFETY: valid until all threads are joined.
             let resumed = unsafe { swapped.get().as_ref() };
             resumed.activate(id);
             resumed.suspend();
             resumed.resume(id);
         };
         run_both(true, call, swap);
-        // SAFETY: all threads are joined; from `lend`.
+        // SAFETY: all threads are joined; from `leak`.
         unsafe { free_leaked(leaked) };
     }
 }

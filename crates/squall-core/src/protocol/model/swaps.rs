@@ -1,8 +1,9 @@
-//! Models of mediators: swaps against calls, misses, holds, destruction, and each other.
+//! Models of mediators: swaps against calls, misses, holds, destruction and each other.
 //!
-//! The steps are those of `swap/run.rs` and `swap/calls.rs`, which call the same functions; users' code is a look at a
-//! representative's value, and a transfer changes that of each: the checker sees if the two can meet. The two objects of a
-//! model differ in their serials, 1 for the old and 2 for the new one.
+//! The steps are those of `swap/run.rs` and `call/mediated.rs`, which call the same functions. A method reads
+//! the value of a representative, and a transfer writes the value of each. So the checker sees whether the
+//! two can run at once. The two objects of a model have different serials: 1 for the old and 2 for the new
+//! one.
 
 use squall_machine::park::Seen;
 use squall_rcu::__model::Reader;
@@ -23,18 +24,18 @@ use crate::protocol::slot::Absent;
 use crate::protocol::teardown::{Killed, kill};
 use squall_sys::sync::weaken::Site;
 
-/// Not an ordering: the grace period between the mediator's coming and its blocking. `swap/run.rs` waits for it.
+/// Not an ordering: the grace period between attaching the mediator and blocking. `swap/run.rs` waits for it.
 const FORWARD: Site = Site(70);
-/// Not an ordering: a call that takes a hold through a mediator is counted while it does. `reach` of `reference.rs` sees to
-/// that.
+/// Not an ordering: a call that takes a hold through a mediator is counted until it has the hold. `reach` in
+/// `call/blocking.rs` ensures that.
 const COUNT_HOLDS: Site = Site(73);
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// It reached the object of this serial, by its entry or not.
+    /// The call reached the object of this serial. `hit`: through its table entry.
     Reached { serial: u32, hit: bool },
-    /// It has to wait.
+    /// The call has to wait.
     Parked(Seen),
     /// There is no object.
     Erred,
@@ -44,7 +45,7 @@ impl Outcome {
     pub(super) fn serial(self) -> u32 {
         match self {
             Outcome::Reached { serial, .. } => serial,
-            other => panic!("a call reached nothing: {other:?}"),
+            other => panic!("a call reached no object: {other:?}"),
         }
     }
 
@@ -57,9 +58,9 @@ impl Outcome {
     }
 }
 
-/// As `header_of` of `calls.rs`.
+/// Like `header_of` in `call/mediated.rs`.
 unsafe fn header_of(world: &World, thing: ThingRef) -> Option<NonNull<Header>> {
-    // SAFETY: the caller's: within an operation, or in a model that frees nothing before all is over.
+    // SAFETY: the caller's promise: within an operation, or in a model that frees memory only at its end.
     unsafe {
         if let Some(header) = entry_of(world.entry(0, 0), thing.object(), 0) {
             return Some(header);
@@ -71,9 +72,9 @@ unsafe fn header_of(world: &World, thing: ThingRef) -> Option<NonNull<Header>> {
     }
 }
 
-/// A call on VP 0, which does `inside` while it is in the object.
+/// A call on VP 0, which runs `inside` while it is in the object.
 fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> Outcome {
-    // SAFETY: as in `header_of`.
+    // SAFETY: within an operation, or in a model that frees memory only at its end.
     unsafe {
         if let Some(header) = hit(world.entry(0, 0), name.id) {
             let serial = Body::visit(header);
@@ -126,7 +127,7 @@ pub(super) fn call(world: &World, name: Name) -> Outcome {
     call_with(world, name, false, || ())
 }
 
-/// A swap of a model: the old object is known under `name`, the new one is not.
+/// A swap of a model: the old object is published under `name`, the new one is not.
 #[derive(Clone, Copy)]
 pub(super) struct Swap {
     pub(super) world: &'static World,
@@ -142,7 +143,7 @@ pub(super) fn mediator(name: Name, old: ThingRef, new: Option<ThingRef>) -> Sent
 }
 
 impl Swap {
-    /// A swap to be made, in a world of one VP.
+    /// Runs a model with a prepared swap, in a world of one VP.
     pub(super) fn run(in_operations: bool, model: impl FnOnce(Swap)) {
         World::run(&[0], in_operations, |world| {
             let (old, name) = world.create(1, 1);
@@ -155,12 +156,12 @@ impl Swap {
     }
 
     fn this(&self) -> &'static Mediator {
-        // SAFETY: freed when all is over.
+        // SAFETY: freed at the end of the model.
         unsafe { &*self.mediator.get().as_ptr() }
     }
 
     fn attach(&self, reader: Option<Reader>) -> bool {
-        // SAFETY: in an operation, or in a model that frees nothing before all is over.
+        // SAFETY: in an operation, or in a model that frees memory only at its end.
         self.world.in_operation(reader, || unsafe {
             self.enter_as_owner() && {
                 let there = attach(self.world, self.mediator.get()) == Attach::Attached;
@@ -172,31 +173,31 @@ impl Swap {
         })
     }
 
-    /// Keeps the old object, unless it is dead.
+    /// Enters the old object's gate as owner, unless the object is dead.
     pub(super) fn enter_as_owner(&self) -> bool {
-        // SAFETY: valid, as above.
+        // SAFETY: in an operation, or in a model that frees memory only at its end.
         unsafe { self.old.object().as_ref() }.gate.enter_as_owner()
     }
 
     pub(super) fn leave_as_owner(&self, reader: Option<Reader>) {
-        // SAFETY: kept, once.
+        // SAFETY: the gate was entered as owner; called once.
         self.world.in_operation(reader, || unsafe { leave_as_owner(self.world, self.old.object()) });
     }
 
-    /// Whether every call that began before the mediator came is over. A model cannot wait.
+    /// Returns whether every call that began before the mediator was attached is over. A model cannot wait.
     fn forwarded(&self) -> bool {
         FORWARD.is_weak() || self.world.grace_period()
     }
 
     /// Tries to find the old object without calls.
     fn try_transfer(&self) -> bool {
-        // SAFETY: the old object is valid: this thread alone ends it.
+        // SAFETY: the old object is valid: only this thread ends it.
         unsafe { self.this().try_transfer(self.world) }
     }
 
-    /// Moves the state: nobody else may be in either of the two.
+    /// Moves the state. No other thread may be in either object.
     fn transfer(&self) {
-        // SAFETY: both are valid, as above.
+        // SAFETY: both are valid: only this thread ends them.
         unsafe {
             self.old.reps().into_iter().for_each(|rep| Body::transfer(rep));
             let _ = self.world.find_or_make(self.new, 0, 0);
@@ -214,11 +215,11 @@ impl Swap {
         quiet
     }
 
-    /// Completes, or rolls back, and clears up, as `Run::decide` and `Run::clear_up`. Returns whether the new one serves, or
-    /// did before it was destroyed.
+    /// Completes or rolls back, and clears up, like `Run::decide` and `Run::clear_up`. Returns whether the
+    /// new object serves, or served before it was destroyed.
     fn end(&self, moved: bool, reader: Option<Reader>) -> bool {
         let phase = if moved { Phase::Complete } else { Phase::RolledBack };
-        // SAFETY: in an operation, or nothing is freed.
+        // SAFETY: in an operation, or in a model that frees memory only at its end.
         let settled = self
             .world
             .in_operation(reader, || unsafe { settle(self.world, self.mediator.get(), phase, None) });
@@ -234,20 +235,21 @@ impl Swap {
         moved
     }
 
-    /// Ends the new object, which nobody has called.
+    /// Ends the new object, which was never called.
     pub(super) fn discard(&self) {
-        // SAFETY: as said.
+        // SAFETY: the new object is valid, and was never called.
         let _ = unsafe { self.new.object().as_ref() }.gate.move_away();
         self.world.end(self.new);
     }
 
-    /// Blocks and ends, with all that calls let it do.
+    /// Blocks, moves the state if calls allow it, and ends the swap.
     fn go(&self, reader: Option<Reader>) -> bool {
         let moved = self.forwarded() && self.block_and_transfer();
         self.end(moved, reader)
     }
 
-    /// All threads are joined: calls reach what serves, which is then destroyed, and both have ended once.
+    /// Called when all threads are joined. Calls reach the winner, which is then destroyed, and both objects
+    /// have ended once.
     pub(super) fn conclude(&self, moved: bool) {
         let (winner, serial) = if moved { (self.new, 2) } else { (self.old, 1) };
         assert_eq!(call(self.world, self.name).serial(), serial);
@@ -260,7 +262,7 @@ impl Swap {
         self.over(moved);
     }
 
-    /// All threads are joined, and the object was destroyed: both have ended once.
+    /// Called when all threads are joined and the object was destroyed: both objects have ended once.
     pub(super) fn over(&self, moved: bool) {
         if moved {
             self.world.conclude_one(self.old);
@@ -269,8 +271,8 @@ impl Swap {
     }
 }
 
-/// Calls that the mediator meets, while the object is swapped: none is in it while its state moves, and those that come after
-/// find the state there.
+/// Calls meet the mediator while the object is swapped. None of them is in the object while its state moves,
+/// and later calls find the state there.
 fn counted(swap_on_main: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
@@ -285,7 +287,7 @@ fn counted(swap_on_main: bool) {
                         last = serial;
                     }
                     Outcome::Parked(_) => return,
-                    Outcome::Erred => panic!("a call erred while the object was swapped"),
+                    Outcome::Erred => panic!("a call failed while the object was swapped"),
                 }
             }
         };
@@ -309,7 +311,7 @@ fn counted_calls_first() {
     counted(false);
 }
 
-/// The new object is found in its slot, by a thread that has not met the mediator.
+/// A thread that did not meet the mediator finds the new object in its slot.
 fn found_in_the_slot() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
@@ -328,7 +330,7 @@ fn found_in_the_slot() {
     });
 }
 
-/// The mediator comes while calls are made that it cannot count; what serves no more is freed.
+/// The mediator is attached while calls run that it cannot count. The object that no longer serves is freed.
 fn attach_against_calls(in_order: bool, cached: bool) {
     Swap::run(true, |swap| {
         let Swap { world, name, .. } = swap;
@@ -376,20 +378,22 @@ fn attach_against_misses_in_operations() {
     attach_against_calls(true, false);
 }
 
-/// A miss makes a representative while the mediator comes: it does not answer behind the mediator's back.
+/// A miss makes a representative while the mediator is attached. That representative must not be called past
+/// the mediator.
 fn late_maker_against_attach() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         let miss = thread::spawn(move || ignore_outcome(call(world, name)));
         assert!(swap.attach(None));
         miss.join().unwrap();
-        assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+        assert!(!call(world, name).is_hit(), "a call reached a representative past the mediator");
         let _ = swap.end(false, None);
         swap.conclude(false);
     });
 }
 
-/// A call that the mediator has counted makes a representative while the swap is rolled back: it answers afterwards.
+/// A counted call makes a representative while the swap is rolled back. That representative is active
+/// afterwards.
 fn late_maker_against_roll_back() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
@@ -398,15 +402,15 @@ fn late_maker_against_roll_back() {
         let _ = swap.end(false, None);
         miss.join().unwrap();
         ignore_outcome(call(world, name));
-        assert!(call(world, name).is_hit(), "a representative that nobody activates");
+        assert!(call(world, name).is_hit(), "a representative was never activated");
         swap.conclude(false);
     });
 }
 
-/// Takes a hold through the mediator, as `reach` of `reference.rs`.
+/// Takes a hold through the mediator, like `reach` in `call/blocking.rs`.
 unsafe fn hold_through(swap: Swap) -> Option<NonNull<Header>> {
     let (world, this) = (swap.world, swap.this());
-    // SAFETY: in a model that frees nothing before all is over.
+    // SAFETY: in a model that frees memory only at its end.
     unsafe {
         if !matches!(ask(world, this, || false), Ok(Admission::Counted)) {
             return None;
@@ -423,15 +427,16 @@ unsafe fn hold_through(swap: Swap) -> Option<NonNull<Header>> {
     }
 }
 
-/// A call that may block takes its hold through the mediator, and uses it outside; the state moves when it is over.
+/// A call that may block takes its hold through the mediator, and uses it outside. The state moves when it is
+/// over.
 fn hold_against_transfer(before: bool) {
     Swap::run(false, |swap| {
         let world = swap.world;
         assert!(swap.attach(None));
-        // SAFETY: as above.
+        // SAFETY: memory is freed only at the end of the model.
         let held = if before { unsafe { hold_through(swap) } } else { None }.map(Sent);
         let caller = thread::spawn(move || {
-            // SAFETY: as above.
+            // SAFETY: memory is freed only at the end of the model.
             unsafe {
                 if let Some(held) = held.map(Sent::get).or_else(|| hold_through(swap)) {
                     Body::visit(held);
@@ -454,19 +459,19 @@ fn hold_before_transfer() {
     hold_against_transfer(true);
 }
 
-/// The last of the calls that hold the object tells the swap, which sleeps.
+/// The last call with a hold wakes the swap, which sleeps.
 fn last_hold_wakes() {
     Swap::run(false, |swap| {
         let world = swap.world;
         assert!(swap.attach(None));
-        // SAFETY: nothing is freed before all is over.
+        // SAFETY: memory is freed only at the end of the model.
         let held = unsafe { hold_through(swap) }.map(Sent);
         let caller = thread::spawn(move || {
             // SAFETY: held.
             held.into_iter().for_each(|held| unsafe { release(world, held.get()) });
         });
         swap.this().block();
-        // SAFETY: as above.
+        // SAFETY: memory is freed only at the end of the model.
         unsafe {
             loop {
                 let seen = world.sleepers(0).prepare();
@@ -485,13 +490,13 @@ fn last_hold_wakes() {
     });
 }
 
-/// A call that holds the object calls it again: it passes, or is woken to do so, since the swap waits for it.
+/// A call that holds the object calls it again. The swap waits for it, so it passes, or is woken to do so.
 fn holders_pass() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         assert!(swap.attach(None));
         let caller = thread::spawn(move || {
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             let held = unsafe { hold_through(swap) }.map(Sent);
             if held.is_none() {
                 return;
@@ -507,7 +512,7 @@ fn holders_pass() {
         if moved {
             swap.transfer();
         } else {
-            // It has looked; whoever holds goes on before the swap does anything else.
+            // The swap has looked. The holder continues before the swap takes another step.
             caller.join().unwrap();
             let _ = swap.end(false, None);
             return swap.conclude(false);
@@ -518,7 +523,7 @@ fn holders_pass() {
     });
 }
 
-/// The last counted call tells the swap, which sleeps.
+/// The last counted call wakes the swap, which sleeps.
 fn last_counted_wakes() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
@@ -539,7 +544,7 @@ fn last_counted_wakes() {
     });
 }
 
-/// A call that parks is let go when the swap is decided.
+/// A waiting call continues when the swap is decided.
 fn parked_are_let_go(moved: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
@@ -571,13 +576,13 @@ fn parked_go_back() {
     parked_are_let_go(false);
 }
 
-/// A call in the object calls it again: it does not park, since the swap waits for it.
+/// A call in the object calls it again. The swap waits for it, so it does not wait.
 fn nested_calls_pass() {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         assert!(swap.attach(None));
         let caller = thread::spawn(move || {
-            // What is counted passes (`passes` of `calls.rs`).
+            // A counted call passes (`passes` in `call/frames.rs`).
             ignore_outcome(call_with(world, name, false, || {
                 let inner = call_with(world, name, true, || ());
                 assert!(!inner.is_parked(), "a call waits for a swap that waits for it");
@@ -590,7 +595,8 @@ fn nested_calls_pass() {
     });
 }
 
-/// The object is destroyed while it is swapped: every call that begins afterwards errs, and both objects end once.
+/// The object is destroyed while it is swapped. Every call that begins afterwards fails, and both objects end
+/// once.
 fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
@@ -606,14 +612,14 @@ fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
             moved.store(swap.end(done, None), Ordering::Relaxed);
         };
         let destroy = move || {
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             let killed = unsafe { kill(world, name.id) };
             assert_ne!(killed, Killed::Before);
             world.continue_kill(killed);
-            assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
+            assert!(matches!(call(world, name), Outcome::Erred), "a call reached the destroyed object");
         };
         run_both(destroy_on_main, destroy, go);
-        assert!(matches!(call(world, name), Outcome::Erred), "after the object was destroyed");
+        assert!(matches!(call(world, name), Outcome::Erred), "a call reached the destroyed object");
         swap.over(moved.load(Ordering::Relaxed));
         // SAFETY: all threads are joined; from `Box::leak`.
         unsafe { free_leaked(leaked) };
@@ -636,8 +642,8 @@ fn attach_against_destroy() {
     destroy_against_swap(false, false);
 }
 
-/// A swap is settled while another one of the same object begins: no representative answers behind the second mediator's
-/// back.
+/// A swap is settled while another swap of the same object begins. No representative is called past the
+/// second mediator.
 fn attach_against_settle() {
     Swap::run(false, |swap| {
         let Swap { world, name, old, .. } = swap;
@@ -645,7 +651,7 @@ fn attach_against_settle() {
         ignore_outcome(call(world, name));
         let second = Swap { mediator: mediator(name, old, Some(swap.new)), ..swap };
         let first = thread::spawn(move || {
-            // SAFETY: nothing is freed before all is over.
+            // SAFETY: memory is freed only at the end of the model.
             let settled = unsafe { settle(world, swap.mediator.get(), Phase::RolledBack, None) };
             assert_eq!(settled, Settled::Decided { there: true });
             swap.leave_as_owner(None);
@@ -653,7 +659,7 @@ fn attach_against_settle() {
         let there = second.attach(None);
         first.join().unwrap();
         if there {
-            assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+            assert!(!call(world, name).is_hit(), "a call reached a representative past the mediator");
             let moved = second.block_and_transfer();
             assert!(second.end(moved, None));
             swap.conclude(true);
@@ -666,14 +672,14 @@ fn attach_against_settle() {
     });
 }
 
-/// Two swaps of one object: one finds the other there, and changes nothing.
+/// Two swaps of one object run: one of them finds the other's mediator, and changes no slot.
 fn two_swaps() {
     Swap::run(false, |swap| {
         let second = Swap { mediator: mediator(swap.name, swap.old, Some(swap.new)), ..swap };
         let other = thread::spawn(move || second.attach(None));
         let mine = swap.attach(None);
         let others = other.join().unwrap();
-        assert!(mine != others, "two mediators before one object");
+        assert!(mine != others, "two mediators were attached to one object");
         let there = if mine { swap } else { second };
         assert!(there.block_and_transfer());
         let _ = there.end(true, None);

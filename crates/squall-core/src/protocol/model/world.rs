@@ -1,13 +1,13 @@
-//! The world of the models: one slot, a few entries, objects and representatives that notice when they are used after they
-//! were freed, and grace periods.
+//! The world of the models: one slot, a few entries, objects and representatives that detect use after free,
+//! and grace periods.
 //!
-//! What it checks in every model:
-//! - when the protocol asks for a grace period, the asker must see that no slot and no entry leads to the object: that is
-//!   what `squall-rcu` asks of whoever frees (its README, **G**);
-//! - it asks once for each object, and memory is quiet once;
-//! - whoever is called is the representative that the reference means, and was not freed: its value is a cell that freeing
-//!   writes. Under loom freeing is also a mutable access to each atomic of the block, so that a late look at one is an
-//!   error; under Miri the block is freed.
+//! Every model checks three conditions.
+//! - When the protocol asks for a grace period, the asking thread must see that no slot and no entry leads to
+//!   the object. `squall-rcu` requires that before memory is freed (its README, **G**).
+//! - The protocol asks once for each object, and memory is quiet once.
+//! - A call reaches the representative that its handle means, and that representative was not freed. Its
+//!   value is a cell that freeing writes. Under loom freeing is also a mutable access to each atomic of the
+//!   block, so that a late load is an error. Under Miri the block is freed.
 
 use squall_machine::park::EventCount;
 use squall_rcu::__model::{Quiescence, Reader};
@@ -30,12 +30,13 @@ use crate::protocol::teardown::{Killed, kill};
 
 /// The slot of all models.
 pub(super) const SLOT: u32 = 0;
-/// How often a model looks whether a grace period has passed: once is every execution under loom, and seldom under Miri.
+/// How often a model checks whether a grace period has passed. Under loom once covers every execution; under
+/// Miri once would seldom suffice.
 const TRIES: usize = if cfg!(loom) { 1 } else { 64 };
-/// A value that was not freed.
+/// The value of a representative that was not freed.
 pub(super) const ALIVE: u32 = 7;
 
-/// An object of a model: as `Multi`, with a cell for a root.
+/// An object of a model: like `Multi`, with a cell as its root.
 #[repr(C)]
 pub(super) struct Thing {
     pub(super) object: Object,
@@ -43,25 +44,25 @@ pub(super) struct Thing {
     pub(super) membership: Membership,
     root: UnsafeCell<u32>,
     serial: u32,
-    /// Which of the two grace periods of a world it asks for.
+    /// The grace period of the world that this object asks for: 0 or 1.
     which: usize,
 }
 
-/// A pointer to one, good for the whole block; and its `which`.
+/// A pointer to a [`Thing`], valid for the whole block, with its `which`.
 #[derive(Clone, Copy)]
 pub(super) struct ThingRef(pub(super) NonNull<Thing>, usize);
 
-// SAFETY: the protocol under test says who may use it; the checker watches.
+// SAFETY: the protocol under test restricts the users; the checker watches.
 unsafe impl Send for ThingRef {}
 
-/// A reference as a caller has it, and the object that it may reach.
+/// A caller's handle, and the serial of the object that it may reach.
 #[derive(Clone, Copy)]
 pub(super) struct Name {
     pub(super) id: Id,
     pub(super) serial: u32,
 }
 
-/// A representative: as `Block` lays it out.
+/// A representative, laid out like `call::layout::Block`.
 #[repr(C)]
 pub(super) struct Body {
     rep: Rep,
@@ -76,7 +77,7 @@ const _: () = assert!(
 );
 
 pub(super) static CLASS: Class = class(|| "Thing");
-/// The same under another name.
+/// A class that differs from [`CLASS`] in its name only.
 pub(super) static OTHER: Class = class(|| "Other");
 
 const fn class(name: fn() -> &'static str) -> Class {
@@ -109,32 +110,34 @@ const fn class(name: fn() -> &'static str) -> Class {
     }
 }
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Called {
-    /// By the entry.
+    /// The table entry led to the representative.
     Hit,
-    /// By the root.
+    /// The call missed.
     Missed,
-    /// Not at all.
+    /// There is no object.
     Erred,
 }
 
-/// A call of which it does not matter how it goes.
+/// Ignores the outcome of a call.
 pub(super) fn ignore(_: Called) {}
 
-/// The same, of a swap's model.
+/// Ignores the outcome of a call in a model of a swap.
 pub(super) fn ignore_outcome(_: super::swaps::Outcome) {}
 
 impl Thing {
     pub(super) unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
-        // SAFETY: an object of this class, not closed: its nodes are valid.
+        // SAFETY: an object of this class, not closed, so its nodes are valid.
         unsafe { each_rep(ThingRef(object.cast(), 0), |rep| f(Body::owner(rep))) }
     }
 }
 
+/// Calls `f` with each representative.
+///
 /// # Safety
-/// Its nodes are valid, until `f` frees them.
+/// The nodes are valid, until `f` frees them.
 pub(super) unsafe fn each_rep(thing: ThingRef, mut f: impl FnMut(NonNull<Rep>)) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -150,7 +153,7 @@ impl ThingRef {
         ThingRef::built(name.serial, 0, Object::new(&CLASS, name.id, Location::caller(), 0))
     }
 
-    /// One that is to take the place of another of this name.
+    /// Creates the replacement of the object with this name.
     pub(super) fn replacement(name: Name) -> ThingRef {
         let mut object = Object::replacement(&CLASS, Location::caller(), 0);
         object.id = name.id;
@@ -169,10 +172,10 @@ impl ThingRef {
         ThingRef(NonNull::from(Box::leak(Box::new(thing))), which)
     }
 
-    /// The one of this object.
+    /// Returns the `ThingRef` of an object.
     ///
     /// # Safety
-    /// It is valid.
+    /// The object is valid.
     pub(super) unsafe fn of(object: NonNull<Object>) -> ThingRef {
         let thing = object.cast::<Thing>();
         // SAFETY: the caller's promise.
@@ -183,10 +186,10 @@ impl ThingRef {
         self.0.cast()
     }
 
-    /// The representatives there are now.
+    /// Returns the current representatives.
     ///
     /// # Safety
-    /// Its nodes are valid.
+    /// The nodes are valid.
     pub(super) unsafe fn reps(self) -> Vec<NonNull<Rep>> {
         let mut reps = Vec::new();
         // SAFETY: the caller's promise.
@@ -194,10 +197,10 @@ impl ThingRef {
         reps
     }
 
-    /// Frees the object's own block, or says so to loom.
+    /// Frees the object's own block. Under loom, marks it as freed.
     ///
     /// # Safety
-    /// It is the caller's alone.
+    /// The object is the caller's alone.
     pub(super) unsafe fn free(self) {
         // SAFETY: the caller's promise; from `Box::leak`.
         unsafe {
@@ -216,12 +219,12 @@ impl Body {
         let body = Body {
             rep: Rep::new(thing.object(), vp as u32, cluster),
             header: Header::new(NEW, [ptr::null(); 2], 0, false),
-            // SAFETY: the caller is within the gate; never written after it is published.
+            // SAFETY: the caller is within the gate; the field is never written after publication.
             serial: unsafe { thing.0.as_ref() }.serial,
             value: UnsafeCell::new(ALIVE),
         };
         let body = NonNull::from(Box::leak(Box::new(body)));
-        // SAFETY: our own. The header leads to its own block, as it does in earnest.
+        // SAFETY: our own. The header leads to its own block, as in the shipped code.
         unsafe {
             let target = [body.as_ptr().cast_const().cast(), ptr::null()];
             (&raw mut (*body.as_ptr()).header).write(Header::new(NEW, target, 0, false));
@@ -229,54 +232,56 @@ impl Body {
         body.cast()
     }
 
+    /// Returns the owner of a representative.
+    ///
     /// # Safety
-    /// A representative of a model.
+    /// `rep` is a representative of a model.
     pub(super) unsafe fn owner(rep: NonNull<Rep>) -> NonNull<Owner> {
         // SAFETY: within its block.
         unsafe { rep.byte_add(std::mem::offset_of!(Rep, owner)).cast() }
     }
 
-    /// What a method does.
+    /// Runs a method.
     ///
     /// # Safety
-    /// The header of a representative of a model, which the protocol under test keeps.
+    /// `header` belongs to a representative of a model, which the protocol under test keeps alive.
     pub(super) unsafe fn method(header: NonNull<Header>, serial: u32) {
         // SAFETY: the caller's promise; the target is the block (`make`).
         let body = unsafe { &*header.as_ref().target()[0].cast::<Body>() };
         assert_eq!(body.serial, serial, "a call reached another object");
-        // SAFETY: written before it is published, and when it is freed; the checker watches.
+        // SAFETY: written before publication, and when it is freed; the checker watches.
         let value = body.value.with(|value| unsafe { *value });
-        assert_eq!(value, ALIVE, "a call reached what was freed");
+        assert_eq!(value, ALIVE, "a call reached freed memory");
     }
 
-    /// What a method does of one of two objects. Returns the serial of the one that was reached.
+    /// Runs a method on one of two objects. Returns the serial of the object that was reached.
     ///
     /// # Safety
-    /// As of `method`.
+    /// `header` belongs to a representative of a model, which the protocol under test keeps alive.
     pub(super) unsafe fn visit(header: NonNull<Header>) -> u32 {
         // SAFETY: the caller's promise; the target is the block (`make`).
         let serial = unsafe { (*header.as_ref().target()[0].cast::<Body>()).serial };
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise.
         unsafe { Body::method(header, serial) };
         serial
     }
 
-    /// What a transfer does with a representative: nobody else may use it meanwhile.
+    /// Transfers a representative. No other thread may use it meanwhile.
     ///
     /// # Safety
-    /// A valid representative of a model.
+    /// `rep` is a valid representative of a model.
     pub(super) unsafe fn transfer(rep: NonNull<Rep>) {
         // SAFETY: the caller's promise; the checker watches.
         unsafe { rep.cast::<Body>().as_ref() }.value.with_mut(|value| unsafe {
-            assert_eq!(*value, ALIVE, "the state of what was freed is moved");
+            assert_eq!(*value, ALIVE, "a transfer reached freed memory");
             *value = ALIVE;
         });
     }
 
-    /// Frees it, or says so to loom.
+    /// Frees a representative. Under loom, marks it as freed.
     ///
     /// # Safety
-    /// It is the caller's alone.
+    /// `rep` is the caller's alone.
     pub(super) unsafe fn free(rep: NonNull<Rep>) {
         let body = rep.cast::<Body>().as_ptr();
         // SAFETY: the caller's promise; from `Box::leak`.
@@ -296,7 +301,7 @@ impl Body {
 /// A pointer for another thread.
 #[derive(Clone, Copy)]
 pub(super) struct Sent<T>(pub(super) T);
-// SAFETY: as of `ThingRef`.
+// SAFETY: the protocol under test restricts the users; the checker watches.
 unsafe impl<T> Send for Sent<T> {}
 
 impl<T> Sent<T> {
@@ -305,41 +310,44 @@ impl<T> Sent<T> {
     }
 }
 
-/// A value for all threads of a model, and what gives it back.
+/// Leaks a value for all threads of a model. Also returns the pointer for [`free_leaked`].
 pub(super) fn leak<T>(value: T) -> (&'static T, NonNull<T>) {
     let leaked = NonNull::from(Box::leak(Box::new(value)));
-    // SAFETY: freed by `free_leaked` alone.
+    // SAFETY: only `free_leaked` frees it.
     (unsafe { &*leaked.as_ptr() }, leaked)
 }
 
+/// Frees a value from [`leak`].
+///
 /// # Safety
-/// From `lend`; all threads are joined.
+/// `leaked` came from `leak`, and all threads are joined.
 pub(super) unsafe fn free_leaked<T>(leaked: NonNull<T>) {
     // SAFETY: the caller's promise; from `Box::leak`.
     drop(unsafe { Box::from_raw(leaked.as_ptr()) });
 }
 
-/// Tables, and what was asked of grace periods.
+/// Tables, and the grace periods that were asked for.
 pub(super) struct World {
     pub(super) slot: Slot,
-    /// The VPs that take part, by number, and their entries.
+    /// The VPs of the model, by number, and their entries.
     entries: Vec<(usize, AtomicPtr<Header>)>,
     vp_limit: usize,
     pub(super) sleepers: EventCount,
     quiescence: Option<Quiescence>,
-    /// The moment of the grace period that was asked for; 0 if none was.
+    /// The moment of the grace period that was asked for; 0 before.
     asked: [AtomicU64; 2],
     pub(super) log: UnsafeCell<Log>,
 }
 
-/// Things that ended: how many, and which, to be freed in earnest when loom has seen all.
+/// The objects that ended. Loom frees them at the end of the model.
 #[derive(Default)]
 pub(super) struct Log {
     pub(super) ended: u32,
     things: Vec<ThingRef>,
 }
 
-// SAFETY: `log` is touched by whoever finds memory quiet, and at the end; the checker watches.
+// SAFETY: the thread that finds memory quiet writes `log`, and the end of the model reads it; the checker
+// watches.
 unsafe impl Sync for World {}
 
 impl Platform for World {
@@ -370,15 +378,15 @@ impl Platform for World {
                 let before = self.asked[which].swap(moment, Ordering::Release);
                 assert_eq!(before, 0, "a grace period was asked for twice");
             }
-            // In earnest a deferred call, which only adds synchronisation.
-            // SAFETY: as above.
+            // The shipped code defers a call here, which only adds synchronisation.
+            // SAFETY: not freed before that.
             Stage::Finish => self.end(unsafe { ThingRef::of(object) }),
         }
     }
 }
 
 impl World {
-    /// Runs a model in a new world, with operations or without.
+    /// Runs a model in a new world, with or without operations.
     pub(super) fn run(vps: &[usize], in_operations: bool, model: impl FnOnce(&'static World)) {
         let (shared, world) = leak(World {
             slot: Slot::new(),
@@ -389,9 +397,10 @@ impl World {
             asked: [0, 0].map(AtomicU64::new),
             log: UnsafeCell::new(Log::default()),
         });
-        // A model that fails leaves it.
+        // A failed model leaks the world.
         model(shared);
-        // SAFETY: all threads are joined. Under loom the things that ended still have their blocks, from `Box::leak`.
+        // SAFETY: all threads are joined. Under loom the ended objects still have their blocks, from
+        // `Box::leak`.
         #[cfg(loom)]
         shared.log.with_mut(|log| unsafe {
             for thing in std::mem::take(&mut (*log).things) {
@@ -399,11 +408,11 @@ impl World {
                 drop(Box::from_raw(thing.0.as_ptr()));
             }
         });
-        // SAFETY: lent above; all threads are joined.
+        // SAFETY: leaked above; all threads are joined.
         unsafe { free_leaked(world) };
     }
 
-    /// Makes an object of this generation known, and says under which name.
+    /// Creates and publishes an object of this generation, and returns its name.
     pub(super) fn create(&self, generation: u32, serial: u32) -> (ThingRef, Name) {
         let name = Name { id: Id::new(SLOT, generation), serial };
         let thing = ThingRef::make(name);
@@ -412,12 +421,12 @@ impl World {
         (thing, name)
     }
 
-    /// As `create`, with a representative that is active from the start: a shared object.
+    /// Creates and publishes a shared object: its representative is active from the start.
     pub(super) fn create_shared(&self) -> (ThingRef, Name) {
         let name = Name { id: Id::new(SLOT, 1), serial: 1 };
         let thing = ThingRef::make(name);
         let rep = Body::make(thing, 0, 0);
-        // SAFETY: our own, both; not yet known.
+        // SAFETY: both are our own, and not yet published.
         unsafe {
             header(Body::owner(rep), 0).as_ref().activate(name.id.bits());
             assert!(thing.0.as_ref().reps.add(rep).is_ok());
@@ -431,18 +440,18 @@ impl World {
         self.quiescence.as_ref().map(Quiescence::register)
     }
 
-    /// Runs `f` as an operation, if the model has them.
+    /// Runs `f` as an operation, if the model has operations.
     pub(super) fn in_operation<T>(&self, reader: Option<Reader>, f: impl FnOnce() -> T) -> T {
         match (&self.quiescence, reader) {
-            // SAFETY: of this domain; each thread of a model has a reader of its own.
+            // SAFETY: a reader of this domain, and each thread of a model has its own.
             (Some(quiescence), Some(reader)) => unsafe { quiescence.in_operation(reader, f) },
             _ => f(),
         }
     }
 
-    /// Finds or makes a representative and publishes it: as `Multi::find_or_make`.
+    /// Finds the cluster's representative, or makes and publishes it, like `Multi::find_or_make`.
     pub(super) fn find_or_make(&self, thing: ThingRef, vp: usize, cluster: u32) -> NonNull<Owner> {
-        // SAFETY: the caller is within the gate; the new one is built, and nobody else's if it lost.
+        // SAFETY: the caller is within the gate. The new representative is built, and is our own if it lost.
         unsafe {
             let this = thing.0.as_ref();
             if let Some(rep) = this.reps.find(cluster) {
@@ -462,9 +471,9 @@ impl World {
         }
     }
 
-    /// What `resolve` does after its first look.
+    /// Misses, like `resolve` after its first lookup.
     pub(super) fn miss(&self, vp: usize, cluster: u32, name: Name) -> Result<NonNull<Header>, Absent> {
-        // SAFETY: within the operation of the caller, or in a model that frees nothing before all is over.
+        // SAFETY: within the caller's operation, or in a model that frees memory only at its end.
         unsafe {
             let miss = InFlight::enter(self, name.id)?;
             let thing = ThingRef::of(miss.block());
@@ -476,9 +485,9 @@ impl World {
         }
     }
 
-    /// How `__call` finds what it calls.
+    /// Finds the header for a call, like `Handle::__call`.
     pub(super) fn find(&self, vp: usize, cluster: u32, name: Name) -> (Called, Option<NonNull<Header>>) {
-        // SAFETY: as in `miss`.
+        // SAFETY: within the caller's operation, or in a model that frees memory only at its end.
         if let Some(header) = unsafe { hit(self.entry(vp, name.id.slot()), name.id) } {
             return (Called::Hit, Some(header));
         }
@@ -497,7 +506,7 @@ impl World {
         called
     }
 
-    /// Whether a grace period that begins now is over, as far as that can be found out without waiting.
+    /// Returns whether a grace period that begins now is known to be over, without waiting.
     pub(super) fn grace_period(&self) -> bool {
         let Some(quiescence) = &self.quiescence else { return true };
         let moment = quiescence.mark();
@@ -508,7 +517,7 @@ impl World {
         })
     }
 
-    /// What follows a kill.
+    /// Continues after a kill.
     pub(super) fn continue_kill(&self, killed: Killed) {
         match killed {
             Killed::Ended { object, drained: true } | Killed::Mediated { object, drained: true, .. } => {
@@ -518,17 +527,17 @@ impl World {
         }
     }
 
-    /// Destroys it, as the drop of its owner: in an operation, if the model has them, and on outside. Returns whether nobody
-    /// else was first.
+    /// Destroys the object, like the drop of its owner: in an operation, if the model has them, then outside.
+    /// Returns whether this thread was first.
     pub(super) fn destroy(&self, reader: Option<Reader>, thing: ThingRef) -> bool {
-        // SAFETY: in an operation, or in a model that frees nothing before all is over.
+        // SAFETY: in an operation, or in a model that frees memory only at its end.
         let killed = self.in_operation(reader, || unsafe { kill(self, thing.object().as_ref().id) });
         self.continue_kill(killed);
         killed != Killed::Before
     }
 
-    /// What the grace period that is asked for now must not find: a way to the object. Where it was swapped, within the
-    /// operation of whoever asks: entries may be of the other one.
+    /// Asserts that no path leads to the object, as a grace period requires. If the object was swapped, its
+    /// entries may belong to the other object; then the caller is within its operation.
     pub(super) fn assert_unreachable(&self, object: NonNull<Object>) {
         if let Occupant::Object(found) = self.slot.occupant() {
             assert_ne!(found, object, "the slot leads to an object that waits for its grace period");
@@ -536,15 +545,16 @@ impl World {
         // SAFETY: valid until its grace period is over.
         let moved = unsafe { object.as_ref() }.gate.has_moved();
         for (vp, entry) in &self.entries {
-            // Acquire: as `hit`.
+            // Acquire: as in `cached`.
             let entry = NonNull::new(entry.load(Ordering::Acquire));
-            // SAFETY: nobody frees the other one meanwhile: it lives.
+            // SAFETY: the other object lives, so it is not freed meanwhile.
             let leads = entry.is_some_and(|header| !moved || unsafe { object_of(header) } == object);
             assert!(!leads, "VP {vp} has an entry of an object that waits for its grace period");
         }
     }
 
-    /// Does what follows the grace period, if one was asked for and has passed. Returns whether the object has ended.
+    /// Continues after the grace period, if one was asked for and has passed. Returns whether the object has
+    /// ended.
     pub(super) fn reclaim(&self, thing: ThingRef) -> bool {
         for _ in 0..TRIES {
             // Acquire: pairs with the release in `after_grace_period`.
@@ -559,9 +569,9 @@ impl World {
         false
     }
 
-    /// The grace period has passed. Returns whether the object has ended.
+    /// Continues with memory quiet: the grace period has passed. Returns whether the object has ended.
     pub(super) fn quiet(&self, thing: ThingRef) -> bool {
-        // SAFETY: it has, and each model comes here once for each death.
+        // SAFETY: the grace period has passed, and each model calls this once for each death.
         let ended = unsafe { !is_held(thing.object(), &CLASS) || wait_for_holds(thing.object(), || ()) };
         if ended {
             self.end(thing);
@@ -569,9 +579,9 @@ impl World {
         ended
     }
 
-    /// Memory is quiet: what `finish` and the drops do.
+    /// Ends the object, like `finish` and the drops. Memory is quiet.
     pub(super) fn end(&self, thing: ThingRef) {
-        // SAFETY: once for each object, when nobody can reach it; the checker watches.
+        // SAFETY: once for each object, when no thread can reach it; the checker watches.
         unsafe {
             self.log.with_mut(|log| {
                 (*log).ended += 1;
@@ -584,34 +594,34 @@ impl World {
         }
     }
 
-    /// How many objects ended so far. All threads are joined.
+    /// The number of objects that ended. All threads are joined.
     pub(super) fn ended(&self) -> u32 {
-        // SAFETY: see the field.
+        // SAFETY: all threads are joined.
         self.log.with(|log| unsafe { (*log).ended })
     }
 
-    /// All threads are joined, and this object was sent to its grace period: it is quiet now.
+    /// Ends an object that was sent to its grace period. Called when all threads are joined.
     pub(super) fn conclude_one(&self, thing: ThingRef) {
         assert_ne!(self.asked[thing.1].load(Ordering::Relaxed), 0, "no grace period was asked for");
         assert!(self.quiet(thing), "calls are over, and memory is not quiet");
     }
 
-    /// All threads are joined, and the last of `count` objects was killed: it was sent to its grace period once, and is
-    /// quiet now if it was not before.
+    /// Called when all threads are joined and the last of `count` objects was killed. It was sent to its
+    /// grace period once. Ends it, unless it has ended.
     pub(super) fn conclude(&self, count: u32, last: ThingRef) {
         if self.ended() < count {
             assert_ne!(self.asked[last.1].load(Ordering::Relaxed), 0, "no grace period was asked for");
             self.assert_unreachable(last.object());
             assert!(self.quiet(last), "calls are over, and memory is not quiet");
         }
-        assert_eq!(self.ended(), count, "memory is quiet once");
+        assert_eq!(self.ended(), count, "memory must be quiet once for each object");
     }
 }
 
-/// Runs both, `first` on the model's main thread if `in_order`.
+/// Runs both functions on two threads, `first` on the model's main thread if `in_order`.
 ///
-/// Loom remembers only the last access to an atomic, so it matters whose execution it branches from: what must be tried
-/// both ways is a model of each.
+/// Loom remembers only the last access to an atomic, so it matters from which execution it branches. A race
+/// that must be tried both ways has two models.
 pub(super) fn run_both(
     in_order: bool,
     first: impl FnOnce() + Send + 'static,
