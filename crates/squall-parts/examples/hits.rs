@@ -31,7 +31,7 @@ impl Hasher for Multiply {
 type Hashing = BuildHasherDefault<Multiply>;
 
 const WAYS: &str =
-    "nothing, table-read, table-get, read, master-read, find, find-or-allocate, do-guard-1, do-guard-2";
+    "nothing, table-read, table-get, read, master-read, find, find-or-allocate, do-op-1, do-op-2";
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -46,7 +46,7 @@ fn main() {
     for key in 0..KEYS {
         table.set(key, key);
         here.find_or_allocate_and_lock(&key, || key, |_, _, _| ());
-        if way == "do-guard-2" {
+        if way == "do-op-2" {
             there.find_and_lock(&key, |_, _| ());
         }
     }
@@ -61,9 +61,7 @@ fn main() {
         "find-or-allocate" => {
             &|key| here.find_or_allocate_and_lock(&key, || key, |_, _, part| (*part += 1, *part).1)
         }
-        "do-guard-1" | "do-guard-2" => {
-            &|key| master.do_op(&key, Locking::All, 0, |_, _| (), sum).unwrap_or(0)
-        }
+        "do-op-1" | "do-op-2" => &|key| master.do_op(&key, Locking::All, 0, |_, _| (), sum).unwrap_or(0),
         other => {
             eprintln!("unknown way {other}; expected one of {WAYS}");
             std::process::exit(2);

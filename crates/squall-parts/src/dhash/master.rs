@@ -28,12 +28,12 @@ use crate::dhash::{Replicas, Verdict};
 ///
 /// Drops of parts run after the table's locks are released, and may use it, the same key included. So do
 /// drops of other values that the thread has retired: they wait until its locks are free
-/// ([`squall_rcu::without_callbacks`]). Besides the closures, only the hash, comparison, clone and drop of keys run
-/// under locks: they must not use the table.
+/// ([`squall_rcu::without_callbacks`]). Besides the closures, only the hash, comparison, clone and drop of
+/// keys run under its locks: they must not use the table.
 ///
 /// # Progress
-/// Reads are lock-free. A thread that stalls in a closure blocks its key: in its own local table if it came
-/// through one, everywhere if it came through the master or is filling the key.
+/// Reads are lock-free. A thread that stalls in a closure of a local table blocks its key in that table. It
+/// blocks its key everywhere if it came through the master, or is filling the key.
 ///
 /// # Panics
 /// If a closure panics, its locks are released, and a key that it was to fill stays empty; there is no

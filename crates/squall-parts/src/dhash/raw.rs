@@ -400,8 +400,8 @@ where
         }
     }
 
-    /// Adds the replicas of an element to `deferred`; the caller holds the element's lock. Returns the index of
-    /// the first.
+    /// Adds the replicas of an element to `deferred`; the caller holds the element's lock. Returns the first
+    /// one's index.
     pub(crate) fn add_replicas(
         &self,
         element: &Arc<Element<K, G>>,

@@ -155,11 +155,11 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Kept<T> {
 /// The authoritative copy of a read-mostly value. Keep it in a root, with a [`Replica`] in each
 /// representative; or use it alone, as a cell with versions.
 ///
-/// Limits first: an update costs an allocation, a lock, a full fence, two stores to a line of each replica
-/// that was read, and a deferred drop, perhaps on another thread. Each update takes a *walk*: a closure that
-/// calls its argument with every replica of this master. A replica left out by the walk keeps its old value.
-/// The walk is made under the master's lock, twice: it must only visit replicas, and must not call the
-/// master.
+/// Limits first: an update costs an allocation, a lock, a full fence, and two stores to a line of each
+/// replica that was read. The old value is dropped later, perhaps on another thread. Each update takes a
+/// *walk*: a closure that calls its argument with every replica of this master. A replica left out by the
+/// walk keeps its old value. The walk is made under the master's lock, twice: it must only visit replicas,
+/// and must not call the master.
 ///
 /// There is no poisoning. Except for the walk, user closures run under no lock. After a panic the value is
 /// the old or the new one.

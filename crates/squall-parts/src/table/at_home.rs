@@ -1,7 +1,7 @@
 //! Fast paths of `Table`, for callers that handle the slow path themselves.
 //!
-//! Each `*_at_home` method handles the common case: the key is in its home's own bucket or absent, and no other thread
-//! writes to that home. It is compiled into the caller and reports all other cases as an error.
+//! Each `*_at_home` method handles the common case: the key is in its home's own bucket or absent, and no
+//! other thread writes to that home. It is compiled into the caller and reports all other cases as an error.
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::ops::{change_at_home, find_at_home, put_at_home, read_at_home, take_at_home};

@@ -1,7 +1,7 @@
 //! Resizing: when a table gets another size, and how its homes move to the next slab.
 //!
-//! The invariants are those of `raw.rs` (raw/I1 to raw/I3): one thread claims and makes the next slab, each home moves
-//! under its lock, and the thread that finds all homes moved makes the next slab the current one.
+//! The invariants are those of `raw.rs` (raw/I1 to raw/I3). One thread claims and makes the next slab. Each
+//! home moves under its lock, and the thread that finds all homes moved makes the next slab the current one.
 
 use crate::table::bucket::is_moved;
 use crate::table::hash::{mix, tag};

@@ -1,7 +1,7 @@
 //! Slow path of writes: insertions, changes and removals under the lock of a home.
 //!
-//! - I1. A write decides and applies its change under the lock of the home (raw/I2). It counts, retires and drops only
-//!   after the lock is released, since drops run user code (raw/I6).
+//! - I1. A write decides and applies its change under the lock of the home (raw/I2). It counts, retires and
+//!   drops only after the lock is released, since drops run user code (raw/I6).
 
 use crate::table::bucket::{Bucket, Probe, is_moved};
 use crate::table::hash::{mix, tag};

@@ -1,7 +1,7 @@
-//! The table under the checks for all concurrent maps: recorded histories checked for linearizability,
-//! actions of one thread compared with `std`'s map, and checks from the test suites of other maps. The tables
-//! are small, so that they grow and shrink under load. The hashers make keys collide seldom, often, or
-//! always.
+//! The table under the checks for all concurrent maps. Recorded histories are checked for linearizability.
+//! Actions of one thread are compared with `std`'s map. Other checks come from the test suites of other maps.
+//! The tables are small, so that they grow and shrink under load. The hashers make keys collide seldom,
+//! often, or always.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::marker::PhantomData;
@@ -174,8 +174,8 @@ fn all_pass<S: BuildHasher + Clone + Send + Sync, K: Named>(tables: Tables<S, K>
     all_checks(&tables, &load).unwrap_or_else(|failures| panic!("{failures}"));
 }
 
-/// Of two threads that each insert a key and then look up the other's, at least one finds it. Failures show
-/// only in optimised code, with two threads running at once.
+/// Two threads each insert a key and then look up the other's: at least one finds it. Failures show only in
+/// optimised code, with two threads running at once.
 #[test]
 fn one_order_of_all_keys() {
     for seed in 1..=8 {
