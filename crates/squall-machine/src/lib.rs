@@ -19,12 +19,13 @@ use squall_alloc as _;
 #[cfg(not(loom))]
 mod cluster;
 #[cfg(not(loom))]
+mod current;
+#[cfg(not(loom))]
 mod machine;
 #[cfg(not(loom))]
 pub mod pervp;
 #[cfg(not(loom))]
 pub mod topology;
-#[cfg(not(loom))]
 mod vp;
 
 pub mod asym;

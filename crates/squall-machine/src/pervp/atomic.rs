@@ -55,7 +55,7 @@ fn relax(turn: &mut u32) {
 #[inline(never)]
 pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
     mode::settle();
-    // SAFETY: passed on; `current` is below the limit (vp/I2). Relaxed: no order is promised.
+    // SAFETY: passed on; `current` is below the limit (current/I2). Relaxed: no order is promised.
     unsafe { word(home, Vp::current()) }.fetch_add(n, Ordering::Relaxed);
 }
 
@@ -66,7 +66,7 @@ pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
 pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
     mode::settle();
     let vp = Vp::current();
-    // SAFETY: passed on; `current` is below the limit (vp/I2). Relaxed: no order is promised.
+    // SAFETY: passed on; `current` is below the limit (current/I2). Relaxed: no order is promised.
     (vp, unsafe { word(home, vp) }.swap(new, Ordering::Relaxed))
 }
 
@@ -85,7 +85,7 @@ pub(super) unsafe fn compare_and_store(
     if here != vp {
         return Err(CasError::Elsewhere(here));
     }
-    // SAFETY: passed on; `vp` equals the result of `current`, which is below the limit (vp/I2).
+    // SAFETY: passed on; `vp` equals the result of `current`, which is below the limit (current/I2).
     let word = unsafe { word(home, vp) };
     // Release: pairs with the Acquire load of `PerVpWords::load`.
     word.compare_exchange(expected, new, Ordering::Release, Ordering::Relaxed)
@@ -103,7 +103,7 @@ pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp:
     if here != vp {
         return Err(CasError::Elsewhere(here));
     }
-    // SAFETY: passed on; `vp` equals the result of `current`, which is below the limit (vp/I2).
+    // SAFETY: passed on; `vp` equals the result of `current`, which is below the limit (current/I2).
     let (key, side, lock) = unsafe { (word(pair.key, vp), word(pair.side, vp), word(lock, vp)) };
     lock_word(lock);
     // The lock excludes other pairs, so no pair succeeds between our comparison and our store of the side
@@ -151,7 +151,7 @@ unsafe fn first<'a>(home: NonNull<u64>, vp: Vp) -> &'a AtomicPtr<ListNode> {
 #[inline(never)]
 pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
     mode::settle();
-    // SAFETY: passed on; `current` is below the limit (vp/I2).
+    // SAFETY: passed on; `current` is below the limit (current/I2).
     let first = unsafe { first(home, Vp::current()) };
     // SAFETY: by this function's contract the node is live and no other thread writes it.
     let link = unsafe { &node.as_ref().next };
@@ -174,7 +174,7 @@ pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
 pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
     mode::settle();
     let vp = Vp::current();
-    // SAFETY: passed on; `current` is below the limit (vp/I2), and a head has two words.
+    // SAFETY: passed on; `current` is below the limit (current/I2), and a head has two words.
     let (first, guard) = unsafe { (first(home, vp), word(home.add(1), vp)) };
     if wide::available() {
         // SAFETY: the two words of a head are adjacent and aligned to 16.
@@ -300,7 +300,7 @@ unsafe fn put_on(home: NonNull<u64>, here: Vp, vp: Vp, capacity: usize, new: Non
     if here != vp || capacity == 0 {
         return false;
     }
-    // SAFETY: passed on; `vp` equals a result of `current`, which is below the limit (vp/I2).
+    // SAFETY: passed on; `vp` equals a result of `current`, which is below the limit (current/I2).
     let word = unsafe { word(home, vp) };
     let Some(count) = lock_magazine(word, 0, capacity as u64 - 1) else { return false };
     // SAFETY: the count is below the capacity. Relaxed: the lock orders it.
@@ -337,7 +337,7 @@ unsafe fn take_later(home: NonNull<u64>) -> *mut () {
 /// The contract of [`super::restart::take`], and the mode is settled. `here` is a result of [`Vp::current`].
 #[inline(always)]
 unsafe fn take_on(home: NonNull<u64>, here: Vp) -> *mut () {
-    // SAFETY: passed on; `current` is below the limit (vp/I2).
+    // SAFETY: passed on; `current` is below the limit (current/I2).
     let word = unsafe { word(home, here) };
     let Some(count) = lock_magazine(word, 1, LOCKED - 1) else { return std::ptr::null_mut() };
     // SAFETY: below the count.

@@ -69,7 +69,7 @@ pub use value::PerVp;
 pub use word::{CasError, PerVpWord, PerVpWords};
 
 #[doc(hidden)]
-pub use crate::vp::AREA_OFFSET;
+pub use crate::current::AREA_OFFSET;
 #[doc(hidden)]
 pub use alloc::SHIFT;
 #[doc(hidden)]

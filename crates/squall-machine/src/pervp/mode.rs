@@ -11,8 +11,8 @@
 //! `settle` takes no lock. Each thread that comes from the atomic path and finds the state RESTARTABLE does
 //! all the steps itself. So `settle` may run in a signal handler that interrupted another `settle`.
 
+use crate::current::AREA_OFFSET;
 use crate::machine::machine;
-use crate::vp::AREA_OFFSET;
 use squall_sys::apart::Apart;
 use squall_sys::rseq::NoArea;
 use squall_sys::sync::Once;

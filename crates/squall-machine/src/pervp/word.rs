@@ -347,7 +347,7 @@ impl<const N: usize> PerVpWords<N> {
         let word = self.at(index);
         loop {
             let vp = Vp::current();
-            // SAFETY: a word of our extent; `current` is below the limit (vp/I2). Acquire: as in `load`.
+            // SAFETY: a word of our extent; `current` is below the limit (current/I2). Acquire: as in `load`.
             let old = unsafe { atomic::word(word, vp) }.load(Ordering::Acquire);
             let new = f(old)?;
             // SAFETY: a word of our extent.

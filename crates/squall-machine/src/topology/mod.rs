@@ -200,7 +200,7 @@ impl Topology {
         learnt.has_node_numbers = newer.has_node_numbers;
         learnt.memory_nodes = newer.memory_nodes.clone();
         learnt.kinds = newer.kinds.clone();
-        learnt.warnings.extend(sysfs::unplaced_warning(&learnt.unplaced));
+        learnt.warnings.extend(unplaced_warning(&learnt.unplaced));
         Some(learnt)
     }
 
@@ -297,4 +297,11 @@ impl Topology {
 
 fn limit_of(possible: &VpSet) -> usize {
     possible.last().map_or(0, |vp| vp.index() + 1)
+}
+
+/// Builds the warning about unplaced VPs.
+fn unplaced_warning(unplaced: &VpSet) -> Option<String> {
+    (!unplaced.is_empty()).then(|| {
+        format!("VPs {unplaced} have been offline: each counts as a core and a cache until it is seen online")
+    })
 }

@@ -53,7 +53,7 @@ impl Reader {
         topology.memory_nodes = memory_nodes;
         topology.has_node_numbers = has_node_numbers;
         topology.warnings.append(&mut warnings);
-        topology.warnings.extend(unplaced_warning(&unplaced));
+        topology.warnings.extend(super::unplaced_warning(&unplaced));
         topology.unplaced = unplaced;
         Ok(topology)
     }
@@ -264,11 +264,4 @@ fn counted(reason: String) -> Topology {
     let warning =
         format!("{reason}; the VPs are virtual, one per processor that the standard library counts");
     Topology::flat(Source::Count, VpSet::first_n(count.min(VpSet::LIMIT)), warning)
-}
-
-/// Builds the warning about unplaced VPs.
-pub(super) fn unplaced_warning(unplaced: &VpSet) -> Option<String> {
-    (!unplaced.is_empty()).then(|| {
-        format!("VPs {unplaced} have been offline: each counts as a core and a cache until it is seen online")
-    })
 }
