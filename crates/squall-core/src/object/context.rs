@@ -1,18 +1,20 @@
-//! The link from a representative to its root and its peers.
+//! The access of a representative to its root and its peers.
 //!
-//! Problem: `RepContext` is an ordinary value; its author could move it out of the representative and use it from anywhere, when
-//! the peers are long gone. Idea: what reaches peers answers only where the `RepContext` lies *inside* its representative.
-//! Whoever can borrow it there is inside a call of the object, or in its drop, which the object knows; so the peers are
-//! valid as long as the borrow. The check is a comparison of addresses.
+//! Problem: a `RepContext` is an ordinary value. Its author could move it out of the representative and use
+//! it when the peers are freed.
+//! Idea: methods that reach peers work only while the `RepContext` lies *inside* its representative. Code
+//! that can borrow it there is inside a call of the object, or in the representative's drop, which the object
+//! knows. So the peers are valid as long as the borrow. The check compares two addresses.
 //!
-//! - I1. A borrow of a representative's field exists only within an operation or a hold in which the representative was
-//!   found, within a borrow of a peer of the same object that began so, or in the representative's drop. RepIter are
-//!   freed only after all of the first two have ended, and the object is closed before the third.
-//! - I2. An `RepContext` is a link (`distributed/I4`): the root is valid as long as it.
-//! - I3. The block of a representative is not freed while the `RepContext` made for it exists, wherever that was moved; so an `RepContext`
-//!   that lies in a block of that address lies in its own.
+//! - I1. A borrow of a representative's field exists only in three situations: within an operation or a hold
+//!   in which the representative was found; within a borrow of a peer of the same object that began so; or in
+//!   the representative's drop. Peers are freed only after all of the first two have ended, and the object is
+//!   closed before the third.
+//! - I2. A `RepContext` is a link (`distributed/I4`): the root is valid as long as it exists.
+//! - I3. The block of a representative is not freed while its `RepContext` exists, wherever the author moved
+//!   it. So a `RepContext` that lies in a block of that address lies in its own.
 //!
-//! Source: CO-15, CO-68; `freeze` is `lockReps`, with CO-16 checked while it runs.
+//! Source: CO-15, CO-68. `freeze` is K42's `lockReps`, and checks CO-16 while it runs.
 
 use squall_machine::{Cluster, Clusters, Vp, VpSet};
 use std::fmt;
@@ -29,31 +31,69 @@ use crate::protocol::miss::InFlight;
 use crate::protocol::platform::Platform;
 use crate::protocol::reps::{Rep, Walk};
 
-/// A representative's link to its root and its peers: keep it in a field of the representative.
+/// A representative's access to its root and its peers. Keep it in a field of the representative.
 ///
-/// As long as it exists, its root is not dropped, and the object's id is not used again unless the object was swapped for
-/// another one, which then has the id; one that is moved out of its
-/// representative and kept, or kept in the root itself, keeps them for ever.
+/// The root is dropped only after the last `RepContext`. Until then the object's id is not used again, unless
+/// a swap gave it to another object. A `RepContext` that is moved out of its representative and kept, or kept
+/// in the root itself, keeps both forever.
 ///
-/// [`root`](RepContext::root) and [`co`](RepContext::co) answer everywhere. The others answer only while the link lies in its own
-/// representative, directly or in a field of a field, but not behind a `Box`; elsewhere they panic. In the
-/// representative's drop there are no peers any more.
+/// [`root`](RepContext::root) and [`handle`](RepContext::handle) work everywhere. The methods that reach
+/// peers work only while the value lies in its own representative: directly or in a field of a field, but not
+/// behind a `Box`. Elsewhere they panic. In the representative's drop there are no peers.
+///
+/// ```
+/// use squall_core::{RepContext, Root};
+/// use squall_machine::ClusterSize;
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+///
+/// #[squall_macros::interface(crate = squall_core)]
+/// trait Counter: Send + Sync {
+///     fn add(&self, n: u64);
+///     fn get(&self) -> u64;
+/// }
+///
+/// struct Spread;
+/// struct Local {
+///     context: RepContext<Spread>,
+///     count: AtomicU64,
+/// }
+/// impl Root for Spread {
+///     type Interface = dyn Counter;
+///     type Rep = Local;
+///     fn make_rep(&self, context: RepContext<Spread>) -> Local {
+///         Local { context, count: AtomicU64::new(0) }
+///     }
+/// }
+/// impl Counter for Local {
+///     fn add(&self, n: u64) {
+///         self.count.fetch_add(n, Relaxed);
+///     }
+///     fn get(&self) -> u64 {
+///         self.context.reps().map(|rep| rep.count.load(Relaxed)).sum()
+///     }
+/// }
+///
+/// let counter = Spread.create(ClusterSize::Cpu);
+/// counter.add(3);
+/// assert_eq!(counter.get(), 3);
+/// ```
 pub struct RepContext<R: Root> {
     object: NonNull<Multi<R>>,
     rep: NonNull<Rep>,
     vp: Vp,
     cluster: Cluster,
-    // Invariant in `R`, as its types must be those of the object's class.
+    // Invariant in `R`, since its types must be those of the object's class.
     class: PhantomData<fn(R) -> R>,
 }
 
-// SAFETY: 1. What it leads to is shared among threads: roots and representatives are `Send + Sync`. 2. Whichever thread
+// SAFETY: 1. Roots and representatives are shared among threads: they are `Send + Sync`. 2. The thread that
 // drops the last link drops the root, which is `Send`.
 unsafe impl<R: Root> Send for RepContext<R> {}
-// SAFETY: as above.
+// SAFETY: for the same reasons as `Send`.
 unsafe impl<R: Root> Sync for RepContext<R> {}
 
-/// The object has ended while a method of it slept, or the call is to be made again (see [`RepContext::sleep_until`]).
+/// The error of a sleeping method whose object was destroyed, or whose call must be repeated. See
+/// [`RepContext::sleep_until`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -66,7 +106,7 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 impl<R: Root> RepContext<R> {
-    /// The caller has taken the link.
+    /// Makes the context. The caller has taken the link.
     pub(crate) fn new(
         object: NonNull<Multi<R>>,
         rep: NonNull<Rep>,
@@ -82,61 +122,81 @@ impl<R: Root> RepContext<R> {
         unsafe { self.object.as_ref() }
     }
 
-    /// The root.
+    /// Returns the root.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{RepContext, Root};
+    ///
+    /// fn root_of(context: &RepContext<Spread>) -> &Spread {
+    ///     context.root()
+    /// }
+    /// ```
     #[inline(always)]
     pub fn root(&self) -> &R {
         &self.multi().root
     }
 
-    /// The VP for which this representative was made: the one that missed first, or the first of its cluster if it was made
-    /// ahead of a call.
+    /// Returns the VP for which this representative was made: the one that missed first, or the first of the
+    /// cluster if it was made ahead of a call.
     #[inline(always)]
     pub fn vp(&self) -> Vp {
         self.vp
     }
 
-    /// The cluster that this representative serves.
+    /// Returns the cluster that this representative serves.
     #[inline(always)]
     pub fn cluster(&self) -> Cluster {
         self.cluster
     }
 
-    /// The clusters of this object's size.
+    /// Returns the set of clusters of this object's size.
     pub fn clusters(&self) -> &Clusters {
         self.multi().clusters()
     }
 
-    /// The pool for what belongs to this representative and lies outside it: strictly local memory of its VP, or lines near it where its
-    /// cluster has several. In [`Root::make_rep`]: `at.pool().bytes(4096, 0)`.
+    /// Returns the arena for memory that belongs to this representative and lies outside it. It gives
+    /// strictly local memory of the VP, or cache lines near it if the cluster has several VPs. In
+    /// [`Root::make_rep`]: `context.pool().bytes(4096, 0)`.
     ///
-    /// Small blocks of it are packed with those of other objects' representatives of this VP: what other VPs read, too, is to be aligned to
-    /// a line of 64 bytes. It errs where the pools have no memory, whatever the program's allocator has. In builds with sanitizers what it
-    /// gives is not watched: it never comes from the program's allocator.
+    /// The arena packs small blocks together with blocks of other objects' representatives on this VP. Align
+    /// data that other VPs read to a cache line of 64 bytes. An allocation fails when the arenas are out of
+    /// memory, even if the program's allocator is not. Builds with sanitizers do not check this memory,
+    /// because it never comes from the program's allocator.
     pub fn pool(&self) -> squall_alloc::Arena {
         crate::protocol::memory::pool(self.clusters(), self.cluster, self.vp)
     }
 
-    /// A reference to the object itself.
+    /// Returns a handle to the object itself.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Handle, RepContext};
+    ///
+    /// fn id_of(context: &RepContext<Spread>) -> squall_core::Id {
+    ///     Handle::id(context.handle())
+    /// }
+    /// ```
     pub fn co(&self) -> Handle<R::Interface> {
         // The object's id is that of the root's interface (handle/I1).
         Handle::new(self.multi().object().id)
     }
 
-    /// The VPs on which a call ever missed.
+    /// Returns the VPs on which a call has ever missed.
     pub fn translation_set(&self) -> VpSet {
         self.multi().object().translations(ground().vp_limit())
     }
 
-    /// Whether the object has been destroyed, so that new calls err.
+    /// Whether the object was destroyed, so that new calls fail.
     pub fn is_ending(&self) -> bool {
         self.multi().object().gate.is_dead()
     }
 
-    /// Whether this lies in its representative, and there are peers (I1).
+    /// Whether peers may be reached (I1). Panics if this value lies outside its representative.
     #[inline(always)]
     #[track_caller]
     fn has_peers(&self) -> bool {
-        // First: a representative that is dropped may have been moved (`Root::cleanup`).
+        // Tested first: a representative that is being dropped may have been moved (`Root::cleanup`).
         if self.multi().object().is_closed() {
             return false;
         }
@@ -148,19 +208,19 @@ impl<R: Root> RepContext<R> {
         true
     }
 
-    /// A walk over the representatives, if there are `peers`.
+    /// Starts a walk over the representatives; an empty one unless there are `peers`.
     #[inline]
     fn walk(&self, peers: bool) -> Walk {
         if peers { self.multi().reps.walk() } else { Walk::empty() }
     }
 
-    /// The representatives there are now, each with its cluster.
+    /// Iterates over the current representatives, each with its cluster.
     #[inline]
     #[track_caller]
     fn by_cluster(&self) -> impl Iterator<Item = (Cluster, &R::Rep)> {
         let mut walk = self.walk(self.has_peers());
         std::iter::from_fn(move || {
-            // SAFETY: peers are valid as long as the borrow of this (I1).
+            // SAFETY: peers are valid as long as the borrow of this value (I1).
             unsafe {
                 let rep = walk.step()?;
                 Some((Cluster::new(rep.as_ref().cluster), Multi::<R>::value(rep).as_ref()))
@@ -168,33 +228,54 @@ impl<R: Root> RepContext<R> {
         })
     }
 
-    /// The representatives there are now, in no particular order; those made meanwhile may be missed.
+    /// Iterates over the current representatives, in no particular order. It may miss representatives that
+    /// are made meanwhile.
     ///
     /// # Panics
-    /// If this link was moved out of its representative.
+    /// If this value was moved out of its representative.
     /// # Cost
-    /// In proportion to the representatives. Wait-free.
+    /// Proportional to the representatives. Wait-free.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// fn total(context: &RepContext<Spread>) -> u64 {
+    ///     context.reps().map(|rep| rep.count.load(Relaxed)).sum()
+    /// }
+    /// ```
     #[track_caller]
     pub fn reps(&self) -> RepIter<'_, R> {
         RepIter { walk: self.walk(self.has_peers()), life: PhantomData }
     }
 
-    /// The representative of the cluster of `vp`, if it has one.
+    /// Returns the representative of the cluster of `vp`, if there is one.
     ///
     /// # Panics
-    /// If this link was moved out of its representative.
+    /// If this value was moved out of its representative.
     /// # Cost
-    /// Constant: one step for each two bits of the cluster's number at most. Wait-free.
+    /// Constant: at most one step for each two bits of the cluster's number. Wait-free.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    /// use squall_machine::Vp;
+    ///
+    /// fn is_local(context: &RepContext<Spread>) -> bool {
+    ///     context.find(Vp::current()).is_some_and(|rep| rep.context.cluster() == context.cluster())
+    /// }
+    /// ```
     #[track_caller]
     pub fn find(&self, vp: Vp) -> Option<&R::Rep> {
         let cluster = self.clusters().get(vp)?;
         self.of_cluster(cluster)
     }
 
-    /// The representative of a cluster, if it has one.
+    /// Returns the representative of a cluster, if there is one.
     ///
     /// # Panics
-    /// If this link was moved out of its representative.
+    /// If this value was moved out of its representative.
     #[track_caller]
     pub fn of_cluster(&self, cluster: Cluster) -> Option<&R::Rep> {
         if !self.has_peers() {
@@ -205,10 +286,11 @@ impl<R: Root> RepContext<R> {
         Some(unsafe { Multi::<R>::value(rep).as_ref() })
     }
 
-    /// The representative of the caller's cluster, made now if it has none; where the object is ending, perhaps this one.
+    /// Returns the representative of the caller's cluster; makes it if there is none yet. If the object was
+    /// destroyed, it may return the representative of this value instead.
     ///
     /// # Panics
-    /// If this link was moved out of its representative; in the representative's drop; if `make_rep` does.
+    /// If this value was moved out of its representative; in the representative's drop; if `make_rep` panics.
     #[track_caller]
     pub fn local(&self) -> &R::Rep {
         let here = Vp::current();
@@ -220,73 +302,147 @@ impl<R: Root> RepContext<R> {
         if let Some(rep) = self.find(here) {
             return rep;
         }
-        // SAFETY: within a call of the object (I1), which is not closed, so that this representative is whole, too.
+        // SAFETY: within a call of the object (I1), which is not closed; so this representative is whole.
         let rep = match unsafe { InFlight::inside(ground(), self.object.cast(), 0) } {
             Some(_in_flight) => Multi::find_or_make(self.object, self.clusters().cluster_of(here), here),
             None => self.rep,
         };
-        // SAFETY: a peer, or the one that this lies in.
+        // SAFETY: a peer, or the representative in which this value lies.
         unsafe { Multi::<R>::value(rep).as_ref() }
     }
 
-    /// Runs `f` with the representatives, while none is added: exactly those there are.
+    /// Runs `f` with exactly the current representatives. Meanwhile no representative is added.
     ///
-    /// A miss that needs a new one waits meanwhile, inside its operation. So `f` must not wait for a thread that may
-    /// call this object, nor call it itself where there is no representative: the latter panics. `f` runs inside an
-    /// operation, where waiting for a grace period is an error. Freezes that overlap without end hold up such a miss for ever.
+    /// A miss that needs a new representative waits inside its operation until `f` returns. So `f` must not
+    /// wait for a thread that may call this object. If `f` calls the object on a VP whose cluster has no
+    /// representative, the call panics. `f` runs inside an operation, where waiting for a grace period is an
+    /// error. If freezes overlap without end, such a miss starves.
     ///
     /// # Panics
-    /// If this link was moved out of its representative.
+    /// If this value was moved out of its representative.
     /// # Source
     /// `lockReps` and its rule: CO-15, CO-16.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// fn exact_total(context: &RepContext<Spread>) -> u64 {
+    ///     context.freeze(|reps| reps.map(|rep| rep.count.load(Relaxed)).sum())
+    /// }
+    /// ```
     #[track_caller]
     pub fn freeze<T>(&self, f: impl FnOnce(RepIter<'_, R>) -> T) -> T {
         let peers = self.has_peers();
         self.multi().frozen(|| f(RepIter { walk: self.walk(peers), life: PhantomData }))
     }
 
-    /// Combines a value of each representative up the tree of clusters: those of one core first, then of one cache, and
-    /// so on. `None` in the drop of the last.
+    /// Combines one value of each representative up the tree of clusters: first those of one core, then of
+    /// one cache, and so on. Returns `None` if there are no representatives, as in the drop of the last one.
     ///
-    /// `map` is called in the order of [`broadcast`](RepContext::broadcast), and `combine` as soon as it has both its values: the
-    /// sum of a cluster so far, and the value of the next part of that cluster. The representatives are those that
-    /// [`reps`](RepContext::reps) would give when it begins. Where clusters are of a size that is no level of the machine
-    /// (`ClusterSize::Fixed`) there is no tree, and all are combined in one level.
+    /// `map` is called in the order of [`broadcast`](RepContext::broadcast). `combine` is called as soon as
+    /// both its values exist: the sum of a cluster so far, and the value of the next part of that cluster.
+    /// The representatives are those that [`reps`](RepContext::reps) would return at the beginning. For
+    /// clusters of [`ClusterSize::Fixed`](squall_machine::ClusterSize) there is no tree, and all values are
+    /// combined in one level.
     ///
     /// # Panics
-    /// If this link was moved out of its representative.
+    /// If this value was moved out of its representative.
     /// # Cost
-    /// In proportion to the representatives, each of which is visited twice, and 4 KiB of stack. Where there are more than
-    /// 512 clusters of this object's size, the representatives are sorted in a vector. Wait-free but for that.
+    /// Proportional to the representatives, each of which is visited twice, and 4 KiB of stack. Wait-free. If
+    /// the object has more than 512 clusters, the representatives are sorted in a vector instead.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// fn greatest(context: &RepContext<Spread>) -> Option<u64> {
+    ///     context.gather(|rep| rep.count.load(Relaxed), u64::max)
+    /// }
+    /// ```
     #[track_caller]
     pub fn gather<T>(&self, map: impl FnMut(&R::Rep) -> T, combine: impl FnMut(T, T) -> T) -> Option<T> {
         gather::gather(self.clusters(), self.by_cluster(), map, combine)
     }
 
-    /// Calls `f` with each representative, down the tree of clusters: neighbours one after the other. The representatives
-    /// are those that [`reps`](RepContext::reps) would give when it begins.
+    /// Calls `f` with each representative, down the tree of clusters, so that neighbours follow each other.
+    /// The representatives are those that [`reps`](RepContext::reps) would return at the beginning.
     ///
     /// # Panics
-    /// If this link was moved out of its representative.
+    /// If this value was moved out of its representative.
     /// # Cost
-    /// As for [`gather`](RepContext::gather).
+    /// Proportional to the representatives, each of which is visited twice, and 4 KiB of stack. Wait-free. If
+    /// the object has more than 512 clusters, the representatives are sorted in a vector instead.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// fn reset(context: &RepContext<Spread>) {
+    ///     context.broadcast(|rep| rep.count.store(0, Relaxed));
+    /// }
+    /// ```
     #[track_caller]
     pub fn broadcast(&self, f: impl FnMut(&R::Rep)) {
         gather::broadcast(self.clusters(), self.by_cluster(), f);
     }
 
-    /// Sleeps until `ready` gives something, or the object ends. For methods marked `#[blocking]`.
+    /// Sleeps until `ready` returns a value. For methods marked `#[blocking]`.
     ///
-    /// `ready` is asked at once, and after each [`wake`](RepContext::wake) by any representative of this object; what changes
-    /// without a wake is not noticed.
+    /// `ready` is called at once, and again after each [`wake`](RepContext::wake) by any representative of
+    /// this object. A change without a wake stays unnoticed.
     ///
     /// # Errors
-    /// [`Interrupted`]: the object was destroyed, or this is the child of a fork; or it is being swapped, and the swap waits for this
-    /// call. Return soon, and leave the object as if the method had not begun: in the last case what the method returns is
-    /// thrown away, and the call is made again on what serves then. That is done where every argument of the method is
-    /// `Copy`; calls of other methods sleep on, and hold up a swap until it gives up.
+    /// [`Interrupted`] if the object was destroyed, if this process is the child of a fork, or if a swap of
+    /// the object waits for this call. The method must then return soon and leave the object as if it had not
+    /// begun.
+    ///
+    /// In the case of a swap the method's result is discarded, and the call is repeated on the implementation
+    /// that serves after the swap. That requires that every argument of the method is `Copy`. Calls of other
+    /// methods sleep on, and delay the swap until its time limit.
     /// # Panics
-    /// Inside an operation, where nothing may sleep.
+    /// Inside an operation, where sleeping is not allowed.
+    ///
+    /// ```
+    /// use squall_core::{Interrupted, RepContext, Root};
+    /// use squall_machine::ClusterSize;
+    /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    ///
+    /// #[squall_macros::interface(crate = squall_core)]
+    /// trait Door: Send + Sync {
+    ///     fn open(&self);
+    ///     #[blocking]
+    ///     fn wait(&self) -> bool;
+    /// }
+    ///
+    /// struct Doors(AtomicBool);
+    /// struct DoorRep(RepContext<Doors>);
+    /// impl Root for Doors {
+    ///     type Interface = dyn Door;
+    ///     type Rep = DoorRep;
+    ///     fn make_rep(&self, context: RepContext<Doors>) -> DoorRep {
+    ///         DoorRep(context)
+    ///     }
+    /// }
+    /// impl Door for DoorRep {
+    ///     fn open(&self) {
+    ///         self.0.root().0.store(true, SeqCst);
+    ///         self.0.wake();
+    ///     }
+    ///     fn wait(&self) -> bool {
+    ///         self.0.sleep_until(|| self.0.root().0.load(SeqCst).then_some(())).is_ok()
+    ///     }
+    /// }
+    ///
+    /// let door = Doors(AtomicBool::new(false)).create(ClusterSize::Machine);
+    /// let handle = door.handle();
+    /// let waiter = std::thread::spawn(move || handle.wait());
+    /// door.open();
+    /// assert!(waiter.join().unwrap());
+    /// ```
     pub fn sleep_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Interrupted> {
         assert!(
             !squall_rcu::in_operation(),
@@ -303,7 +459,7 @@ impl<R: Root> RepContext<R> {
             if self.is_ending() || squall_sys::fork::forked() {
                 return Err(Interrupted);
             }
-            // SAFETY: the representative is held, by the call that is here.
+            // SAFETY: the call that is here holds the representative.
             if unsafe { Multi::<R>::is_waited_for(self.rep) } && shall_begin_again(self.object.cast()) {
                 return Err(Interrupted);
             }
@@ -311,7 +467,7 @@ impl<R: Root> RepContext<R> {
         }
     }
 
-    /// Wakes every method of this object that sleeps.
+    /// Wakes every method of this object that sleeps in [`sleep_until`](RepContext::sleep_until).
     pub fn wake(&self) {
         self.multi().sleepers.signal(u32::MAX);
     }
@@ -327,7 +483,7 @@ fn misplaced(class: &str) -> ! {
 
 impl<R: Root> Drop for RepContext<R> {
     fn drop(&mut self) {
-        // SAFETY: this is one of the block's keepers, and uses it no more.
+        // SAFETY: this value is one of the block's keepers, and uses it no more.
         unsafe { Multi::<R>::let_go(self.rep) };
         drop_link(self.object);
     }
@@ -339,7 +495,7 @@ impl<R: Root> fmt::Debug for RepContext<R> {
     }
 }
 
-/// The representatives of an object, one after the other.
+/// An iterator over the representatives of an object.
 pub struct RepIter<'a, R: Root> {
     walk: Walk,
     life: Bound<'a, R>,

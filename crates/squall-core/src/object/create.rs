@@ -1,4 +1,4 @@
-//! The beginning and the end of every object, whatever its class.
+//! Creation and end of objects of every class.
 
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
@@ -17,10 +17,10 @@ use crate::protocol::platform::Platform;
 use crate::protocol::recycle::room;
 use crate::protocol::tables::{WELL_KNOWN, existing, tables};
 
-/// Where an object's id comes from.
+/// The origin of an object's id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// The range of the VP where the caller is.
+    /// The range of the calling thread's VP.
     Here,
     /// A well-known slot, which the caller has taken.
     Taken(Id),
@@ -38,12 +38,12 @@ pub(crate) struct Created {
 }
 
 impl Drop for Created {
-    /// The object was not built.
+    /// Returns the id and the room, since the object was not built.
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: nobody has it.
+        // SAFETY: ours alone.
         unsafe { memory::give(self.block, room(self.layout)) };
-        // Nobody has seen the id either, but a place is used under each generation once.
+        // No thread has seen the id either, but a slot uses each generation once.
         if matches!(self.place, Place::Here)
             && let Some(tables) = existing()
             && tables.advance(self.id, self.class)
@@ -53,7 +53,7 @@ impl Drop for Created {
     }
 }
 
-/// Room for an object without an id, until it is forgotten.
+/// Room for an object without an id; freed unless it is forgotten.
 pub(crate) struct Room {
     layout: Layout,
     pub(crate) block: NonNull<u8>,
@@ -67,7 +67,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // SAFETY: nobody has it.
+        // SAFETY: ours alone.
         unsafe { memory::give(self.block, room(self.layout)) };
     }
 }
@@ -79,11 +79,11 @@ pub(crate) fn begin(place: Place, class: &'static Class, layout: Layout) -> Resu
         Some(husk) => husk,
         None => take_anew(place, class.interfaces, room(layout))?,
     };
-    // Put together here, where the class and the layout are constants.
+    // Assembled here, where the class and the layout are constants.
     Ok(Created { place, class, layout, id, block })
 }
 
-/// What an object left on this VP, if there is anything that will do.
+/// Takes the id and the block of an ended object of this VP, if one fits.
 #[inline(always)]
 fn take_husk(place: Place, class: &'static Class, layout: Layout) -> Option<(Id, NonNull<u8>)> {
     if !matches!(place, Place::Here) || class.interfaces != 1 || squall_sys::fork::forked() {
@@ -107,10 +107,10 @@ fn take_anew(place: Place, interfaces: u32, room: Layout) -> Result<(Id, NonNull
 }
 
 impl Created {
-    /// Makes the object known that was built in the room.
+    /// Publishes the object that was built in the room.
     #[inline(always)]
     pub(crate) fn publish<I: ?Sized + Interface>(self) -> Owned<I> {
-        // From here on nothing can fail, and nobody need know what there was to give back.
+        // From here on every step succeeds, so the values needed for a rollback are dropped.
         let Created { class, id, block, .. } = *ManuallyDrop::new(self);
         if let Some(tables) = existing() {
             // SAFETY: an object of that class was built there under this id.
@@ -120,10 +120,10 @@ impl Created {
     }
 }
 
-/// Gives an object that has none an id, and makes it known.
+/// Gives an id to an object without one, and publishes it.
 ///
 /// # Safety
-/// It is the caller's, of this class, and nobody has seen it.
+/// The object belongs to the caller, is of this class, and no other code has seen it.
 pub(crate) unsafe fn adopt(block: NonNull<Object>, class: &'static Class) -> Result<Id, CreateError> {
     if squall_sys::fork::forked() {
         return Err(CreateError::Forked);
@@ -140,32 +140,33 @@ pub(crate) unsafe fn adopt(block: NonNull<Object>, class: &'static Class) -> Res
     Ok(id)
 }
 
-/// Ends an object whose parts are all dropped: its id may be used again (`object/I4`), and so may its block.
+/// Ends an object after all its parts were dropped: its id may be used again (`object/I4`), and so may its
+/// block.
 ///
 /// # Safety
-/// Once. The block is of this layout, from [`begin`]; nobody uses it any more.
+/// Called once. The block has this layout and comes from [`begin`]; no other code uses it.
 #[inline(always)]
 pub(crate) unsafe fn end(block: NonNull<Object>, layout: Layout) {
     let Some(tables) = existing() else { return };
-    // SAFETY: the caller's own now.
+    // SAFETY: ours alone now.
     let object = unsafe { &mut *block.as_ptr() };
     object.free_extra(tables.vp_limit());
     let (id, class) = (object.id, object.class);
     if object.gate.has_moved() {
-        // Its id is another object's, or was never its own.
+        // The id belongs to another object, or never belonged to this one.
     } else if id.slot() < WELL_KNOWN {
         tables.vacate(id, class);
     } else if tables.advance(id, class) {
         if class.interfaces == 1
             && let Some(home) = tables.home(id.slot())
-            // SAFETY: the caller's own, and the slot has just been advanced to this id.
+            // SAFETY: ours alone, and the slot has just been advanced to this id.
             && unsafe { tables.recycled.keep(block, layout, id.next(), home) }
         {
             return;
         }
         tables.give_back(id.slot(), class.interfaces);
     }
-    // SAFETY: the caller's own, and in no husk.
+    // SAFETY: ours alone, and not kept for recycling.
     unsafe { memory::give(block.cast(), room(layout)) };
 }
 

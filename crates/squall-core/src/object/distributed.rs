@@ -1,13 +1,14 @@
-//! Objects with a root and a representative for each cluster that calls.
+//! Objects with a root, and a representative for each cluster that calls.
 //!
-//! - I1. A representative is made outside every lock, published by one exchange (`reps/I1`), and made active only while
-//!   the object lives (`gate/I3`).
-//! - I2. Representatives are added within the object's gate only, so none is added once it is drained.
-//! - I3. Memory quiet closes the object first. From then on the tree is not walked on behalf of a representative.
-//! - I4. The root and the block live while a link is left: one of the object's own until the last representative was
-//!   dropped, and one of each [`RepContext`](crate::RepContext).
+//! - I1. A representative is made outside every lock and published by one exchange (`reps/I1`). It is
+//!   activated only while the object lives (`gate/I3`).
+//! - I2. Representatives are added only within the object's gate, so none is added once the gate is drained.
+//! - I3. Memory quiet closes the object first. From then on the tree is not walked on behalf of a
+//!   representative.
+//! - I4. The root and the block live while a link is left. The object has one link of its own until the last
+//!   representative was dropped, and each [`RepContext`](crate::RepContext) has one.
 //!
-//! Source: CO-12; without its lock (CO-68).
+//! Source: CO-12, without its lock (CO-68).
 
 use squall_machine::park::EventCount;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
@@ -40,7 +41,7 @@ use crate::protocol::tables::existing;
 
 type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep, ViewRoom<R>>;
 
-/// Room for what representatives of a root lend.
+/// Room for the view of a root's representatives.
 struct ViewRoom<R>(PhantomData<R>);
 
 impl<R: Root> Room for ViewRoom<R> {
@@ -55,17 +56,18 @@ pub(crate) struct Multi<R: Root> {
     pub(crate) reps: Reps,
     pub(crate) membership: Membership,
     pub(crate) root: ManuallyDrop<R>,
-    /// Where its methods sleep, and learn of its end.
+    /// The event count on which its methods sleep; they also learn there of its end.
     pub(crate) sleepers: EventCount,
 }
 
 /// An object and its block.
 type Made<R> = (Owned<<R as Root>::Interface>, NonNull<Multi<R>>);
 
-/// Where misses wait that have a representative to publish while somebody holds membership still.
+/// The event count for misses that must publish a representative while another thread has frozen a
+/// membership.
 static THAWED: EventCount = EventCount::new();
 
-/// What a thread is in the midst of.
+/// A representative that the thread is making.
 struct Making {
     object: NonNull<Object>,
     cluster: Cluster,
@@ -78,13 +80,13 @@ thread_local! {
 }
 
 impl<R: Root> Multi<R> {
-    /// Of the block.
+    /// Layout of the object's block.
     const LAYOUT: Layout = {
         let layout = Layout::new::<Multi<R>>();
         if R::ROOT_LINES { memory::whole_lines(layout) } else { layout }
     };
 
-    /// Of a representative's block.
+    /// Layout of a representative's block.
     const REP_LAYOUT: Layout = R::REP_MEMORY.room(RepBlock::<R>::LAYOUT);
 
     const CLASS: &'static Class = &Class {
@@ -103,12 +105,12 @@ impl<R: Root> Multi<R> {
             interface_id: TypeId::of::<R::Interface>(),
             // SAFETY: called with objects of this class.
             formats: |list| R::formats(&mut unsafe { RootFormats::new(list) }),
-            // SAFETY: an object of this class, valid.
+            // SAFETY: a valid object of this class.
             moved: |object| unsafe { object.cast::<Multi<R>>().as_ref() }.root.moved(),
             prepare: |object| Self::make_eager(object.cast()),
             resolve: Self::resolve,
             wake: Self::wake,
-            // SAFETY: passed on, with what belongs to this class.
+            // SAFETY: passed on, with values of this class.
             quiet: |object| unsafe { destroy::quiet_call(object, Self::CLASS, Self::finish) },
             finish: Self::finish,
             drop_rep: Self::drop_rep,
@@ -127,7 +129,7 @@ impl<R: Root> Multi<R> {
         Ok(owned)
     }
 
-    /// The object without representatives.
+    /// Publishes the object without representatives.
     pub(crate) fn publish(
         place: Place,
         root: R,
@@ -155,7 +157,7 @@ impl<R: Root> Multi<R> {
         }
     }
 
-    /// An object to take another one's place.
+    /// Builds an object that is to replace another one.
     pub(crate) fn to_come(
         root: R,
         size: ClusterSize,
@@ -173,16 +175,17 @@ impl<R: Root> Multi<R> {
     /// Whether a swap waits for the calls that hold a representative.
     ///
     /// # Safety
-    /// It is one of this class, and valid.
+    /// A valid representative of this class.
     pub(crate) unsafe fn is_waited_for(rep: NonNull<Rep>) -> bool {
-        // SAFETY: the caller's promise; it has so many headers.
+        // SAFETY: the caller's promise; it has that many headers.
         unsafe {
             let owner = RepBlock::<R>::owner(rep);
             (0..Self::CLASS.interfaces).any(|index| header(owner, index).as_ref().is_waited_for())
         }
     }
 
-    /// Makes the representatives of an eager class. The caller owns the object; if one panics, it is destroyed as it is.
+    /// Makes the representatives of an eager class. The caller owns the object. If `make_rep` panics, the
+    /// object is destroyed with the representatives made so far.
     pub(crate) fn make_eager(block: NonNull<Multi<R>>) -> Result<(), CreateError> {
         if !R::EAGER {
             return Ok(());
@@ -191,7 +194,7 @@ impl<R: Root> Multi<R> {
         let clusters = unsafe { block.as_ref() }.clusters;
         let made = squall_rcu::try_pin(|_| {
             for cluster in clusters.iter() {
-                // SAFETY: as above.
+                // SAFETY: the caller owns the object, so it is valid.
                 if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast(), 0) } {
                     Self::find_or_make(block, cluster, clusters.members(cluster)[0]);
                 }
@@ -208,26 +211,27 @@ impl<R: Root> Multi<R> {
         self.clusters
     }
 
-    /// The value of a representative of this class.
+    /// Returns the value of a representative of this class.
     ///
     /// # Safety
-    /// It is one, and the pointer may be used for the whole block.
+    /// A representative of this class; the pointer may be used for the whole block.
     #[inline(always)]
     pub(crate) unsafe fn value(rep: NonNull<Rep>) -> NonNull<R::Rep> {
         // SAFETY: the caller's promise.
         unsafe { RepBlock::<R>::value(rep) }
     }
 
-    /// Where a value lies behind its representative, in bytes.
+    /// Distance from a representative's block to its value, in bytes.
     pub(crate) const VALUE_AT: usize = RepBlock::<R>::VALUE_AT;
 
-    /// The representative of `cluster`, if it has one. The object is not closed.
+    /// Returns the representative of `cluster`, if there is one. The object is not closed.
     pub(crate) fn find(&self, cluster: Cluster) -> Option<NonNull<Rep>> {
         // SAFETY: nodes are valid until the object is closed.
         unsafe { self.reps.find(cluster.index() as u32) }
     }
 
-    /// The representative of `cluster`, made for `vp` if it has none. Within the object's gate, or before anybody knows it.
+    /// Returns the representative of `cluster`; makes it for `vp` if there is none. Called within the
+    /// object's gate, or before the object is published.
     pub(crate) fn find_or_make(this: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NonNull<Rep> {
         // SAFETY: the caller is within the object's gate.
         let multi = unsafe { this.as_ref() };
@@ -239,7 +243,8 @@ impl<R: Root> Multi<R> {
         let restore = Restore(MAKING.replace(&raw const making));
         let rep = NewRep::<R>::make(this, cluster, vp);
         drop(restore);
-        // If this panics, or another was faster, the new one is dropped: outside the section that freezes wait for.
+        // If this panics, or another thread was faster, the new representative is dropped outside the section
+        // that freezes wait for.
         multi.wait_for_membership();
         let outcome = rep.publish();
         multi.membership.published();
@@ -269,7 +274,7 @@ impl<R: Root> Multi<R> {
         }
     }
 
-    /// Holds membership still while `f` runs.
+    /// Runs `f` while no representative is added.
     pub(crate) fn frozen<T>(&self, f: impl FnOnce() -> T) -> T {
         struct Thaw<'a>(&'a Membership);
         impl Drop for Thaw<'_> {
@@ -287,7 +292,8 @@ impl<R: Root> Multi<R> {
             // A few instructions of another thread, which may have been preempted.
             squall_sys::sync::thread::yield_now();
         }
-        // In an operation, so that nothing in it can wait for a grace period: a miss that waits for us holds that up.
+        // In an operation, so that waiting for a grace period inside `f` is an error: a miss that waits for
+        // us would delay that grace period.
         squall_rcu::pin(|_| f())
     }
 
@@ -303,7 +309,7 @@ impl<R: Root> Multi<R> {
 
     unsafe fn resolve(object: NonNull<Object>, vp: Vp) -> Result<Found, Refusal> {
         let this = object.cast::<Multi<R>>();
-        // SAFETY: an object of this class, within its gate; so is whatever the miss leads to.
+        // SAFETY: an object of this class, within its gate; so is every representative that the miss returns.
         unsafe {
             let reply = this.as_ref().root.handle_miss(Miss::new(this, vp));
             match reply.0 {
@@ -321,7 +327,7 @@ impl<R: Root> Multi<R> {
     }
 
     unsafe fn wake(object: NonNull<Object>) {
-        // SAFETY: an object of this class, valid.
+        // SAFETY: a valid object of this class.
         let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
         multi.sleepers.signal(u32::MAX);
         multi.root.wake();
@@ -333,14 +339,15 @@ impl<R: Root> Multi<R> {
         multi.object.close();
         let mut reps = Vec::new();
         let mut walk = multi.reps.walk();
-        // SAFETY: nobody has freed a node yet.
+        // SAFETY: the nodes are not freed yet.
         while let Some(rep) = unsafe { walk.step() } {
             reps.push(rep);
         }
         multi.object.count_up(reps.len() as u32 + 1);
         let mut done = 1;
         for rep in reps {
-            // SAFETY: ours alone: nobody walks the tree any more (I3); each is dropped or buried once.
+            // SAFETY: ours alone: the tree is walked no more (I3); each representative is dropped or buried
+            // once.
             unsafe {
                 let near = R::CLEANUP == Cleanup::Anywhere || destroy::is_near(Vp::new(rep.as_ref().vp));
                 if near {
@@ -351,7 +358,7 @@ impl<R: Root> Multi<R> {
                 }
             }
         }
-        // SAFETY: those dropped here, and this function's own.
+        // SAFETY: counts those dropped here, and this function's own.
         unsafe { destroy::dropped(object, done) };
     }
 
@@ -366,14 +373,14 @@ impl<R: Root> Multi<R> {
         }
     }
 
-    /// One of the two keepers is done with a representative's block.
+    /// Releases a representative's block for one of its two keepers. The last one frees it.
     ///
     /// # Safety
-    /// The caller is one of them, and uses it no more.
+    /// The caller is one of the keepers, and uses the block no more.
     pub(crate) unsafe fn let_go(rep: NonNull<Rep>) {
-        // SAFETY: kept by the caller until here, and by nobody if it was the last.
+        // SAFETY: kept by the caller until here, and unused afterwards if the caller was the last keeper.
         unsafe {
-            // The class's own constant, as where it was taken (`memory/I1`).
+            // The class's own constant, equal to the one used when the block was taken (`memory/I1`).
             if rep.as_ref().let_go() {
                 R::REP_MEMORY.give(rep.cast(), Self::REP_LAYOUT);
             }
@@ -381,7 +388,7 @@ impl<R: Root> Multi<R> {
     }
 
     unsafe fn drop_root(object: NonNull<Object>) {
-        // SAFETY: valid while there is a link, and ended by who has the last.
+        // SAFETY: valid while there is a link; the thread with the last link ends it.
         unsafe {
             if object.as_ref().unlink() {
                 Self::end(object.cast());
@@ -389,10 +396,12 @@ impl<R: Root> Multi<R> {
         }
     }
 
+    /// Drops the root and frees the object.
+    ///
     /// # Safety
     /// The last link is gone.
     unsafe fn end(this: NonNull<Multi<R>>) {
-        // SAFETY: nobody else has it. The other fields need no drop.
+        // SAFETY: ours alone. The other fields need no drop.
         unsafe {
             let multi = &mut *this.as_ptr();
             run_drop(|| ManuallyDrop::drop(&mut multi.root));
@@ -402,7 +411,7 @@ impl<R: Root> Multi<R> {
     }
 }
 
-/// What the drop of an [`RepContext`] does.
+/// Releases a link; called by the drop of a [`RepContext`].
 pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
     unsafe fn end<R: Root>(this: *mut ()) {
         if let Some(this) = NonNull::new(this.cast()) {
@@ -412,14 +421,14 @@ pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
     }
     // SAFETY: valid while there is a link.
     if unsafe { this.as_ref() }.object.unlink() {
-        // Somebody kept an `RepContext` beyond its representative, and drops it where it likes: the root's drop goes where drops
-        // belong.
-        // SAFETY: once, for an object that nobody can reach.
+        // A `RepContext` outlived its representative, and is dropped at an arbitrary place. So the root's
+        // drop is deferred.
+        // SAFETY: once, for an unreachable object.
         unsafe { squall_rcu::defer_raw(end::<R>, this.as_ptr().cast(), Multi::<R>::LAYOUT.size()) };
     }
 }
 
-/// Puts back what a thread was in the midst of.
+/// Restores the representative that the thread was making before.
 struct Restore(*const Making);
 
 impl Drop for Restore {
@@ -429,7 +438,7 @@ impl Drop for Restore {
 }
 
 impl Making {
-    /// Panics if this thread is making the same representative already.
+    /// Panics if this thread is already making the same representative.
     fn refuse_if_nested(&self) {
         let mut outer = self.outer;
         // SAFETY: those in the list are on the stack below us.
@@ -456,11 +465,11 @@ struct NewRep<R: Root> {
 
 impl<R: Root> NewRep<R> {
     fn make(object: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NewRep<R> {
-        /// Lets the block go if `make_rep` panics.
+        /// Releases the block if `make_rep` panics.
         struct Unfilled<R: Root>(NonNull<Rep>, PhantomData<R>);
         impl<R: Root> Drop for Unfilled<R> {
             fn drop(&mut self) {
-                // SAFETY: the object's part of a block that has no value.
+                // SAFETY: the object's share of a block without a value.
                 unsafe { Multi::<R>::let_go(self.0) };
             }
         }
@@ -475,15 +484,16 @@ impl<R: Root> NewRep<R> {
         let at = RepContext::new(object, rep, vp, cluster);
         // SAFETY: the caller is within the object's gate.
         let value = unsafe { object.as_ref() }.root.make_rep(at);
-        // SAFETY: our own block, whose prefix is written.
+        // SAFETY: our own block, with its prefix written.
         unsafe { RepBlock::<R>::fill(rep, None, value) };
         std::mem::forget(unfilled);
-        // SAFETY: filled just now.
+        // SAFETY: filled above.
         unsafe { RepBlock::<R>::publish_view(rep, &R::LENDER) };
         NewRep { object, rep }
     }
 
-    /// Publishes it and makes it active; or returns the one that was faster, and this.
+    /// Publishes and activates the representative. If another thread was faster, returns that thread's
+    /// representative and this one.
     fn publish(self) -> Result<NonNull<Rep>, (NonNull<Rep>, NewRep<R>)> {
         // SAFETY: within the object's gate: its nodes are valid, and this one is built.
         unsafe {
@@ -503,7 +513,7 @@ impl<R: Root> NewRep<R> {
 
 impl<R: Root> Drop for NewRep<R> {
     fn drop(&mut self) {
-        // SAFETY: built, and nobody else has seen it.
+        // SAFETY: built, and unseen by other threads.
         unsafe {
             run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
             Multi::<R>::let_go(self.rep);
@@ -511,7 +521,7 @@ impl<R: Root> Drop for NewRep<R> {
     }
 }
 
-/// What is behind a link, for [`RepContext`](crate::RepContext): the tables exist, since there is an object.
+/// Returns the tables for a [`RepContext`](crate::RepContext). They exist, since its object does.
 pub(crate) fn ground() -> &'static crate::protocol::tables::Tables {
     existing().expect("there is an object, so there are tables")
 }

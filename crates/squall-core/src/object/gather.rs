@@ -1,32 +1,36 @@
-//! Going over an object's representatives along the machine's tree of clusters, up (gather) and down (broadcast).
+//! Walks over an object's representatives along the machine's tree of clusters: up (gather) and down
+//! (broadcast).
 //!
-//! Problem: the tree has a node for each cluster of each level, while an object has few representatives, and they are found
-//! in no order. Idea: the tree numbers its leaves so that those of one node follow each other (`tree/I2`). So each
-//! representative is put at its leaf's place first. Going over the places in order is going over the tree, and a node
-//! is complete as soon as the next leaf is not below it. Nothing is visited that has no representative below it, but
-//! one bit for each place.
+//! Problem: the tree has a node for each cluster of each level. An object has few representatives, and they
+//! are found in no order.
+//! Idea: the tree numbers its leaves so that the leaves of one node are consecutive (`tree/I2`). So each
+//! representative is first put at its leaf's place. Walking the places in order is walking the tree, and a
+//! node is complete when the next leaf is not below it. The walk visits only nodes with representatives below
+//! them, and one bit for each place.
 //!
-//! - I1. `in_order` hands out each representative that it is given once, in the order of their places. It has them all
-//!   before it hands out the first.
-//! - I2. Where a bit of `Places` is set, the place is written.
-//! - I3. While `up` is at a leaf, `sums[d]` combines the nodes of depth `d` that are complete and have the parent of the
-//!   leaf's ancestor of that depth.
+//! - I1. `in_order` passes on each given representative once, in the order of their places. It has received
+//!   all before it passes on the first.
+//! - I2. If a bit of `Places` is set, the place is written.
+//! - I3. While `up` is at a leaf, `sums[d]` combines the complete nodes of depth `d` that have the same
+//!   parent as the leaf's ancestor of depth `d`.
 //!
-//! Cost: up to `PLACES` clusters nothing is allocated. Beyond, the representatives are sorted in a vector.
+//! Cost: up to `PLACES` clusters the walk allocates no memory. Beyond, the representatives are sorted in a
+//! vector.
 //! Source: Hurricane's superclusters, §3.1; sum, gather and broadcast as part of the model.
 
 use squall_machine::{Cluster, ClusterSize, ClusterTree, Clusters, TreeNode, machine};
 use squall_sys::sync::OnceLock;
 use std::mem::MaybeUninit;
 
-/// The longest way from a root to a leaf, both counted.
+/// The longest path from a root to a leaf, both counted.
 const DEPTHS: usize = ClusterSize::LEVELS.len();
 
-/// The trees over the clusters of each level, made when first needed.
+/// The trees over the clusters of each level, made on first use.
 static TREES: [OnceLock<Option<ClusterTree<'static>>>; DEPTHS] = [const { OnceLock::new() }; DEPTHS];
 
-/// The tree whose leaves are these clusters; none for sizes that are no level of the machine, or where the machine learnt
-/// more about itself between the making of the two.
+/// Returns the tree with these clusters as leaves. Returns `None` for sizes that are no level of the machine.
+/// Also returns `None` if the machine's topology was refined between the making of the clusters and of the
+/// tree.
 fn tree_over(clusters: &Clusters) -> Option<&'static ClusterTree<'static>> {
     let level = ClusterSize::LEVELS.iter().position(|&size| size == clusters.size())?;
     let tree = TREES[level].get_or_init(|| machine().tree(&ClusterSize::LEVELS[level..]).ok()).as_ref()?;
@@ -34,13 +38,13 @@ fn tree_over(clusters: &Clusters) -> Option<&'static ClusterTree<'static>> {
     std::ptr::eq(*leaves, clusters).then_some(tree)
 }
 
-/// The number of a cluster's leaf among the leaves; where there is no tree, its own number.
+/// Returns the number of a cluster's leaf among the leaves; without a tree, the cluster's own number.
 #[inline]
 fn place(tree: Option<&ClusterTree<'_>>, clusters: &Clusters, cluster: Cluster) -> usize {
     tree.map_or(cluster.index(), |tree| tree.leaf(cluster).index() - first_leaf(tree, clusters))
 }
 
-/// Leaves are the last nodes of a tree.
+/// Returns the number of the first leaf. Leaves are the last nodes of a tree.
 #[inline]
 fn first_leaf(tree: &ClusterTree<'_>, clusters: &Clusters) -> usize {
     tree.len() - clusters.len()
@@ -67,7 +71,7 @@ pub(crate) fn broadcast<'a, P: 'a>(
     in_order(clusters.len(), placed, |_, rep| f(rep));
 }
 
-/// As [`gather`], on a given tree; where there is none, all clusters have one parent.
+/// Combines the values along a given tree. Without a tree, all clusters have one parent.
 fn up<'a, P: 'a, T>(
     tree: Option<&ClusterTree<'_>>,
     clusters: &Clusters,
@@ -92,7 +96,7 @@ fn up<'a, P: 'a, T>(
     sums[0].take()
 }
 
-/// How many nodes above the leaf `last` are complete, if `next` is the next leaf.
+/// Returns the number of nodes above the leaf `last` that are complete if `next` is the next leaf.
 #[inline]
 fn complete_above(tree: &ClusterTree<'_>, last: TreeNode, next: TreeNode) -> usize {
     let (mut last, mut next, mut count) = (last, next, 0);
@@ -104,7 +108,7 @@ fn complete_above(tree: &ClusterTree<'_>, last: TreeNode, next: TreeNode) -> usi
     count
 }
 
-/// Combines the values of the nodes that are complete, deepest first, each into its parent's: all but the first.
+/// Adds the values of complete nodes to their parents' values, deepest first. `sums[0]` remains.
 fn close<T>(sums: &mut [Option<T>], combine: &mut impl FnMut(T, T) -> T) {
     for depth in (1..sums.len()).rev() {
         if let Some(value) = sums[depth].take() {
@@ -120,7 +124,7 @@ fn add<T>(sum: &mut Option<T>, value: T, combine: &mut impl FnMut(T, T) -> T) {
     });
 }
 
-/// So many places lie on the stack, one pointer each.
+/// The number of places on the stack, one pointer each.
 const PLACES: usize = if cfg!(miri) { 16 } else { 512 };
 const WORD_BITS: usize = u64::BITS as usize;
 const WORDS: usize = PLACES.div_ceil(WORD_BITS);
@@ -128,11 +132,11 @@ const WORDS: usize = PLACES.div_ceil(WORD_BITS);
 /// Representatives by place.
 struct Places<'a, P> {
     reps: [MaybeUninit<&'a P>; PLACES],
-    /// Which places are written.
+    /// The places that are written.
     written: [u64; WORDS],
 }
 
-/// Calls `f` with all of `reps` in the order of their places, which differ and are below `places` (I1).
+/// Calls `f` with all of `reps` in the order of their places, which are distinct and below `places` (I1).
 fn in_order<'a, P: 'a>(
     places: usize,
     reps: impl Iterator<Item = (usize, &'a P)>,
@@ -168,10 +172,10 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::rc::Rc;
 
-    /// The calls in their order: `Some` of a cluster was mapped, or `None` for two values that were combined.
+    /// The calls in order: `Some` of a mapped cluster, or `None` for two combined values.
     type Calls = RefCell<Vec<Option<usize>>>;
 
-    /// A small generator of numbers (xorshift).
+    /// A small generator of random numbers (xorshift).
     struct Random(u64);
 
     impl Random {
@@ -182,7 +186,7 @@ mod tests {
             (self.0 % limit as u64) as usize
         }
 
-        /// So many of the clusters, in any order.
+        /// Selects `count` of the clusters, in random order.
         fn some_of(&mut self, clusters: &Clusters, count: usize) -> Vec<Cluster> {
             let mut all: Vec<Cluster> = clusters.iter().collect();
             (0..count).for_each(|at| all.swap(at, at + self.below(clusters.len() - at)));
@@ -201,7 +205,7 @@ mod tests {
         format!("({a} {b})")
     }
 
-    /// What is promised: every cluster of every level is asked, and combines what its children have.
+    /// The specification: visits every cluster of every level, and combines the values of its children.
     fn asked(
         tree: &ClusterTree<'_>,
         nodes: &mut dyn Iterator<Item = TreeNode>,
@@ -227,7 +231,7 @@ mod tests {
         reps.iter().map(|cluster| (*cluster, cluster))
     }
 
-    /// Gathers from some clusters of a tree, and from the same ones by asking all.
+    /// Gathers from a selection of clusters along a tree, and compares with the specification.
     fn compare(topology: &Topology, sizes: &[ClusterSize], seed: u64) {
         let levels: Vec<Clusters> = sizes.iter().map(|size| topology.clusters(*size)).collect();
         let tree = ClusterTree::new(&levels).unwrap();
@@ -256,13 +260,13 @@ mod tests {
         }
     }
 
-    /// Shapes that no machine would have, and those on either side of what lies on the stack.
+    /// Shapes that no machine has, and shapes at the limit of the places on the stack.
     fn specs() -> Vec<String> {
         let odd =
             ["threads:1", "nodes:3,cores:5", "caches:7,threads:3", "nodes:2,caches:3,cores:3,threads:2"];
         let full = [format!("nodes:2,cores:{}", PLACES / 2), format!("caches:{}", PLACES + 1)];
         let specs = odd.map(str::to_owned).into_iter().chain(full);
-        // Miri takes long, and looks at memory only.
+        // Miri is slow, and checks only the memory accesses.
         specs.skip(if cfg!(miri) { 4 } else { 0 }).collect()
     }
 
@@ -285,7 +289,8 @@ mod tests {
         compare(&topology, &[ClusterSize::Cpu, ClusterSize::fixed(3), ClusterSize::fixed(9)], 3);
     }
 
-    /// Two nodes of two cores of two threads, numbered in turns: node 0 has 0, 2, 4, 6, and 0 and 4 are threads of a core.
+    /// Two nodes of two cores of two threads, numbered alternately: node 0 has 0, 2, 4 and 6; 0 and 4 are
+    /// threads of one core.
     #[cfg(not(miri))]
     #[test]
     fn co_15_a_gather_goes_up_a_tree_whose_neighbours_have_no_consecutive_numbers() {

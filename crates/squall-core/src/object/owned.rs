@@ -1,4 +1,4 @@
-//! Ownership of an object: who may end it.
+//! Ownership and destruction of an object.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,10 +15,24 @@ use crate::protocol::platform::{Platform, Stage};
 use crate::protocol::tables::existing;
 use crate::protocol::teardown::{Killed, kill};
 
-/// An object's owner. Dropping it destroys the object, and may drop what this thread destroyed *earlier*: do not let go of
-/// an owner while holding a lock that the drops of such objects take (see [`Owned::destroy`]).
+/// The owner of an object. Dropping it destroys the object.
 ///
-/// References to the object ([`Owned::co`]) may be handed to anyone and outlive it; a call through one then errs.
+/// The drop may also run the drops of objects that this thread destroyed *earlier*. So do not drop an owner
+/// while you hold a lock that the drops of such objects take. See [`Owned::destroy`].
+///
+/// Any thread may keep handles to the object ([`Owned::handle`]). They outlive the object; a call through one
+/// then fails.
+///
+/// An `Owned` derefs to its handle.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// counter.add(1);
+/// let handle = counter.handle();
+/// drop(counter);
+/// assert!(handle.try_add(1).is_err());
+/// ```
 pub struct Owned<I: ?Sized + Interface> {
     co: Handle<I>,
 }
@@ -28,37 +42,69 @@ impl<I: ?Sized + Interface> Owned<I> {
         Owned { co }
     }
 
-    /// A reference to the object: `Copy`, 8 bytes, for anyone.
+    /// Returns a handle to the object: `Copy`, 8 bytes, for any thread.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let handle = counter.handle();
+    /// std::thread::spawn(move || handle.add(1)).join().unwrap();
+    /// assert_eq!(counter.get(), 1);
+    /// ```
     #[inline(always)]
     pub fn co(&self) -> Handle<I> {
         self.co
     }
 
-    /// Destroys the object: every call that begins after this returned errs.
+    /// Destroys the object. Every call that begins after this function returned fails. It may be called
+    /// anywhere, even inside a method of the object.
     ///
-    /// Calls under way end in peace; this does not wait for them. Then its representatives are dropped, on the VP or at
-    /// least the node that made them where that is possible, after them its root, and its id is free for another
-    /// generation. It may be called anywhere, within the object's own methods too.
+    /// Calls in progress finish normally; this function does not wait for them. Afterwards the
+    /// representatives are dropped, if possible on the VP that made them or at least on its node. Then the
+    /// root is dropped, and the id is free for another generation.
     ///
-    /// Who drops: outside every operation this call may run the drops of objects that this thread destroyed earlier and
-    /// whose grace period is over, a batch of 512 at a time, as [`rcu::retire`](squall_rcu::retire) does; what is destroyed
-    /// inside an operation, or by a thread that then stops, the thread `squall-reclaim` drops.
+    /// Outside every operation, this call may run the drops of objects that this thread destroyed earlier and
+    /// whose grace period is over, in batches of 512, like [`rcu::retire`](squall_rcu::retire). The thread
+    /// `squall-reclaim` drops objects that were destroyed inside an operation, or by a thread that then
+    /// sleeps or ends.
     ///
     /// # Cost
-    /// In proportion to the representatives and to the VPs that called the object, not to those of the machine.
-    /// Progress: lock-free, as long as fewer than about four thousand destructions of this thread wait for their grace period;
-    /// beyond that the thread is held up, by up to 50 ms for each 512, so that a stalled reader does not fill the memory
-    /// (see [`rcu::retire`](squall_rcu::retire)). In a signal handler that interrupted a registration, and in a forked
-    /// child, nothing happens: the object lives on.
+    /// Proportional to the representatives and to the VPs that called the object, not to the VPs of the
+    /// machine. Progress: lock-free while fewer than about 4,000 destructions of this thread wait for their
+    /// grace period. Beyond that the thread is delayed by up to 50 ms for each 512, so that a stalled reader
+    /// does not exhaust the memory (see [`rcu::retire`](squall_rcu::retire)).
+    ///
+    /// In a forked child, and in a signal handler that interrupted a registration, the function does nothing,
+    /// and the object lives on.
     /// # Source
     /// Appavoo 2005, §5.4.3; Tornado §5.3.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Owned;
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let destruction = Owned::destroy(counter);
+    /// destruction.wait()?; // until everything is dropped
+    /// assert!(destruction.is_complete());
+    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// ```
     pub fn destroy(this: Owned<I>) -> Destruction {
         let id = this.co.bits_id();
         drop(this);
         Destruction { id }
     }
 
-    /// Gives the object up without ending it: it lives as long as the process.
+    /// Gives up ownership without destroying the object, which then lives as long as the process.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Owned;
+    ///
+    /// let handle = Owned::leak(squall_core::shared::<dyn Counter, _>(Central::default()));
+    /// handle.add(1);
+    /// assert_eq!(handle.get(), 1);
+    /// ```
     pub fn leak(this: Owned<I>) -> Handle<I> {
         let co = this.co;
         std::mem::forget(this);
@@ -72,13 +118,14 @@ impl<I: ?Sized + Interface> Drop for Owned<I> {
     }
 }
 
-/// Ends the object of this id, of which the caller is the owner.
+/// Destroys the object of this id. The caller is its owner.
 fn end(id: Id) {
     if squall_sys::fork::forked() {
         return;
     }
     let Some(tables) = existing() else { return };
-    // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
+    // Within one operation, so that the object stays valid meanwhile. An error means that reclamation is
+    // impossible here anyway.
     let killed = squall_rcu::try_pin(|_| {
         // SAFETY: within an operation.
         let killed = unsafe { kill(tables, id) };
@@ -89,7 +136,8 @@ fn end(id: Id) {
                 drained.then_some(object)
             }
             Killed::Mediated { object, drained, mediator, ownerless } => {
-                // SAFETY: as above; taken out of the slot in this operation.
+                // SAFETY: valid to the end of the operation; the mediator was taken out of the slot in this
+                // operation.
                 unsafe {
                     wake(object);
                     doomed(mediator, ownerless);
@@ -100,15 +148,15 @@ fn end(id: Id) {
         }
     });
     if let Ok(Some(object)) = killed {
-        // Outside the operation, so that this thread may do the drops itself when their time has come.
+        // Outside the operation, so that this thread may later run the drops itself.
         tables.after_grace_period(object, Stage::Quiet);
     }
 }
 
-/// Wakes those who sleep in the methods of an object that ends, or that a swap waits for.
+/// Wakes the threads that sleep in methods of an object that was destroyed, or that a swap waits for.
 ///
 /// # Safety
-/// It is valid.
+/// The object is valid.
 #[inline(always)]
 pub(crate) unsafe fn wake(object: NonNull<Object>) {
     // SAFETY: the caller's promise.
@@ -120,11 +168,13 @@ pub(crate) unsafe fn wake(object: NonNull<Object>) {
     }
 }
 
+/// Calls the class's `wake`.
+///
 /// # Safety
-/// It is valid.
+/// The object is valid.
 #[inline(never)]
 unsafe fn wake_sleepers(object: NonNull<Object>) {
-    // A panic of the author's must not keep what its caller does next from happening: without that the object is for ever.
+    // A panic of the author's code must not stop the caller: its next step lets the object end.
     // SAFETY: the caller's promise.
     run_drop(|| unsafe { (object.as_ref().class.more.wake)(object) });
 }
@@ -144,33 +194,56 @@ impl<I: ?Sized + Interface> fmt::Debug for Owned<I> {
     }
 }
 
-/// A destruction under way, for those who want to know when it is complete.
+/// A destruction in progress. Tells when it is complete.
 #[derive(Clone, Copy, Debug)]
 pub struct Destruction {
     id: Id,
 }
 
-/// The longest pause between two looks.
+/// The longest pause between two checks.
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
 impl Destruction {
-    /// Whether everything of the object was dropped, and its id is free. What served before it, and was swapped for another
-    /// one, may still wait for its own grace period.
+    /// Whether all parts of the object were dropped and its id is free.
+    ///
+    /// If the object had replaced another one by a swap, that one may still wait for its own grace period.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Owned;
+    ///
+    /// let destruction = Owned::destroy(squall_core::shared::<dyn Counter, _>(Central::default()));
+    /// while !destruction.is_complete() {
+    ///     squall_rcu::barrier()?; // runs pending drops
+    /// }
+    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// ```
     pub fn is_complete(self) -> bool {
-        // Acquire: pairs with the release in `Slot::advance`: who sees it complete sees what the drops did.
+        // Acquire: pairs with the release in `Slot::advance`. A thread that sees the destruction complete
+        // sees the effects of the drops.
         existing().is_none_or(|tables| {
             tables.slot(self.id.slot()).generation.load(squall_sys::sync::atomic::Ordering::Acquire)
                 != self.id.generation()
         })
     }
 
-    /// Waits until it is complete, doing what can be done here.
+    /// Waits until the destruction is complete. Meanwhile the thread runs pending drops.
     ///
     /// # Errors
-    /// [`WaitError`](squall_rcu::WaitError): inside an operation, where it would wait for itself; in a forked child.
+    /// [`WaitError`](squall_rcu::WaitError) inside an operation, where the call would wait for itself, and in
+    /// a forked child.
     /// # Cost
-    /// Grace periods, the drops, and whatever calls that are under way take: a method that never returns, or an
-    /// [`RepContext`](crate::RepContext) that somebody keeps, is waited for for ever.
+    /// Grace periods, the drops, and the rest of the calls in progress. A method that never returns, or a
+    /// [`RepContext`](crate::RepContext) that is kept, delays it forever.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Owned;
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// Owned::destroy(counter).wait()?;
+    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// ```
     pub fn wait(self) -> Result<(), squall_rcu::WaitError> {
         let mut pause = Duration::from_micros(50);
         while !self.is_complete() {

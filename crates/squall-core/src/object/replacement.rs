@@ -1,6 +1,6 @@
-//! Objects that are to take another one's place.
+//! Objects that are about to replace another one.
 //!
-//! - I1. The object of a [`Replacement`] is nobody else's: it has no id, and no caller has ever seen it.
+//! - I1. The object of a [`Replacement`] belongs to it alone: it has no id, and no caller has ever seen it.
 
 use squall_machine::ClusterSize;
 use std::any::TypeId;
@@ -20,25 +20,48 @@ use crate::protocol::class::Class;
 use crate::protocol::object::Object;
 use crate::swap::State;
 
-/// An implementation of the interface `I`, built and not yet serving: what a swap puts in an object's place, and what a
-/// [`Factory`](crate::swap::Factory) makes.
+/// An implementation of the interface `I` that is built and does not serve yet. A swap puts it in an object's
+/// place; a [`Factory`](crate::swap::Factory) makes objects from it.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, swap};
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// counter.add(5);
+/// let report = swap(counter.handle(), Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// assert_eq!(counter.get(), 5); // the state moved along
+/// assert!(report.to.ends_with("Spread"));
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub struct Replacement<I: ?Sized + Interface> {
     object: NonNull<Object>,
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
-// SAFETY: objects are shared among threads, values and roots are `Send`; this is its owner.
+// SAFETY: objects are shared among threads, values and roots are `Send`; this is the owner.
 unsafe impl<I: ?Sized + Interface> Send for Replacement<I> {}
-// SAFETY: nothing can be done with a borrow of it.
+// SAFETY: a borrow of it offers no operation.
 unsafe impl<I: ?Sized + Interface> Sync for Replacement<I> {}
 
 impl<I: ?Sized + Interface> Replacement<I> {
-    /// The caller gives the object, of this interface, up.
+    /// Takes over the object, which has this interface.
     pub(crate) fn of(object: NonNull<Object>) -> Replacement<I> {
         Replacement { object, interface: PhantomData }
     }
 
-    /// One representative for everybody, as [`shared`](crate::shared()) makes it. Its state cannot be transferred.
+    /// Makes a replacement with one representative, like [`shared`](crate::shared()). Its state cannot move.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, Swap};
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// counter.add(5);
+    /// Swap::new(counter.handle()).without_state().run(Replacement::shared(Central::default()))?;
+    /// assert_eq!(counter.get(), 0);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     #[track_caller]
     pub fn shared<T>(value: T) -> Replacement<I>
     where
@@ -48,7 +71,19 @@ impl<I: ?Sized + Interface> Replacement<I> {
         Replacement::of(Shared::<T, I, Opaque>::to_come(value, Location::caller()))
     }
 
-    /// The same, with formats for its state, as [`swappable`](crate::swappable).
+    /// Makes a replacement with one representative whose state can move, like
+    /// [`swappable`](crate::swappable).
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, swap};
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// counter.add(5);
+    /// swap(counter.handle(), Replacement::swappable(Central::default()))?;
+    /// assert_eq!(counter.get(), 5);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     #[track_caller]
     pub fn stateful<T: State>(value: T) -> Replacement<I>
     where
@@ -57,7 +92,17 @@ impl<I: ?Sized + Interface> Replacement<I> {
         Replacement::of(Shared::<T, I, Stated>::to_come(value, Location::caller()))
     }
 
-    /// A representative for each cluster of this size, as [`Root::create`] makes it.
+    /// Makes a replacement with a representative for each cluster of this size, like [`Root::create`].
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::Replacement;
+    ///
+    /// let new: Replacement<dyn Counter> = Replacement::root(Spread, squall_machine::ClusterSize::Cpu);
+    /// let counter = new.create()?;
+    /// counter.add(1);
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     #[track_caller]
     pub fn root<R: Root<Interface = I>>(root: R, size: ClusterSize) -> Replacement<I> {
         Replacement::of(Multi::<R>::to_come(root, size, Location::caller()))
@@ -68,7 +113,7 @@ impl<I: ?Sized + Interface> Replacement<I> {
         unsafe { self.object.as_ref() }.class
     }
 
-    /// The author's type.
+    /// Returns the author's type.
     pub(crate) fn type_id(&self) -> TypeId {
         self.class().more.type_id
     }
@@ -80,10 +125,20 @@ impl<I: ?Sized + Interface> Replacement<I> {
         object
     }
 
-    /// Makes it an object of its own, as it would be without a swap.
+    /// Makes it an object of its own, without a swap.
     ///
     /// # Errors
-    /// As [`try_shared`](crate::try_shared).
+    /// [`CreateError`](crate::CreateError) for the reasons stated at [`try_shared`](crate::try_shared).
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::Replacement;
+    ///
+    /// let counter = Replacement::<dyn Counter>::swappable(Central::default()).create()?;
+    /// counter.add(1);
+    /// assert_eq!(counter.get(), 1);
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     pub fn create(self) -> Result<Owned<I>, crate::CreateError> {
         let class = self.class();
         // SAFETY: ours (I1).
@@ -98,15 +153,15 @@ impl<I: ?Sized + Interface> Replacement<I> {
 
 impl<I: ?Sized + Interface> Drop for Replacement<I> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it (I1).
+        // SAFETY: ours alone (I1).
         unsafe { discard(self.object) };
     }
 }
 
-/// Drops an object that nobody has ever called.
+/// Drops an object that no thread has ever called.
 ///
 /// # Safety
-/// It is the caller's alone.
+/// The object belongs to the caller alone.
 pub(crate) unsafe fn discard(object: NonNull<Object>) {
     // SAFETY: the caller's promise: memory is quiet, and there are no misses.
     unsafe {

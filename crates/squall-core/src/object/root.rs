@@ -1,4 +1,4 @@
-//! What the author of a distributed object writes.
+//! The trait that the author of a distributed object implements.
 
 use squall_machine::{Cluster, ClusterSize, Vp};
 use std::marker::PhantomData;
@@ -17,80 +17,175 @@ use crate::protocol::create_error::CreateError;
 use crate::protocol::memory::RepMemory;
 use crate::protocol::reps::Rep;
 
-/// The root of a distributed object: what is shared by its representatives, and how to make one.
+/// The root of a distributed object: the state that its representatives share, and the code that makes them.
 ///
-/// There is one root for each object; clients never see it. A representative serves a cluster of VPs and is made when one
-/// of them calls first. It implements the interface, and keeps an [`RepContext`] in a field to reach its root and its peers.
+/// An object has one root, which callers never see. A representative serves a cluster of VPs. It is made when
+/// one of them calls first. It implements the interface, and keeps a [`RepContext`] in a field to reach its
+/// root and its peers.
 ///
-/// Nothing here runs under a lock, or twice at once for one representative's life: `make_rep` may be called by several
-/// VPs of a cluster at once; one result is used and the others are dropped at once, in the operation of their call and
-/// without [`cleanup`](Root::cleanup). It runs inside the operation of the call that missed (for [`RepContext::local`] in a
-/// blocking method, and for a state that moves in by parts, outside), so it must not block. It may call other objects, but not this one where that needs the
-/// very representative that it is making: such a call panics.
+/// The library calls these methods without a lock. Several VPs of a cluster may call `make_rep` at once. One
+/// result is used. The others are dropped at once, in the operation of their call and without
+/// [`cleanup`](Root::cleanup).
+///
+/// `make_rep` runs inside the operation of the call that missed, so it must not block. (It runs outside for
+/// [`RepContext::local`] in a blocking method, and for state that moves in by parts.) It may call other
+/// objects. It may call its own object only where a representative exists already; a call that needs the
+/// representative it is making panics.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::Root;
+/// use squall_machine::ClusterSize;
+///
+/// let counter = Spread.create(ClusterSize::Core); // one representative for each core that calls
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| counter.add(1));
+///     }
+/// });
+/// assert_eq!(counter.get(), 4);
+/// ```
 pub trait Root: Send + Sync + Sized + 'static {
-    /// What clients call.
+    /// The interface that callers use, as `dyn Trait`.
     type Interface: ?Sized + InterfaceOf<Self::Rep>;
-    /// The representative.
+    /// The type of the representatives.
     type Rep: Send + Sync + 'static;
 
-    /// Whether every representative is made with the object, instead of on first use.
+    /// Whether all representatives are made with the object, instead of on first use.
     const EAGER: bool = false;
-    /// Where representatives are dropped.
+    /// The place where representatives are dropped.
     const CLEANUP: Cleanup = Cleanup::WhereMade;
-    /// Where the memory of representatives comes from; where there is none, from the program's allocator.
+    /// The source of the representatives' memory. If it is exhausted, they come from the program's allocator.
     const REP_MEMORY: RepMemory = RepMemory::ByCluster;
-    /// Whether the root lies on lines of its own, from the pool of shared memory: for roots that calls write or that live long. Others are
-    /// made faster, in what the objects before them left.
+    /// Whether the root occupies cache lines of its own, in the arena of shared memory. For roots that calls
+    /// write, or that live long. Other roots are made faster, in the memory of objects that ended before.
     const ROOT_LINES: bool = false;
 
-    /// Not public: where in a representative is what it lends.
+    /// Not public: finds the view of a representative.
     #[doc(hidden)]
     const LENDER: Lender<Self::Rep, Self::Interface> = Lender::NONE;
 
-    /// Makes the representative that [`at`](RepContext::cluster) says.
+    /// Makes the representative for the cluster [`context.cluster()`](RepContext::cluster).
     ///
     /// # Panics
-    /// A panic goes to the caller that missed; the next one tries again.
+    /// A panic reaches the caller that missed. The next miss tries again.
     fn make_rep(&self, at: RepContext<Self>) -> Self::Rep;
 
-    /// Answers a miss: says which representative serves this VP, and whether its table may keep that answer. By default
-    /// the one of its cluster, kept.
+    /// Answers a miss: returns the representative that serves this VP, and whether the VP's table may cache
+    /// it. By default it is the representative of the VP's cluster, and it is cached.
+    ///
+    /// ```
+    /// use squall_core::{Miss, MissAnswer, RepContext, Root};
+    /// use squall_machine::{Cluster, ClusterSize};
+    ///
+    /// #[squall_macros::interface(crate = squall_core)]
+    /// trait Place: Send + Sync {
+    ///     fn cluster(&self) -> usize;
+    /// }
+    /// struct Near(RepContext<First>);
+    /// impl Place for Near {
+    ///     fn cluster(&self) -> usize {
+    ///         self.0.cluster().index()
+    ///     }
+    /// }
+    ///
+    /// /// Cluster 0 serves everybody.
+    /// struct First;
+    /// impl Root for First {
+    ///     type Interface = dyn Place;
+    ///     type Rep = Near;
+    ///     fn make_rep(&self, context: RepContext<First>) -> Near {
+    ///         Near(context)
+    ///     }
+    ///     fn handle_miss<'a>(&'a self, miss: Miss<'a, First>) -> MissAnswer<'a, First> {
+    ///         miss.rep(Cluster::new(0)).cached()
+    ///     }
+    /// }
+    /// assert_eq!(First.create(ClusterSize::Cpu).cluster(), 0);
+    /// ```
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         miss.local().cached()
     }
 
-    /// Takes a representative back when no call can reach it any more; by default it is dropped. Called once for each that
-    /// answered, outside every operation, as [`Root::CLEANUP`] says; the root is dropped after the last.
+    /// Takes back a representative that no call can reach any more. By default it is dropped.
+    ///
+    /// Called once for each representative that was published, outside every operation, at the place given by
+    /// [`Root::CLEANUP`]. The root is dropped after the last one.
     fn cleanup(&self, made_on: Vp, rep: Self::Rep) {
         let _ = made_on;
         drop(rep);
     }
 
-    /// The object ends, or a swap waits for its calls: methods of it that sleep by means of their own shall ask
-    /// [`wrap::shall_leave`](crate::object::wrap::shall_leave). Those in [`RepContext::sleep_until`] need nothing of this.
+    /// Wakes methods that sleep by other means than [`RepContext::sleep_until`], because the object was
+    /// destroyed or a swap waits for its calls. Those methods must then ask
+    /// [`wrap::shall_leave`](crate::object::wrap::shall_leave).
     ///
-    /// Called again and again while a swap waits, inside an operation: it must not wait long, nor panic. A panic ends here, and
-    /// is counted as one of a drop.
+    /// Called repeatedly while a swap waits, inside an operation. It must neither block nor panic. A panic
+    /// ends here and is counted with the panics of drops.
     fn wake(&self) {}
 
-    /// Lists the formats in which the state of such an object can move to another implementation by a hot-swap, and from
-    /// one: best first. By default there is none.
+    /// Lists the formats in which the object's state can move to and from another implementation in a
+    /// hot-swap, best first. By default there are none.
+    ///
+    /// ```
+    /// use squall_core::swap::{Replacement, RootFormats, swap};
+    /// use squall_core::{RepContext, Root};
+    /// use squall_machine::ClusterSize;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Counter: Send + Sync { fn add(&self, n: u64); fn get(&self) -> u64; }
+    /// struct Spread;
+    /// struct Local(RepContext<Spread>, AtomicU64);
+    /// # impl Counter for Local {
+    /// #     fn add(&self, n: u64) { self.1.fetch_add(n, Relaxed); }
+    /// #     fn get(&self) -> u64 { self.0.reps().map(|rep| rep.1.load(Relaxed)).sum() }
+    /// # }
+    /// impl Root for Spread {
+    ///     type Interface = dyn Counter;
+    ///     type Rep = Local;
+    ///     fn make_rep(&self, context: RepContext<Spread>) -> Local {
+    ///         Local(context, AtomicU64::new(0))
+    ///     }
+    ///     fn formats(formats: &mut RootFormats<'_, Spread>) {
+    ///         formats
+    ///             .export_part(|_, rep| Ok(rep.1.load(Relaxed)))
+    ///             .import_part(|_, rep, n: u64| Ok(rep.add(n)));
+    ///     }
+    /// }
+    ///
+    /// let counter = Spread.create(ClusterSize::Cpu);
+    /// counter.add(5);
+    /// swap(counter.handle(), Replacement::root(Spread, ClusterSize::Machine))?;
+    /// assert_eq!(counter.get(), 5);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     fn formats(formats: &mut RootFormats<'_, Self>) {
         let _ = formats;
     }
 
-    /// The state has moved to another object, which serves from now on: called once, before the representatives are
-    /// dropped, outside every operation.
+    /// Tells the old object that its state has moved to another object, which serves from now on. Called
+    /// once, outside every operation, before the representatives are dropped.
     fn moved(&self) {}
 
     /// Makes the object, with representatives for clusters of this size.
     ///
     /// # Panics
-    /// As [`Root::try_create`] errs; and with [`Root::EAGER`], if `make_rep` does.
+    /// If [`Root::try_create`] returns an error; with [`Root::EAGER`], if `make_rep` panics.
     /// # Cost
-    /// An allocation; no other VP's memory is touched, unless it is eager. Blocking as [`shared`](crate::shared()).
+    /// An allocation. It touches no other VP's memory, unless the root is eager. It may block for a few
+    /// instructions, like [`shared`](crate::shared()).
     /// # Source
     /// Appavoo 2005, §5.3.1 (`CObjRootMultiRep`); the cluster size of an object, §5.4.1 and Hurricane §5.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Root;
+    ///
+    /// let counter = Spread.create(squall_machine::ClusterSize::Cpu);
+    /// counter.add(2);
+    /// assert_eq!(counter.get(), 2);
+    /// ```
     #[track_caller]
     fn create(self, size: ClusterSize) -> Owned<Self::Interface> {
         let made_at = Location::caller();
@@ -98,44 +193,55 @@ pub trait Root: Send + Sync + Sized + 'static {
             .unwrap_or_else(|error| create::refuse(Self::Interface::NAME, &error))
     }
 
-    /// As [`Root::create`], with an error in place of the panic.
+    /// Like [`Root::create`], but returns an error instead of panicking.
     ///
     /// # Errors
     /// [`CreateError`]; the root is dropped.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Root;
+    ///
+    /// let counter = Spread.try_create(squall_machine::ClusterSize::Cpu)?;
+    /// counter.add(2);
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     #[track_caller]
     fn try_create(self, size: ClusterSize) -> Result<Owned<Self::Interface>, CreateError> {
         Multi::make(Place::Here, self, size, Location::caller())
     }
 }
 
-/// Where [`Root::cleanup`] is called.
+/// The place where [`Root::cleanup`] is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cleanup {
-    /// On the VP for which the representative was made, or its node; elsewhere only where no thread may run there any more.
-    /// The reclaimer moves there by its affinity, which threads that a drop spawns inherit.
+    /// On the VP for which the representative was made, or on its node. Elsewhere only if no thread may run
+    /// there any more. The reclaimer moves there by changing its affinity; threads that a drop spawns inherit
+    /// that affinity.
     WhereMade,
-    /// Wherever reclamation happens to run: the root spreads its own freeing.
+    /// On the thread that reclaims. For roots that spread their freeing themselves.
     Anywhere,
 }
 
-/// What borrows from an object of the class of `R`: invariant in `R`, as its types must be those of the class.
+/// The marker of a borrow from an object of the class of `R`. Invariant in `R`, since its types must be those
+/// of the class.
 pub(crate) type Bound<'a, R> = PhantomData<(&'a R, fn(R) -> R)>;
 
-/// A miss that a root has to answer.
+/// A miss that a root must answer. See [`Root::handle_miss`].
 pub struct Miss<'a, R: Root> {
     object: NonNull<Multi<R>>,
     vp: Vp,
     life: Bound<'a, R>,
 }
 
-/// A representative that may answer a miss.
+/// A representative that may answer a miss. It derefs to the representative.
 pub struct RepRef<'a, R: Root> {
     rep: NonNull<Rep>,
     life: Bound<'a, R>,
 }
 
-/// What a root answers.
+/// A root's answer to a miss.
 pub struct MissAnswer<'a, R: Root>(pub(crate) Outcome, Bound<'a, R>);
 
 pub(crate) enum Outcome {
@@ -144,43 +250,64 @@ pub(crate) enum Outcome {
 }
 
 impl<'a, R: Root> Miss<'a, R> {
-    /// The object is valid, and within its gate, for `'a`.
+    /// Makes the miss. The object is valid, and the caller within its gate, for `'a`.
     pub(crate) unsafe fn new(object: NonNull<Multi<R>>, vp: Vp) -> Miss<'a, R> {
         Miss { object, vp, life: PhantomData }
     }
 
-    /// The VP that missed.
+    /// Returns the VP that missed.
     pub fn vp(&self) -> Vp {
         self.vp
     }
 
-    /// Its cluster.
+    /// Returns the cluster of the VP that missed.
     pub fn cluster(&self) -> Cluster {
         self.multi().clusters().cluster_of(self.vp)
     }
 
-    /// The representative of a cluster, if it has one.
+    /// Returns the representative of a cluster, if there is one.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Miss, MissAnswer};
+    ///
+    /// fn handle_miss<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
+    ///     match miss.find(squall_machine::Cluster::new(0)) {
+    ///         Some(rep) => rep.cached(),
+    ///         None => miss.refuse("cluster 0 is not ready"),
+    ///     }
+    /// }
+    /// ```
     pub fn find(&self, cluster: Cluster) -> Option<RepRef<'a, R>> {
         let rep = self.multi().find(cluster)?;
         Some(RepRef { rep, life: PhantomData })
     }
 
-    /// The representative of a cluster, made now if it has none.
+    /// Returns the representative of a cluster; makes it if there is none.
     ///
     /// # Panics
-    /// If there is no such cluster, or `make_rep` does.
+    /// If there is no such cluster, or if `make_rep` panics.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Miss, MissAnswer};
+    ///
+    /// fn first_serves_all<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
+    ///     miss.rep(squall_machine::Cluster::new(0)).cached()
+    /// }
+    /// ```
     pub fn rep(&self, cluster: Cluster) -> RepRef<'a, R> {
         let made_on =
             if cluster == self.cluster() { self.vp } else { self.multi().clusters().members(cluster)[0] };
         RepRef { rep: Multi::find_or_make(self.object, cluster, made_on), life: PhantomData }
     }
 
-    /// The representative of the caller's cluster, made now if it has none.
+    /// Returns the representative of the caller's cluster; makes it if there is none.
     pub fn local(&self) -> RepRef<'a, R> {
         self.rep(self.cluster())
     }
 
-    /// The call errs, for this reason.
+    /// Rejects the call, for this reason ([`CallErrorKind::Refused`](crate::CallErrorKind::Refused)).
     pub fn refuse(&self, why: &'static str) -> MissAnswer<'a, R> {
         MissAnswer(Outcome::Refused(why), PhantomData)
     }
@@ -192,12 +319,32 @@ impl<'a, R: Root> Miss<'a, R> {
 }
 
 impl<'a, R: Root> RepRef<'a, R> {
-    /// This one serves the call, and later ones of this VP without a miss.
+    /// Answers that this representative serves the call, and later calls of this VP without a miss.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Miss, MissAnswer};
+    ///
+    /// fn default_answer<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
+    ///     miss.local().cached()
+    /// }
+    /// ```
     pub fn cached(self) -> MissAnswer<'a, R> {
         MissAnswer(Outcome::Rep { rep: self.rep, cache: true }, PhantomData)
     }
 
-    /// This one serves the call; the next one of this VP misses again.
+    /// Answers that this representative serves the call; the next call of this VP misses again.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Miss, MissAnswer};
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// fn watched<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
+    ///     let rep = miss.local();
+    ///     if rep.count.load(Relaxed) < 100 { rep.once() } else { rep.cached() }
+    /// }
+    /// ```
     pub fn once(self) -> MissAnswer<'a, R> {
         MissAnswer(Outcome::Rep { rep: self.rep, cache: false }, PhantomData)
     }

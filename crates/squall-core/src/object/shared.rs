@@ -1,4 +1,4 @@
-//! Objects with one representative for everybody: no root, no bookkeeping, one block.
+//! Objects with one representative for all callers: no root, no bookkeeping, one block.
 //!
 //! Source: CO-11 (`CObjRootSingleRep`), PR-14.
 
@@ -23,47 +23,49 @@ use crate::protocol::formats::List;
 use crate::protocol::object::Object;
 use crate::protocol::reps::Owner;
 
-/// What precedes the headers.
+/// The part of the block in front of the headers.
 #[repr(C)]
 struct Prefix {
     object: Object,
     owner: Owner,
 }
 
-// As `shared_owner` finds it.
+// The place where `shared_owner` expects the owner.
 const _: () = assert!(std::mem::offset_of!(Prefix, owner) == size_of::<Object>());
 
-/// The class of shared objects of `T` under the interface `I`, whose state is listed by `S`.
+/// The class of shared objects of `T` under the interface `I`, with the state described by `S`.
 pub(crate) struct Shared<T, I: ?Sized, S = Opaque>(PhantomData<(T, *const I, S)>);
 
-/// Where the value of a class's objects lies, or a part of it.
+/// Finds the value of a class's objects, or a part of it.
 pub(crate) trait Locate<T>: 'static {
+    /// Returns the address of the value.
+    ///
     /// # Safety
-    /// An object of that class; the pointer is good for its block.
+    /// An object of that class; the pointer may be used for its whole block.
     unsafe fn value(object: NonNull<Object>) -> NonNull<T>;
 }
 
-/// What a class of shared objects says of their state, and of who sleeps in them.
+/// Describes the state of a class of shared objects, and the threads that sleep in their methods.
 pub(crate) trait Describe<T: 'static>: 'static {
     /// The author's type.
     const AUTHOR: TypeId = TypeId::of::<T>();
-    /// Whether `wake` does anything.
+    /// Whether `wake` has an effect.
     const WAKES: bool = false;
-    /// The name of the author's type.
+    /// Returns the name of the author's type.
     fn author() -> &'static str {
         std::any::type_name::<T>()
     }
-    /// Lists its formats.
+    /// Lists the formats of the state.
     fn formats<L: Locate<T>>(list: &mut List);
-    /// It has moved.
+    /// Tells the value that its state has moved.
     fn moved(value: &T);
-    /// Who sleeps in its methods shall look around.
+    /// Wakes the threads that sleep in the value's methods.
     fn wake(value: &T) {
         let _ = value;
     }
 }
 
-/// Nothing.
+/// State that cannot move.
 #[derive(Debug)]
 pub(crate) struct Opaque;
 
@@ -72,13 +74,13 @@ impl<T: 'static> Describe<T> for Opaque {
     fn moved(_: &T) {}
 }
 
-/// What `T` itself says.
+/// State described by `T` itself.
 #[derive(Debug)]
 pub(crate) struct Stated;
 
 impl<T: State> Describe<T> for Stated {
     fn formats<L: Locate<T>>(list: &mut List) {
-        // SAFETY: it gives the value of the objects of the class whose list this is.
+        // SAFETY: `L::value` finds the value in objects of the class that owns this list.
         T::formats(&mut unsafe { StateFormats::new(list, L::value) });
     }
     fn moved(value: &T) {
@@ -110,13 +112,13 @@ where
             type_id: S::AUTHOR,
             interface_id: TypeId::of::<I>(),
             formats: S::formats::<Self>,
-            // SAFETY: as above; valid.
+            // SAFETY: a valid object of this class.
             moved: |object| S::moved(unsafe { Self::value(object).as_ref() }),
             prepare: |_| Ok(()),
             resolve: Self::resolve,
-            // SAFETY: as above; it may be called, so its value is there.
+            // SAFETY: an object of this class; it may be called, so its value exists.
             wake: |object| S::wake(unsafe { Self::value(object).as_ref() }),
-            // SAFETY: passed on, with what belongs to this class.
+            // SAFETY: passed on, with values of this class.
             quiet: |object| unsafe { quiet_call(object, Self::CLASS, Self::finish) },
             finish: Self::finish,
             drop_rep: |_| {},
@@ -132,7 +134,7 @@ where
     #[inline(always)]
     unsafe fn finish(object: NonNull<Object>) {
         let block = object.cast::<Prefix>();
-        // SAFETY: an object of this class, and memory is quiet: nobody else has it.
+        // SAFETY: an object of this class, and memory is quiet: ours alone.
         unsafe {
             if std::mem::needs_drop::<T>() {
                 object.as_ref().close();
@@ -143,13 +145,13 @@ where
         }
     }
 
-    /// An object to take another one's place.
+    /// Builds an object that is to replace another one.
     pub(crate) fn to_come(value: T, made_at: &'static Location<'static>) -> NonNull<Object> {
         let layout = Block::<Prefix, I, T>::LAYOUT;
         let room = create::Room::new(layout);
         let block = room.block.cast::<Prefix>();
         let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
-        // SAFETY: as in `make`.
+        // SAFETY: our own block; the prefix is written before the parts that follow it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });
             Block::<Prefix, I, T>::fill(block, None, value);
@@ -169,13 +171,13 @@ where
         value: impl FnOnce(Handle<I>) -> T,
         made_at: &'static Location<'static>,
     ) -> Result<Owned<I>, CreateError> {
-        // If the value's making or its view panics, this gives back what was taken.
+        // Returns the id and the room if `value` or the conversion to the interface panics.
         let created = create::begin(place, Self::CLASS, Block::<Prefix, I, T>::LAYOUT)?;
-        // The id is that of this interface, of an object that will be (handle/I1).
+        // The id belongs to this interface of a future object (handle/I1).
         let value = value(Handle::new(created.id));
         let block = created.block.cast::<Prefix>();
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
-        // SAFETY: our own block; the prefix is written before what follows it.
+        // SAFETY: our own block; the prefix is written before the parts that follow it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });
             Block::<Prefix, I, T>::fill(block, Some(created.id), value);
@@ -196,19 +198,26 @@ where
     }
 }
 
-/// Makes an object with one representative, `value`, for everybody.
+/// Makes an object with one representative, `value`, for all callers.
 ///
-/// It costs about a hundred bytes beyond the value, and a call about a nanosecond more than through an `Arc<dyn Trait>`.
-/// The type of the interface is often clear from where the result goes.
+/// The object needs about a hundred bytes beyond the value. A call costs about a nanosecond more than through
+/// an `Arc<dyn Trait>`.
 ///
 /// # Panics
-/// As [`try_shared`] errs.
+/// If [`try_shared`] returns an error.
 /// # Cost
-/// About a hundred instructions where an object of this size ended on this VP before, and its block and id are used
-/// again. Else an allocation, and the VP's list of free ids, which has a lock: blocking for a few instructions. No other
-/// VP's memory is touched.
+/// About a hundred instructions if an object of this size ended on this VP before; its block and id are used
+/// again. Otherwise an allocation, and the VP's list of free ids, whose lock may block for a few
+/// instructions. It touches no other VP's memory.
 /// # Source
 /// Appavoo 2005, §5.3.1 (`CObjRootSingleRep`).
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// counter.add(1);
+/// assert_eq!(counter.get(), 1);
+/// ```
 #[track_caller]
 pub fn shared<I, T>(value: T) -> Owned<I>
 where
@@ -220,10 +229,17 @@ where
         .unwrap_or_else(|error| create::refuse(I::NAME, &error))
 }
 
-/// As [`shared`], with an error in place of the panic.
+/// Like [`shared`], but returns an error instead of panicking.
 ///
 /// # Errors
 /// [`CreateError`]; `value` is dropped.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::try_shared::<dyn Counter, _>(Central::default())?;
+/// counter.add(1);
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 #[track_caller]
 pub fn try_shared<I, T>(value: T) -> Result<Owned<I>, CreateError>
 where
@@ -233,10 +249,22 @@ where
     Shared::<T, I, Opaque>::make(Place::Here, value, Location::caller())
 }
 
-/// As [`shared`], of a value whose state can move to another implementation by a hot-swap, and from one.
+/// Makes an object with one representative whose state can move to and from another implementation in a
+/// hot-swap.
 ///
 /// # Panics
-/// As [`shared`].
+/// If [`try_shared`] would return an error.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, swap};
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// counter.add(7);
+/// swap(counter.handle(), Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// assert_eq!(counter.get(), 7);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 #[track_caller]
 pub fn swappable<I, T>(value: T) -> Owned<I>
 where
@@ -248,13 +276,31 @@ where
         .unwrap_or_else(|error| create::refuse(I::NAME, &error))
 }
 
-/// As [`shared`], of a value that knows its object: `make` gets a reference to what it is about to be. A call through it
-/// errs until the object is there, which is when this returns.
+/// Makes an object with one representative that knows its own handle: `make` gets the handle of the future
+/// object. A call through it fails until this function has returned.
 ///
 /// # Errors
 /// [`CreateError`]; `make` was not called.
 /// # Panics
-/// If `make` does: there is no object then.
+/// If `make` panics; then no object is made.
+///
+/// ```
+/// use squall_core::Handle;
+///
+/// #[squall_macros::interface(crate = squall_core)]
+/// trait Node: Send + Sync {
+///     fn me(&self) -> Handle<dyn Node>;
+/// }
+/// struct Plain(Handle<dyn Node>);
+/// impl Node for Plain {
+///     fn me(&self) -> Handle<dyn Node> {
+///         self.0
+///     }
+/// }
+/// let node = squall_core::shared_with(Plain)?;
+/// assert_eq!(node.me(), node.handle());
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 #[track_caller]
 pub fn shared_with<I, T>(make: impl FnOnce(Handle<I>) -> T) -> Result<Owned<I>, CreateError>
 where
@@ -264,12 +310,19 @@ where
     Shared::<T, I, Opaque>::make_with(Place::Here, make, Location::caller())
 }
 
-/// As [`shared_with`], of a value whose state can move, as [`swappable`].
+/// Like [`shared_with`], for a value whose state can move as with [`swappable`].
 ///
 /// # Errors
-/// As [`shared_with`].
+/// [`CreateError`]; `make` was not called.
 /// # Panics
-/// As [`shared_with`].
+/// If `make` panics; then no object is made.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::swappable_with::<dyn Counter, _>(|_| Central::default())?;
+/// counter.add(1);
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 #[track_caller]
 pub fn swappable_with<I, T>(make: impl FnOnce(Handle<I>) -> T) -> Result<Owned<I>, CreateError>
 where
@@ -279,7 +332,7 @@ where
     Shared::<T, I, Stated>::make_with(Place::Here, make, Location::caller())
 }
 
-/// As [`try_shared`], in a place of the caller's choice.
+/// Makes a shared object with an id of the caller's choice.
 #[track_caller]
 pub(crate) fn shared_at<I, T>(place: Place, value: T) -> Result<Owned<I>, CreateError>
 where

@@ -1,10 +1,12 @@
 //! The state of an object, and the formats in which it moves.
 //!
-//! A format is a type. Each implementation lists the formats that it can export and those that it can import, best first;
-//! the best that both know is used ([`agree`]). A format moves the state whole, or part by part: then each representative
-//! of the old object exports one part, and the new one's representative for the same VP imports it.
+//! A format is a type. Each implementation lists the formats that it can export and those that it can import,
+//! best first. The best format that both know is used ([`agree`]). A format moves the state as a whole or
+//! part by part. By parts, each representative of the old object exports one part, and the new object's
+//! representative for the same VP imports it.
 //!
-//! - I1. The calls that are added to a list run as `formats/I1` says: on valid objects of this class.
+//! - I1. The calls that are added to a list run under the conditions of `formats/I1`: on valid objects of
+//!   this class.
 //!
 //! Source: K42's transfer negotiation protocol (CO-39).
 
@@ -19,7 +21,7 @@ use crate::protocol::formats::{Format, List, Part, Transferred};
 use crate::protocol::object::Object;
 use crate::protocol::reps::Rep;
 
-/// A value whose state can move to another implementation, and from one: see [`swappable`](crate::swappable).
+/// A value whose state can move to and from another implementation. See [`swappable`](crate::swappable).
 ///
 /// ```
 /// use squall_core::swap::{StateFormats, State};
@@ -35,30 +37,48 @@ use crate::protocol::reps::Rep;
 /// }
 /// ```
 pub trait State: Send + Sync + Sized + 'static {
-    /// Lists the formats: best first.
+    /// Lists the formats, best first.
     fn formats(formats: &mut StateFormats<'_, Self>);
 
-    /// The state has moved to another object, which serves from now on: called once, before the value is dropped.
+    /// Tells the old value that its state has moved to another object, which serves from now on. Called once,
+    /// before the value is dropped.
     fn moved(&self) {}
 }
 
 /// The formats of a value: see [`State`].
 ///
-/// Each method adds a format to the end of what can be exported, or imported. An export leaves the value as it is: it may
-/// have to serve on. So does an import: its value is dropped if the swap is cancelled after it, or another part fails; a
-/// format by pointer shares what it points to, or copies it, and gives nothing away. An import gets a value that nobody
-/// else uses yet.
+/// Each method adds a format to the end of the list of exports or imports. An export leaves the value
+/// unchanged, since the value may have to serve on. If the swap is cancelled after an import, or another part
+/// fails, the imported value is dropped. So a format that contains a pointer must share or copy its target,
+/// and must not give it away. An import gets a value that no other code uses yet.
 ///
-/// All callers wait for them. Neither may use the object by its reference, which would wait for the swap: such a call fails the
-/// transfer. Neither may take a lock that anybody holds while calling the object: that is a deadlock which nothing ends.
+/// All callers wait for exports and imports. Neither may call the object through its handle: such a call
+/// would wait for the swap, and fails the transfer. Neither may take a lock that another thread holds while
+/// it calls the object: that would be a deadlock.
+///
+/// ```
+/// use squall_core::swap::{State, StateFormats};
+/// use std::sync::Mutex;
+///
+/// struct Log(Mutex<Vec<String>>);
+/// impl State for Log {
+///     fn formats(formats: &mut StateFormats<'_, Log>) {
+///         formats
+///             .export(|this| Ok(this.0.lock().unwrap().clone()))
+///             .import(|this, lines: Vec<String>| Ok(*this.0.lock().unwrap() = lines));
+///     }
+/// }
+/// ```
 pub struct StateFormats<'a, T> {
     list: &'a mut List,
     value: unsafe fn(NonNull<Object>) -> NonNull<T>,
 }
 
 impl<'a, T> StateFormats<'a, T> {
+    /// Makes an empty list.
+    ///
     /// # Safety
-    /// `value` gives the value of any object of the class whose list this is.
+    /// `value` returns the value of every object of the class that owns this list.
     pub(crate) unsafe fn new(
         list: &'a mut List,
         value: unsafe fn(NonNull<Object>) -> NonNull<T>,
@@ -68,7 +88,18 @@ impl<'a, T> StateFormats<'a, T> {
 }
 
 impl<T: 'static> StateFormats<'_, T> {
-    /// Exports the whole state.
+    /// Adds an export of the whole state.
+    ///
+    /// ```
+    /// # use squall_core::swap::{State, StateFormats};
+    /// # use std::sync::Mutex;
+    /// struct Name(Mutex<String>);
+    /// impl State for Name {
+    ///     fn formats(formats: &mut StateFormats<'_, Name>) {
+    ///         formats.export(|this| Ok(this.0.lock().unwrap().clone()));
+    ///     }
+    /// }
+    /// ```
     pub fn export<F: Format>(
         &mut self,
         export: impl Fn(&T) -> Transferred<F> + Send + Sync + 'static,
@@ -76,7 +107,18 @@ impl<T: 'static> StateFormats<'_, T> {
         self.add_export(false, export)
     }
 
-    /// Imports the whole state.
+    /// Adds an import of the whole state.
+    ///
+    /// ```
+    /// # use squall_core::swap::{State, StateFormats};
+    /// # use std::sync::Mutex;
+    /// struct Name(Mutex<String>);
+    /// impl State for Name {
+    ///     fn formats(formats: &mut StateFormats<'_, Name>) {
+    ///         formats.import(|this, name: String| Ok(*this.0.lock().unwrap() = name));
+    ///     }
+    /// }
+    /// ```
     pub fn import<F: Format>(
         &mut self,
         import: impl Fn(&T, F) -> Transferred<()> + Send + Sync + 'static,
@@ -84,7 +126,18 @@ impl<T: 'static> StateFormats<'_, T> {
         self.add_import(false, import)
     }
 
-    /// Exports the state as the one part that it is.
+    /// Adds an export of the state as its only part.
+    ///
+    /// ```
+    /// # use squall_core::swap::{State, StateFormats};
+    /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// struct Hits(AtomicU64);
+    /// impl State for Hits {
+    ///     fn formats(formats: &mut StateFormats<'_, Hits>) {
+    ///         formats.export_part(|this| Ok(this.0.load(Relaxed)));
+    ///     }
+    /// }
+    /// ```
     pub fn export_part<F: Format>(
         &mut self,
         export: impl Fn(&T) -> Transferred<F> + Send + Sync + 'static,
@@ -92,7 +145,19 @@ impl<T: 'static> StateFormats<'_, T> {
         self.add_export(true, export)
     }
 
-    /// Imports one part of the state: called for each that there is, perhaps by several threads at once.
+    /// Adds an import of one part of the state. It is called for each part, possibly by several threads at
+    /// once.
+    ///
+    /// ```
+    /// # use squall_core::swap::{State, StateFormats};
+    /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// struct Hits(AtomicU64);
+    /// impl State for Hits {
+    ///     fn formats(formats: &mut StateFormats<'_, Hits>) {
+    ///         formats.import_part(|this, n: u64| Ok(drop(this.0.fetch_add(n, Relaxed))));
+    ///     }
+    /// }
+    /// ```
     pub fn import_part<F: Format>(
         &mut self,
         import: impl Fn(&T, F) -> Transferred<()> + Send + Sync + 'static,
@@ -126,21 +191,24 @@ impl<T: 'static> StateFormats<'_, T> {
 
 /// The formats of a distributed object: see [`Root::formats`].
 ///
-/// As [`StateFormats`], with two forms: the whole object at once, or representative by representative, which may run on several
-/// threads at once. What lies in the root is in no part: roots with state of their own list formats of the whole.
+/// They follow the rules of [`StateFormats`]. A format covers the whole object at once, or goes
+/// representative by representative, possibly on several threads at once. State in the root belongs to no
+/// part, so roots with state of their own list formats of the whole.
 pub struct RootFormats<'a, R: Root> {
     list: &'a mut List,
     class: PhantomData<fn(R) -> R>,
 }
 
 impl<'a, R: Root> RootFormats<'a, R> {
+    /// Makes an empty list.
+    ///
     /// # Safety
-    /// `list` is of a class of this root.
+    /// `list` belongs to a class of this root.
     pub(crate) unsafe fn new(list: &'a mut List) -> RootFormats<'a, R> {
         RootFormats { list, class: PhantomData }
     }
 
-    /// Exports the whole state.
+    /// Adds an export of the whole state.
     pub fn export<F: Format>(
         &mut self,
         export: impl Fn(Whole<'_, R>) -> Transferred<F> + Send + Sync + 'static,
@@ -150,7 +218,7 @@ impl<'a, R: Root> RootFormats<'a, R> {
         self
     }
 
-    /// Imports the whole state, into representatives that [`Whole::rep`] makes.
+    /// Adds an import of the whole state, into representatives that [`Whole::rep`] makes.
     pub fn import<F: Format>(
         &mut self,
         import: impl Fn(Whole<'_, R>, F) -> Transferred<()> + Send + Sync + 'static,
@@ -160,7 +228,7 @@ impl<'a, R: Root> RootFormats<'a, R> {
         self
     }
 
-    /// Exports the part of one representative: called for each.
+    /// Adds an export of the part of one representative. It is called for each representative.
     pub fn export_part<F: Format>(
         &mut self,
         export: impl Fn(&R, &R::Rep) -> Transferred<F> + Send + Sync + 'static,
@@ -173,8 +241,11 @@ impl<'a, R: Root> RootFormats<'a, R> {
         self
     }
 
-    /// Imports a part into the representative that answers where the part comes from: called for each part, by several
-    /// threads at once and several times for a representative, where the old object's clusters are smaller.
+    /// Adds an import of a part. The part goes into the representative that serves the VP of the exporting
+    /// representative.
+    ///
+    /// It is called for each part, by several threads at once. If the old object's clusters are smaller, it
+    /// is called several times for one representative.
     pub fn import_part<F: Format>(
         &mut self,
         import: impl Fn(&R, &R::Rep, F) -> Transferred<()> + Send + Sync + 'static,
@@ -188,6 +259,8 @@ impl<'a, R: Root> RootFormats<'a, R> {
     }
 }
 
+/// Returns the root and the representative of a part.
+///
 /// # Safety
 /// A valid object of the class of `R`, and one of its representatives.
 unsafe fn parts<'a, R: Root>(object: NonNull<Object>, part: Part) -> (&'a R, &'a R::Rep) {
@@ -196,15 +269,29 @@ unsafe fn parts<'a, R: Root>(object: NonNull<Object>, part: Part) -> (&'a R, &'a
     unsafe { (&object.cast::<Multi<R>>().as_ref().root, Multi::<R>::value(Rep::of(owner)).as_ref()) }
 }
 
-/// A whole distributed object, whose state moves.
+/// A whole distributed object, for a format that moves its state at once.
+///
+/// ```
+/// use squall_core::swap::RootFormats;
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+///
+/// fn formats(formats: &mut RootFormats<'_, Spread>) {
+///     formats
+///         .export(|whole| Ok(whole.reps().map(|(_, rep)| rep.count.load(Relaxed)).sum::<u64>()))
+///         .import(|whole, n: u64| Ok(whole.rep(squall_machine::Vp::current()).add(n)));
+/// }
+/// # use std::sync::atomic::Ordering::Relaxed;
+/// ```
 pub struct Whole<'a, R: Root> {
     object: NonNull<Multi<R>>,
     life: crate::object::root::Bound<'a, R>,
 }
 
 impl<'a, R: Root> Whole<'a, R> {
+    /// Wraps the object.
+    ///
     /// # Safety
-    /// A valid object of the class of `R`, for `'a`; and nobody calls it, so that it can be made representatives.
+    /// A valid object of the class of `R`, for `'a`. No thread calls it, so representatives can be made.
     unsafe fn new(object: NonNull<Object>) -> Whole<'a, R> {
         Whole { object: object.cast(), life: PhantomData }
     }
@@ -214,16 +301,16 @@ impl<'a, R: Root> Whole<'a, R> {
         unsafe { self.object.as_ref() }
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> &'a R {
         &self.multi().root
     }
 
-    /// The representatives that there are, with their clusters.
+    /// Iterates over the representatives, with their clusters.
     pub fn reps(&self) -> impl Iterator<Item = (Cluster, &'a R::Rep)> {
         let mut walk = self.multi().reps.walk();
         std::iter::from_fn(move || {
-            // SAFETY: nobody frees nodes while the state moves.
+            // SAFETY: nodes are not freed while the state moves.
             unsafe {
                 let rep = walk.step()?;
                 Some((Cluster::new(rep.as_ref().cluster), Multi::<R>::value(rep).as_ref()))
@@ -231,13 +318,13 @@ impl<'a, R: Root> Whole<'a, R> {
         })
     }
 
-    /// The representative of the cluster of `vp`, made if it has none.
+    /// Returns the representative of the cluster of `vp`; makes it if there is none.
     ///
     /// # Panics
-    /// If `make_rep` does.
+    /// If `make_rep` panics.
     pub fn rep(&self, vp: Vp) -> &'a R::Rep {
         let rep = Multi::find_or_make(self.object, self.multi().clusters().cluster_of(vp), vp);
-        // SAFETY: as in `reps`.
+        // SAFETY: nodes are not freed while the state moves.
         unsafe { Multi::<R>::value(rep).as_ref() }
     }
 }

@@ -1,7 +1,7 @@
-//! Objects at fixed ids, which their users know before there is an object.
+//! Objects at fixed ids, which callers know before the object exists.
 //!
-//! - I1. A number means one interface in the whole process: the first that asks for it. So the bits of a reference to it
-//!   are of that interface (`handle/I1`).
+//! - I1. A number means one interface in the whole process: the first one that asks for it. So the bits of a
+//!   handle to it belong to that interface (`handle/I1`).
 //!
 //! Source: CO-17.
 
@@ -26,39 +26,70 @@ use crate::protocol::platform::Platform;
 use crate::protocol::slot::Occupant;
 use crate::protocol::tables::{Cold, WELL_KNOWN, tables};
 
-/// An object that has its id from the start: meant for a `static`.
+/// An object whose id is fixed from the start. Meant for a `static`.
 ///
-/// A reference can be had before the object is installed; calls through it err until then. After the object was
-/// destroyed another one may be installed: references from before stay stale, [`co`](WellKnown::co) gives new ones.
+/// Handles can be obtained before the object is installed; calls through them fail until then. After the
+/// object was destroyed, another one may be installed. Older handles stay stale;
+/// [`handle`](WellKnown::handle) returns new ones.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::WellKnown;
+///
+/// static REQUESTS: WellKnown<dyn Counter> = WellKnown::new(7);
+///
+/// assert!(REQUESTS.handle().try_add(1).is_err()); // not installed yet
+/// let owner = REQUESTS.install_shared(Central::default())?;
+/// REQUESTS.handle().add(1);
+/// assert_eq!(owner.get(), 1);
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 pub struct WellKnown<I: ?Sized> {
     number: u32,
-    // Invariant, as in `Handle`.
+    // Invariant, for the reason given in `Handle`.
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
 impl<I: ?Sized + Interface> WellKnown<I> {
-    /// The object of this number, from 0. An interface that extends `k` others takes `k` numbers more.
+    /// Makes the object with this number, starting from 0. An interface that extends `k` others uses `k`
+    /// further numbers.
     ///
     /// # Panics
-    /// If the number is not below 512 less those `k`; in a `static`, that is an error of the compiler.
+    /// If the last of the numbers is not below 512. In a `static` that is a compile-time error.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// static HITS: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(8);
+    /// assert!(HITS.handle().try_get().is_err());
+    /// ```
     pub const fn new(number: u32) -> WellKnown<I> {
         assert!(number + I::INTERFACES <= WELL_KNOWN, "well-known numbers lie below 512");
         WellKnown { number, interface: PhantomData }
     }
 
-    /// A reference to the object that is there, or else to the next one that will be.
+    /// Returns a handle to the installed object, or else to the next one that will be installed.
     ///
     /// # Panics
-    /// If the number means another interface in this process, if there is no address space for the tables, in a forked
-    /// child, and in a signal handler that interrupted a cold path on this thread.
+    /// If the number means another interface in this process, if there is no address space for the tables, in
+    /// a forked child, or in a signal handler that interrupted a slow path of Squall on this thread.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// static MISSES: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(9);
+    /// let early = MISSES.handle();
+    /// let _owner = MISSES.install_shared(Central::default())?;
+    /// early.add(1); // the handle from before the installation works
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     #[track_caller]
     pub fn co(&self) -> Handle<I> {
         let id = tables().and_then(|tables| {
             self.with_claim(|_| {
                 let slot = tables.slot(self.number);
-                // Relaxed: changed when an object of this number is over; either value is right in that moment.
+                // Relaxed: the generation changes when an object of this number is over; both values are
+                // correct at that moment.
                 let generation = slot.generation.load(Ordering::Relaxed);
-                // While one is being reclaimed, its generation is over already.
+                // While an object is being reclaimed, its generation is already over.
                 let over = u32::from(matches!(slot.occupant(), Occupant::Gone(..)));
                 Id::new(self.number, generation.saturating_add(over))
             })
@@ -66,12 +97,21 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         Handle::new(id.unwrap_or_else(|error| crate::object::create::refuse(I::NAME, &error)))
     }
 
-    /// Installs an object with one representative for everybody.
+    /// Installs an object with one representative for all callers.
     ///
     /// # Errors
-    /// [`CreateError::Taken`] if there is one, or one that is not reclaimed yet; and as [`try_shared`](crate::try_shared).
+    /// [`CreateError::Taken`] if an object is installed, or the last one is not reclaimed yet. Otherwise the
+    /// errors of [`try_shared`](crate::try_shared).
     /// # Panics
     /// If the number means another interface in this process.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// static TOTAL: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(10);
+    /// let _owner = TOTAL.install_shared(Central::default())?;
+    /// assert!(TOTAL.install_shared(Central::default()).is_err()); // taken
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     #[track_caller]
     pub fn install_shared<T>(&self, value: T) -> Result<Owned<I>, CreateError>
     where
@@ -85,9 +125,18 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// Installs an object with this root.
     ///
     /// # Errors
-    /// As [`install_shared`](WellKnown::install_shared).
+    /// [`CreateError::Taken`] if an object is installed, or the last one is not reclaimed yet. Otherwise the
+    /// errors of [`Root::try_create`].
     /// # Panics
-    /// As [`install_shared`](WellKnown::install_shared); and with [`Root::EAGER`], if `make_rep` does.
+    /// If the number means another interface in this process; with [`Root::EAGER`], if `make_rep` panics.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// static EVENTS: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(11);
+    /// let _owner = EVENTS.install(Spread, squall_machine::ClusterSize::Cpu)?;
+    /// EVENTS.handle().add(1);
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     #[track_caller]
     pub fn install<R: Root<Interface = I>>(
         &self,
@@ -98,7 +147,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         Multi::make(installing.place, root, size, Location::caller())
     }
 
-    /// Runs `f` with the claims, among which this one is.
+    /// Claims the numbers for this interface, then runs `f` with all claims.
     #[track_caller]
     fn with_claim<T>(&self, f: impl FnOnce(&mut Claims) -> T) -> Result<T, CreateError> {
         if squall_sys::fork::forked() {
@@ -109,7 +158,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         let mut claims = lock();
         let mine = Claim { interface: TypeId::of::<I>(), name: I::NAME, first: self.number };
         let numbers = self.number..self.number + I::INTERFACES;
-        // All are looked at before the first is claimed.
+        // All numbers are checked before the first is claimed.
         if let Some((number, claim)) =
             claims.meanings.range(numbers.clone()).find(|(_, claim)| **claim != mine)
         {
@@ -130,7 +179,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         Ok(f(&mut claims))
     }
 
-    /// Takes the place, if nobody has it.
+    /// Reserves the slot if it is vacant.
     #[track_caller]
     fn begin(&self) -> Result<Installing, CreateError> {
         let tables = tables()?;
@@ -147,7 +196,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     }
 }
 
-/// An object that is being built; until this is dropped nobody else begins one.
+/// An object that is being built. Until this value is dropped, no other thread can begin another one.
 struct Installing {
     number: u32,
     place: Place,

@@ -1,23 +1,25 @@
-//! Something around each method of a representative, and calls that other threads make for their callers.
+//! Wrappers around each method of a representative, and calls that other threads make for their callers.
 //!
-//! Problem: what a policy does around a call (a lock, a queue, another thread) must be the same for every interface, and a
-//! trait cannot be implemented for all traits.
-//! Idea: the macro writes each interface a second time, for [`Around`], with methods that hand themselves to a [`Wrap`] as
-//! closures. Which of them may go to another thread is decided by types: those whose arguments and result are `Send`.
-//! [`hand_off`] lends such a closure to a thread while its caller waits.
+//! Problem: a policy acts around each call (with a lock, a queue, another thread) in the same way for every
+//! interface. Rust cannot implement one trait for all traits.
+//! Idea: the macro implements each interface a second time, for [`Around`]. Those methods pass themselves as
+//! closures to a [`Wrap`]. Types decide which closures may go to another thread: those with arguments and a
+//! result that are `Send`. [`hand_off`] lends such a closure to a thread while its caller waits.
 //!
-//! - I1. Who handed a [`Job`] off stays in `hand_off`, by a panic too, until the job has run or was dropped: so what the job
-//!   points to, on that thread's stack, is there whenever it is used.
-//! - I2. A job's closure and its result are touched by one thread at a time: by the one that has the job while there is one,
-//!   and by the one that handed it off before and after. The latch orders the two.
-//! - I3. While a job runs, its thread has the frames of the one that handed it off, as that one has: what a swap may ask of the
-//!   one it may ask of the other (`frames/I1`, `frames/I2`), and a call that passes a Block there passes it here. Both may look
-//!   at them at the same time, as long as `submit` runs (`frames/I4`).
-//! - I4. Who moves state hands nothing off (`frames/I3`).
+//! - I1. The thread that handed a [`Job`] off stays in `hand_off` until the job has run or was dropped, even
+//!   if it panics. So the data on its stack that the job points to exists whenever the job uses it.
+//! - I2. One thread at a time uses a job's closure and its result: the thread with the job while there is
+//!   one, and before and afterwards the thread that handed it off. The latch orders the two.
+//! - I3. While a job runs, its thread has the frames of the thread that handed it off. A request of a swap
+//!   can reach either of them (`frames/I1`, `frames/I2`), and a call that passes a Block on one thread passes
+//!   it on the other. Both may read the frames at the same time, as long as `submit` runs (`frames/I4`).
+//! - I4. A thread that moves state hands no call off (`frames/I3`).
 //!
-//! Not promised: that a job which is forgotten lets its caller go; it waits for ever.
-//! Cost: an object without a wrapper has none of this. A hand-off allocates 24 bytes, and wakes a thread twice.
-//! Source: KTK §2.2 and §4 (interception, invocation blocks: KT-08); jobs on the caller's stack: rayon's `StackJob`.
+//! Not promised: a way out for the caller of a job that is leaked with `mem::forget`; it waits forever.
+//! Cost: objects without a wrapper pay for none of this. A hand-off allocates 24 bytes, and wakes a thread
+//! twice.
+//! Source: KTK §2.2 and §4 (interception, invocation blocks: KT-08); jobs on the caller's stack: rayon's
+//! `StackJob`.
 
 use squall_sys::sync::thread;
 use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -44,20 +46,41 @@ use crate::protocol::formats::List;
 use crate::protocol::id::Id;
 use crate::protocol::object::Object;
 
-/// What is done around each call of an object.
+/// Code that runs around each call of an object.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+///
+/// /// Counts the calls.
+/// struct Calls(AtomicU64);
+/// impl Wrap for Calls {
+///     fn around<R>(&self, _: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal> {
+///         self.0.fetch_add(1, Relaxed);
+///         Ok(f())
+///     }
+/// }
+///
+/// let counter = wrapped::<dyn Counter, _, _>(|_| Around::new(Calls(0.into()), Central::default()))?;
+/// counter.add(2);
+/// assert_eq!(counter.get(), 2);
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 pub trait Wrap: Send + Sync + 'static {
-    /// Makes the call by running `f`, at once or later, in this thread; or refuses it.
+    /// Makes the call by running `f` on this thread, at once or later; or rejects the call.
     ///
-    /// Unless the method is [blocking](Invoked::is_blocking), this runs inside an operation, and must not wait.
+    /// Unless the method is [blocking](Invoked::is_blocking), this runs inside an operation and must not
+    /// wait.
     ///
     /// # Errors
     /// [`Refusal`]: the call did not happen.
     fn around<R>(&self, call: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal>;
 
-    /// The same, of a call that may be made by another thread, as by [`hand_off`].
+    /// Like [`around`](Wrap::around), for a call that another thread may make, for example by [`hand_off`].
     ///
     /// # Errors
-    /// As [`around`](Wrap::around).
+    /// [`Refusal`]: the call did not happen.
     #[inline]
     fn around_sent<R: Send>(
         &self,
@@ -67,14 +90,30 @@ pub trait Wrap: Send + Sync + 'static {
         self.around(call, f)
     }
 
-    /// The object ends, or a swap waits for its calls: those that wait in it shall ask [`shall_leave`].
+    /// Wakes calls that wait in this wrapper, because the object was destroyed or a swap waits for its calls.
+    /// Those calls must then ask [`shall_leave`].
     ///
-    /// Called again and again while a swap waits, inside an operation: it must not wait long, nor panic. A panic ends here, and
-    /// is counted as one of a drop ([`Stats::panicked_drops`](crate::observe::tables::Stats::panicked_drops)).
+    /// Called repeatedly while a swap waits, inside an operation. It must neither block nor panic. A panic
+    /// ends here and is counted with the panics of drops
+    /// ([`TableStats::panicked_drops`](crate::observe::tables::TableStats::panicked_drops)).
     fn wake(&self) {}
 }
 
-/// A method that is called.
+/// Describes the method that is called.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::wrap::{Around, Invoked, Refusal, Wrap};
+///
+/// struct Print;
+/// impl Wrap for Print {
+///     fn around<R>(&self, call: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal> {
+///         println!("{}.{} (method {})", call.interface(), call.method(), call.index());
+///         Ok(f())
+///     }
+/// }
+/// Around::new(Print, Central::default()).add(1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invoked {
     interface: &'static str,
@@ -95,35 +134,35 @@ impl Invoked {
         Invoked { interface, method, index, blocking }
     }
 
-    /// The interface that declares it.
+    /// Returns the name of the interface that declares the method.
     #[inline]
     pub fn interface(&self) -> &'static str {
         self.interface
     }
 
-    /// Its name.
+    /// Returns the method's name.
     #[inline]
     pub fn method(&self) -> &'static str {
         self.method
     }
 
-    /// Its place in [`Interface::METHODS`] of that interface.
+    /// Returns the method's index in [`Interface::METHODS`] of that interface.
     #[inline]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Whether it is marked `#[blocking]`: then its call runs outside every operation of this call.
+    /// Whether the method is marked `#[blocking]`. Its call then runs outside every operation of this call.
     #[inline]
     pub fn is_blocking(&self) -> bool {
         self.blocking
     }
 }
 
-/// A call that a [`Wrap`] did not make, and why: its caller gets a [`CallError`].
+/// A call that a [`Wrap`] rejected, with the reason. Its caller gets a [`CallError`].
 ///
-/// A method whose error is `From<CallError>` returns it, its checked form does always, and any other method panics with its
-/// text.
+/// A method with an error type that is `From<CallError>` returns it. The checked form of a method always
+/// returns it. Any other method panics with its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     id: Id,
@@ -131,12 +170,29 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A call of this object was refused, for this reason ([`CallErrorKind::Refused`]).
+    /// Rejects a call of this object, for this reason ([`CallErrorKind::Refused`]).
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
+    /// use squall_core::{Handle, Id};
+    ///
+    /// struct ReadOnly(Id);
+    /// impl Wrap for ReadOnly {
+    ///     fn around<R>(&self, call: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal> {
+    ///         if call.method() == "get" { Ok(f()) } else { Err(Refusal::new(self.0, "the counter is read-only")) }
+    ///     }
+    /// }
+    /// let counter = wrapped::<dyn Counter, _, _>(|handle| Around::new(ReadOnly(Handle::id(handle)), Central::default()))?;
+    /// assert!(counter.try_add(1).is_err());
+    /// assert_eq!(counter.get(), 0);
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     pub fn new(id: Id, why: &'static str) -> Refusal {
         Refusal { id, reason: CallErrorKind::Refused(why) }
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn reason(&self) -> CallErrorKind {
         self.reason
     }
@@ -147,28 +203,43 @@ impl Refusal {
     }
 }
 
-/// A representative with something around each of its methods: it has the interfaces that `T` has.
+/// A representative with a wrapper around each of its methods. It has the interfaces of `T`.
 ///
-/// It derefs to the representative itself, whose methods are then called without the wrapper.
+/// It derefs to the representative itself. Methods called on the deref target bypass the wrapper.
 #[derive(Debug)]
 pub struct Around<W, T> {
     wrapper: W,
     inner: T,
 }
 
-// An interface may ask for these of all that stands behind it. Nothing here is pinned, and a wrapper that a panic left is the
-// business of its author, as any representative is.
+// An interface may require these traits of every representative. No data here is pinned. The author of a
+// wrapper decides about its state after a panic, like the author of any representative.
 impl<W, T> Unpin for Around<W, T> {}
 impl<W, T> UnwindSafe for Around<W, T> {}
 impl<W, T> RefUnwindSafe for Around<W, T> {}
 
 impl<W: Wrap, T> Around<W, T> {
-    /// `inner`, with `wrapper` around each call.
+    /// Puts `wrapper` around each call of `inner`.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::wrap::{Around, Invoked, Refusal, Wrap};
+    ///
+    /// struct Plain;
+    /// impl Wrap for Plain {
+    ///     fn around<R>(&self, _: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal> {
+    ///         Ok(f())
+    ///     }
+    /// }
+    /// let around = Around::new(Plain, Central::default());
+    /// around.add(1);
+    /// assert_eq!(around.get(), 1);
+    /// ```
     pub fn new(wrapper: W, inner: T) -> Around<W, T> {
         Around { wrapper, inner }
     }
 
-    /// What is around the calls.
+    /// Returns the wrapper.
     pub fn wrapper(&self) -> &W {
         &self.wrapper
     }
@@ -186,7 +257,7 @@ impl<W, T> Deref for Around<W, T> {
 /// Not public: the body of each method of an [`Around`].
 #[doc(hidden)]
 pub trait Through<W, T, R, F> {
-    /// The call.
+    /// Makes the call.
     #[track_caller]
     fn __squall_around(self, this: &Around<W, T>, call: &'static Invoked, f: F, gone: impl Answer<R>) -> R;
 }
@@ -196,7 +267,7 @@ pub trait Through<W, T, R, F> {
 #[derive(Clone, Copy, Debug)]
 pub struct Kept;
 
-/// Not public: arguments and result may be sent.
+/// Not public: arguments and result may be sent to another thread.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Sent;
@@ -224,10 +295,10 @@ impl<W: Wrap, T: Sync, R: Send, F: FnOnce(&T) -> R + Send> Through<W, T, R, F> f
     }
 }
 
-/// Not public: see [`Arguments`].
+/// Not public: implemented if all arguments are `Send`.
 #[doc(hidden)]
 pub trait SentArguments: Sized {
-    /// They may be sent.
+    /// Selects [`Sent`].
     #[inline(always)]
     fn __squall_send(self) -> Sent {
         Sent
@@ -235,10 +306,11 @@ pub trait SentArguments: Sized {
 }
 impl<A: Send> SentArguments for Arguments<A> {}
 
-/// Not public: see [`Arguments`].
+/// Not public: implemented for every `&Arguments`, and therefore found only where [`SentArguments`] is not
+/// implemented.
 #[doc(hidden)]
 pub trait KeptArguments: Sized {
-    /// They stay.
+    /// Selects [`Kept`].
     #[inline(always)]
     fn __squall_send(self) -> Kept {
         Kept
@@ -247,22 +319,27 @@ pub trait KeptArguments: Sized {
 impl<A> KeptArguments for &Arguments<A> {}
 
 /// Whether every method of an interface, and of those that it extends, is marked `#[blocking]`.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// assert!(!squall_core::wrap::all_blocking::<dyn Counter>());
+/// ```
 pub const fn all_blocking<I: ?Sized + Interface>() -> bool {
     <I as Counted>::ALL_BLOCKING
 }
 
 // --- objects ---
 
-/// What a class of wrapped values says of their state: what the class of the values says.
+/// The state of wrapped values, as described by `S` for the values inside.
 #[derive(Debug)]
 pub(crate) struct Wrapped<S>(PhantomData<fn(S)>);
 
-/// Where the value in a wrapper lies, if `L` knows where that does.
+/// Finds the value inside a wrapper, where `L` finds the wrapper.
 struct Inside<W, L>(PhantomData<fn(W, L)>);
 
 impl<W: 'static, T: 'static, L: Locate<Around<W, T>>> Locate<T> for Inside<W, L> {
     unsafe fn value(object: NonNull<Object>) -> NonNull<T> {
-        // SAFETY: the caller's promise is that of `L`; a field of it is not null.
+        // SAFETY: the caller's promise is that of `L`; a field of a valid object is not null.
         unsafe { NonNull::new_unchecked(&raw mut (*L::value(object).as_ptr()).inner) }
     }
 }
@@ -285,12 +362,29 @@ impl<W: Wrap, T: 'static, S: Describe<T>> Describe<Around<W, T>> for Wrapped<S> 
     }
 }
 
-/// Makes an object with one representative for everybody, as [`shared_with`](crate::shared_with()), with a wrapper.
+/// Makes an object with one representative and a wrapper around its methods, like
+/// [`shared_with`](crate::shared_with()).
 ///
 /// # Errors
 /// [`CreateError`]; `make` was not called.
 /// # Panics
-/// If `make` does: there is no object then.
+/// If `make` panics; then no object is made.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
+///
+/// struct OneAtATime(std::sync::Mutex<()>);
+/// impl Wrap for OneAtATime {
+///     fn around<R>(&self, _: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal> {
+///         let _held = self.0.lock().unwrap();
+///         Ok(f())
+///     }
+/// }
+/// let counter = wrapped::<dyn Counter, _, _>(|_| Around::new(OneAtATime(Default::default()), Central::default()))?;
+/// counter.add(1);
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 #[track_caller]
 pub fn wrapped<I, W, T>(make: impl FnOnce(Handle<I>) -> Around<W, T>) -> Result<Owned<I>, CreateError>
 where
@@ -301,12 +395,13 @@ where
     Shared::<Around<W, T>, I, Wrapped<Opaque>>::make_with(Place::Here, make, Location::caller())
 }
 
-/// The same, of a value whose state can move, as [`swappable_with`](crate::swappable_with): that of the value inside.
+/// Like [`wrapped`], for a value whose state can move as with [`swappable_with`](crate::swappable_with). The
+/// state is that of the value inside the wrapper.
 ///
 /// # Errors
-/// As [`wrapped`].
+/// [`CreateError`]; `make` was not called.
 /// # Panics
-/// As [`wrapped`].
+/// If `make` panics; then no object is made.
 #[track_caller]
 pub fn wrapped_stateful<I, W, T>(
     make: impl FnOnce(Handle<I>) -> Around<W, T>,
@@ -320,7 +415,7 @@ where
 }
 
 impl<I: ?Sized + Interface> Replacement<I> {
-    /// As [`Replacement::shared`], with a wrapper.
+    /// Makes a replacement like [`Replacement::shared`], with a wrapper.
     #[track_caller]
     pub fn wrapped<W, T>(value: Around<W, T>) -> Replacement<I>
     where
@@ -331,7 +426,8 @@ impl<I: ?Sized + Interface> Replacement<I> {
         Replacement::of(Shared::<Around<W, T>, I, Wrapped<Opaque>>::to_come(value, Location::caller()))
     }
 
-    /// As [`Replacement::swappable`], with a wrapper: the state is that of the value inside.
+    /// Makes a replacement like [`Replacement::swappable`], with a wrapper. The state is that of the value
+    /// inside the wrapper.
     #[track_caller]
     pub fn wrapped_stateful<W, T: State>(value: Around<W, T>) -> Replacement<I>
     where
@@ -344,53 +440,66 @@ impl<I: ?Sized + Interface> Replacement<I> {
 
 // --- waiting ---
 
-/// For a blocking method that waits by means of its own: whether this thread's innermost call of the object `id` shall return
-/// now. It shall if the object was destroyed, in the child of a fork, or where a swap waits for the call and it can be made
-/// again: then what the method returns is thrown away, and the call is made once more on what serves then. Leave the object
-/// as if the method had not begun.
+/// Whether this thread's innermost call of the object `id` must return now. For blocking methods that wait by
+/// other means than [`RepContext::sleep_until`](crate::RepContext::sleep_until).
 ///
-/// In the `submit` of [`hand_off`], it is asked only while `submit` has the job: who has it then decides.
+/// The call must return if the object was destroyed, in the child of a fork, and if a swap waits for the call
+/// and can repeat it. In the last case the method's result is discarded, and the call runs again on the
+/// implementation that serves after the swap. Leave the object as if the method had not begun.
 ///
-/// Who waits asks before it sleeps, and again when [`Wrap::wake`] or [`Root::wake`](crate::Root::wake) says so. What
-/// [`RepContext::sleep_until`](crate::RepContext::sleep_until) does is this and an event count.
+/// A method asks before it sleeps, and again when [`Wrap::wake`] or [`Root::wake`](crate::Root::wake) runs.
+/// (`sleep_until` is this function and an event count.) In the `submit` of [`hand_off`], ask only while
+/// `submit` has the job: the thread with the job decides afterwards.
 ///
 /// # Cost
-/// In proportion to the object's representatives while a swap waits for it, else a few loads. Wait-free.
+/// A few loads. While a swap waits for the object, proportional to the object's representatives. Wait-free.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, wrap::shall_leave};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// assert!(!shall_leave(Handle::id(counter.handle()))); // this thread is in no call of it
+/// ```
 pub fn shall_leave(id: Id) -> bool {
     squall_sys::fork::forked() || frames::shall_leave(id)
 }
 
-/// The call that was told to leave goes on instead: it got what it waited for, and its result counts.
+/// Withdraws the effect of [`shall_leave`]: the call got its result after all, and the result counts.
 pub fn goes_on(id: Id) {
     frames::goes_on(id);
 }
 
-/// Whether the calling thread moves the state of an object that is being swapped: it runs an export or an import. Then it must
-/// not wait for calls that others make, since these may be waiting for the swap: a policy refuses such a call.
+/// Whether the calling thread runs an export or an import of a swap. It must then not wait for calls of other
+/// threads, since those may wait for the swap. A policy rejects calls of such a thread that would wait.
 ///
 /// # Cost
 /// A load. Wait-free.
+///
+/// ```
+/// assert!(!squall_core::wrap::in_transfer());
+/// ```
 pub fn in_transfer() -> bool {
     frames::in_transfer()
 }
 
 // --- hand-off ---
 
-/// A call on its way to another thread, whose caller waits until it has [run](Job::run), or was dropped.
+/// A call on its way to another thread. Its caller waits until the job has [run](Job::run) or was dropped.
 pub struct Job {
     slot: NonNull<()>,
-    /// Runs what is in the slot.
+    /// Runs the closure in the slot.
     ///
     /// # Safety
-    /// Once, with that slot, while it is the caller's alone.
+    /// Called once, with that slot, while the slot belongs to the caller alone.
     run: unsafe fn(NonNull<()>),
     frames: frames::Frames,
     latch: Arc<Latch>,
     outcome: Outcome,
 }
 
-// SAFETY: what it points to is a closure that is `Send`, with a result that is `Send` (`hand_off`), which one thread at a
-// time uses (I2), and frames, at which any may look (I3). It runs once, in one thread.
+// SAFETY: the job points to a `Send` closure with a `Send` result (`hand_off`), which one thread at a time
+// uses (I2), and to frames, which any of them may read (I3). It runs once, on one thread.
 unsafe impl Send for Job {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,7 +509,7 @@ enum Outcome {
     Dropped,
 }
 
-/// Where the caller waits.
+/// The place where the caller waits.
 struct Latch {
     outcome: Mutex<Outcome>,
     changed: Condvar,
@@ -413,7 +522,7 @@ impl Latch {
 
     fn set(&self, outcome: Outcome) {
         *self.lock() = outcome;
-        // One waits at most.
+        // At most one thread waits.
         self.changed.notify_one();
     }
 
@@ -426,12 +535,28 @@ impl Latch {
 }
 
 impl Job {
-    /// Makes the call. Its panic goes to the caller that waits, not on from here.
+    /// Makes the call. A panic of the method goes to the waiting caller, not to this thread.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::wrap::hand_off;
+    /// use std::sync::mpsc;
+    ///
+    /// let (jobs, work) = mpsc::channel::<squall_core::wrap::Job>();
+    /// let worker = std::thread::spawn(move || work.into_iter().for_each(|job| job.run()));
+    /// let text = String::from("borrowed");
+    /// let length = hand_off(|| text.len(), |job| jobs.send(job).unwrap());
+    /// assert_eq!(length, Ok(8));
+    /// drop(jobs);
+    /// worker.join().unwrap();
+    /// ```
     pub fn run(mut self) {
-        // SAFETY: the frames are those of a thread that stays in `hand_off`, and so in the calls below that, until this is
-        // dropped (I1), which is later than `adopted`. Whoever gave us the job made what that thread did before seen here.
+        // SAFETY: the frames belong to a thread that stays in `hand_off`, and so in the calls below it, until
+        // this job is dropped (I1), which is later than the drop of `adopted`. The hand-over of the job made
+        // that thread's earlier writes visible here.
         let adopted = unsafe { frames::adopt(self.frames) };
-        // SAFETY: 1. Once: it takes `self`, and `hand_off` makes one job for a slot. 2. The slot is there (I1), and ours (I2).
+        // SAFETY: 1. Once: this method takes `self`, and `hand_off` makes one job for a slot. 2. The slot
+        // exists (I1) and is ours (I2).
         unsafe { (self.run)(self.slot) };
         drop(adopted);
         self.outcome = Outcome::Ran;
@@ -440,7 +565,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // From here on the slot and the frames may be gone.
+        // After this the slot and the frames may be gone.
         self.latch.set(self.outcome);
     }
 }
@@ -451,7 +576,7 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A call that [`hand_off`] did not have made.
+/// The error of a call that [`hand_off`] could not have made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotRun;
 
@@ -463,37 +588,51 @@ impl fmt::Display for NotRun {
 
 impl std::error::Error for NotRun {}
 
-/// What a job works on: on the stack of the thread that waits for it.
+/// The closure and the result of a job, on the stack of the thread that waits for it.
 struct Slot<F, R> {
     f: Option<F>,
     result: Option<thread::Result<R>>,
 }
 
-/// Gives `f`, which may borrow from this thread's stack, to `submit` as a [`Job`] for any thread, and waits until that has run
-/// or was dropped.
+/// Passes `f` to `submit` as a [`Job`] for any thread, and waits until the job has run or was dropped. `f`
+/// may borrow from this thread's stack.
 ///
-/// The job's thread counts as being in the calls that this one is in: it passes where this one would, and a swap that waits for
-/// this one's call can have it left there.
+/// The job's thread counts as being in the calls of this thread. It passes a mediator where this thread
+/// would, and a swap that waits for this thread's call can make the job's method return early.
 ///
 /// # Errors
-/// [`NotRun`]: the job was dropped; or the calling thread [moves state](in_transfer), and `submit` was not called, since the
-/// job's thread could have to wait for the swap that waits for it.
+/// [`NotRun`] if the job was dropped. Also if the calling thread [moves state](in_transfer): then `submit`
+/// was not called, because the job's thread might have to wait for the swap that waits for it.
 /// # Panics
-/// As `f` does, with its payload; as `submit` does, when the job is over; inside an operation, where nothing may wait.
+/// With the payload of `f` if `f` panics. If `submit` panics, when the job is over. Inside an operation,
+/// where waiting is not allowed.
 /// # Cost
-/// An allocation, and as long as the job takes. Blocking.
+/// An allocation, and the duration of the job. Blocking.
+///
+/// ```
+/// use squall_core::wrap::hand_off;
+///
+/// let text = String::from("borrowed");
+/// let length = hand_off(|| text.len(), |job| {
+///     std::thread::spawn(|| job.run());
+/// });
+/// assert_eq!(length, Ok(8));
+/// assert!(hand_off(|| (), drop).is_err()); // the job was dropped
+/// ```
 pub fn hand_off<R: Send>(f: impl FnOnce() -> R + Send, submit: impl FnOnce(Job)) -> Result<R, NotRun> {
-    /// Waits, by a panic too.
+    /// Waits for the job, even while unwinding.
     struct UntilOver<'a>(&'a Latch);
     impl Drop for UntilOver<'_> {
         fn drop(&mut self) {
             self.0.wait();
         }
     }
+    /// Runs the closure in the slot.
+    ///
     /// # Safety
-    /// As `Job::run`.
+    /// The conditions of `Job::run` hold.
     unsafe fn run<F: FnOnce() -> R, R>(slot: NonNull<()>) {
-        // SAFETY: the caller's promise: a slot of these types, which nobody else uses now.
+        // SAFETY: the caller's promise: a slot of these types, which no other code uses now.
         let slot = unsafe { slot.cast::<Slot<F, R>>().as_mut() };
         if let Some(f) = slot.f.take() {
             slot.result = Some(catch_unwind(AssertUnwindSafe(f)));
@@ -523,13 +662,13 @@ pub fn hand_off<R: Send>(f: impl FnOnce() -> R + Send, submit: impl FnOnce(Job))
     }
 }
 
-// --- calls whose errors are wanted ---
+// --- catching errors ---
 
-/// What came of something that did not return.
+/// The outcome of a closure that panicked inside [`catching`].
 pub enum Caught {
-    /// A call of its did not happen, and had no way to say so but a panic.
+    /// A call did not happen, and its method could report that only by a panic.
     Call(CallError),
-    /// It panicked, with this payload.
+    /// The closure panicked, with this payload.
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -542,11 +681,24 @@ impl fmt::Debug for Caught {
     }
 }
 
-/// Runs `f`. A call in it that errs by a panic, since its method has no way to return the error, gives the [`CallError`],
-/// and no panic hook runs for it; any other panic its payload.
+/// Runs `f` and catches panics. If a call in `f` fails, and its method can report that only by a panic, the
+/// result is the [`CallError`], and no panic hook runs. For any other panic the result is its payload.
 ///
 /// # Errors
 /// [`Caught`].
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::wrap::{Caught, catching};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let handle = counter.handle();
+/// drop(counter);
+/// match catching(|| handle.get()) {
+///     Err(Caught::Call(error)) => assert_eq!(error.method(), "get"),
+///     other => panic!("{other:?}"),
+/// }
+/// ```
 pub fn catching<R>(f: impl FnOnce() -> R) -> Result<R, Caught> {
     struct Restore(bool);
     impl Drop for Restore {
