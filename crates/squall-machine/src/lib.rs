@@ -26,6 +26,7 @@ mod machine;
 pub mod pervp;
 #[cfg(not(loom))]
 pub mod topology;
+#[cfg(not(loom))]
 mod vp;
 
 pub mod asym;

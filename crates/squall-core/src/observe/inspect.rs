@@ -1,9 +1,10 @@
-//! Inspection: what objects there are, seen from outside.
+//! Inspection: the objects of the process, seen from outside.
 //!
-//! - I1. Nothing here writes to anything that a call reads: an object does not run slower while it is looked at.
+//! - I1. The code here writes to no memory that a call reads: inspection does not slow an object down.
 //!
-//! Not promised: a consistent picture of several objects, or of one that changes meanwhile.
-//! Cost: a look at every slot ever used; an operation for each few hundred, so that no grace period waits long.
+//! Not promised: a consistent snapshot of several objects, or of one object that changes meanwhile.
+//! Cost: a look at every slot ever used. One operation covers a few hundred slots, so that no grace period
+//! waits long.
 
 use squall_machine::{Cluster, Vp, VpSet};
 use std::any::TypeId;
@@ -24,86 +25,104 @@ use crate::protocol::reps::{Owner, Rep};
 use crate::protocol::slot::Occupant;
 use crate::protocol::tables::{BLOCK, Tables, existing};
 
-/// An object, as it was at one moment.
+/// An object at one moment.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let info = squall_core::info_of(squall_core::Handle::id(counter.handle())).unwrap();
+/// assert_eq!((info.interface, info.reps.len()), ("Counter", 1));
+/// assert!(info.class.ends_with("Central"));
+/// println!("made at {}, {} bytes", info.made_at, info.bytes);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectInfo {
-    /// Its id, as the interface it was made for.
+    /// The object's id, under the interface it was made for.
     pub id: Id,
-    /// That interface.
+    /// The interface that the object was made for.
     pub interface: &'static str,
-    /// Where the interface is declared.
+    /// The place where the interface is declared.
     pub interface_source: Source,
-    /// Its class: the author's type.
+    /// The object's class: the author's type.
     pub class: &'static str,
-    /// Whether it has one representative by nature.
+    /// Shared objects have one representative, clustered ones any number.
     pub kind: ObjectKind,
-    /// Where it was made.
+    /// The place where the object was made.
     pub made_at: &'static Location<'static>,
-    /// The VP whose range its id is of; none for well-known objects.
+    /// The VP from whose range the id was taken; `None` for well-known objects.
     pub home: Option<Vp>,
-    /// The VPs on which a call ever missed.
+    /// The VPs on which a call has ever missed.
     pub translations: VpSet,
-    /// Its representatives.
+    /// The object's representatives.
     pub reps: Vec<RepInfo>,
-    /// Bytes of all its parts, without the tables and what its fields point to.
+    /// Bytes of all its parts, without the tables and without memory behind its fields.
     pub bytes: usize,
-    /// Those of them that are the author's own fields.
+    /// Bytes of the author's own fields, which `bytes` includes.
     pub value_bytes: usize,
-    /// Since it was made, to some tens of milliseconds.
+    /// The time since the object was made, accurate to some tens of milliseconds.
     pub age: Duration,
-    /// Misses, modulo 2^32; representatives made ahead of a call count as one each.
+    /// Misses, modulo 2^32. A representative made ahead of a call counts as one miss.
     pub misses: u64,
-    /// Where it is in its life.
+    /// The object's stage of life.
     pub state: ObjectState,
 }
 
-/// A representative, as it was at one moment.
+/// A representative at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RepInfo {
-    /// The cluster it serves; none for the one of a shared object.
+    /// The cluster it serves; `None` in a shared object.
     pub cluster: Option<Cluster>,
-    /// The VP that made it; none for the one of a shared object.
+    /// The VP that made it; `None` in a shared object.
     pub vp: Option<Vp>,
-    /// Calls that hold it because they may block.
+    /// The number of blocking calls that hold it.
     pub holds: u32,
 }
 
-/// Where an object is in its life.
+/// An object's stage of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectState {
-    /// Calls reach it.
+    /// Calls reach the object.
     Live,
-    /// Calls reach it by way of a function of the user's ([`swap::arbitrate`](crate::swap::arbitrate)).
+    /// Calls reach the object through a user's function ([`swap::arbitrate`](crate::swap::arbitrate)).
     Arbitrated,
-    /// It is being swapped for another one.
+    /// The object is being swapped for another one.
     Swapping,
-    /// It was destroyed, and a call still holds it.
+    /// The object was destroyed, and a call still holds it.
     Ending,
 }
 
-/// What serves an object now, as far as it can be said without looking at its parts.
+/// The class of the object that serves now, with the facts that need no look at its parts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ClassInfo {
-    /// Its class: the author's type.
+    /// The object's class: the author's type.
     pub class: &'static str,
-    /// The same, to compare.
+    /// The type id of the class, for comparisons.
     pub type_id: TypeId,
-    /// The interface that it was made for.
+    /// The interface that the object was made for.
     pub interface: &'static str,
-    /// The same, to compare: of `dyn Trait`.
+    /// The type id of the interface as `dyn Trait`, for comparisons.
     pub interface_id: TypeId,
-    /// Bytes of the parts that every object of its class has: representatives that are apart are not among them.
+    /// Bytes of the parts that every object of the class has, without representatives in blocks of their own.
     pub bytes: usize,
 }
 
-/// What serves the live object of this id, the one that the object was made with.
+/// Returns the class of the live object with this id. The id must be that of the object's own interface.
 ///
 /// # Cost
 /// An operation. Lock-free.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::Handle;
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let class = squall_core::class_of(Handle::id(counter.handle())).unwrap();
+/// assert_eq!(class.type_id, std::any::TypeId::of::<Central>());
+/// ```
 pub fn class_of(id: Id) -> Option<ClassInfo> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;
     let look = || {
@@ -123,34 +142,66 @@ pub fn class_of(id: Id) -> Option<ClassInfo> {
 }
 
 impl<I: ?Sized + Interface> Handle<I> {
-    /// The live object of this id, if it was made for this interface.
+    /// Returns a handle to the live object of this id, if it was made for this interface.
     ///
     /// # Cost
     /// An operation. Lock-free.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Handle, Id};
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let id: Id = Handle::id(counter.handle());
+    /// let found = Handle::<dyn Counter>::find(id).unwrap();
+    /// found.add(1);
+    /// assert_eq!(counter.get(), 1);
+    /// ```
     pub fn find(id: Id) -> Option<Handle<I>> {
         let class = class_of(id)?;
-        // An object that was made for this interface has it under its own id (handle/I1).
+        // An object made for this interface has it under its own id (handle/I1).
         (class.interface_id == TypeId::of::<I>()).then(|| Handle::new(id))
     }
 }
 
-/// The objects that live now, by slot, and those that were destroyed while a call that may block still holds them.
+/// Returns the live objects in the order of slots. Also returns destroyed objects that a blocking call still
+/// holds.
 ///
-/// In the child of a fork there are none.
+/// Returns an empty list in the child of a fork.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let _counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// for object in squall_core::snapshot() {
+///     println!("{}#{}: {} representatives", object.interface, object.id, object.reps.len());
+/// }
+/// ```
 pub fn snapshot() -> Vec<ObjectInfo> {
-    // In a forked child the lock of the list below may be held for ever.
+    // In a forked child the lock of the list below may be held forever.
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return Vec::new() };
     let mut objects = all(tables, |slot| look(tables, slot));
     for_each_held(|object| {
         let held = describe(tables, object, ObjectState::Ending);
-        // It may have been alive when its slot was looked at.
+        // The object may have been alive when its slot was looked at.
         objects.retain(|seen| seen.id != held.id);
         objects.push(held);
     });
     objects
 }
 
-/// The object of this id, if it lives or is held as in [`snapshot`]. An id of an interface that it extends is good too.
+/// Returns the object of this id, if it would be in a [`snapshot`]. The id may also be that of an interface
+/// which the object's own one extends.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, ObjectState};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let id = Handle::id(counter.handle());
+/// assert_eq!(squall_core::info_of(id).unwrap().state, ObjectState::Live);
+/// drop(counter);
+/// assert!(squall_core::info_of(id).is_none());
+/// ```
 pub fn info_of(id: Id) -> Option<ObjectInfo> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;
     // SAFETY: called with valid objects only.
@@ -174,7 +225,7 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
     })
 }
 
-/// The objects of these classes that were made for this interface, and serve.
+/// Returns the serving objects of these classes that were made for this interface.
 pub(crate) fn instances(interface: TypeId, classes: &BTreeSet<TypeId>) -> Vec<Id> {
     let Some(tables) = existing() else { return Vec::new() };
     all(tables, |slot| {
@@ -187,7 +238,7 @@ pub(crate) fn instances(interface: TypeId, classes: &BTreeSet<TypeId>) -> Vec<Id
     })
 }
 
-/// What `look` finds at the slots that were ever used: in one operation for each few hundred.
+/// Returns the results of `look` for all slots ever used. Uses one operation for each few hundred slots.
 fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
@@ -196,7 +247,8 @@ fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
     found
 }
 
-/// The object to which this slot leads, by way of a mediator too, and its state. Within an operation, in which it is valid.
+/// Returns the object to which this slot leads, through a mediator too, and its state. Called within an
+/// operation, in which the object is valid.
 pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, ObjectState)> {
     match tables.slot(slot).occupant() {
         Occupant::Object(object) => Some((object, ObjectState::Live)),
@@ -213,20 +265,21 @@ pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, Ob
     }
 }
 
-/// The object that begins at this slot. Within an operation.
+/// Describes the object that begins at this slot. Called within an operation.
 fn look(tables: &Tables, slot: u32) -> Option<ObjectInfo> {
     let (object, state) = serving(tables, slot)?;
     // SAFETY: valid within this operation (`object/I1`).
     (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object, state))
 }
 
-/// Within an operation in which the object was found, or while it is kept otherwise.
+/// Describes an object. Called within an operation in which the object was found, or while it is kept
+/// otherwise.
 fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> ObjectInfo {
     // SAFETY: valid within this operation, and not closed before it ends.
     let object = unsafe { block.as_ref() };
     let class = object.class;
     let mut reps = Vec::new();
-    // SAFETY: as above; the function is the object's own.
+    // SAFETY: the object is valid; the function is that of its class.
     unsafe {
         (class.for_each_rep)(block, &mut |owner| reps.push(describe_rep(class.kind, class.interfaces, owner)))
     };
@@ -251,10 +304,12 @@ fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> Obje
     }
 }
 
+/// Describes a representative.
+///
 /// # Safety
-/// The owner of a representative of an object of this kind, valid, with so many headers.
+/// The valid owner of a representative of an object of this kind, with that many headers.
 unsafe fn describe_rep(kind: ObjectKind, interfaces: u32, owner: NonNull<Owner>) -> RepInfo {
-    // SAFETY: it has so many headers.
+    // SAFETY: the representative has that many headers.
     let holds = (0..interfaces).map(|index| unsafe { header(owner, index).as_ref() }.holds()).sum();
     if kind == ObjectKind::Shared {
         return RepInfo { cluster: None, vp: None, holds };

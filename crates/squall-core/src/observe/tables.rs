@@ -1,4 +1,5 @@
-//! The translation tables, as far as users may touch them: they are caches, and any part may be thrown away at any time.
+//! The translation tables, as far as users may act on them. They are caches: any part may be discarded at any
+//! time.
 
 use squall_machine::{Vp, VpSet, machine};
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
@@ -12,33 +13,47 @@ use crate::protocol::platform::Platform;
 use crate::protocol::slot::{Occupant, Slot};
 use crate::protocol::tables::{BLOCK, LOCAL_SHIFT, Tables, existing};
 
-/// What the tables amount to.
+/// Figures about the translation tables.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let _counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let stats = squall_core::tables::stats();
+/// assert!(stats.objects_count >= 1);
+/// println!("{} bytes of address space", stats.reserved_bytes);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
-    /// Address space reserved for all tables, in bytes. Memory is used only for pages that were touched.
+    /// Address space reserved for all tables, in bytes. Only pages that were touched use memory.
     pub reserved_bytes: usize,
-    /// Slots that were ever handed to a VP.
+    /// Slots that were ever given to a VP.
     pub slots_count: usize,
-    /// Objects that live now.
+    /// Live objects.
     pub objects_count: usize,
-    /// Slots whose generations are used up.
+    /// Slots with no generation left.
     pub retired_count: usize,
     /// Bytes of the global table for one interface of one object.
     pub slot_bytes: usize,
     /// Bytes of a local table for one interface of one object.
     pub entry_bytes: usize,
-    /// Drops of representatives and roots that panicked, and what the authors' `wake` did.
+    /// Panics in drops of representatives and roots, and in the authors' `wake`.
     pub panicked_drops: u64,
-    /// Bytes of ended objects' blocks that are kept for the next ones, about. Of each size up to 248 bytes a VP keeps at most
-    /// 2,048 blocks: 4 MiB if it keeps that many of all sizes. They stay until they are used or [`trim`] is called.
+    /// Bytes, approximately, of ended objects' blocks that are kept for new objects. A VP keeps at most 2,048
+    /// blocks of each size up to 248 bytes: 4 MiB in total. They stay until they are used or [`trim`] is
+    /// called.
     pub kept_bytes: usize,
 }
 
-/// What the tables amount to now.
+/// Returns figures about the tables.
 ///
 /// # Cost
 /// A look at every slot that was ever used.
+///
+/// ```
+/// let stats = squall_core::tables::stats();
+/// assert_eq!(stats.entry_bytes, 8);
+/// ```
 pub fn stats() -> TableStats {
     let entry_bytes = size_of::<*const ()>();
     let mut stats = TableStats {
@@ -69,17 +84,22 @@ pub fn stats() -> TableStats {
     stats
 }
 
-/// Gives the blocks of ended objects that are kept on the caller's VP ([`Stats::kept_bytes`]) back to the allocator, for a
-/// program that made many objects and will not make as many again. Returns how many bytes.
+/// Returns the kept blocks of ended objects on the caller's VP ([`TableStats::kept_bytes`]) to the allocator.
+/// Returns their bytes. For a program that will not make that many objects again.
 ///
 /// # Cost
-/// A call of the allocator for each. To do so on every VP, hand this to
+/// A call of the allocator for each block. To trim every VP, pass this function to
 /// [`quiescent_do`](squall_rcu::quiescent_do).
+///
+/// ```
+/// let bytes = squall_core::tables::trim();
+/// println!("returned {bytes} bytes");
+/// ```
 pub fn trim() -> usize {
     existing().map_or(0, Tables::trim)
 }
 
-/// Throws a VP's whole local table away. Its threads miss once for each object that they call next; nothing else changes.
+/// Discards a VP's whole local table. Its threads then miss once for each object that they call.
 ///
 /// # Panics
 /// If the machine has no such VP.
@@ -87,52 +107,97 @@ pub fn trim() -> usize {
 /// A system call.
 /// # Source
 /// Tornado §3.3: pages of the tables are discarded, not saved, since the miss handlers hold the truth.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// counter.add(1);
+/// squall_core::tables::discard(squall_machine::Vp::current());
+/// assert_eq!(counter.get(), 1); // after a miss
+/// ```
 pub fn discard(vp: Vp) {
     if let Some(tables) = existing() {
         tables.discard(vp, 0, tables.slots_end().next_multiple_of(BLOCK));
     }
 }
 
-/// Throws every VP's local table away.
+/// Discards every VP's local table.
 ///
 /// # Cost
 /// A system call for each VP.
+///
+/// ```
+/// squall_core::tables::discard_all();
+/// ```
 pub fn discard_all() {
     for vp in machine().vps().iter() {
         discard(vp);
     }
 }
 
-/// Throws away the page of a VP's local table in which the object's entry lies.
+/// Discards the page of a VP's local table that contains the object's entry.
 ///
 /// # Panics
 /// If the machine has no such VP.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, tables};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// tables::discard_page_of(squall_machine::Vp::current(), Handle::id(counter.handle()));
+/// counter.add(1);
+/// ```
 pub fn discard_page_of(vp: Vp, id: Id) {
     if let Some(tables) = existing() {
         tables.discard(vp, id.slot() / BLOCK * BLOCK, BLOCK);
     }
 }
 
-/// Throws away every entry that leads to the object of this id, on every VP that ever missed it. With [`callers_of`] a free
-/// sample of who calls: each VP that does misses once.
+/// Sets every entry that leads to the object of this id to null, on every VP that ever missed it. Together
+/// with [`callers_of`] it samples the callers: each VP that calls again misses once.
 ///
 /// # Cost
-/// A store for each VP of the translation set and each interface of the object, and for each of these VPs that calls it
-/// again a miss. Lock-free.
+/// A store for each VP of the translation set and each interface of the object. Later a miss for each of
+/// these VPs that calls it again. Lock-free.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, tables};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let id = Handle::id(counter.handle());
+/// counter.add(1);
+/// tables::forget(id);
+/// assert!(tables::callers_of(id).is_empty());
+/// counter.add(1);
+/// assert!(!tables::callers_of(id).is_empty());
+/// ```
 pub fn forget(id: Id) {
     for_each_entry(id, |_, entry| {
-        // Only if there is one: a look at an object that nobody calls writes nothing.
+        // Only if the entry is set: sampling an object that no thread calls writes no memory.
         if !entry.load(Ordering::Relaxed).is_null() {
-            // Relaxed: null is right at any time, and orders nothing.
+            // Relaxed: null is correct at any time, and orders no other access.
             entry.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
     });
 }
 
-/// The VPs whose tables hold an entry that leads to the object of this id: since [`forget`], those that called it.
+/// Returns the VPs with an entry that leads to the object of this id: those that called it since [`forget`].
 ///
 /// # Cost
 /// A load for each VP of the translation set and each interface of the object. Lock-free.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, tables};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// counter.add(1);
+/// for vp in tables::callers_of(Handle::id(counter.handle())).iter() {
+///     println!("{vp} calls the counter");
+/// }
+/// ```
 pub fn callers_of(id: Id) -> VpSet {
     let callers = RefCell::new(VpSet::new());
     for_each_entry(id, |vp, entry| {
@@ -143,7 +208,7 @@ pub fn callers_of(id: Id) -> VpSet {
     callers.into_inner()
 }
 
-/// Calls `f` with each entry that may lead to the live object of this id, and the VP whose it is.
+/// Calls `f` with each entry that may lead to the live object of this id, and with the entry's VP.
 fn for_each_entry(id: Id, f: impl Fn(usize, &AtomicPtr<Header>)) {
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return };
     let visit = || {

@@ -1,10 +1,11 @@
-//! Arbiters: a function of the user's around every call of an object, or of one method.
+//! Arbiters: a user's function around every call of an object, or of one method.
 //!
-//! - I1. From the return of [`arbitrate`] to that of [`Arbiter::detach`] every call of the object that begins goes by way of
-//!   the function, whatever serves it; from then on none.
+//! - I1. Between the returns of [`arbitrate`] and [`Arbiter::detach`] every call of the object that begins
+//!   goes through the function, whichever implementation serves. A call that begins later bypasses it.
 //! - I2. An arbitrating mediator is freed by its owner (`mediator/I3`).
 //!
-//! Cost: see [`arbitrate`]. Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
+//! Cost: see [`arbitrate`].
+//! Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
 
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, Ordering, fence};
@@ -26,32 +27,62 @@ use crate::protocol::slot::Absent;
 use crate::protocol::tables::{Tables, existing};
 use crate::swap::report::{SwapError, SwapFailure};
 
-/// A function that arbitrates an object's calls, until this is dropped or [detached](Arbiter::detach).
+/// Keeps a function attached to an object's calls, until it is dropped or [detached](Arbiter::detach).
 ///
-/// It outlives swaps of the object: the one that takes the place is arbitrated, too.
+/// The function stays attached across swaps of the object.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::arbitrate;
+/// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let calls = Arc::new(AtomicUsize::new(0));
+/// let seen = Arc::clone(&calls);
+/// let arbiter = arbitrate(counter.handle(), move |_| _ = seen.fetch_add(1, Relaxed))?;
+/// counter.add(1);
+/// arbiter.detach();
+/// counter.add(1);
+/// assert_eq!(calls.load(Relaxed), 1);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 #[must_use = "the function is detached when this is dropped"]
 pub struct Arbiter {
     id: Id,
-    /// None if it is kept.
+    /// Empty if the function stays for good.
     arbitration: Option<Arc<Arbitration>>,
 }
 
-/// Sends every call of the object by way of `function`: for tracing, counting, the injection of faults, admission.
+/// Sends every call of the object through `function`: for tracing, counting, fault injection or admission
+/// control.
 ///
-/// `function` runs in the place of the method, in its caller's thread, and where that runs: inside an operation, in which it
-/// must not block, unless the method is marked `#[blocking]`. If it panics, so does the call. Calls that it makes itself
-/// are arbitrated as well, if they are of the same object.
+/// `function` runs in place of the method, on the caller's thread. It runs inside an operation and must not
+/// block, unless the method is marked `#[blocking]`. If it panics, the call panics. Calls of the same object
+/// that `function` makes go through it, too.
 ///
 /// # Errors
-/// [`SwapError`]: the object is gone, another function arbitrates it, a swap of it is under way, the reference is of an
-/// interface that the object's own one extends.
+/// [`SwapError`] if the object is gone, if another function arbitrates it, if a swap of it is in progress, or
+/// if the handle's interface is one that the object's own interface extends.
 /// # Cost
-/// Nothing to other objects, and nothing when it is detached. Each call of the object, of any method, takes the way of a
-/// miss, which writes nothing that others write: some tens of nanoseconds. To attach or detach is in proportion to the
-/// representatives. No call waits. Progress: lock-free, but for a function that is just being attached or detached by
-/// another thread.
+/// Other objects pay for none of it, and this one only while the function is attached. Each call of the
+/// object, of any method, takes the slow path, which writes no shared data: some tens of nanoseconds.
+/// Attaching and detaching cost in proportion to the representatives. No call waits. Progress: lock-free,
+/// except while another thread attaches or detaches a function.
 /// # Source
 /// Appavoo 2005, §8.3.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::arbitrate;
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let _arbiter = arbitrate(counter.handle(), |call| {
+///     call.proceed();
+///     println!("{}.{} is done", call.interface(), call.method());
+/// })?;
+/// counter.add(1);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub fn arbitrate<I: ?Sized + Interface>(
     co: Handle<I>,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
@@ -59,11 +90,21 @@ pub fn arbitrate<I: ?Sized + Interface>(
     begin(I::NAME, Handle::id(co), None, Box::new(function))
 }
 
-/// As [`arbitrate`], of an object whose interface the caller does not know: of one that [`snapshot`](crate::snapshot) found,
-/// say.
+/// Like [`arbitrate`], for an object of unknown interface, such as one found by
+/// [`snapshot`](crate::snapshot).
 ///
 /// # Errors
-/// As [`arbitrate`].
+/// [`SwapError`] for the reasons stated at [`arbitrate`].
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, swap::arbitrate_object};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let _arbiter = arbitrate_object(Handle::id(counter.handle()), |call| call.refuse("closed"))?;
+/// assert!(counter.try_get().is_err());
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub fn arbitrate_object(
     id: Id,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
@@ -72,12 +113,24 @@ pub fn arbitrate_object(
     begin(interface, id, None, Box::new(function))
 }
 
-/// As [`arbitrate`], for calls of one method, which may be one of an interface that this one extends.
+/// Like [`arbitrate`], for the calls of one method. The method may belong to an interface that this one
+/// extends.
 ///
 /// # Errors
-/// As [`arbitrate`], and [`SwapFailure::NoSuchMethod`].
+/// [`SwapError`] for the reasons stated at [`arbitrate`], and [`SwapFailure::NoSuchMethod`].
 /// # Cost
-/// As [`arbitrate`]: calls of the other methods take the longer way, too.
+/// The cost of [`arbitrate`]: calls of the other methods take the slow path, too.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::arbitrate_method;
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let _arbiter = arbitrate_method(counter.handle(), "add", |call| call.refuse("read-only"))?;
+/// assert!(counter.try_add(1).is_err());
+/// assert_eq!(counter.get(), 0);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub fn arbitrate_method<I: ?Sized + Interface>(
     co: Handle<I>,
     method: &str,
@@ -113,17 +166,18 @@ fn begin(
     Err(refuse(SwapFailure::Busy))
 }
 
-/// How often one waits for an arbitration that comes or goes, which takes a few instructions of another thread.
+/// The number of attempts while another thread attaches or detaches an arbitration, which takes that thread a
+/// few instructions.
 pub(crate) const TRIES: usize = 10_000;
 
-/// What the mediator in an object's first slot is about.
+/// The purpose of the mediator in an object's first slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Business {
     /// A swap.
     Swap,
     /// An arbitration.
     Arbitration,
-    /// One that is not yet, or not any more: in a moment something else is there.
+    /// An arbitration that is being attached or detached: another occupant follows in a moment.
     Passing,
 }
 
@@ -137,17 +191,18 @@ impl Business {
     }
 }
 
-/// Puts a mediator that arbitrates before the object of this id. Returns whether it is there: if not, it may be tried again.
+/// Installs an arbitrating mediator in front of the object of this id. Returns false if the caller should try
+/// again.
 ///
 /// # Safety
 /// Within an operation.
 unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) -> Result<bool, SwapFailure> {
     loop {
-        // SAFETY: the caller's promise; what is found is valid in the operation.
+        // SAFETY: the caller's promise; the result is valid in the operation.
         let object = match unsafe { serving(tables, id) }? {
             Serving::Alone(object) => object,
             Serving::Mediated(mediator) => {
-                // SAFETY: as above.
+                // SAFETY: valid in the operation.
                 return match Business::of(unsafe { mediator.as_ref() }) {
                     Business::Swap => Err(SwapFailure::Busy),
                     Business::Arbitration => Err(SwapFailure::Arbitrated),
@@ -169,7 +224,7 @@ unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) ->
         };
         match put {
             Attach::Attached => return Ok(true),
-            // SAFETY: from `leak`; nobody has seen it.
+            // SAFETY: from `leak`; unseen by other threads.
             Attach::Occupied => drop(unsafe { Box::from_raw(full.as_ptr()) }),
             Attach::Doomed => {
                 // SAFETY: ours, and in no slot.
@@ -180,13 +235,13 @@ unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) ->
     }
 }
 
-/// What is in the slot of an object.
+/// The occupant of an object's slot.
 pub(crate) enum Serving {
     Alone(NonNull<Object>),
     Mediated(NonNull<Mediator>),
 }
 
-/// What is in the slot of this id, which must be that of an object's own interface.
+/// Returns the occupant of the slot of this id, which must be the id of an object's own interface.
 ///
 /// # Safety
 /// Within an operation.
@@ -194,7 +249,7 @@ pub(crate) unsafe fn serving(tables: &Tables, id: Id) -> Result<Serving, SwapFai
     let (found, own) = match tables.slot(id.slot()).find(id) {
         // SAFETY: valid within this operation.
         Ok(object) => (Serving::Alone(object), unsafe { object.as_ref() }.id),
-        // SAFETY: as above.
+        // SAFETY: valid within this operation.
         Err(Absent::Mediated(mediator)) => (Serving::Mediated(mediator), unsafe { mediator.as_ref() }.id),
         Err(Absent::Destroyed(_)) => return Err(SwapFailure::Destroyed),
         Err(Absent::NotThere) => return Err(SwapFailure::NotThere),
@@ -202,13 +257,13 @@ pub(crate) unsafe fn serving(tables: &Tables, id: Id) -> Result<Serving, SwapFai
     if own == id { Ok(found) } else { Err(SwapFailure::WrongInterface) }
 }
 
-/// Takes the mediator of a detached arbitration away, unless a swap is under way, which then does.
+/// Takes away the mediator of a detached arbitration. If a swap is in progress, the swap does it.
 pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) {
-    // SeqCst: pairs with the fence after a swap has put such a mediator there: it sees that this is detached, or we see the
-    // mediator.
+    // SeqCst: pairs with the fence after a swap has installed such a mediator. Either the swap sees that this
+    // arbitration is detached, or this thread sees the mediator.
     fence(Ordering::SeqCst);
     let _ = squall_rcu::try_pin(|_| {
-        // SAFETY: within this operation; what is found is valid, and a `Full`.
+        // SAFETY: within this operation; the mediator found is valid, and a `Full`.
         unsafe {
             let Ok(Serving::Mediated(mediator)) = serving(tables, id) else { return };
             let is_this =
@@ -221,15 +276,28 @@ pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>)
 }
 
 impl Arbiter {
-    /// The object.
+    /// Returns the id of the object.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// Takes the function away: calls that begin after this returned do not meet it. As dropping this.
+    /// Detaches the function, like dropping the arbiter. Calls that begin after the return bypass the
+    /// function.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::arbitrate;
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let arbiter = arbitrate(counter.handle(), |call| call.refuse("closed"))?;
+    /// assert!(counter.try_get().is_err());
+    /// arbiter.detach();
+    /// assert!(counter.try_get().is_ok());
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn detach(self) {}
 
-    /// Leaves the function in place for as long as the object lives.
+    /// Leaves the function attached for the rest of the object's life.
     pub fn keep(mut self) {
         self.arbitration = None;
     }

@@ -1,7 +1,7 @@
-//! Factories: where objects of a class are made, and can be replaced all at once.
+//! Factories: they make the objects of a class, and can replace them all at once.
 //!
-//! - I1. Who makes an object reads the maker and makes the object known within one operation. So after the grace period
-//!   that follows a change of the maker all objects of the one before can be found.
+//! - I1. A thread that makes an object reads the maker and publishes the object within one operation. So
+//!   after the grace period that follows a change of the maker, all objects of the old maker can be found.
 //!
 //! Source: CO-72.
 
@@ -19,53 +19,96 @@ use crate::protocol::create_error::CreateError;
 use crate::protocol::id::Id;
 use crate::swap::{Replacement, Swap, SwapError, SwapReport};
 
-/// What makes objects now.
+/// The function that currently makes the objects.
 struct Maker<I: ?Sized + Interface> {
     make: Box<dyn Fn() -> Replacement<I> + Send + Sync>,
-    /// The class of the first that it made, which is in the list.
+    /// The class of the first object that it made; the class is in the factory's list.
     class: OnceLock<TypeId>,
 }
 
-/// Makes objects of one interface, and can replace those it made with others, live.
+/// Makes objects of one interface, and can replace the live objects that it made.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Factory, Replacement};
+///
+/// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::swappable(Central::default()));
+/// let (first, second) = (factory.create(), factory.create());
+/// first.add(1);
+/// let upgraded = factory.upgrade(
+///     || Replacement::root(Spread, squall_machine::ClusterSize::Cpu),
+///     |swap| swap.timeout(std::time::Duration::from_secs(1)),
+/// )?;
+/// assert!(upgraded.iter().all(|object| object.outcome.is_ok()));
+/// assert_eq!((first.get(), second.get()), (1, 0));
+/// # Ok::<(), squall_rcu::WaitError>(())
+/// ```
 pub struct Factory<I: ?Sized + Interface> {
     maker: Rcu<Maker<I>>,
-    /// The classes that its makers made. No code but ours runs under this lock.
+    /// The classes made by the current and earlier makers. Only code of this module runs under the lock.
     classes: Mutex<BTreeSet<TypeId>>,
 }
 
-/// How the swap of one object went, of those of a class.
+/// The swap of one object in a [`Factory::upgrade`].
 #[derive(Debug)]
 pub struct Upgraded {
-    /// The object.
+    /// The id of the object.
     pub id: Id,
-    /// Its swap.
+    /// The outcome of its swap.
     pub outcome: Result<SwapReport, SwapError>,
 }
 
 impl<I: ?Sized + Interface> Factory<I> {
-    /// A factory whose objects are made by `make`, which runs inside an operation: it must not block.
+    /// Makes a factory with the function `make`. `make` runs inside an operation and must not block.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Factory, Replacement};
+    ///
+    /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::shared(Central::default()));
+    /// factory.create().add(1);
+    /// ```
     pub fn new(make: impl Fn() -> Replacement<I> + Send + Sync + 'static) -> Factory<I> {
         Factory { maker: Rcu::new(Maker::new(make)), classes: Mutex::new(BTreeSet::new()) }
     }
 
     fn classes(&self) -> MutexGuard<'_, BTreeSet<TypeId>> {
-        // Nothing panics under this lock but a failed allocation, which leaves the set whole.
+        // A panic under this lock comes only from a failed allocation, which leaves the set intact.
         self.classes.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
     /// Makes an object.
     ///
     /// # Panics
-    /// As [`Factory::try_create`] errs; if the maker does.
+    /// If [`Factory::try_create`] returns an error, or if the maker panics.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Factory, Replacement};
+    ///
+    /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::shared(Central::default()));
+    /// let counter = factory.create();
+    /// counter.add(1);
+    /// ```
     #[track_caller]
     pub fn create(&self) -> Owned<I> {
         self.try_create().unwrap_or_else(|error| crate::object::create::refuse(I::NAME, &error))
     }
 
-    /// As [`Factory::create`], with an error in place of the panic.
+    /// Like [`Factory::create`], but returns an error instead of panicking.
     ///
     /// # Errors
     /// [`CreateError`].
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Factory, Replacement};
+    ///
+    /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::shared(Central::default()));
+    /// let counter = factory.try_create()?;
+    /// counter.add(1);
+    /// # Ok::<(), squall_core::CreateError>(())
+    /// ```
     pub fn try_create(&self) -> Result<Owned<I>, CreateError> {
         let made = squall_rcu::try_pin(|guard| {
             let maker = self.maker.load(guard);
@@ -80,43 +123,59 @@ impl<I: ?Sized + Interface> Factory<I> {
         made.unwrap_or_else(|error| Err(error.into()))
     }
 
-    /// Makes objects by `make` from now on, and swaps every live object of the classes that this factory made before, one
-    /// after the other, each for one that `make` makes: those of the same class that were made elsewhere, too. `limits` is
-    /// applied to each of them: what it gets is the swap, and what it returns is asked for. Returns how each of them went,
-    /// by slot. One that failed serves on as it was. Where the class stays the same, objects that are made meanwhile may be
-    /// swapped, too.
+    /// Changes the maker to `make`, and swaps every live object of the classes that this factory made before,
+    /// one after the other. Each is swapped for a result of `make`. That includes objects of these classes
+    /// that were made elsewhere.
+    ///
+    /// `limits` is applied to the swap of each object. Returns the outcome for each object, in the order of
+    /// slots. An object whose swap failed serves on unchanged. If the class stays the same, objects made
+    /// during the upgrade may be swapped, too.
     ///
     /// # Errors
-    /// [`squall_rcu::WaitError`], as waiting for a grace period. Nothing has changed then, unless no grace period can be
-    /// concluded any more: then the maker has.
+    /// [`squall_rcu::WaitError`] if the thread cannot wait for a grace period. The factory is then unchanged,
+    /// except after `WaitError::NoFence`: grace periods have become impossible, and the maker may have
+    /// changed.
     /// # Panics
-    /// If `make` or `limits` does: objects that were not yet swapped stay as they are.
+    /// If `make` or `limits` panics; objects that were not swapped yet stay unchanged.
     /// # Cost
     /// A grace period, a look at every slot, and a swap for each object.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Factory, Replacement};
+    ///
+    /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::swappable(Central::default()));
+    /// let counter = factory.create();
+    /// counter.add(3);
+    /// let upgraded = factory.upgrade(|| Replacement::swappable(Central::default()), |swap| swap)?;
+    /// assert_eq!((upgraded.len(), counter.get()), (1, 3));
+    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// ```
     pub fn upgrade(
         &self,
         make: impl Fn() -> Replacement<I> + Clone + Send + Sync + 'static,
         limits: impl Fn(Swap<I>) -> Swap<I>,
     ) -> Result<Vec<Upgraded>, squall_rcu::WaitError> {
-        // Refused where it would wait for itself.
+        // Returns an error where the upgrade would wait for itself.
         squall_rcu::wait()?;
         let first = make();
         let new_class = first.type_id();
         let same = self.classes().contains(&new_class);
         self.maker.replace(Maker::new(make.clone()));
-        // From here on whoever makes one uses the new maker (I1).
+        // From here on every thread that makes an object uses the new maker (I1).
         squall_rcu::wait()?;
         let mut classes = self.classes().clone();
         if !same {
             classes.remove(&new_class);
         }
-        // Those that this puts there are the next one's.
+        // The objects of the new class belong to the next upgrade.
         self.classes().insert(new_class);
         let mut first = Some(first);
         let swap = |id| {
-            // An object made for this interface.
+            // Found objects were made for this interface.
             let swap = limits(Swap::new(Handle::<I>::new(id)));
-            // Of two upgrades at once the one whose maker is older changes nothing that the other has changed.
+            // If two upgrades run at once, the one with the older maker skips the objects that the other has
+            // swapped.
             Upgraded { id, outcome: swap.to_expecting(first.take().unwrap_or_else(&make), Some(&classes)) }
         };
         Ok(inspect::instances(TypeId::of::<I>(), &classes).into_iter().map(swap).collect())

@@ -1,10 +1,16 @@
-//! Hot-swap: another implementation takes a live object's place, with its state, while it is called.
+//! Hot-swap: another implementation takes the place of a live object, with its state, while threads call it.
 //!
-//! [`Swap`] asks for it, [`Replacement`] is what takes the place, and [`StateFormats`], [`RootFormats`] say how state moves; a [`SwapReport`]
-//! tells how it went. A [`Factory`] replaces all that it made; [`arbitrate`] puts a function around every call of an object.
+//! The wing stands on all others. Its files in reading order:
 //!
-//! The protocol is in `README.md` beside this file, and what the models run in `raw/mediator.rs`; the phases are in `run.rs`,
-//! the calls that meet them in `calls.rs`.
+//! - `mod.rs`: [`Swap`] asks for a swap. [`Replacement`] is the object that takes the place. [`StateFormats`]
+//!   and [`RootFormats`] describe how state moves.
+//! - `run.rs`: the phases of a swap. `report.rs`: the [`SwapReport`] of a swap, and the reasons why one
+//!   fails.
+//! - `arbiter.rs`: [`arbitrate`] puts a function around every call of an object.
+//! - `factory.rs`: a [`Factory`] replaces all objects that it made.
+//!
+//! `README.md` beside this file has the protocol and its proof. The models run `protocol/mediator.rs`; calls
+//! meet a swap in `call/mediated.rs`.
 
 pub(crate) mod arbiter;
 mod factory;
@@ -29,22 +35,50 @@ pub use arbiter::{Arbiter, arbitrate, arbitrate_method, arbitrate_object};
 pub use factory::{Factory, Upgraded};
 pub use report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent};
 
-/// How long a swap waits for counted calls if nobody says otherwise.
+/// The default time limit for the phase `Block`.
 const DRAIN: Duration = Duration::from_millis(20);
 
-/// Swaps the object for `new`, with its state. As [`Swap`] with no limit but that of the phase `Block`.
+/// Swaps the object for `new` and moves its state. Uses [`Swap`] with its defaults: no deadline, and 20 ms
+/// for the phase `Block`.
 ///
 /// # Errors
-/// [`SwapError`]; the object serves on as it was.
+/// [`SwapError`]; the old object serves on unchanged.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, swap};
+/// use squall_machine::ClusterSize;
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// counter.add(5);
+/// let report = swap(counter.handle(), Replacement::root(Spread, ClusterSize::Cpu))?;
+/// assert_eq!((report.parts, counter.get()), (1, 5));
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub fn swap<I: ?Sized + Interface>(co: Handle<I>, new: Replacement<I>) -> Result<SwapReport, SwapError> {
     Swap::new(co).run(new)
 }
 
-/// A swap to be asked for: of which object, and within which limits.
+/// A request for a swap: the object, and the limits.
 ///
-/// The calling thread does the work, and waits until it is done. Meanwhile the object is called as ever, but for the
-/// time in which its state moves: calls then wait, and run on what serves afterwards. No call is lost or run twice, and
-/// those of one thread stay in order.
+/// The thread that calls [`run`](Swap::run) does the work and waits until it is done. Other threads go on
+/// calling the object. Only while its state moves do their calls wait; they then run on the implementation
+/// that serves afterwards. No call is lost or runs twice, and the calls of one thread stay in order.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, Swap};
+/// use std::time::Duration;
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// counter.add(5);
+/// let report = Swap::new(counter.handle())
+///     .timeout(Duration::from_secs(1))
+///     .drain_timeout(Duration::from_millis(50))
+///     .run(Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// println!("callers waited at most {:?}", report.longest_pause);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 #[must_use = "a swap is done by `to`"]
 pub struct Swap<I: ?Sized + Interface> {
     co: Handle<I>,
@@ -54,31 +88,54 @@ pub struct Swap<I: ?Sized + Interface> {
     state: bool,
 }
 
-/// What a swap may take.
+/// The limits of a swap.
 pub(crate) struct Limits<'a> {
     pub(crate) deadline: Option<Instant>,
     pub(crate) drain: Duration,
     pub(crate) cancel: Option<&'a Cancel>,
     /// Whether state moves.
     pub(crate) state: bool,
-    /// The classes one of which serves; any, if there are none.
+    /// The classes of which one must serve now; any class if empty.
     pub(crate) expected: Option<&'a BTreeSet<TypeId>>,
 }
 
 impl<I: ?Sized + Interface> Swap<I> {
-    /// A swap of this object.
+    /// Makes a request for a swap of this object, without a deadline.
     pub fn new(co: Handle<I>) -> Swap<I> {
         Swap { co, deadline: None, drain: DRAIN, cancel: None, state: true }
     }
 
-    /// The swap is rolled back if it has not ended by then. A step of the users' own, an export or an import, is not
-    /// interrupted: the deadline is looked at after it.
+    /// Rolls the swap back if it has not ended by the deadline. The deadline is checked between the exports
+    /// and imports, which are not interrupted.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, Swap, SwapFailure};
+    /// use std::time::Instant;
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let late = Swap::new(counter.handle()).deadline(Instant::now());
+    /// let error = late.run(Replacement::swappable(Central::default())).unwrap_err();
+    /// assert!(matches!(error.failure(), SwapFailure::TimedOut(_)));
+    /// counter.add(1); // the old object serves on
+    /// ```
     pub fn deadline(mut self, deadline: Instant) -> Swap<I> {
         self.deadline = Some(deadline);
         self
     }
 
-    /// The same, from now: from this call, not from that of [`to`](Swap::run).
+    /// Sets the deadline to this time from now. The time starts with this call, not with [`run`](Swap::run).
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, Swap};
+    /// use std::time::Duration;
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let swap = Swap::new(counter.handle()).timeout(Duration::from_secs(10));
+    /// swap.run(Replacement::swappable(Central::default()))?;
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn timeout(self, limit: Duration) -> Swap<I> {
         match Instant::now().checked_add(limit) {
             Some(deadline) => self.deadline(deadline),
@@ -86,42 +143,79 @@ impl<I: ?Sized + Interface> Swap<I> {
         }
     }
 
-    /// How long calls may be kept waiting for those that are in the object: by default 20 ms. There is always such a
-    /// bound, since a lock that is held across calls can make these wait for those; the swap is then rolled back.
+    /// Sets the time limit for the phase `Block`, in which calls wait for the calls that are still in the
+    /// object. Default: 20 ms.
+    ///
+    /// The limit always exists, since a lock that is held across calls can cause a deadlock between the two
+    /// groups. When it expires, the swap is rolled back.
     pub fn drain_timeout(mut self, limit: Duration) -> Swap<I> {
         self.drain = limit;
         self
     }
 
-    /// The swap is rolled back if this is cancelled meanwhile.
+    /// Rolls the swap back if `cancel` is cancelled meanwhile.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Cancel, Replacement, Swap};
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let cancel = Cancel::new();
+    /// let swap = Swap::new(counter.handle()).cancel_on(&cancel);
+    /// cancel.cancel();
+    /// assert!(swap.run(Replacement::swappable(Central::default())).is_err());
+    /// ```
     pub fn cancel_on(mut self, cancel: &Cancel) -> Swap<I> {
         self.cancel = Some(cancel.clone());
         self
     }
 
-    /// No state moves: the new object begins with what it has.
+    /// Moves no state: the new object keeps its initial state.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, Swap};
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// counter.add(5);
+    /// Swap::new(counter.handle()).without_state().run(Replacement::shared(Central::default()))?;
+    /// assert_eq!(counter.get(), 0);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn without_state(mut self) -> Swap<I> {
         self.state = false;
         self
     }
 
-    /// Swaps the object for `new`, and waits until that serves.
+    /// Swaps the object for `new`, and waits until `new` serves.
     ///
     /// # Errors
-    /// [`SwapError`], whose [`failure`](SwapError::failure) says why: nothing has changed then, the object serves with all
-    /// its state, calls that waited have run on it, and `new` was dropped. If the object was destroyed, it is gone.
+    /// [`SwapError`]; its [`failure`](SwapError::failure) gives the reason. The old object then serves on
+    /// with all its state, waiting calls have run on it, and `new` was dropped. If the reason is that the
+    /// object was destroyed, it is gone.
     /// # Panics
-    /// With [`Root::EAGER`](crate::Root::EAGER), if `make_rep` does.
+    /// With [`Root::EAGER`](crate::Root::EAGER), if `make_rep` panics.
     /// # Cost
-    /// A grace period, in which nobody waits, and what moving the state costs, in which its callers do; in proportion to
-    /// the representatives. Blocking. Nothing afterwards: a call costs what it cost before.
+    /// A grace period, during which no call waits. Then the transfer of the state, during which callers wait.
+    /// Proportional to the representatives. Blocking. After the swap, calls cost as much as before.
     /// # Source
-    /// Appavoo 2005, chapter 6. Deadlines, cancelling and the way back are ours.
+    /// Appavoo 2005, chapter 6. Deadlines, cancelling and rollback are new.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, Swap};
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// counter.add(5);
+    /// Swap::new(counter.handle()).run(Replacement::root(Spread, squall_machine::ClusterSize::Core))?;
+    /// assert_eq!(counter.get(), 5);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn run(&self, new: Replacement<I>) -> Result<SwapReport, SwapError> {
         self.to_expecting(new, None)
     }
 
-    /// As `to`, if what serves is of one of these classes.
+    /// Swaps like `run`, if the serving object is of one of these classes.
     fn to_expecting(
         &self,
         new: Replacement<I>,
@@ -151,22 +245,29 @@ impl<I: ?Sized + Interface> fmt::Debug for Swap<I> {
 }
 
 /// Cancels swaps, from any thread.
+///
+/// ```
+/// let cancel = squall_core::swap::Cancel::new();
+/// let from_elsewhere = cancel.clone();
+/// std::thread::spawn(move || from_elsewhere.cancel()).join().unwrap();
+/// assert!(cancel.is_cancelled());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Cancels nothing yet.
+    /// Makes a value that has not been cancelled.
     pub fn new() -> Cancel {
         Cancel::default()
     }
 
-    /// Rolls back the swaps that were given this, those that are under way within about a millisecond. One that has moved
-    /// its state already may end all the same; its result says so.
+    /// Rolls back the swaps that were given this value, those in progress within about a millisecond. A swap
+    /// that has already moved its state may complete; its result says so.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was called.
+    /// Whether [`cancel`](Cancel::cancel) was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What is recorded of a swap, and why one did not happen.
+//! Reports of swaps, and the reasons why a swap fails.
 
 use squall_rcu::{PinError, WaitError};
 use squall_sys::sync::{Mutex, MutexGuard};
@@ -9,19 +9,26 @@ use std::time::{Duration, SystemTime};
 
 use crate::protocol::id::Id;
 
-/// The steps of a swap, in their order.
+/// The phases of a swap, in order.
+///
+/// ```
+/// use squall_core::swap::SwapPhase;
+///
+/// assert!(SwapPhase::Block < SwapPhase::Transfer);
+/// assert_eq!(SwapPhase::Transfer.to_string(), "transfer");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum SwapPhase {
-    /// The mediator takes the object's place: up to the first suspended header and the last. Nobody waits.
+    /// The mediator takes the object's place: up to the moment when every header is suspended. No call waits.
     Attach,
-    /// Calls are counted and passed on, until those that are not counted are over. Nobody waits.
+    /// Calls are counted and passed on, until the uncounted calls are over. No call waits.
     Forward,
-    /// New calls wait, until those that are counted are over.
+    /// New calls wait, until the counted calls are over.
     Block,
-    /// Every call waits, while the state moves.
+    /// Every call waits while the state moves.
     Transfer,
-    /// The new object takes the place, and those who wait are let go.
+    /// The new object takes the place, and the waiting calls continue.
     Complete,
 }
 
@@ -37,64 +44,87 @@ impl fmt::Display for SwapPhase {
     }
 }
 
-/// How a swap ended.
+/// The outcome of a swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SwapOutcome {
     /// The new object serves.
     Swapped,
-    /// The old object serves on, with all its state; or none does any more ([`SwapFailure::Destroyed`]).
+    /// The old object serves on with all its state. After [`SwapFailure::Destroyed`] no object serves.
     RolledBack(SwapFailure),
 }
 
-/// A swap, as it went.
+/// The report of a swap.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, SwapOutcome, swap};
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let report = swap(counter.handle(), Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// assert_eq!(report.outcome, SwapOutcome::Swapped);
+/// assert_eq!((report.interface, report.parts), ("Counter", 1));
+/// println!("{} bytes in {:?}", report.bytes, report.transfer);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SwapReport {
-    /// The object, as the interface it was made for.
+    /// The object's id, under the interface it was made for.
     pub id: Id,
-    /// That interface.
+    /// The interface that the object was made for.
     pub interface: &'static str,
-    /// The class that served.
+    /// The class of the old object.
     pub from: &'static str,
-    /// The class that was to serve.
+    /// The class of the new object.
     pub to: &'static str,
-    /// When it began.
+    /// The time when the swap began.
     pub began: SystemTime,
-    /// How long each phase took; zero for those that were not reached.
+    /// Duration of [`SwapPhase::Attach`]. The duration of a phase that was not reached is zero.
     pub attach: Duration,
-    /// See [`SwapPhase::Forward`].
+    /// Duration of [`SwapPhase::Forward`].
     pub forward: Duration,
-    /// See [`SwapPhase::Block`].
+    /// Duration of [`SwapPhase::Block`].
     pub block: Duration,
-    /// See [`SwapPhase::Transfer`].
+    /// Duration of [`SwapPhase::Transfer`].
     pub transfer: Duration,
-    /// See [`SwapPhase::Complete`].
+    /// Duration of [`SwapPhase::Complete`].
     pub complete: Duration,
-    /// Calls that the mediator counted and passed to the old object, modulo 2^32.
+    /// Number of calls that the mediator counted and passed to the old object, modulo 2^32.
     pub forwarded: u64,
-    /// Calls that waited.
+    /// Number of calls that waited.
     pub blocked: u64,
-    /// The longest time between the moment when a call began to wait and the moment when all were let go. How long the
-    /// system then took to run its thread is not in it.
+    /// The longest time from the moment when a call began to wait to the moment when all could continue. The
+    /// time until the system then ran its thread is not included.
     pub longest_pause: Duration,
-    /// The same for each call that waited: for the first [`SwapReport::PAUSES_MAX`] of them, which waited longest.
+    /// The pause of each call that waited, for the first [`SwapReport::PAUSES_MAX`] of them, which waited
+    /// longest.
     pub pauses: Vec<Duration>,
     /// The format in which the state moved, if it did.
     pub format: Option<&'static str>,
-    /// In how many parts.
+    /// Number of parts in which the state moved.
     pub parts: usize,
     /// Bytes of state that moved, as the formats count them.
     pub bytes: usize,
-    /// How it ended.
+    /// The outcome.
     pub outcome: SwapOutcome,
 }
 
 impl SwapReport {
-    /// The most pauses that are recorded of a swap.
+    /// The greatest number of pauses recorded for a swap.
     pub const PAUSES_MAX: usize = crate::call::mediated::PAUSES_MAX;
 
-    /// From the first step to the last.
+    /// Returns the time from the first phase to the end of the last.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, swap};
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let report = swap(counter.handle(), Replacement::swappable(Central::default()))?;
+    /// assert!(report.total() >= report.transfer);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn total(&self) -> Duration {
         self.attach + self.forward + self.block + self.transfer + self.complete
     }
@@ -123,19 +153,19 @@ impl SwapReport {
     }
 }
 
-/// Why a swap did not happen.
+/// The reason why a swap failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SwapFailure {
-    /// The object was destroyed, before or meanwhile.
+    /// The object was destroyed, before or during the swap.
     Destroyed,
-    /// A well-known object that is not installed yet.
+    /// The object is well-known and is not installed yet.
     NotThere,
-    /// Another swap of the object is under way.
+    /// Another swap of the object is in progress.
     Busy,
-    /// In an upgrade of a class: it was swapped for another class since.
+    /// In an upgrade of a class: the object has been swapped for another class since.
     Replaced,
-    /// Another function arbitrates the object's calls already.
+    /// Another function already arbitrates the object's calls.
     Arbitrated,
     /// The calling thread is inside an operation: the swap would wait for itself.
     InOperation,
@@ -143,29 +173,30 @@ pub enum SwapFailure {
     InMethod,
     /// The calling thread is moving the state of an object.
     InTransfer,
-    /// The calling thread runs a deferred call, a drop for example: the swap would wait for itself.
+    /// The calling thread runs a deferred call, such as a drop: the swap would wait for itself.
     InDeferredCall,
-    /// The reference is of an interface that the object's own one extends: what takes its place must have that one.
+    /// The handle is of an interface that the object's own interface extends. The replacement must have the
+    /// object's own interface.
     WrongInterface,
-    /// The two implementations have no format in common.
+    /// The two implementations have no state format in common.
     NoCommonFormat,
-    /// The interface has no method of the name that was asked for.
+    /// The interface has no method of the given name.
     NoSuchMethod,
-    /// The time was over in this phase.
+    /// The time limit expired in this phase.
     TimedOut(SwapPhase),
-    /// It was cancelled in this phase.
+    /// The swap was cancelled in this phase.
     Cancelled(SwapPhase),
-    /// An export, an import, or the making of a representative failed.
+    /// An export, an import or the making of a representative failed.
     TransferFailed,
-    /// One of them panicked.
+    /// An export, an import or the making of a representative panicked.
     TransferPanicked,
     /// There is no address space for the tables.
     OutOfMemory,
-    /// No grace period can be concluded any more.
+    /// Grace periods have become impossible in this process.
     NoFence,
     /// This process is the child of a fork, which may only exec.
     Forked,
-    /// From a signal handler that interrupted a cold path of Squall on this thread.
+    /// The call comes from a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,
 }
 
@@ -226,8 +257,18 @@ impl From<WaitError> for SwapFailure {
     }
 }
 
-/// A swap that did not happen: whatever served before serves on. The implementation that was to take its place was dropped;
-/// where the swap was asked for inside an operation, later and outside.
+/// A swap that failed. The implementation that served before serves on. The replacement was dropped; if the
+/// swap was requested inside an operation, it is dropped later and outside.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, SwapFailure, swap};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default()); // its state cannot move
+/// let error = swap(counter.handle(), Replacement::swappable(Central::default())).unwrap_err();
+/// assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
+/// assert!(error.report().is_none()); // it failed before the first phase
+/// ```
 pub struct SwapError(Box<Details>);
 
 struct Details {
@@ -253,17 +294,17 @@ impl SwapError {
         self
     }
 
-    /// The object.
+    /// Returns the id of the object.
     pub fn id(&self) -> Id {
         self.0.id
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn failure(&self) -> SwapFailure {
         self.0.failure
     }
 
-    /// How far it came, if it began.
+    /// Returns the report, if the swap reached its first phase.
     pub fn report(&self) -> Option<&SwapReport> {
         self.0.report.as_ref()
     }
@@ -295,13 +336,23 @@ impl Error for SwapError {
     }
 }
 
-/// So many swaps are remembered.
+/// The number of swaps that are remembered.
 const RECENT_MAX: usize = 256;
 
 static RECENT: Mutex<VecDeque<SwapReport>> = Mutex::new(VecDeque::new());
 
-/// The last swaps of this process, the latest last: at most 256, those that were rolled back among them. Those that were
-/// refused before they began are not.
+/// Returns the last swaps of this process, the latest last: at most 256, including those that were rolled
+/// back. Swaps that failed before the first phase are not included.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, recent, swap};
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// swap(counter.handle(), Replacement::swappable(Central::default()))?;
+/// assert_eq!(recent().last().unwrap().interface, "Counter");
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 pub fn recent() -> Vec<SwapReport> {
     if squall_sys::fork::forked() {
         return Vec::new();
@@ -319,6 +370,6 @@ pub(crate) fn remember(report: &SwapReport) {
 }
 
 fn lock() -> MutexGuard<'static, VecDeque<SwapReport>> {
-    // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+    // A panic under this lock comes only from a failed allocation, which leaves the list intact.
     RECENT.lock().unwrap_or_else(|poison| poison.into_inner())
 }

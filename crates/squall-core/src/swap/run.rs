@@ -1,9 +1,11 @@
-//! A swap, from its first step to its last.
+//! The phases of a swap.
 //!
-//! - I1. From `attach` on this thread keeps the old object, by its gate, so that is valid outside operations, too; and the new
-//!   one is this thread's until it serves.
-//! - I2. Users' code runs under no lock, outside every operation, and while no mediator of ours waits for anything but it.
-//! - I3. Callers are parked from `block` until `decide`; between the two nothing waits for a grace period.
+//! - I1. From `attach` on, the swapping thread keeps the old object by its gate, so that it is valid outside
+//!   operations, too. The new object belongs to this thread until it serves.
+//! - I2. Users' code runs under no lock, outside every operation, and while no mediator of this crate waits
+//!   for anything but it.
+//! - I3. Callers wait from `block` until `decide`. Between the two, no thread of the swap waits for a grace
+//!   period.
 
 use squall_machine::Vp;
 use squall_rcu::{Marker, WaitError};
@@ -38,16 +40,16 @@ use crate::swap::{Cancel, Limits};
 
 type Detail = Option<Box<dyn Error + Send + Sync>>;
 
-/// How long a swap waits without looking whether it was cancelled.
+/// The interval at which a waiting swap checks whether it was cancelled.
 const SLICE: Duration = Duration::from_millis(1);
-/// How often it looks for the last counted call before it sleeps.
+/// The number of checks for the last counted call before the swap sleeps.
 const SPINS: usize = 200;
-/// After so long one thread that moves parts asks for help.
+/// The time after which the thread that moves parts starts helpers.
 const ALONE: Duration = Duration::from_micros(500);
-/// The most threads that move parts at once.
+/// The greatest number of threads that move parts at once.
 const MOVERS_MAX: usize = 16;
 
-/// Why it goes back, and what the users' code said.
+/// The reason for a rollback, and the error of the users' code.
 struct Back(SwapFailure, Detail);
 
 impl From<SwapFailure> for Back {
@@ -56,7 +58,7 @@ impl From<SwapFailure> for Back {
     }
 }
 
-/// An object that is not yet another one's successor.
+/// A new object that does not serve yet.
 struct Candidate(NonNull<Object>);
 
 impl Drop for Candidate {
@@ -82,7 +84,7 @@ impl Sent {
     }
 }
 
-/// Swaps the object of this id for `new`, which is the caller's to give.
+/// Swaps the object of this id for `new`, which belongs to the caller.
 pub(crate) fn swap(
     id: Id,
     interface: &'static str,
@@ -118,7 +120,7 @@ pub(crate) fn swap(
             Some(agreed)
         }
     };
-    // SAFETY: ours, and nobody has seen it.
+    // SAFETY: ours, and unseen by other threads.
     unsafe {
         new.0.as_mut().id = id;
         (to.more.prepare)(new.0)
@@ -129,7 +131,7 @@ pub(crate) fn swap(
         Ok(run) => run,
         Err(failure) => return Err(refuse(failure)),
     };
-    // From here on it is ours by the run.
+    // From here on `run` owns the new object.
     std::mem::forget(new);
     let outcome = run.on_to_the_end(agreed.as_ref(), &mut report);
     report.outcome = match &outcome {
@@ -154,13 +156,13 @@ fn may_swap(id: Id) -> Result<(), SwapFailure> {
     squall_rcu::__may_wait().map_err(SwapFailure::from)
 }
 
-/// The class of the object that serves under this id, if it can be swapped now.
+/// Returns the class of the object that serves under this id, if it can be swapped now.
 fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
     // SAFETY: within the operation.
     let look = || match unsafe { serving(tables, id) }? {
-        // SAFETY: as above.
+        // SAFETY: valid within the operation.
         Serving::Alone(object) => Ok(unsafe { object.as_ref() }.class),
-        // SAFETY: as above.
+        // SAFETY: valid within the operation.
         Serving::Mediated(mediator) => unsafe {
             match Business::of(mediator.as_ref()) {
                 Business::Swap => Err(SwapFailure::Busy),
@@ -171,7 +173,7 @@ fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
     squall_rcu::try_pin(|_| look()).unwrap_or_else(|error| Err(error.into()))
 }
 
-/// A swap under way: the mediator is there.
+/// A swap in progress: the mediator is installed.
 struct Run<'a> {
     tables: &'static Tables,
     mediator: NonNull<Mediator>,
@@ -179,12 +181,12 @@ struct Run<'a> {
     new: NonNull<Object>,
     limits: &'a Limits<'a>,
     began: Instant,
-    /// Calls that began before are over when it elapses.
+    /// When it elapses, the calls that began before it are over.
     marker: Marker,
 }
 
 impl<'a> Run<'a> {
-    /// Puts a mediator before the object of this id and class.
+    /// Installs a mediator in front of the object of this id and class.
     fn attach(
         tables: &'static Tables,
         id: Id,
@@ -195,7 +197,7 @@ impl<'a> Run<'a> {
         let began = Instant::now();
         let new = new.0;
         for _ in 0..TRIES {
-            // SAFETY: within the operation; what is found is valid there.
+            // SAFETY: within the operation, in which the occupant of the slot is valid.
             let attached = squall_rcu::pin(|_| unsafe {
                 let (found, before) = match serving(tables, id)? {
                     Serving::Alone(object) => (object, None),
@@ -225,7 +227,8 @@ impl<'a> Run<'a> {
                 }
                 leave_as_owner(tables, found);
                 if let (Attach::Doomed, Some(before)) = (put, before) {
-                    // Ours since it was relieved; and ours may have been seen in a slot that is not the first.
+                    // The old mediator is ours since it was relieved. Our own mediator may have been seen in
+                    // a slot other than the first.
                     retire(before);
                     retire(mediator);
                     return Err(SwapFailure::Destroyed);
@@ -243,20 +246,20 @@ impl<'a> Run<'a> {
     }
 
     fn this(&self) -> &Mediator {
-        // SAFETY: freed by us alone, at the end.
+        // SAFETY: freed by this thread alone, at the end.
         unsafe { self.mediator.as_ref() }
     }
 
     fn full(&self) -> &Full {
-        // SAFETY: as above.
+        // SAFETY: freed by this thread alone, at the end.
         unsafe { Full::of(self.mediator) }
     }
 
     fn on_to_the_end(self, agreed: Option<&Agreed>, report: &mut SwapReport) -> Result<(), Back> {
         let mut clock = Clock(self.began);
         report.attach = clock.lap();
-        // Nothing in it should panic; if something does, the object shall not stay as it is. And a signal handler that calls
-        // the object on this thread errs, where it would wait for it.
+        // No panic is expected here; if one happens, the object must not stay blocked. A signal handler on
+        // this thread that calls the object gets an error, where it would wait for this thread.
         let going = AssertUnwindSafe(|| self.go(agreed, report, &mut clock));
         let (gone, _) = transferring(|| catch_unwind(going));
         let moved = gone.unwrap_or_else(|payload| {
@@ -274,7 +277,7 @@ impl<'a> Run<'a> {
         if kept == Kept::Destroyed { Err(SwapFailure::Destroyed.into()) } else { Ok(()) }
     }
 
-    /// Forward, block, transfer.
+    /// Runs the phases Forward, Block and Transfer.
     fn go(&self, agreed: Option<&Agreed>, report: &mut SwapReport, clock: &mut Clock) -> Result<(), Back> {
         let forwarded = self.forward();
         report.forward = clock.lap();
@@ -288,7 +291,7 @@ impl<'a> Run<'a> {
         self.go_on(SwapPhase::Transfer).map_err(Back::from)
     }
 
-    /// Whether the swap may go on.
+    /// Checks whether the swap may continue.
     fn go_on(&self, phase: SwapPhase) -> Result<(), SwapFailure> {
         if self.this().is_doomed() {
             return Err(SwapFailure::Destroyed);
@@ -302,7 +305,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Until every call is over that began before the mediator was there.
+    /// Waits until every call is over that began before the mediator was installed.
     fn forward(&self) -> Result<(), SwapFailure> {
         loop {
             self.go_on(SwapPhase::Forward)?;
@@ -316,7 +319,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Until no call is in the old object.
+    /// Waits until no call is in the old object.
     fn block(&self) -> Result<(), SwapFailure> {
         let bound = Instant::now().checked_add(self.limits.drain);
         let sleepers = sleepers(self.this().id.slot());
@@ -329,13 +332,13 @@ impl<'a> Run<'a> {
             }
             std::hint::spin_loop();
         }
-        // SAFETY: as above.
+        // SAFETY: the old object is valid (I1), and not closed.
         let outcome = unsafe {
             loop {
                 let seen = sleepers.prepare();
-                // Again and again: calls that we wait for may have made representatives.
+                // Repeated: the calls that we wait for may have made representatives.
                 self.this().notify(true);
-                // Those who sleep in its methods leave, if they can come again.
+                // Methods that sleep in the object return if their calls can be repeated.
                 wake(self.old);
                 if try_transfer() {
                     break Ok(());
@@ -349,7 +352,7 @@ impl<'a> Run<'a> {
                 sleepers.wait(seen, Some(left.min(SLICE)));
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the old object is valid (I1), and not closed.
         unsafe { self.this().notify(false) };
         outcome
     }
@@ -375,7 +378,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The representatives of the old object.
+    /// Returns the representatives of the old object.
     fn parts(&self) -> Vec<Option<PartOf>> {
         let mut parts = Vec::new();
         // SAFETY: the old object is valid, and not closed (I1); no representative is added now.
@@ -392,7 +395,7 @@ impl<'a> Run<'a> {
         parts
     }
 
-    /// The new object takes the place, or the old one again.
+    /// Installs the new object, or the old one again.
     fn decide(&self, phase: Phase, report: &mut SwapReport) -> Kept {
         let winner = if phase == Phase::Complete { self.new } else { self.old };
         let arbitration = self.full().arbitration.as_ref().filter(|arbitration| arbitration.is_live());
@@ -400,12 +403,12 @@ impl<'a> Run<'a> {
             let next = Mediator::new(self.this().id, winner, None, Phase::Arbitrate);
             NonNull::from(Box::leak(Full::new(next, Some(Arc::clone(arbitration))))).cast::<Mediator>()
         });
-        // SAFETY: both objects are valid (I1), as they are to the end of the operation; the mediator is ours.
+        // SAFETY: both objects are valid (I1) to the end of the operation; the mediator is ours.
         let settled = squall_rcu::pin(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
         self.note_pauses(report);
         match (settled, next) {
             (Settled::Decided { there: true }, _) | (Settled::Decided { .. }, None) => {}
-            // SAFETY: ours, and in no slot; it may have been seen in one that is not the first.
+            // SAFETY: ours, and in no slot; it may have been seen in a slot other than the first.
             (_, Some(next)) => unsafe { retire(next) },
             (Settled::Doomed, None) => {}
         }
@@ -419,12 +422,12 @@ impl<'a> Run<'a> {
         if settled == Settled::Doomed { Kept::Destroyed } else { Kept::Serving }
     }
 
-    /// Those who waited were let go: notes for how long they did.
+    /// Records the pauses, once the waiting calls can continue.
     fn note_pauses(&self, report: &mut SwapReport) {
         let full = self.full();
         let now = full.began.elapsed();
         for place in &full.parked_at {
-            // Zero where the call has not noted it yet: it has only just come.
+            // Zero if the call has only just begun to wait and has not stored its time.
             if let Some(since) = place.load(Ordering::Relaxed).checked_sub(1) {
                 report.pauses.push(now.saturating_sub(Duration::from_nanos(since)));
             }
@@ -432,16 +435,17 @@ impl<'a> Run<'a> {
         report.longest_pause = report.pauses.iter().max().copied().unwrap_or_default();
     }
 
-    /// Ends the object that does not serve. `moved` says that the new one does, `with_state` that state has moved.
+    /// Ends the object that does not serve. `moved` says that the new one serves, `with_state` that state has
+    /// moved.
     fn clear_up(&self, moved: bool, with_state: bool) {
         if moved && with_state {
-            // SAFETY: the old object is valid, and nobody calls it any more; once.
+            // SAFETY: the old object is valid, and no thread calls it any more; once.
             run_drop(|| unsafe { (self.old.as_ref().class.more.moved)(self.old) });
         }
         // SAFETY: kept since `attach`; once.
         squall_rcu::pin(|_| unsafe { leave_as_owner(self.tables, self.old) });
         if !moved {
-            // Nobody has called it.
+            // No thread has called it.
             drop(Candidate(self.new));
         }
         // SAFETY: ours, and in no slot.
@@ -449,15 +453,15 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether the object that was to serve does.
+/// Whether the object serves that was decided on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Serving,
-    /// It was destroyed meanwhile.
+    /// The object was destroyed meanwhile.
     Destroyed,
 }
 
-/// The time since the last look.
+/// A stopwatch: measures the time since the last lap.
 struct Clock(Instant);
 
 impl Clock {
@@ -476,10 +480,10 @@ struct PartOf {
 
 // SAFETY: representatives are shared among threads.
 unsafe impl Send for PartOf {}
-// SAFETY: as above.
+// SAFETY: representatives are shared among threads.
 unsafe impl Sync for PartOf {}
 
-/// Parts on their way.
+/// The transfer of the parts of a state.
 struct Movement<'a> {
     run: &'a Run<'a>,
     agreed: &'a Agreed,
@@ -489,11 +493,11 @@ struct Movement<'a> {
     failed: Mutex<Option<Back>>,
 }
 
-// SAFETY: what the run points to is shared among threads: objects, and a mediator.
+// SAFETY: the run points to objects and a mediator, which are shared among threads.
 unsafe impl Sync for Movement<'_> {}
 
 impl Movement<'_> {
-    /// Moves all parts: alone for a while, and with help if there is much to do and somebody to help.
+    /// Moves all parts: alone at first, and with helpers if many parts are left and processors are free.
     fn all(&self) {
         let began = Instant::now();
         self.some(|| began.elapsed() < ALONE);
@@ -506,7 +510,7 @@ impl Movement<'_> {
         thread::scope(|scope| {
             for _ in 0..helpers {
                 let thread = thread::Builder::new().name("squall-transfer".into());
-                // One that cannot be had is done without.
+                // Without a helper the transfer only takes longer.
                 let _ = thread.spawn_scoped(scope, || self.some(|| true));
             }
             self.some(|| true);
@@ -517,16 +521,16 @@ impl Movement<'_> {
         self.failed.lock().unwrap_or_else(|poison| poison.into_inner()).is_some()
     }
 
-    /// Moves parts while there are any, nothing has failed, and `go_on` says so.
+    /// Moves parts until all are taken, one has failed, or `go_on` returns false.
     fn some(&self, go_on: impl Fn() -> bool) {
         while go_on() && !self.has_failed() {
-            // Relaxed: each index goes to one thread, and what they do is joined.
+            // Relaxed: each index goes to one thread, and their effects are joined at the end.
             let Some(part) = self.parts.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
             if let Err(back) = self.one(*part) {
                 let mut failed = self.failed.lock().unwrap_or_else(|poison| poison.into_inner());
                 let first = failed.replace(back);
                 drop(failed);
-                // Outside the lock: an error is the users' code.
+                // Outside the lock: dropping an error is users' code.
                 return discard_error(first);
             }
         }
@@ -552,7 +556,8 @@ impl Movement<'_> {
 
     fn move_part(&self, part: Option<PartOf>) -> Result<(), Box<dyn Error + Send + Sync>> {
         let Run { tables, old, new, .. } = *self.run;
-        // SAFETY: both objects are valid, of the classes that listed the formats, and nobody calls them (I1).
+        // SAFETY: both objects are valid and of the classes that listed the formats, and no thread calls them
+        // (I1).
         unsafe {
             let (format, bytes) = self.agreed.take(old, part.map(|part| part.owner))?;
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -565,7 +570,7 @@ impl Movement<'_> {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn text_of(payload: Box<dyn Any + Send>) -> String {
     let payload = match payload.downcast::<&str>() {
         Ok(text) => return (*text).to_owned(),
@@ -574,14 +579,14 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<String>() {
         Ok(text) => *text,
         Err(payload) => {
-            // Its own drop is the author's code too, and could panic here.
+            // Its own drop is users' code too, and could panic here.
             std::mem::forget(payload);
             "a panic".into()
         }
     }
 }
 
-/// Drops an error, which is the users' code.
+/// Drops an error, which is users' code.
 fn discard_error(error: Option<Back>) {
     run_drop(|| drop(error));
 }
