@@ -1,14 +1,16 @@
-//! Clustered objects. Invariant of the crate: safe code reaches a representative only through a call, within the
-//! operation or the hold of that call, and the representative it reaches is of the object, the interface and the
-//! generation that the reference names.
+//! Clustered objects: shared objects with one part for each cluster of processors, behind one handle.
+//!
+//! Invariant of the crate: safe code reaches a representative only through a call, within the call's
+//! operation or hold. That representative belongs to the object, the interface and the generation that the
+//! handle names.
 //!
 #![doc = include_str!("../README.md")]
 
-// Under loom nobody asks it for memory.
+// Loom builds allocate no memory from it.
 #[cfg(loom)]
 use squall_alloc as _;
 
-// Under loom the models alone use it.
+// In loom builds only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 pub(crate) mod protocol;
 
@@ -50,7 +52,7 @@ pub use protocol::id::{Id, NoId};
 #[cfg(not(loom))]
 pub use protocol::memory::RepMemory;
 
-/// Not public: what the code that the macro writes uses.
+/// Not public: the items that the macro's expansion uses.
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod __macro {

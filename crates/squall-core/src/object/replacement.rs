@@ -16,9 +16,9 @@ use crate::object::distributed::Multi;
 use crate::object::owned::Owned;
 use crate::object::root::Root;
 use crate::object::shared::{Opaque, Shared, Stated};
+use crate::object::state::State;
 use crate::protocol::class::Class;
 use crate::protocol::object::Object;
-use crate::swap::State;
 
 /// An implementation of the interface `I` that is built and does not serve yet. A swap puts it in an object's
 /// place; a [`Factory`](crate::swap::Factory) makes objects from it.
