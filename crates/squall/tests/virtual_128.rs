@@ -1,10 +1,11 @@
 //! The laws whose code differs on more than 64 VPs: a virtual machine of 128.
 #![cfg(not(miri))]
 
-mod laws;
+#[path = "common/mod.rs"]
+mod common;
 
-use laws::{Hits, Log, Spread, end};
-use squall::{ClusterSize, Handle, Machine, Owned, CallErrorKind, Root, Vp, machine};
+use common::{Hits, Log, Spread, end};
+use squall::{CallErrorKind, ClusterSize, Handle, Machine, Owned, Root, Vp, machine};
 use std::sync::Once;
 use std::thread;
 
@@ -24,7 +25,7 @@ fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
 #[test]
 fn co_10_translation_sets_have_as_many_words_as_are_needed() {
     machine_of_128();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Node);
     let h = hits.co();
@@ -81,7 +82,7 @@ fn co_12_first_misses_from_everywhere_at_once_lose_nothing() {
 #[test]
 fn co_68_a_representative_is_found_by_every_vp_of_its_cluster() {
     machine_of_128();
-    let _guard = laws::tables_are_discarded();
+    let _guard = common::tables_are_discarded();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
     let h = hits.co();
@@ -103,12 +104,12 @@ fn co_68_a_representative_is_found_by_every_vp_of_its_cluster() {
 
 #[test]
 fn the_laws_hold_under_each_fallback() {
-    if laws::is_child() {
+    if common::is_child() {
         return;
     }
     for environment in
         [&[("SQUALL_MEMBARRIER", "off")][..], &[("SQUALL_RECLAIMER", "off"), ("SQUALL_RSEQ", "off")]]
     {
-        laws::again(&["--test-threads=2"], environment);
+        common::again(&["--test-threads=2"], environment);
     }
 }

@@ -1,17 +1,16 @@
 //! Arbiters: functions of the user's around every call of an object, or of one method.
 
-mod swaps;
-
+use crate::common::misses_are_counted;
+use crate::common::swaps::{
+    Caller, Hits, Inside, Life, Planned, Running, Step, both_kinds, end, gate, info, new_many, new_one, one,
+    patient, payload_of, text_of,
+};
 use squall::swap::{Arbiter, Call, Replacement, Swap, SwapFailure, arbitrate, arbitrate_method};
-use squall::{RepContext, ClusterSize, Handle, ObjectState, Owned, CallErrorKind, Root};
+use squall::{CallErrorKind, ClusterSize, Handle, ObjectState, Owned, RepContext, Root};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
-use swaps::{
-    Caller, Hits, Inside, Life, Planned, Running, Step, both_kinds, end, gate, info, new_many, new_one, one,
-    patient, payload_of, text_of,
-};
 
 /// Counts the calls that it sees.
 fn counting(co: Handle<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
@@ -509,6 +508,7 @@ fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
 
 #[test]
 fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
+    let _guard = misses_are_counted();
     // One value for everybody: how often it misses depends on the VPs alone.
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
     let co = hits.co();

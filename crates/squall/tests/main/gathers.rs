@@ -1,30 +1,27 @@
 //! Gathers and broadcasts on machines of odd shapes, held against what a visit to every cluster of every level gives.
 #![cfg(not(miri))]
 
-mod laws;
-
+use crate::common::{again, is_child};
 use squall::TreeNode;
-use squall::{RepContext, Cluster, ClusterSize, ClusterTree, Handle, Machine, Owned, Root, Vp, machine};
-use std::sync::Once;
+use squall::{Cluster, ClusterSize, ClusterTree, Handle, Owned, RepContext, Root, Vp, machine};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The other machines are those of children.
-const SHAPE: &str = "nodes:3,caches:2,cores:3,threads:2";
-const OTHER_SHAPES: [&str; 5] = [
+/// The machines. The last test starts a process for each.
+const SHAPES: [&str; 6] = [
+    "nodes:3,caches:2,cores:3,threads:2",
     "threads:1",
     "nodes:5,cores:3",
     "caches:7,threads:3",
-    // One more than what is ordered on the stack.
+    // One cluster more than a gather orders on the stack.
     "nodes:3,caches:3,cores:19,threads:3",
     "nodes:2,caches:2,cores:2,threads:17",
 ];
 
-fn machine_of_odd_shape() {
-    static MADE: Once = Once::new();
-    MADE.call_once(|| {
-        let shape = std::env::var("SQUALL_TOPOLOGY").unwrap_or(SHAPE.to_owned());
-        Machine::set_virtual(shape.parse().unwrap()).unwrap();
-    });
+#[test]
+fn the_tests_pass_on_each_shape() {
+    if !is_child() {
+        SHAPES.iter().for_each(|shape| drop(again(&["gathers::"], &[("SQUALL_TOPOLOGY", shape)])));
+    }
 }
 
 /// Runs `f` on this VP.
@@ -78,7 +75,11 @@ fn brackets(a: String, b: String) -> String {
 }
 
 /// What a gather promises: each level combines what its children have, and nothing else.
-fn asked(at: &RepContext<Sum>, tree: &ClusterTree<'_>, nodes: &mut dyn Iterator<Item = TreeNode>) -> Option<String> {
+fn asked(
+    at: &RepContext<Sum>,
+    tree: &ClusterTree<'_>,
+    nodes: &mut dyn Iterator<Item = TreeNode>,
+) -> Option<String> {
     let value = |node| {
         if tree.is_leaf(node) {
             at.of_cluster(tree.cluster(node)).map(Part::text)
@@ -129,7 +130,9 @@ fn check(at: &RepContext<Sum>, clusters: usize, total: u64, why: &str) {
 
 #[test]
 fn co_15_a_gather_by_tree_is_the_flat_one_in_the_order_of_the_tree() {
-    machine_of_odd_shape();
+    if !is_child() {
+        return;
+    }
     let sizes = ClusterSize::LEVELS.into_iter().chain([1, 3, 5].map(ClusterSize::fixed));
     for size in sizes {
         let sum = Sum.create(size);
@@ -157,7 +160,9 @@ fn divisor(a: usize, b: usize) -> usize {
 
 #[test]
 fn co_15_a_gather_is_of_the_representatives_there_are_when_it_begins() {
-    machine_of_odd_shape();
+    if !is_child() {
+        return;
+    }
     let sum = Sum.create(ClusterSize::Cpu);
     let parts = sum.co();
     let vps: Vec<Vp> = machine().vps().iter().collect();
@@ -186,7 +191,9 @@ fn co_15_a_gather_is_of_the_representatives_there_are_when_it_begins() {
 
 #[test]
 fn co_15_a_gather_within_a_gather_is_another() {
-    machine_of_odd_shape();
+    if !is_child() {
+        return;
+    }
     let sum = Sum.create(ClusterSize::Cpu);
     let parts = sum.co();
     let count = machine().vps().len().min(20) as u64;
@@ -198,11 +205,4 @@ fn co_15_a_gather_within_a_gather_is_another() {
         });
     });
     Owned::destroy(sum).wait().unwrap();
-}
-
-#[test]
-fn the_laws_hold_on_each_shape() {
-    if !laws::is_child() {
-        OTHER_SHAPES.iter().for_each(|shape| drop(laws::again(&[], &[("SQUALL_TOPOLOGY", shape)])));
-    }
 }

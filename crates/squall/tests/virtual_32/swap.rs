@@ -1,41 +1,22 @@
 //! The laws of hot-swap that name a place: on a virtual machine of 32 VPs in 16 cores, 4 caches and 2 nodes, where each
 //! thread is on the VP that a test gives it.
-#![cfg(not(miri))]
 
-mod laws;
-mod swaps;
-
-use squall::swap::{Replacement, RootFormats, Swap, SwapFailure, SwapPhase};
-use squall::{
-    RepContext, Cluster, ClusterSize, Handle, Machine, Miss, Owned, CallErrorKind, MissAnswer, Root, Vp, VpSet, WellKnown, machine,
-};
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Once, mpsc};
-use std::thread;
-use std::time::Duration;
-use swaps::{
+use crate::common::swaps::{
     Caller, Crowd, Hits, Inside, Life, Running, Step, end, gate, info, many, new_many, new_one, one, patient,
     text_of, until_seen, wait_until,
 };
-
-/// The machine of every test here.
-fn machine_of_32() {
-    static MADE: Once = Once::new();
-    MADE.call_once(|| {
-        Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap();
-    });
-    assert_eq!(machine().vps().len(), 32);
-}
-
-/// Runs `f` on this VP.
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
-
-fn vps(set: &VpSet) -> Vec<usize> {
-    set.iter().map(Vp::index).collect()
-}
+use crate::common::{self, swaps};
+use crate::{machine_of_32, on, vps};
+use squall::swap::{Replacement, RootFormats, Swap, SwapFailure, SwapPhase};
+use squall::{
+    CallErrorKind, Cluster, ClusterSize, Handle, Miss, MissAnswer, Owned, RepContext, Root, Vp, WellKnown,
+    machine,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 /// What may serve: one value for everybody, or a representative for each cluster of a size.
 const KINDS: [Option<ClusterSize>; 6] = [
@@ -72,7 +53,7 @@ fn moved(co: Handle<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<
 #[test]
 fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     for from in KINDS {
         for to in KINDS {
             let (old, life) = (Life::default(), Life::default());
@@ -176,7 +157,7 @@ fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
 #[test]
 fn pr_17_after_a_swap_that_went_back_cached_entries_are_hits_again() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     for kind in KINDS {
         let old = Life::default();
         let hits = new_of(kind, "old", &old).create().unwrap();
@@ -205,7 +186,7 @@ fn pr_17_after_a_swap_that_went_back_cached_entries_are_hits_again() {
 #[test]
 fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     let (old, life) = (Life::default(), Life::default());
     let hits = many("old", &old).create(ClusterSize::Core);
     let co = hits.co();
@@ -227,7 +208,7 @@ fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
 #[test]
 fn co_06_tables_may_be_discarded_in_any_phase() {
     machine_of_32();
-    let _guard = laws::tables_are_discarded();
+    let _guard = common::tables_are_discarded();
     for back in [false, true] {
         let (old, life) = (Life::default(), Life::default());
         let hits = many("old", &old).create(ClusterSize::Core);
@@ -335,7 +316,7 @@ fn odd(answer: Answer) -> Replacement<dyn Hits> {
 #[test]
 fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     for cached in [true, false] {
         let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
         let co = hits.co();
@@ -555,7 +536,7 @@ impl Tally for Tick {
 #[test]
 fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     let tally = Ticks { name: "old" }.create(ClusterSize::Cpu);
     let t = tally.co();
     let counts: Handle<dyn Counts> = Handle::upcast(t);
@@ -736,17 +717,5 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
             old.wait_for_drops(32);
             old.assert_over(0);
         }
-    }
-}
-
-#[test]
-fn the_laws_hold_under_each_fallback() {
-    if laws::is_child() {
-        return;
-    }
-    for environment in
-        [&[("SQUALL_MEMBARRIER", "off")][..], &[("SQUALL_RECLAIMER", "off"), ("SQUALL_RSEQ", "off")]]
-    {
-        laws::again(&["--test-threads=2"], environment);
     }
 }

@@ -1,7 +1,7 @@
 //! Methods that sleep, while their object is swapped: they leave and their calls are made again, if they can be.
 
 use squall::swap::{Replacement, RootFormats, Swap, SwapFailure, SwapPhase, Whole};
-use squall::{RepContext, CallError, ClusterSize, Interrupted, Owned, Root};
+use squall::{CallError, ClusterSize, Interrupted, Owned, RepContext, Root};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;

@@ -1,10 +1,8 @@
 //! What the tables cost: in address space, in pages, in core dumps; and a great many objects.
 #![cfg(all(target_os = "linux", not(miri)))]
 
-mod laws;
-
-use laws::{Hits, Log, Shared, Spread, alone, end};
-use squall::{ClusterSize, Handle, Machine, Owned, CallErrorKind, Root, Vp, machine};
+use crate::common::{Hits, Log, Shared, Spread, alone, end};
+use squall::{CallErrorKind, ClusterSize, Handle, Machine, Owned, Root, Vp, machine};
 
 /// A mapping of this process.
 #[derive(Debug, Default)]
@@ -49,7 +47,7 @@ fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
 #[test]
 #[cfg_attr(squall_global_alloc, ignore = "the allocator's own reservation is as large")]
 fn pitfall_19_the_tables_have_no_huge_pages_and_are_in_no_core_dump() {
-    if !alone("pitfall_19_the_tables_have_no_huge_pages_and_are_in_no_core_dump") {
+    if !alone("memory::pitfall_19_the_tables_have_no_huge_pages_and_are_in_no_core_dump") {
         return;
     }
     let before: usize = tables().iter().map(|mapping| mapping.bytes).sum();
@@ -72,7 +70,7 @@ fn pitfall_19_the_tables_have_no_huge_pages_and_are_in_no_core_dump() {
 
 #[test]
 fn to_08_tables_cost_pages_only_where_they_are_used_and_give_them_back() {
-    if !alone("to_08_tables_cost_pages_only_where_they_are_used_and_give_them_back") {
+    if !alone("memory::to_08_tables_cost_pages_only_where_they_are_used_and_give_them_back") {
         return;
     }
     Machine::set_virtual("nodes:4,cores:16".parse().unwrap()).unwrap();
@@ -103,7 +101,7 @@ fn to_08_tables_cost_pages_only_where_they_are_used_and_give_them_back() {
 
 #[test]
 fn co_24_a_great_many_objects_live_at_once_and_all_end() {
-    if !alone("co_24_a_great_many_objects_live_at_once_and_all_end") {
+    if !alone("memory::co_24_a_great_many_objects_live_at_once_and_all_end") {
         return;
     }
     // A million in a build that is meant to be fast.
@@ -123,7 +121,9 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
     assert_eq!(ids.len(), references.len());
     let last = Owned::destroy(objects.pop().unwrap());
     drop(objects);
-    assert!(references.iter().all(|hits| hits.try_total().is_err_and(|e| e.reason() == CallErrorKind::Destroyed)));
+    assert!(
+        references.iter().all(|hits| hits.try_total().is_err_and(|e| e.reason() == CallErrorKind::Destroyed))
+    );
     last.wait().unwrap();
     while log.roots_dropped() as u64 != count {
         squall::rcu::barrier().unwrap();

@@ -1,8 +1,8 @@
 //! Hot-swap of objects that call each other, all at once, under load: nobody waits for ever, and no call is lost, run
 //! twice, or out of its thread's order.
 
-use squall::swap::{Cancel, StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, Transferred};
-use squall::{RepContext, ClusterSize, Handle, Owned, Root};
+use squall::swap::{Cancel, Replacement, RootFormats, State, StateFormats, Swap, SwapFailure, Transferred};
+use squall::{ClusterSize, Handle, Owned, RepContext, Root};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;

@@ -1,12 +1,13 @@
 //! Calls that another thread makes for their caller, against swaps; and what wakes the waiting, when it panics.
 
-use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap};
-use squall::{RepContext, ClusterSize, Handle, Owned, Root, swappable_with};
+use crate::common::drops_panic;
+use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap};
+use squall::{ClusterSize, Handle, Owned, RepContext, Root, swappable_with};
 use squall_core::wrap::{
     Around, Invoked, NotRun, Refusal, Wrap, hand_off, in_transfer, shall_leave, wrapped_stateful,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -145,12 +146,6 @@ fn who_moves_state_hands_nothing_off() {
 
 // --- a wake that panics ---
 
-/// The count of panics is the process's.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
 fn panicked() -> u64 {
     squall::tables::stats().panicked_drops
 }
@@ -189,7 +184,7 @@ impl State for Stays {
 
 #[test]
 fn an_object_whose_wake_panics_is_dropped_all_the_same() {
-    let _alone = alone();
+    let _guard = drops_panic();
     let before = panicked();
     let (dropped, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let value = Newer { dropped: Some(Arc::clone(&dropped)) };
@@ -203,7 +198,7 @@ fn an_object_whose_wake_panics_is_dropped_all_the_same() {
 
 #[test]
 fn a_swap_goes_on_though_the_wake_of_what_serves_panics() {
-    let _alone = alone();
+    let _guard = drops_panic();
     let before = panicked();
     let (inside, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let value = Stays { inside: Arc::clone(&inside), woken: Arc::clone(&woken) };
@@ -248,7 +243,7 @@ impl Drop for Sleeper {
 
 #[test]
 fn a_root_whose_wake_panics_is_dropped_and_its_sleepers_have_woken() {
-    let _alone = alone();
+    let _guard = drops_panic();
     let before = panicked();
     let dropped = Arc::new(AtomicBool::new(false));
     let object: Owned<dyn Work> = Sleeper(Arc::clone(&dropped)).create(ClusterSize::Cpu);

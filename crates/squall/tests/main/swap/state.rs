@@ -1,9 +1,11 @@
 //! Hot-swap: the formats in which state moves, and what is recorded.
 
+use crate::common::alone;
 use squall::swap::{
-    Format, StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapOutcome, SwapPhase, Transferred, recent,
+    Format, Replacement, RootFormats, State, StateFormats, Swap, SwapFailure, SwapOutcome, SwapPhase,
+    Transferred, recent,
 };
-use squall::{RepContext, ClusterSize, Handle, Owned, Root, Vp};
+use squall::{ClusterSize, Handle, Owned, RepContext, Root, Vp};
 use std::error::Error;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -328,7 +330,12 @@ fn co_39_who_gives_its_state_is_told_once_and_only_if_it_moved() {
 // --- what is recorded ---
 
 #[test]
+#[cfg_attr(miri, ignore = "starts a process")]
 fn x_02_every_swap_is_recorded_with_its_phases() {
+    // The record keeps the last 256 swaps of the process.
+    if !alone("swap::state::x_02_every_swap_is_recorded_with_its_phases") {
+        return;
+    }
     let owner = one::<Rich>().create().unwrap();
     owner.push("word");
     let began = SystemTime::now();

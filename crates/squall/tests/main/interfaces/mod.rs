@@ -3,19 +3,12 @@
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, clippy::all)]
 
-#[path = "interfaces/arguments.rs"]
 pub mod arguments;
-#[path = "interfaces/blocking.rs"]
 pub mod blocking;
-#[path = "interfaces/errors.rs"]
 pub mod errors;
-#[path = "interfaces/extending.rs"]
 pub mod extending;
-#[path = "interfaces/objects.rs"]
 pub mod objects;
-#[path = "interfaces/parameters.rs"]
 pub mod parameters;
-#[path = "interfaces/scopes.rs"]
 pub mod scopes;
 
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! Hot-swap where several have to do with one object at once, and where users' code misbehaves.
 
-use squall::swap::{StateFormats, Replacement, State, Swap, SwapFailure, SwapOutcome, arbitrate};
+use crate::common::drops_panic;
+use squall::swap::{Replacement, State, StateFormats, Swap, SwapFailure, SwapOutcome, arbitrate};
 use squall::{CallError, Handle, ObjectState, Owned, info_of, rcu};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -247,6 +248,7 @@ fn pitfall_12_who_moves_state_waits_for_no_grace_period() {
 #[test]
 #[cfg_attr(miri, ignore = "the error whose drop panics is leaked")]
 fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
+    let _guard = drops_panic();
     #[derive(Debug)]
     struct Bad;
     impl fmt::Display for Bad {

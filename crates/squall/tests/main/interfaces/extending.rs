@@ -1,6 +1,6 @@
 //! Interfaces that extend others.
 
-use squall::{RepContext, ClusterSize, Root};
+use squall::{ClusterSize, RepContext, Root};
 
 use super::*;
 
@@ -77,7 +77,8 @@ fn upcasts_over_both_sides_of_a_diamond() {
     let pipe = pipe();
     let source: Handle<dyn Source<u32>> = Handle::upcast::<dyn Source<u32>>(pipe.co());
     let sink: Handle<dyn Sink<u32>> = Handle::upcast::<dyn Sink<u32>>(pipe.co());
-    let named: [Handle<dyn Named>; 2] = [Handle::upcast::<dyn Named>(source), Handle::upcast::<dyn Named>(sink)];
+    let named: [Handle<dyn Named>; 2] =
+        [Handle::upcast::<dyn Named>(source), Handle::upcast::<dyn Named>(sink)];
     sink.write(1);
     assert_eq!((pipe.len(), source.read(), pipe.len()), (1, Some(1), 0));
     assert_eq!(named.map(|named| named.name()), ["stack", "stack"]);

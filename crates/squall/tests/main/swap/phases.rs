@@ -2,19 +2,18 @@
 //!
 //! The objects are on the real machine, so nothing here says where a call goes: see `swap_laws` for that.
 
-mod swaps;
-
+use crate::common::drops_panic;
+use crate::common::swaps::{
+    Caller, Hits, Inside, LONG, Life, Many, One, Planned, Running, Step, both_kinds, end, gate, info, many,
+    new_many, new_one, one, patient, payload_of, text_of, until_seen, wait_until,
+};
 use squall::rcu;
 use squall::swap::{Cancel, Replacement, Swap, SwapFailure, SwapOutcome, SwapPhase, arbitrate};
-use squall::{CallError, ClusterSize, Handle, ObjectState, Owned, CallErrorKind, Root, WellKnown};
+use squall::{CallError, CallErrorKind, ClusterSize, Handle, ObjectState, Owned, Root, WellKnown};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-use swaps::{
-    Caller, Hits, Inside, LONG, Life, Many, One, Planned, Running, Step, both_kinds, end, gate, info, many,
-    new_many, new_one, one, patient, payload_of, until_seen, wait_until,
-};
 
 type Make = fn(&'static str, &Life) -> Replacement<dyn Hits>;
 
@@ -479,7 +478,10 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     let destruction = Owned::destroy(hits);
     // Calls err at once, those that wait too, whatever the swap waits for.
     let error = co.try_total().unwrap_err();
-    assert_eq!((error.reason(), error.id(), error.class()), (CallErrorKind::Destroyed, Handle::id(co), Some(class)));
+    assert_eq!(
+        (error.reason(), error.id(), error.class()),
+        (CallErrorKind::Destroyed, Handle::id(co), Some(class))
+    );
     assert_eq!(caller.answer().unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(inside.is_some() || !swap.is_over());
     exports.open();
@@ -655,6 +657,7 @@ fn co_33_swaps_nest_as_deep_as_blocking_calls_do() {
 /// A panic in `moved` or in a drop of the object that goes is counted, and stops nothing.
 #[test]
 fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
+    let _guard = drops_panic();
     let panicked = Arc::new(AtomicUsize::new(0));
     let (old, counted) = (Life::default(), panicked.clone());
     old.on(Step::Moved, move || {
@@ -681,7 +684,7 @@ fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
     let ready = Arc::new(OnceLock::new());
     let waits = ready.clone();
     let carried = thread::spawn(move || -> Result<u64, CallError> { co.carried() });
-    let plain = thread::spawn(move || swaps::text_of(|| co.total()));
+    let plain = thread::spawn(move || text_of(|| co.total()));
     let blocking = thread::spawn(move || {
         waits.set(()).unwrap();
         co.try_holding(&mut || panic!("it is not entered")).unwrap_err()

@@ -2,7 +2,9 @@
 //! that stop at a place.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use squall::{RepContext, Cleanup, Cluster, ClusterSize, Handle, Destruction, Owned, Root, Vp};
+pub(crate) mod swaps;
+
+use squall::{Cleanup, Cluster, ClusterSize, Destruction, Handle, Owned, RepContext, Root, Vp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -308,6 +310,13 @@ pub(crate) fn assert_held_up(end: Destruction) {
         squall::rcu::barrier().unwrap();
     }
     assert!(!end.is_complete());
+}
+
+static DROPS_PANIC: Mutex<()> = Mutex::new(());
+
+/// Locked by a test that counts panics in drops, and by a test whose drops panic: the count is one for the process.
+pub(crate) fn drops_panic() -> MutexGuard<'static, ()> {
+    DROPS_PANIC.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static DISCARDS: RwLock<()> = RwLock::new(());

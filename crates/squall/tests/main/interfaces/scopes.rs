@@ -194,7 +194,7 @@ pub mod renamed {
     pub use squall as co;
 
     /// Found by a path.
-    #[co::interface(crate = crate::scopes::renamed::co)]
+    #[co::interface(crate = crate::interfaces::scopes::renamed::co)]
     pub trait Renamed: Send + Sync {
         /// One.
         fn one(&self) -> u8 {

@@ -1,44 +1,24 @@
 //! The laws that name a place: on a virtual machine of 32 VPs in 16 cores, 4 caches and 2 nodes, where each thread is on
 //! the VP that a test gives it.
-#![cfg(not(miri))]
 
-mod laws;
-
-use laws::{Event, Hits, Inside, Log, Spread, assert_held_up, end, stop};
+use crate::common::{self, Event, Hits, Inside, Log, Spread, alone, assert_held_up, end, stop};
+use crate::{machine_of_32, on, vps};
 use squall::{
-    RepContext, Cleanup, Cluster, ClusterSize, Handle, Interface, Machine, Owned, CallErrorKind, Root, Vp, VpSet, machine,
+    CallErrorKind, Cleanup, Cluster, ClusterSize, Handle, Interface, Owned, RepContext, Root, Vp, machine,
 };
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 use std::thread;
-
-/// The machine of every test here.
-fn machine_of_32() {
-    static MADE: Once = Once::new();
-    MADE.call_once(|| {
-        Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap();
-    });
-    assert_eq!(machine().vps().len(), 32);
-}
-
-/// Runs `f` on this VP.
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
 
 fn info(hits: Handle<dyn Hits>) -> squall::ObjectInfo {
     squall::info_of(Handle::id(hits)).unwrap()
 }
 
-fn vps(set: &VpSet) -> Vec<usize> {
-    set.iter().map(Vp::index).collect()
-}
-
 #[test]
 fn pr_02_nothing_is_made_before_the_first_call_and_then_only_where_it_is() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     let log = Log::default();
     let hits = on(7, || Spread::new(&log).create(ClusterSize::Cpu));
     let h = hits.co();
@@ -62,7 +42,7 @@ fn pr_02_nothing_is_made_before_the_first_call_and_then_only_where_it_is() {
 #[test]
 fn to_06_one_miss_for_each_vp_and_none_after() {
     machine_of_32();
-    let _guard = laws::misses_are_counted();
+    let _guard = common::misses_are_counted();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Core);
     let h = hits.co();
@@ -113,7 +93,7 @@ fn co_09_each_size_of_cluster_has_one_representative_for_each_of_its_clusters() 
 #[test]
 fn co_06_a_local_entry_may_be_discarded_at_any_time() {
     machine_of_32();
-    let _guard = laws::tables_are_discarded();
+    let _guard = common::tables_are_discarded();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Core);
     let h = hits.co();
@@ -141,7 +121,7 @@ fn co_06_a_local_entry_may_be_discarded_at_any_time() {
 #[test]
 fn to_08_tables_are_discarded_while_every_vp_calls() {
     machine_of_32();
-    let _guard = laws::tables_are_discarded();
+    let _guard = common::tables_are_discarded();
     let logs: Vec<Log> = (0..4).map(|_| Log::default()).collect();
     let sizes = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine];
     let objects: Vec<_> = logs.iter().zip(sizes).map(|(log, size)| Spread::new(log).create(size)).collect();
@@ -174,7 +154,7 @@ fn to_08_tables_are_discarded_while_every_vp_calls() {
 #[test]
 fn co_10_the_translation_set_is_exact_on_the_way_and_after_discards() {
     machine_of_32();
-    let _guard = laws::tables_are_discarded();
+    let _guard = common::tables_are_discarded();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
     let h = hits.co();
@@ -237,7 +217,7 @@ impl Sum for Wide {
 
 #[test]
 fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
-    if !laws::alone("pitfall_06_an_id_is_used_again_under_another_generation_only") {
+    if !alone("objects::pitfall_06_an_id_is_used_again_under_another_generation_only") {
         return;
     }
     machine_of_32();
@@ -295,7 +275,7 @@ fn text_in(slot: u32, text: &str) -> Owned<dyn Other> {
 
 #[test]
 fn co_29_the_id_is_free_only_after_the_last_drop() {
-    if !laws::alone("co_29_the_id_is_free_only_after_the_last_drop") {
+    if !alone("objects::co_29_the_id_is_free_only_after_the_last_drop") {
         return;
     }
     machine_of_32();
@@ -367,7 +347,7 @@ impl File for Doc {
 
 #[test]
 fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
-    if !laws::alone("pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface") {
+    if !alone("objects::pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface") {
         return;
     }
     machine_of_32();
@@ -727,7 +707,7 @@ fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cle
 #[test]
 fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
     machine_of_32();
-    let _guard = laws::tables_are_discarded();
+    let _guard = common::tables_are_discarded();
     // Everything that could need a lock, from the VP where the author's code is stopped, and on the same object.
     let everything = |hits: Handle<dyn Hits>, live: bool| {
         on(5, || {
@@ -824,18 +804,4 @@ fn co_26_many_objects_end_together_and_each_is_dropped_once() {
     end(first);
     ends.into_iter().for_each(|end| end.wait().unwrap());
     assert_eq!((dropped.roots_dropped(), dropped.reps_dropped()), (500, dropped.made()));
-}
-
-#[test]
-fn the_laws_hold_under_each_fallback() {
-    if laws::is_child() {
-        return;
-    }
-    for environment in [
-        &[("SQUALL_MEMBARRIER", "off")][..],
-        &[("SQUALL_RECLAIMER", "off")],
-        &[("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off"), ("SQUALL_RECLAIMER", "off")],
-    ] {
-        laws::again(&["--test-threads=2"], environment);
-    }
 }

@@ -1,13 +1,16 @@
 //! All objects of a class replaced at once: factories.
 
-mod swaps;
+/// Classes of this module's own: an upgrade replaces every object of a class, also those of other tests.
+#[path = "../../common/swaps.rs"]
+#[allow(dead_code, reason = "a part is used")]
+mod own;
 
+use own::{Hits, Inside, LONG, Life, Many, One, Step, end, info, many, new_many, new_one, one, text_of};
 use squall::swap::{Factory, Replacement, SwapFailure};
 use squall::{ClusterSize, Handle, Owned};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use swaps::{Hits, Inside, LONG, Life, Many, One, Step, end, info, many, new_many, new_one, one, text_of};
 
 /// An upgrade is of all objects of a class, of whichever test: so one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -80,7 +83,8 @@ fn co_72_one_upgrade_follows_another_whether_or_not_any_were_made_between() {
     let patient = |swap: squall::swap::Swap<dyn Hits>| swap.drain_timeout(LONG);
     let done = factory.upgrade(|| new_many("second", &Life::default()), patient).unwrap();
     assert_eq!(done.len(), 4);
-    let done = factory.upgrade(|| Replacement::stateful(Third(one("third", &Life::default()))), patient).unwrap();
+    let done =
+        factory.upgrade(|| Replacement::stateful(Third(one("third", &Life::default()))), patient).unwrap();
     assert_eq!(done.len(), 4, "those that an upgrade put there");
     assert!(owners.iter().all(|hits| (hits.name(), hits.total()) == ("third", 3)));
     owners.into_iter().for_each(end);

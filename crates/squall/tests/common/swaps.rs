@@ -1,9 +1,8 @@
 //! What the tests of hot-swap share: an interface, objects whose lives and steps a test follows, and ways to keep a swap
 //! in a phase.
-#![allow(dead_code, reason = "each test program uses a part")]
 
-use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapError, SwapReport, Transferred};
-use squall::{RepContext, CallError, ClusterSize, Handle, ObjectInfo, ObjectState, Owned, Root, Vp};
+use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap, SwapError, SwapReport, Transferred};
+use squall::{CallError, ClusterSize, Handle, ObjectInfo, ObjectState, Owned, RepContext, Root, Vp};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};

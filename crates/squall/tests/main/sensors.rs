@@ -1,0 +1,220 @@
+//! What policies stand on: references found by ids, values that know their objects, who calls, and what.
+
+use squall::swap::{Replacement, SwapFailure, arbitrate_object};
+use squall::{Handle, Id, Owned, class_of, shared, shared_with, swappable_with, tables};
+use std::any::TypeId;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[squall::interface]
+trait Hits: Send + Sync {
+    fn add(&self, n: u64) -> u64;
+}
+
+#[squall::interface]
+trait Other: Send + Sync {
+    fn other(&self);
+}
+
+#[squall::interface]
+trait Both: Hits + Other {}
+
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Hits for Count {
+    fn add(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, Ordering::Relaxed) + n
+    }
+}
+
+impl Other for Count {
+    fn other(&self) {}
+}
+
+impl Both for Count {}
+
+fn hits() -> Owned<dyn Hits> {
+    shared(Count::default())
+}
+
+#[test]
+fn an_id_finds_its_object_as_the_interface_it_was_made_for_and_as_no_other() {
+    let object = hits();
+    let id = Handle::id(object.co());
+    assert_eq!(Handle::<dyn Hits>::find(id), Some(object.co()));
+    assert_eq!(Handle::<dyn Other>::find(id), None);
+    let both: Owned<dyn Both> = shared(Count::default());
+    // The id of an interface that it extends names the object, which was not made for that.
+    let upcast: Handle<dyn Hits> = Handle::upcast(both.co());
+    assert_eq!(Handle::<dyn Hits>::find(Handle::id(upcast)), None);
+    assert_eq!(Handle::<dyn Both>::find(Handle::id(both.co())), Some(both.co()));
+    drop(object);
+    assert_eq!(Handle::<dyn Hits>::find(id), None);
+    let made_up = Id::from_parts(4000, 1).unwrap();
+    assert_eq!(Handle::<dyn Hits>::find(made_up), None);
+    assert!(squall::info_of(made_up).is_none() && tables::callers_of(made_up).is_empty());
+    assert_eq!((Id::from_parts(u32::MAX, 1), Id::from_parts(7, 0)), (None, None), "nothing ever has these");
+    assert!(class_of(Id::NOBODY).is_none() && squall::info_of(Id::NOBODY).is_none());
+    assert!(tables::callers_of(Id::NOBODY).is_empty() && Handle::<dyn Hits>::find(Id::NOBODY).is_none());
+    tables::forget(Id::NOBODY);
+    assert!(arbitrate_object(Id::NOBODY, |_| {}).is_err());
+}
+
+#[test]
+fn an_id_is_read_from_the_text_that_it_is_written_as() {
+    let id = Id::from_parts(17, 3).unwrap();
+    assert_eq!(id.to_string(), "17.3");
+    assert_eq!("17.3".parse(), Ok(id));
+    for text in [
+        "",
+        "17",
+        "17.",
+        ".3",
+        "+17.3",
+        "17.+3",
+        "17.3.1",
+        "4294967296.1",
+        "a.b",
+        " 17.3",
+        "-1.3",
+        "4294967295.1",
+        "17.0",
+    ] {
+        let error = text.parse::<Id>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{text:?} is not an id: an id is a slot and a generation, as in 17.3")
+        );
+    }
+}
+
+#[test]
+fn the_class_of_an_object_is_that_which_serves_now() {
+    let object = stateless();
+    let id = Handle::id(object.co());
+    let class = class_of(id).unwrap();
+    assert_eq!(
+        (class.type_id, class.interface, class.interface_id),
+        (TypeId::of::<Count>(), "Hits", TypeId::of::<dyn Hits>())
+    );
+    assert!(class.bytes >= size_of::<Count>());
+    squall::swap::Swap::new(object.co()).without_state().run(Replacement::shared(Wide([0; 64]))).unwrap();
+    assert_eq!(class_of(id).unwrap().type_id, TypeId::of::<Wide>());
+    drop(object);
+    assert!(class_of(id).is_none());
+}
+
+fn stateless() -> Owned<dyn Hits> {
+    shared(Count::default())
+}
+
+struct Wide([u64; 64]);
+impl Hits for Wide {
+    fn add(&self, n: u64) -> u64 {
+        self.0[0] + n
+    }
+}
+
+/// A value that calls its own object.
+struct Knows(Handle<dyn Hits>, AtomicU64);
+impl Hits for Knows {
+    fn add(&self, n: u64) -> u64 {
+        self.1.fetch_add(n, Ordering::Relaxed);
+        if n > 0 { self.0.add(0) } else { self.1.load(Ordering::Relaxed) }
+    }
+}
+impl squall::swap::State for Knows {
+    fn formats(_: &mut squall::swap::StateFormats<'_, Knows>) {}
+}
+
+#[test]
+fn a_value_can_know_its_object_which_answers_when_it_is_there() {
+    fn knows(co: Handle<dyn Hits>) -> Knows {
+        assert!(co.try_add(1).is_err(), "it is not there yet");
+        assert_eq!(Handle::find(Handle::id(co)), None::<Handle<dyn Hits>>);
+        Knows(co, AtomicU64::new(0))
+    }
+    // Twice, so that the second is made where the first was.
+    for _ in 0..2 {
+        for object in [shared_with(knows), swappable_with(knows)] {
+            let object: Owned<dyn Hits> = object.unwrap();
+            assert_eq!(object.add(5), 5);
+        }
+    }
+}
+
+#[test]
+fn a_value_that_panics_in_the_making_leaves_no_object() {
+    let seen = std::cell::Cell::new(None);
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        shared_with::<dyn Hits, Count>(|co| {
+            seen.set(Some(co));
+            panic!("no")
+        })
+    }));
+    assert!(made.is_err());
+    let gone = seen.get().unwrap();
+    assert!(gone.try_add(1).is_err());
+    // The place goes to somebody else, under another generation.
+    let others: Vec<_> = (0..64).map(|_| hits()).collect();
+    assert!(others.iter().all(|other| other.co() != gone));
+    assert!(gone.try_add(1).is_err());
+}
+
+#[test]
+fn who_calls_is_seen_when_entries_are_thrown_away() {
+    let object = hits();
+    let id = Handle::id(object.co());
+    assert!(tables::callers_of(id).is_empty(), "nobody has called it");
+    object.add(1);
+    let here = tables::callers_of(id);
+    assert_eq!(here.len(), 1);
+    tables::forget(id);
+    assert!(tables::callers_of(id).is_empty());
+    let misses = squall::info_of(id).unwrap().misses;
+    object.add(1);
+    // At least: the thread may have been moved meanwhile.
+    assert!(squall::info_of(id).unwrap().misses > misses, "it is not in the table any more");
+    assert!(!tables::callers_of(id).is_empty());
+    assert_eq!(object.add(0), 2, "nothing else has changed");
+    drop(object);
+    tables::forget(id);
+    assert!(tables::callers_of(id).is_empty());
+}
+
+#[test]
+fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
+    let object = hits();
+    let (co, id) = (object.co(), Handle::id(object.co()));
+    let rounds = if cfg!(miri) { 50 } else { 20_000 };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(move || (0..rounds).for_each(|_| _ = co.add(1)));
+        }
+        for _ in 0..rounds / 10 {
+            tables::forget(id);
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(co.add(0), 3 * rounds);
+}
+
+#[test]
+fn calls_are_arbitrated_by_the_id_of_their_object() {
+    let object = hits();
+    let id = Handle::id(object.co());
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    let arbiter = arbitrate_object(id, |call| {
+        assert_eq!(call.method(), "add");
+        SEEN.fetch_add(1, Ordering::Relaxed);
+    })
+    .unwrap();
+    object.add(1);
+    let again = arbitrate_object(id, |_| {}).unwrap_err();
+    assert_eq!(again.failure(), SwapFailure::Arbitrated);
+    arbiter.detach();
+    object.add(1);
+    assert_eq!(SEEN.load(Ordering::Relaxed), 1);
+    drop(object);
+    assert_eq!(arbitrate_object(id, |_| {}).unwrap_err().failure(), SwapFailure::Destroyed);
+}
