@@ -1,6 +1,6 @@
 //! `Entry`: chains of operations on one key.
 
-use crate::table::table::Table;
+use crate::table::hash_table::Table;
 use std::hash::{BuildHasher, Hash};
 
 /// A view of one key of a table, present or absent, made by [`Table::entry`].

@@ -4,8 +4,8 @@
 //!   it back if the key was present. A removal gives one back afterwards.
 
 use crate::table::compute::{Compute, Computed};
+use crate::table::hash_table::Table;
 use crate::table::limit::{Budget, Exhausted, Reservation};
-use crate::table::table::Table;
 use squall_rcu::pin;
 use std::borrow::Borrow;
 use std::fmt;

@@ -14,6 +14,8 @@ mod compute;
 mod entry;
 mod fast;
 mod hash;
+#[cfg(not(loom))]
+mod hash_table;
 mod layout;
 // Loom builds have no `Table` to limit.
 #[cfg_attr(loom, allow(dead_code))]
@@ -29,8 +31,6 @@ mod raw;
 mod resize;
 mod sites;
 mod slab;
-#[cfg(not(loom))]
-mod table;
 mod tags;
 #[cfg(not(loom))]
 mod update;
@@ -43,11 +43,11 @@ mod write;
 pub use compute::{Compute, Computed};
 #[cfg(not(loom))]
 pub use entry::Entry;
+#[cfg(not(loom))]
+pub use hash_table::Table;
 pub use limit::{Budget, Exhausted, Reservation};
 #[cfg(not(loom))]
 pub use limited::{Full, Limited};
-#[cfg(not(loom))]
-pub use table::Table;
 #[cfg(not(loom))]
 pub use walk::{Iter, position};
 

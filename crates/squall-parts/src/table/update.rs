@@ -1,8 +1,8 @@
 //! Writes of `Table`: insertions, changes and removals.
 
 use crate::table::compute::{Compute, Computed};
+use crate::table::hash_table::{Entries, Table, either, is_flat, is_wide};
 use crate::table::ops::{change, compute, put, take, try_insert};
-use crate::table::table::{Entries, Table, either, is_flat, is_wide};
 use crate::table::word::has_stable_bits;
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;

@@ -1,8 +1,8 @@
 //! Iteration over a `Table`: walks by position, and iterators.
 
 use crate::table::hash::mix;
+use crate::table::hash_table::{Entries, Table, either, is_flat, is_wide};
 use crate::table::ops::{both, keep_if, step, visit};
-use crate::table::table::{Entries, Table, either, is_flat, is_wide};
 use crate::table::word::has_stable_bits;
 use squall_rcu::pin;
 use std::fmt;
