@@ -160,7 +160,7 @@ impl Sampler {
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// let calls = count_calls(Handle::id(hits.co()), Duration::from_micros(300))?;
+/// let calls = count_calls(Handle::id(hits.handle()), Duration::from_micros(300))?;
 /// assert_eq!((calls.count(), calls.rate_of("add")), (0, 0.0));
 /// # Ok::<(), squall_core::swap::SwapError>(())
 /// ```

@@ -163,7 +163,7 @@ fn known() -> Vec<Id> {
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// // This class belongs to no family.
 /// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// assert!(squall_adapt::control::status(Handle::id(hits.co())).is_none());
+/// assert!(squall_adapt::control::status(Handle::id(hits.handle())).is_none());
 /// ```
 pub fn status(id: Id) -> Option<Status> {
     let (family, form) = family::of(id)?;
@@ -278,7 +278,7 @@ fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
 /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
 ///
 /// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// let id = Handle::id(hits.co());
+/// let id = Handle::id(hits.handle());
 /// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
 /// control::set_attribute(id, "limit", "7")?;
 /// assert_eq!(control::attributes(id)?[0].value, "7");
@@ -326,7 +326,7 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
 /// // The object is not adaptive.
-/// let refused = set_attribute(Handle::id(hits.co()), "cooldown", "50ms");
+/// let refused = set_attribute(Handle::id(hits.handle()), "cooldown", "50ms");
 /// assert!(matches!(refused, Err(ControlError::NotAdaptive(..))));
 /// ```
 pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError> {
@@ -381,10 +381,10 @@ fn implementations_list() -> MutexGuard<'static, Vec<Implementation>> {
 /// # impl State for Is {
 /// #     fn formats(formats: &mut StateFormats<'_, Is>) { formats.export(|_| Ok(())).import(|_, ()| Ok(())); }
 /// # }
-/// control::register::<dyn Version>("two", |_| Replacement::stateful(Is(2)));
+/// control::register::<dyn Version>("two", |_| Replacement::swappable(Is(2)));
 ///
 /// let object: Owned<dyn Version> = swappable(Is(1));
-/// let id = Handle::id(object.co());
+/// let id = Handle::id(object.handle());
 /// assert_eq!(control::implementations(id), ["two"]);
 /// control::swap(id, "two")?;
 /// assert_eq!(object.version(), 2);
@@ -444,7 +444,7 @@ pub fn implementations(id: Id) -> Vec<&'static str> {
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// let refused = swap(Handle::id(hits.co()), "tree");
+/// let refused = swap(Handle::id(hits.handle()), "tree");
 /// assert!(matches!(refused, Err(ControlError::NoImplementation { .. })));
 /// ```
 pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
@@ -493,7 +493,7 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// let id = Handle::id(hits.co());
+/// let id = Handle::id(hits.handle());
 /// assert_eq!(sample(id, Duration::from_micros(300))?.count(), 0);
 /// assert!(matches!(sample(id, Duration::from_secs(2)), Err(ControlError::TooLong(..))));
 /// # Ok::<(), ControlError>(())

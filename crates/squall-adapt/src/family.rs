@@ -191,7 +191,7 @@ pub struct Cost {
 ///         &FORMS
 ///     }
 ///     fn make(&self, shape: Shape, _: Handle<dyn Hits>) -> Replacement<dyn Hits> {
-///         if shape.form == 0 { Replacement::stateful(OneWord) } else { Replacement::stateful(WordPerVp) }
+///         if shape.form == 0 { Replacement::swappable(OneWord) } else { Replacement::swappable(WordPerVp) }
 ///     }
 ///     fn read(&self, _: Handle<dyn Hits>) -> Result<Reading, CallError> {
 ///         Ok(Reading::default()) // the counts of its sensors

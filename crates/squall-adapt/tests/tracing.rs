@@ -46,7 +46,7 @@ impl Family for Nothings {
         &FORMS
     }
     fn make(&self, shape: Shape, _: Handle<dyn Nothing>) -> Replacement<dyn Nothing> {
-        if shape.form == 0 { Replacement::stateful(Small) } else { Replacement::stateful(Large) }
+        if shape.form == 0 { Replacement::swappable(Small) } else { Replacement::swappable(Large) }
     }
     fn read(&self, _: Handle<dyn Nothing>) -> Result<Reading, CallError> {
         Ok(Reading::default())
@@ -92,7 +92,7 @@ fn a_decision_is_an_event_with_its_reason() {
     tracing::subscriber::set_global_default(Kept).unwrap();
     family::register(&NOTHINGS);
     let object: Owned<dyn Nothing> = swappable(Small);
-    let id = Handle::id(object.co());
+    let id = Handle::id(object.handle());
     control::swap(id, "large").unwrap();
     let events = EVENTS.lock().unwrap().clone();
     assert_eq!(events.len(), 1, "{events:?}");

@@ -10,8 +10,8 @@ use squall_core::{Handle, info_of};
 #[test]
 fn an_object_is_seen_as_inspection_sees_it() {
     let program = Program::new(Builder::new());
-    program.object.co().add(5);
-    let info = info_of(Handle::id(program.object.co())).expect("it lives");
+    program.object.handle().add(5);
+    let info = info_of(Handle::id(program.object.handle())).expect("it lives");
     let detail = program.client().object(&program.id()).expect("an answer");
     assert_eq!(detail.row.interface, info.interface);
     assert_eq!(detail.row.class, "Central");
@@ -27,8 +27,8 @@ fn an_object_is_seen_as_inspection_sees_it() {
 #[test]
 fn looking_makes_no_call_miss() {
     let program = Program::new(Builder::new());
-    program.object.co().add(1);
-    let misses = || info_of(Handle::id(program.object.co())).expect("it lives").misses;
+    program.object.handle().add(1);
+    let misses = || info_of(Handle::id(program.object.handle())).expect("it lives").misses;
     let before = misses();
     let mut client = program.client();
     for _ in 0..20 {
@@ -46,7 +46,7 @@ fn looking_makes_no_call_miss() {
 fn lists_are_cut_sorted_and_continued() {
     let program = Program::new(Builder::new());
     let crowd: Vec<_> = (0..25).map(|_| hits()).collect();
-    crowd[7].co().add(1);
+    crowd[7].handle().add(1);
     let mut client = program.client();
     let mut seen = Vec::new();
     let mut after = None;
@@ -60,7 +60,7 @@ fn lists_are_cut_sorted_and_continued() {
         seen.extend(listing.objects.into_iter().map(|object| object.id));
     }
     for object in &crowd {
-        let id = Handle::id(object.co()).to_string();
+        let id = Handle::id(object.handle()).to_string();
         assert_eq!(seen.iter().filter(|seen| **seen == id).count(), 1, "{id} is listed once");
     }
     for sort in [Sort::Bytes, Sort::Misses, Sort::Reps] {
@@ -80,7 +80,7 @@ fn lists_are_cut_sorted_and_continued() {
 fn an_object_that_is_gone_is_named_in_the_error() {
     let program = Program::new(Builder::new());
     let gone = hits();
-    let id = Handle::id(gone.co()).to_string();
+    let id = Handle::id(gone.handle()).to_string();
     let mut client = program.client();
     client.object(&id).expect("it lives");
     drop(gone);
@@ -101,7 +101,7 @@ fn calls_are_counted_by_method_and_vp() {
     let calls = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                program.object.co().add(1);
+                program.object.handle().add(1);
             }
         });
         let mut client = program.client();

@@ -235,7 +235,7 @@ fn a_forked_child_serves_nothing_and_leaves_the_parent_s_socket() {
         return passed(&child(&this(), NAME).env("XDG_RUNTIME_DIR", &runtime.0).output().expect("started"));
     }
     let object = hits();
-    assert_eq!(object.co().add(1), 1);
+    assert_eq!(object.handle().add(1), 1);
     let mut server = Some(serve().expect("a server"));
     let path = server.as_ref().expect("there").path().to_owned();
     Client::connect(&own()).expect("served");
@@ -246,7 +246,7 @@ fn a_forked_child_serves_nothing_and_leaves_the_parent_s_socket() {
     }));
     assert!(path.exists());
     Client::connect(&own()).expect("served as before").hello().expect("an answer");
-    assert_eq!(object.co().add(1), 2);
+    assert_eq!(object.handle().add(1), 2);
     drop(server);
     assert!(!path.exists());
 }

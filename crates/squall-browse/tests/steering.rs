@@ -42,8 +42,8 @@ impl<const KIND: u8> State for Sum<KIND> {
 fn tally() -> Owned<dyn Tally> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        control::register::<dyn Tally>("first", |_| Replacement::stateful(Sum::<1>::default()));
-        control::register::<dyn Tally>("second", |_| Replacement::stateful(Sum::<2>::default()));
+        control::register::<dyn Tally>("first", |_| Replacement::swappable(Sum::<1>::default()));
+        control::register::<dyn Tally>("second", |_| Replacement::swappable(Sum::<2>::default()));
         control::register::<dyn Tally>("mute", |_| Replacement::shared(Sum::<3>::default()));
         control::register::<dyn Tally>("broken", |_| panic!("no room for another tally"));
     });
@@ -51,7 +51,7 @@ fn tally() -> Owned<dyn Tally> {
 }
 
 fn id(object: &Owned<dyn Tally>) -> (Id, String) {
-    let id = Handle::id(object.co());
+    let id = Handle::id(object.handle());
     (id, id.to_string())
 }
 
@@ -82,7 +82,7 @@ fn an_object_is_swapped_under_load_and_no_call_is_lost() {
         let caller = scope.spawn(|| {
             let mut calls = 0;
             while !stop.load(Ordering::Relaxed) {
-                object.co().add(1);
+                object.handle().add(1);
                 calls += 1;
             }
             calls
@@ -102,7 +102,7 @@ fn an_object_is_swapped_under_load_and_no_call_is_lost() {
         assert!(swapped > 0, "at least one was made");
         caller.join().expect("no panic")
     });
-    assert_eq!(object.co().sum(), calls);
+    assert_eq!(object.handle().sum(), calls);
     let swaps = client.swaps().expect("an answer");
     assert!(swaps.iter().any(|swap| swap.id == id && swap.interface == "Tally"), "{swaps:?}");
     assert!(client.object(&id).expect("an answer").row.class.starts_with("Sum<"));
@@ -113,15 +113,15 @@ fn an_implementation_that_cannot_be_is_refused_and_the_object_serves_on() {
     let program = Program::new(Builder::new());
     let object = tally();
     let (_, id) = id(&object);
-    object.co().add(3);
+    object.handle().add(3);
     let mut client = program.client();
     refused(client.swap(&id, "third"), RefusalKind::Refused, &[&id, "third", "second"]);
     refused(client.swap(&id, "broken"), RefusalKind::Panicked, &["no room for another tally"]);
     refused(client.swap(&id, "mute"), RefusalKind::Refused, &[&id]);
     refused(client.swap("9999999.9", "second"), RefusalKind::NoObject, &["9999999.9"]);
-    assert_eq!(object.co().sum(), 3);
+    assert_eq!(object.handle().sum(), 3);
     client.swap(&id, "second").expect("what can be is done");
-    assert_eq!(object.co().sum(), 3);
+    assert_eq!(object.handle().sum(), 3);
     program.check();
 }
 

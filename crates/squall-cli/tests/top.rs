@@ -47,13 +47,13 @@ fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let object = squall::shared(One::default());
-        register::<dyn Tally>("another", |_| Replacement::stateful(One::default()));
+        register::<dyn Tally>("another", |_| Replacement::swappable(One::default()));
         Program { _server: squall::browse::serve().expect("a server"), object }
     })
 }
 
 fn id() -> String {
-    Handle::id(program().object.co()).to_string()
+    Handle::id(program().object.handle()).to_string()
 }
 
 /// Runs `squall top` on this process.
@@ -128,7 +128,7 @@ fn calls_are_counted_on_request() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                program().object.co().add(1);
+                program().object.handle().add(1);
             }
         });
         let args = ["--once", "--json", "--sample", "50", "--sort", "calls", "--interface", "Tally"];
@@ -185,14 +185,14 @@ fn everything_can_be_frozen_and_thawed() {
 fn an_object_is_swapped_to_a_registered_implementation() {
     program();
     let object: Owned<dyn Tally> = squall::swappable(One::default());
-    let id = Handle::id(object.co()).to_string();
-    object.co().add(41);
+    let id = Handle::id(object.handle()).to_string();
+    object.handle().add(41);
     let text = top(&["--swap", &id, "another"]);
     assert!(text.status.success(), "{}", stderr(&text));
     assert!(stdout(&text).contains("swapped in"), "{}", stdout(&text));
     let rows = rows(&top(&["--swap", &id, "another", "--json"]));
     assert_eq!((&rows[0]["id"], &rows[0]["outcome"]), (&Value::from(id), &Value::from("swapped")));
-    assert_eq!(object.co().add(1), 42, "its state moved with it");
+    assert_eq!(object.handle().add(1), 42, "its state moved with it");
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let _alone = alone();
     program();
     let object = squall::objects::counter::adaptive();
-    let id = Handle::id(object.co()).to_string();
-    object.co().add(5);
+    let id = Handle::id(object.handle()).to_string();
+    object.handle().add(5);
     let row = |output: &Output| rows(output).into_iter().find(|row| row["id"] == id).expect("its row");
     let seen = row(&top(&["--once", "--json", "--interface", "Counter"]));
     let forms = seen["forms"].as_array().expect("forms").clone();
@@ -222,7 +222,7 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     assert_eq!((&last["to"], &last["verdict"]), (&other.into(), &"swapped by hand".into()), "{last}");
     assert!(stdout(&top(&["--history", &id])).contains("swapped by hand"));
     assert_eq!(row(&top(&["--thaw", &id, "--json"]))["frozen"], false);
-    assert_eq!(object.co().total(), 5);
+    assert_eq!(object.handle().total(), 5);
 }
 
 #[test]

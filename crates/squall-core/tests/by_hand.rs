@@ -87,8 +87,8 @@ fn text(co: Handle<dyn Base>) -> String {
 #[test]
 fn a_view_may_lead_into_a_box_and_an_upcast_to_something_else() {
     let object: Owned<dyn Sub> = shared(Boxed(Box::new(Inner("in a box".into()))));
-    assert_eq!(n(object.co()), 8);
-    assert_eq!(text(Handle::upcast(object.co())), "in a box");
+    assert_eq!(n(object.handle()), 8);
+    assert_eq!(text(Handle::upcast(object.handle())), "in a box");
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -101,8 +101,8 @@ fn pitfall_04_an_upcast_that_is_not_in_the_list_leads_nowhere() {
         }
     }
     let object: Owned<dyn Base> = shared(Plain);
-    assert_eq!(text(object.co()), "elsewhere");
-    let co = object.co();
+    assert_eq!(text(object.handle()), "elsewhere");
+    let co = object.handle();
     assert!(catch_unwind(AssertUnwindSafe(|| Handle::upcast::<dyn Sub>(co))).is_err());
     Owned::destroy(object).wait().unwrap();
 }
@@ -165,7 +165,7 @@ fn a_view_that_panics_gives_everything_back() {
         assert_eq!(dropped.swap(0, Ordering::Relaxed), 1, "round {round}");
     }
     let object = Shy(Dropped(dropped.clone())).create(ClusterSize::Machine);
-    let co = object.co();
+    let co = object.handle();
     for round in 1..=3 {
         assert!(catch_unwind(AssertUnwindSafe(|| text(co))).is_err());
         assert_eq!(dropped.swap(0, Ordering::Relaxed), 1, "round {round}");

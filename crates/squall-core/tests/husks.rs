@@ -56,7 +56,7 @@ fn end(object: Owned<dyn Number>) {
 
 /// Slot, generation and address of its value.
 fn place(object: &Owned<dyn Number>) -> (u32, u32, usize) {
-    let id = Handle::id(object.co());
+    let id = Handle::id(object.handle());
     (id.slot(), id.generation(), object.address())
 }
 
@@ -66,7 +66,7 @@ fn co_29_the_next_object_of_a_size_has_slot_and_block_under_the_next_generation(
     on(0, || {
         let first = object::<2>(1);
         let (slot, generation, address) = place(&first);
-        let stale = first.co();
+        let stale = first.handle();
         end(first);
         let next = object::<2>(2);
         assert_eq!(place(&next).0, slot, "a slot that is free on this VP is used first");
@@ -99,7 +99,7 @@ fn another_size_and_another_vp_do_not_get_it() {
     }
     for (objects, vp) in [(others, 2), (larger, 1)] {
         for object in objects {
-            let home = info_of(Handle::id(object.co())).unwrap().home;
+            let home = info_of(Handle::id(object.handle())).unwrap().home;
             assert_eq!(home, Some(Vp::new(vp)), "an id is of the VP that made the object");
             on(vp, || end(object));
         }
@@ -114,7 +114,7 @@ fn what_ends_elsewhere_comes_home() {
     let _turn = machine_of_8();
     let made = |vp| {
         let objects: Vec<_> = (0..8).map(|n| on(vp, || object::<4>(n))).collect();
-        let slots: HashSet<u32> = objects.iter().map(|object| Handle::id(object.co()).slot()).collect();
+        let slots: HashSet<u32> = objects.iter().map(|object| Handle::id(object.handle()).slot()).collect();
         (objects, slots)
     };
     let (objects, slots) = made(HOME);
@@ -135,7 +135,7 @@ fn more_than_are_kept_end_and_come_again() {
         let mut seen = HashSet::new();
         for round in 0..3 {
             let objects: Vec<_> = (0..count).map(object::<1>).collect();
-            let ids: HashSet<_> = objects.iter().map(|object| Handle::id(object.co())).collect();
+            let ids: HashSet<_> = objects.iter().map(|object| Handle::id(object.handle())).collect();
             assert_eq!(ids.len(), objects.len(), "an id was given twice");
             let addresses: HashSet<_> = objects.iter().map(|object| object.address()).collect();
             assert_eq!(addresses.len(), objects.len(), "a block was given twice");
@@ -163,7 +163,7 @@ fn what_is_kept_can_be_given_back() {
     on(VP, || {
         let mut slots = HashSet::new();
         for object in [object::<1>(1), object::<2>(2), object::<5>(5), object::<100>(100)] {
-            slots.insert(Handle::id(object.co()).slot());
+            slots.insert(Handle::id(object.handle()).slot());
             end(object);
         }
         let before = tables::stats().kept_bytes;
@@ -173,7 +173,7 @@ fn what_is_kept_can_be_given_back() {
         assert_eq!(tables::trim(), 0);
         // What had no block is as good as any other.
         let objects: Vec<_> = (0..4).map(object::<3>).collect();
-        assert!(objects.iter().all(|object| slots.contains(&Handle::id(object.co()).slot())));
+        assert!(objects.iter().all(|object| slots.contains(&Handle::id(object.handle()).slot())));
         objects.into_iter().for_each(end);
     });
 }
@@ -218,7 +218,7 @@ fn threads_of_one_vp_and_of_many_never_share_one() {
                     let counted: Owned<dyn Number> = shared(Counted(n, &DROPS));
                     let plain = object::<2>(n);
                     assert_eq!((counted.number(), plain.number()), (n, n));
-                    let (counted, stale) = (counted, plain.co());
+                    let (counted, stale) = (counted, plain.handle());
                     drop(plain);
                     assert!(stale.try_number().is_err());
                     assert_eq!(counted.number(), n);

@@ -87,7 +87,7 @@ fn lives(count: usize) -> isize {
         });
         for _ in 0..count {
             let spread = Fails(AtomicUsize::new(0)).create(ClusterSize::Machine);
-            next.send(spread.co()).unwrap();
+            next.send(spread.handle()).unwrap();
             let _ = catch_unwind(AssertUnwindSafe(|| spread.count()));
             assert_eq!(spread.count(), 300);
             let text: Owned<dyn Count> = shared(Text("y".repeat(300)));

@@ -353,7 +353,7 @@ fn live(count: usize) {
         });
         for _ in 0..count {
             let object = Fails(AtomicUsize::new(0)).create(ClusterSize::Cpu);
-            next.send(object.co()).expect("the other thread lives");
+            next.send(object.handle()).expect("the other thread lives");
             let _ = catch_unwind(AssertUnwindSafe(|| object.count()));
         }
         drop(next);

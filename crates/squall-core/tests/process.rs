@@ -106,7 +106,7 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
     let forked = |error: CallError| error.reason() == CallErrorKind::Forked;
     let shared_one: Owned<dyn Hits> = shared(Central::default());
     let spread = Spread.create(ClusterSize::Machine);
-    let (s, d) = (shared_one.co(), spread.co());
+    let (s, d) = (shared_one.handle(), spread.handle());
     s.add(1);
     d.add(1);
     let place = PLACE.install_shared(Central::default()).unwrap();
@@ -118,7 +118,7 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
                 let hits = Spread.create(ClusterSize::Cpu);
                 hits.add(1);
                 drop(hits);
-                let _ = PLACE.co();
+                let _ = PLACE.handle();
                 drop(squall_core::snapshot());
             }
         });
@@ -176,7 +176,7 @@ fn pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction() {
         return;
     }
     let called: Owned<dyn Hits> = Spread.create(ClusterSize::Cpu);
-    CALLED.set(called.co()).unwrap();
+    CALLED.set(called.handle()).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let done = AtomicBool::new(false);
     let mut own = 0;

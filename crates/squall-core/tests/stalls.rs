@@ -72,7 +72,7 @@ impl Hits for Local {
     fn add(&self) {}
     fn stay(&self) {
         // Nested: the outermost operation is what counts.
-        squall_rcu::pin(|_| self.0.co().call(self.0.co()));
+        squall_rcu::pin(|_| self.0.handle().call(self.0.handle()));
     }
     fn call(&self, _: Handle<dyn Hits>) {
         stay();
@@ -121,7 +121,7 @@ fn a_stall_names_the_object_whose_call_it_is() {
 
     // A distributed object; then, by the same thread, an operation that is no call, though one is made in it.
     let hits = Spread(AtomicBool::new(false)).create(ClusterSize::Machine);
-    let (co, here) = (hits.co(), line!() + 2);
+    let (co, here) = (hits.handle(), line!() + 2);
     let stalls = stalls_of("spread", &told, vec![nothing(), nothing(), nothing()], move || {
         co.stay();
         squall_rcu::pin(|_| stay());
@@ -145,7 +145,7 @@ fn a_stall_names_the_object_whose_call_it_is() {
     // A representative that is being made; and the outer of two objects.
     let slow = Spread(AtomicBool::new(true)).create(ClusterSize::Machine);
     let outer: Owned<dyn Hits> = shared(Central);
-    let (slow_co, outer_co) = (slow.co(), outer.co());
+    let (slow_co, outer_co) = (slow.handle(), outer.handle());
     let stalls = stalls_of("making", &told, vec![nothing(), nothing()], move || {
         slow_co.add();
         outer_co.call(slow_co);
@@ -167,7 +167,7 @@ fn a_stall_names_the_object_whose_call_it_is() {
 
     // Called through an interface that its own extends: as long as it lives the object is named by its own.
     let many: Owned<dyn ManyHits> = shared(Central);
-    let (own, upcast) = (many.co(), Handle::upcast::<dyn Hits>(many.co()));
+    let (own, upcast) = (many.handle(), Handle::upcast::<dyn Hits>(many.handle()));
     let meanwhile: Vec<Box<dyn FnOnce()>> = vec![nothing(), nothing(), Box::new(move || drop(many))];
     let stalls = stalls_of("extended", &told, meanwhile, move || {
         own.stay_long();

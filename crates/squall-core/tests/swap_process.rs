@@ -56,7 +56,7 @@ impl Hits for Count {
 }
 
 fn new() -> Replacement<dyn Hits> {
-    Replacement::stateful(Count::default())
+    Replacement::swappable(Count::default())
 }
 
 /// Runs one test of this file in a process of its own. Returns whether this is that process.
@@ -105,7 +105,7 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.co();
+    let co = hits.handle();
     co.add(1);
     let swap_fails = move |failure| {
         let error = Swap::new(co).run(new()).unwrap_err();
@@ -127,7 +127,7 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
         come.lock().unwrap().send(()).unwrap();
         may_go.lock().unwrap().recv().unwrap();
     }));
-    Swap::new(co).run(Replacement::stateful(Count { on_export, ..Count::default() })).unwrap();
+    Swap::new(co).run(Replacement::swappable(Count { on_export, ..Count::default() })).unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     let reader = thread::spawn(move || {
@@ -164,7 +164,7 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.co();
+    let co = hits.handle();
     // From its first operation on a process knows its children.
     co.add(1);
     let (stop, added) = (AtomicBool::new(false), AtomicU64::new(1));
@@ -208,7 +208,7 @@ fn pitfall_13_no_arbiter_begins_in_a_forked_child() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.co();
+    let co = hits.handle();
     co.add(1);
     assert!(in_forked_child(
         || arbitrate(co, |_| {}).is_err_and(|error| error.failure() == SwapFailure::Forked)
@@ -224,7 +224,7 @@ fn pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.co();
+    let co = hits.handle();
     co.add(1);
     let seen = Arc::new(AtomicU64::new(0));
     let sees = seen.clone();

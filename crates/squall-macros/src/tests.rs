@@ -349,7 +349,7 @@ fn names() {
     refused("trait Hits: Send + Sync { fn r#type(&self); fn try_type(&self); }", &["try_type"], raw);
     accepted("trait Hits: Send + Sync { fn try_add(&self); fn sub(&self); fn try_(&self); }");
     method_refused(
-        "fn co(&self);",
+        "fn handle(&self);",
         "co",
         "references and owners have a method `co` of their own, which callers would get; rename this",
     );

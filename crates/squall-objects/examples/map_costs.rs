@@ -52,7 +52,7 @@ fn read_and_write(of: &str, handle: MapHandle) {
 
 /// Has another thread take a map's lock from its owner until there is none any more.
 fn disown(map: &OwnedMap) {
-    let handle = map.co();
+    let handle = map.handle();
     for times in [9, 513, (1 << 15) + 1, (1 << 21) + 1] {
         (0..times).for_each(|_| _ = black_box(handle.set(0, 0)));
         thread::scope(|threads| _ = threads.spawn(|| handle.set(0, 0)));
@@ -61,10 +61,10 @@ fn disown(map: &OwnedMap) {
 
 /// What it costs to make a table of one lock's entries and the other way round, by the number of entries.
 fn swapped(map: &OwnedMap, entries: u64) {
-    (0..entries).for_each(|key| _ = map.co().set(key, key));
+    (0..entries).for_each(|key| _ = map.handle().set(key, key));
     let to = |form| {
         let begun = Instant::now();
-        control::swap(Handle::id(map.co()), form).expect("nobody else is at it");
+        control::swap(Handle::id(map.handle()), form).expect("nobody else is at it");
         begun.elapsed().as_secs_f64() * 1e9
     };
     let both = (0..50).map(|_| (to(map::SHARED), to(map::SMALL)));
@@ -92,11 +92,11 @@ fn forms() {
     for (of, map) in
         [("one lock, its owner", &owned), ("a table", &central), ("one lock without an owner", &small)]
     {
-        (0..KEYS).for_each(|key| _ = map.co().set(key, key));
+        (0..KEYS).for_each(|key| _ = map.handle().set(key, key));
         if of.ends_with("without an owner") {
             disown(map);
         }
-        read_and_write(of, map.co());
+        read_and_write(of, map.handle());
     }
     [16, 1024, 8192, 65_536].iter().for_each(|entries| swapped(&small, *entries));
 }
@@ -106,10 +106,10 @@ fn copies() {
     Machine::set_virtual(spec).expect("nobody has asked for the machine yet");
     let central = map::shared_with(0, Hasher::default());
     let copied = map::replicated_with(0, ClusterSize::Node, Hasher::default());
-    for handle in [central.co(), copied.co()] {
+    for handle in [central.handle(), copied.handle()] {
         (0..KEYS).for_each(|key| _ = handle.set(key, key));
     }
-    let (table, copies) = (central.co(), copied.co());
+    let (table, copies) = (central.handle(), copied.handle());
     let written = least(|| (), |key| _ = table.set(key, key));
     let looked = least(|| (), |key| read(table, key));
     let alone = least(|| (), |key| _ = copies.set(key, key));

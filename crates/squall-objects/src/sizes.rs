@@ -16,7 +16,7 @@ use squall_machine::ClusterSize;
 /// use squall_objects::read_mostly::{self, ReadMostly};
 ///
 /// let limits = read_mostly::distributed([10, 20], ClusterSize::Node);
-/// control::set_attribute(Handle::id(limits.co()), "cluster-size", "core").unwrap();
+/// control::set_attribute(Handle::id(limits.handle()), "cluster-size", "core").unwrap();
 /// assert_eq!(limits.cluster_size(), ClusterSize::Core);
 /// ```
 pub static CLUSTER_SIZE: Attribute<ClusterSize> = Attribute::new("cluster-size", ClusterSize::Machine)

@@ -79,7 +79,7 @@ fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_add
     let (counter, id) = made();
     let before = info_of(id).unwrap();
     assert_eq!((form(id), before.reps.len()), (SHARED, 1));
-    let added = with_crowd(counter.co(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    let added = with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
     assert_eq!(counter.total(), added);
     assert!(info_of(id).unwrap().bytes > before.bytes);
     eventually("it folds", || form(id) == SHARED);
@@ -100,7 +100,7 @@ fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_add
 fn it_folds_where_sums_are_what_is_asked_for() {
     let _alone = alone();
     let (counter, id) = made();
-    let handle = counter.co();
+    let handle = counter.handle();
     let mut added = with_crowd(handle, 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
     added += with_crowd(handle, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == SHARED));
     assert_eq!(handle.total(), added);
@@ -120,15 +120,15 @@ fn pr_17_what_nobody_shares_is_left_alone_and_the_policy_keeps_nothing_of_it() {
     assert_eq!((status.family, status.form, status.swaps_count), ("counter", SHARED, 0));
     assert_eq!(status.forms, [SHARED, DISTRIBUTED]);
     let shared = counter::shared();
-    assert_eq!(info_of(id).unwrap().bytes, info_of(Handle::id(shared.co())).unwrap().bytes);
-    assert!(control::status(Handle::id(shared.co())).is_none(), "that one does not adapt");
+    assert_eq!(info_of(id).unwrap().bytes, info_of(Handle::id(shared.handle())).unwrap().bytes);
+    assert!(control::status(Handle::id(shared.handle())).is_none(), "that one does not adapt");
 }
 
 #[test]
 fn where_there_are_no_sequences_nothing_is_won_by_a_move_to_the_vp_that_calls() {
     let _alone = alone();
     let (counter, id) = made();
-    let handle = counter.co();
+    let handle = counter.handle();
     let place = || handle.sensors().place;
     assert_eq!(place(), Some(Vp::new(0)));
     let stop = AtomicBool::new(false);
@@ -153,7 +153,7 @@ fn a_frozen_object_stays_and_says_why_and_goes_on_when_it_is_thawed() {
     let (counter, id) = made();
     control::freeze(id, true).unwrap();
     assert!(control::status(id).unwrap().frozen);
-    with_crowd(counter.co(), 4, Mix::Adds, || {
+    with_crowd(counter.handle(), 4, Mix::Adds, || {
         eventually("it is held", || verdicts(id).contains(&Verdict::Held(Held::Frozen)));
         assert_eq!(form(id), SHARED);
         control::freeze(id, false).unwrap();
@@ -169,7 +169,7 @@ fn all_are_frozen_and_thawed_at_once() {
     control::freeze_all(true);
     assert!(control::all_frozen());
     let (counter, id) = made();
-    with_crowd(counter.co(), 4, Mix::Adds, || {
+    with_crowd(counter.handle(), 4, Mix::Adds, || {
         eventually("it is held", || verdicts(id).contains(&Verdict::Held(Held::Frozen)));
         control::freeze_all(false);
         eventually("it grows", || form(id) == DISTRIBUTED);
@@ -181,7 +181,7 @@ fn a_dry_run_only_says_what_it_would_do() {
     let _alone = alone();
     let (counter, id) = made();
     control::set_attribute(id, "dry-run", "true").unwrap();
-    with_crowd(counter.co(), 4, Mix::Adds, || {
+    with_crowd(counter.handle(), 4, Mix::Adds, || {
         eventually("it says so", || verdicts(id).contains(&Verdict::DryRun));
         // It goes on saying so, once.
         thread::sleep(Duration::from_millis(300));
@@ -200,7 +200,7 @@ fn the_budget_and_the_bound_on_memory_hold_it() {
     let _alone = alone();
     settings::ALL.set(&settings::SWAPS, 0.0).unwrap();
     let (counter, id) = made();
-    with_crowd(counter.co(), 4, Mix::Adds, || {
+    with_crowd(counter.handle(), 4, Mix::Adds, || {
         eventually("the budget holds it", || verdicts(id).contains(&Verdict::Held(Held::Budget)));
         settings::ALL.set(&settings::BYTES, 100).unwrap();
         settings::ALL.set(&settings::SWAPS, 50.0).unwrap();
@@ -266,7 +266,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
         assert!(matches!(control::sample(id, Duration::ZERO), Err(ControlError::InOperation(_))));
     });
     let plain = counter::shared();
-    let error = control::freeze(Handle::id(plain.co()), true).unwrap_err();
+    let error = control::freeze(Handle::id(plain.handle()), true).unwrap_err();
     assert!(error.to_string().contains("does not adapt: its class is in no family"), "{error}");
     drop(counter);
     let gone = format!("there is no live object {id}");
@@ -281,7 +281,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
 fn calls_are_counted_by_method_and_vp_only_while_someone_looks() {
     let _alone = alone();
     let counter = counter::shared();
-    let (handle, id) = (counter.co(), Handle::id(counter.co()));
+    let (handle, id) = (counter.handle(), Handle::id(counter.handle()));
     let calls = thread::scope(|scope| {
         let sample = scope.spawn(move || control::sample(id, Duration::from_millis(100)).unwrap());
         while !sample.is_finished() {
@@ -312,7 +312,7 @@ fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
     let (steady, steady_id) = made();
     for _ in 0..20 {
         let (counter, _) = made();
-        let handle = counter.co();
+        let handle = counter.handle();
         thread::scope(|scope| {
             for vp in 0..3 {
                 scope.spawn(move || on(vp, || while handle.try_add(1).is_ok() {}));
@@ -323,7 +323,7 @@ fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
         assert!(handle.try_total().is_err());
     }
     let added =
-        with_crowd(steady.co(), 4, Mix::Adds, || eventually("it grows", || form(steady_id) == DISTRIBUTED));
+        with_crowd(steady.handle(), 4, Mix::Adds, || eventually("it grows", || form(steady_id) == DISTRIBUTED));
     assert_eq!(steady.total(), added);
     assert!(control::statuses().iter().all(|status| info_of(status.id).is_some()));
 }
@@ -345,7 +345,7 @@ fn the_thread_sleeps_while_every_counter_has_the_form_in_which_it_began() {
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
     assert_eq!(engine::thread_state(), engine::EngineState::Running);
-    with_crowd(counter.co(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
     eventually("all fold", || control::statuses().iter().all(|status| status.form == SHARED));
     // Those that tests before this one left may still be looked at, once.
     eventually("it sleeps", || {

@@ -92,29 +92,29 @@ fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
 
     let value = read_mostly::shared(Plain);
     shared(&value);
-    shared(&value.co());
-    sent(&value.co().subscribe());
+    shared(&value.handle());
+    sent(&value.handle().subscribe());
     let map = map::shared::<u64, Plain>();
     shared(&map);
-    shared(&map.co());
+    shared(&map.handle());
     assert!(map.try_insert(1, Plain).is_ok() && map.delete(&1));
     let copied = map::adaptive::<u64, String>();
     shared(&copied);
     shared(&copied.iter());
-    shared(&copied.co().entry(1));
+    shared(&copied.handle().entry(1));
     let list = cached::list::<Plain>(Form::shared());
     shared(&list);
-    shared(&list.co());
+    shared(&list.handle());
     shared(&list.insert(Plain));
     sent(&list.iter());
     let kept = cached::map::<u64, String>(Form::shared());
     shared(&kept);
-    shared(&kept.co());
-    sent(&cached::CachedMapExt::iter(kept.co()));
+    shared(&kept.handle());
+    sent(&cached::CachedMapExt::iter(kept.handle()));
     // A part is locked by whoever has it, and so need not be such that several may read it.
     let directory = directory::distributed::<u64, Plain, One>(ClusterSize::Core, |_| One(Cell::new(0)));
     shared(&directory);
-    shared(&directory.co());
+    shared(&directory.handle());
     let next = |part: &mut One| part.0.replace(part.0.get() + 1);
     assert_eq!(directory.get_or_make(&1, || Plain, |_, part| next(part)), 0);
     sent(&directory.keys());

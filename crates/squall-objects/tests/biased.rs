@@ -19,7 +19,7 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
         return;
     }
     let counter = counter::adaptive();
-    let (handle, id) = (counter.co(), Handle::id(counter.co()));
+    let (handle, id) = (counter.handle(), Handle::id(counter.handle()));
     let first = handle.sensors().place.unwrap();
     let elsewhere = usable.iter().find(|vp| *vp != first).unwrap();
     let stop = AtomicBool::new(false);

@@ -101,7 +101,7 @@ fn co_43_what_was_looked_up_is_kept_by_its_cluster() {
     for size in SIZES {
         let clusters = machine().clusters(size).len();
         let (map, list) = (cached::map(Form::distributed(size)), cached::list(Form::distributed(size)));
-        let (map, list) = (map.co(), list.co());
+        let (map, list) = (map.handle(), list.handle());
         let sensors = || (map.sensors(), list.sensors());
         on(0, || (map.insert(7_u64, 70_u64), list.insert((7_u64, 70_u64))));
         // Who inserts keeps it, and nobody else does.
@@ -131,7 +131,7 @@ fn co_43_what_was_removed_is_found_by_nobody_and_kept_by_nobody() {
     let _alone = alone();
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
-        let (map, list) = (map.co(), list.co());
+        let (map, list) = (map.handle(), list.handle());
         for round in 0..4 {
             on(round * 5 % VPS, || {
                 map.insert(1, round);
@@ -164,7 +164,7 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
     let _alone = alone();
     let rounds = if cfg!(debug_assertions) { 1500 } else { 10_000 };
     let list = cached::list(Form::shared());
-    let handle = list.co();
+    let handle = list.handle();
     let (gone, swaps, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     handle.insert(1);
     thread::scope(|scope| {
@@ -213,7 +213,7 @@ fn co_43_what_conflicts_is_never_there_together() {
     let overlap = |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
     for form in [Form::shared(), Form::distributed(ClusterSize::Core)] {
         let list = cached::list(form);
-        let handle = list.co();
+        let handle = list.handle();
         let inserted = AtomicUsize::new(0);
         thread::scope(|scope| {
             for thread in 0..4_u64 {
@@ -253,7 +253,7 @@ fn to_04_copies_are_taken_away_or_given_the_new_value() {
     ] {
         assert_eq!(form.coherence() == Coherence::Update, updates);
         let map = cached::map(form);
-        let handle: MapRef = map.co();
+        let handle: MapRef = map.handle();
         on(0, || handle.insert(1, 0));
         let readers = [0, 1, 2, 9, 30];
         let clusters = 4;
@@ -274,7 +274,7 @@ fn to_04_copies_are_taken_away_or_given_the_new_value() {
 fn hu_15_a_change_reaches_the_clusters_that_hold_a_copy_and_no_others() {
     let _alone = alone();
     let map = cached::map(Form::distributed(ClusterSize::Cpu));
-    let handle: MapRef = map.co();
+    let handle: MapRef = map.handle();
     for key in 0..VPS {
         on(key, || handle.insert(u64::from(key), 0));
         // Each key is kept by who inserted it, and read by as many others as its number says.
@@ -301,9 +301,9 @@ fn hu_16_what_is_invalidated_is_copied_and_what_is_updated_is_one() {
     assert_ne!(address(&copied, 0), address(&copied, 2));
     assert_eq!(address(&one, 0), address(&one, 2));
     // Also after a swap that makes the one of the other.
-    swap(one.co(), cached::new_map(copied.form())).unwrap();
+    swap(one.handle(), cached::new_map(copied.form())).unwrap();
     assert_ne!(address(&one, 0), address(&one, 2));
-    swap(copied.co(), cached::new_map(copied.form().updated())).unwrap();
+    swap(copied.handle(), cached::new_map(copied.form().updated())).unwrap();
     assert_eq!(address(&copied, 0), address(&copied, 2));
 }
 
@@ -312,7 +312,7 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
     let _alone = alone();
     // Where it is known beforehand.
     let map = cached::map(Form::on(ClusterSize::Core, [4, 9].map(Vp::new)));
-    let handle: MapRef = map.co();
+    let handle: MapRef = map.handle();
     on(4, || handle.insert(1, 10));
     everywhere(|_| assert_eq!(handle.get(&1), Some(10)));
     let now = handle.sensors();
@@ -324,7 +324,7 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
 
     // Where threads are found to be. It was made in the core of VP 6.
     let map = on(6, || cached::map(Form::where_threads_are(ClusterSize::Core, 5)));
-    let handle: MapRef = map.co();
+    let handle: MapRef = map.handle();
     on(6, || handle.insert(1, 10));
     let full = || handle.sensors().full;
     for lookup in 0..5 {
@@ -357,7 +357,7 @@ fn to_05_a_thread_that_moves_on_takes_its_representative_along() {
         let form = Form::where_threads_are(ClusterSize::Core, 20);
         let form = if update { form.updated() } else { form };
         let (map, list) = on(0, || (cached::map(form.clone()), cached::list(form)));
-        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.handle(), list.handle());
         on(0, || {
             (0..10).for_each(|key| _ = map.insert(key, key * 10));
             (0..10).for_each(|key| _ = list.insert(key));
@@ -401,7 +401,7 @@ fn to_05_what_threads_use_stays_full_while_another_one_moves() {
     let _alone = alone();
     let form = Form::where_threads_are(ClusterSize::Core, 10);
     let (map, list) = on(0, || (cached::map(form.clone()), cached::list(form)));
-    let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
+    let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.handle(), list.handle());
     on(0, || (0..10).for_each(|key| _ = (map.insert(key, key * 10), list.insert(key))));
     let living = [30, 26];
     let live = || living.iter().for_each(|vp| look_for(map, list, *vp, 1));
@@ -436,7 +436,7 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
         let form = Form::where_threads_are(ClusterSize::Cpu, 1);
         let form = if update { form.updated() } else { form };
         let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
-        let (handle, items): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (handle, items): (MapRef, Handle<dyn CachedList<u64>>) = (map.handle(), list.handle());
         let (known, stop, swaps) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
         handle.insert(0, 1);
         items.insert(1);
@@ -503,7 +503,7 @@ fn to_05_what_representatives_leave_is_dropped_once() {
         let form = Form::where_threads_are(ClusterSize::Cpu, 3);
         let form = if update { form.updated() } else { form };
         let (map, list) = (cached::map(form.clone()), cached::list(form));
-        let (handle, items) = (map.co(), list.co());
+        let (handle, items) = (map.handle(), list.handle());
         (0..20).for_each(|key| {
             handle.insert(key, Counted::new(&live));
             items.insert(Counted::new(&live));
@@ -567,7 +567,7 @@ fn a_cluster_keeps_no_more_than_it_may_and_what_went_is_asked_for_again() {
 fn x_23_every_form_is_swapped_for_every_other_and_all_stays() {
     let _alone = alone();
     let (map, list) = (cached::map(Form::shared()), cached::list(Form::shared()));
-    let (map, list) = (map.co(), list.co());
+    let (map, list) = (map.handle(), list.handle());
     (0..40).for_each(|n| {
         on(n % VPS, || {
             map.insert(u64::from(n), u64::from(n));
@@ -598,7 +598,7 @@ fn to_05_the_cluster_size_is_changed_while_it_is_used() {
     let _alone = alone();
     let (map, list) =
         (cached::map(Form::distributed(ClusterSize::Cpu)), cached::list(Form::distributed(ClusterSize::Cpu)));
-    let (map, list) = (map.co(), list.co());
+    let (map, list) = (map.handle(), list.handle());
     map.insert(1, 1);
     list.insert(1);
     for size in SIZES {
@@ -615,12 +615,12 @@ fn to_05_the_cluster_size_is_changed_while_it_is_used() {
 fn a_form_into_which_nothing_moved_says_so() {
     let _alone = alone();
     let (map, list) = (cached::map::<u64, u64>(Form::shared()), cached::list::<u64>(Form::shared()));
-    Swap::new(map.co()).without_state().run(cached::new_map(Form::shared())).unwrap();
-    Swap::new(list.co()).without_state().run(cached::new_list(Form::shared())).unwrap();
+    Swap::new(map.handle()).without_state().run(cached::new_map(Form::shared())).unwrap();
+    Swap::new(list.handle()).without_state().run(cached::new_list(Form::shared())).unwrap();
     for error in [map.try_form().unwrap_err(), list.try_form().unwrap_err()] {
         assert!(error.to_string().contains("nothing moved in"), "{error}");
     }
-    assert!(swap(map.co(), cached::new_map(Form::shared())).is_err());
+    assert!(swap(map.handle(), cached::new_map(Form::shared())).is_err());
 }
 
 // --- the map under the checks that every concurrent map passes ---
@@ -643,9 +643,9 @@ impl<V: Held> Drop for Checked<V> {
 
 impl<V: Held> Checked<V> {
     /// The map; now and then it takes another form before.
-    fn co(&self) -> Handle<dyn CachedMap<u64, V, RandomState>> {
+    fn handle(&self) -> Handle<dyn CachedMap<u64, V, RandomState>> {
         const OFTEN: usize = 50;
-        let handle = self.map.as_ref().expect("it lives").co();
+        let handle = self.map.as_ref().expect("it lives").handle();
         if let Some(calls) = &self.calls {
             let call = calls.fetch_add(1, Ordering::Relaxed);
             if call % OFTEN == OFTEN - 1 && !squall_rcu::in_operation() {
@@ -659,43 +659,43 @@ impl<V: Held> Checked<V> {
 
 impl<V: Held> ConcurrentMap<V> for Checked<V> {
     fn get(&self, key: u64) -> Option<V> {
-        self.co().get(&key)
+        self.handle().get(&key)
     }
 
     fn insert(&self, key: u64, value: V) -> Option<V> {
-        self.co().insert(key, value)
+        self.handle().insert(key, value)
     }
 
     fn set(&self, key: u64, value: V) -> bool {
-        self.co().set(key, value)
+        self.handle().set(key, value)
     }
 
     fn try_insert(&self, key: u64, value: V) -> Result<(), V> {
-        self.co().try_insert(key, value).map_err(|(_, value)| value)
+        self.handle().try_insert(key, value).map_err(|(_, value)| value)
     }
 
     fn get_or_insert_with(&self, key: u64, make: &mut dyn FnMut() -> V) -> V {
-        self.co().get_or_insert_with(key, make)
+        self.handle().get_or_insert_with(key, make)
     }
 
     fn remove(&self, key: u64) -> Option<V> {
-        self.co().remove(&key)
+        self.handle().remove(&key)
     }
 
     fn discard(&self, key: u64) -> bool {
-        self.co().delete(&key)
+        self.handle().delete(&key)
     }
 
     fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&V) -> bool) -> bool {
-        self.co().remove_if(&key, goes)
+        self.handle().remove_if(&key, goes)
     }
 
     fn update(&self, key: u64, change: &mut dyn FnMut(&V) -> V) -> bool {
-        self.co().update(&key, change)
+        self.handle().update(&key, change)
     }
 
     fn compute(&self, key: u64, step: &mut dyn FnMut(Option<&V>) -> Step<V>) {
-        let _ = self.co().compute(key, |value| match step(value) {
+        let _ = self.handle().compute(key, |value| match step(value) {
             Step::Keep => Compute::Keep,
             Step::Put(value) => Compute::Put(value),
             Step::Remove => Compute::Remove,
@@ -703,19 +703,19 @@ impl<V: Held> ConcurrentMap<V> for Checked<V> {
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(u64, &V)) {
-        self.co().for_each(|key, value| visit(*key, value));
+        self.handle().for_each(|key, value| visit(*key, value));
     }
 
     fn retain(&self, keep: &mut dyn FnMut(u64, &V) -> bool) {
-        self.co().retain(|key, value| keep(*key, value));
+        self.handle().retain(|key, value| keep(*key, value));
     }
 
     fn clear(&self) {
-        self.co().clear();
+        self.handle().clear();
     }
 
     fn len(&self) -> usize {
-        self.co().len()
+        self.handle().len()
     }
 }
 
@@ -803,7 +803,7 @@ fn values_and_items_are_dropped_once_through_changes_swaps_and_the_end() {
     let live = Arc::new(AtomicI64::new(0));
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
-        let (handle, items) = (map.co(), list.co());
+        let (handle, items) = (map.handle(), list.handle());
         for next in [Form::distributed(ClusterSize::Core).updated(), form] {
             for key in 0..9 {
                 on(key * 3, || {
@@ -838,7 +838,7 @@ fn a_panic_in_a_closure_changes_nothing() {
     let _alone = alone();
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form));
-        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.handle(), list.handle());
         map.insert(1, 10);
         list.insert(1);
         let panics = |f: &dyn Fn()| {
@@ -871,7 +871,7 @@ fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
     let _alone = alone();
     for form in forms() {
         let map = cached::map(form.clone());
-        let handle: Handle<dyn CachedMap<Touchy, u64, RandomState>> = map.co();
+        let handle: Handle<dyn CachedMap<Touchy, u64, RandomState>> = map.handle();
         let agreed = |what: &str| {
             let seen = on(0, || handle.get(&Touchy(1)));
             everywhere(|vp| assert_eq!(handle.get(&Touchy(1)), seen, "{what} from {vp} of {form:?}"));
@@ -915,7 +915,7 @@ fn an_item_is_removed_from_its_own_list_alone() {
         assert!(!other.remove_item(&item) && !item.is_gone());
         everywhere(|_| assert_eq!((mine.len(), mine.find(|_| true, |n| *n)), (1, Some(1))));
         // A swap takes the items over.
-        swap(mine.co(), cached::new_list(form)).unwrap();
+        swap(mine.handle(), cached::new_list(form)).unwrap();
         assert!(mine.remove_item(&item) && item.is_gone() && mine.is_empty());
         assert_eq!(mine.sensors().copies, 0);
     }
@@ -926,7 +926,7 @@ fn closures_may_use_what_they_are_called_by() {
     let _alone = alone();
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form));
-        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.handle(), list.handle());
         map.insert(1, 10);
         list.insert(1);
         let inside = map.with(&1, |old| {

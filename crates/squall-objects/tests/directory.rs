@@ -130,7 +130,7 @@ fn borrowed_keys_errors_and_panics() {
     assert_eq!(words.update("a", |_, part| part.clone()), Some(vec![1, 2]));
     assert!(words.remove("a") && words.update("a", |_, _| ()).is_none());
     // What has ended errs.
-    let handle = words.co();
+    let handle = words.handle();
     drop(words);
     assert!(handle.try_sensors().is_err() && handle.try_cluster_size().is_err());
 }
@@ -150,7 +150,7 @@ fn parts_stay_when_the_size_of_clusters_changes() {
     let parts = uses.gather(&1, 0, |parts, _, _| *parts += 1).unwrap();
     assert_eq!((parts, uses.sensors().parts), (32, 32));
     // What was swapped in without its state errs, and shows it.
-    Swap::new(uses.co()).without_state().run(new_directory(ClusterSize::Core)).unwrap();
+    Swap::new(uses.handle()).without_state().run(new_directory(ClusterSize::Core)).unwrap();
     assert!(uses.try_sensors().is_err() && format!("{uses:?}").contains("no entries moved in"));
 }
 
@@ -309,7 +309,7 @@ fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
     let parts = alive.clone();
     let objects: OwnedDirectory<u64, Counted, Counted> =
         directory::distributed(ClusterSize::Cpu, move |_| Counted::new(&parts));
-    let handle = objects.co();
+    let handle = objects.handle();
     for round in 0..MANY / 20 {
         for vp in 0..4 {
             on(vp, || objects.get_or_make(&1, || Counted::new(&alive), |_, part| part.1 = Some(handle)));

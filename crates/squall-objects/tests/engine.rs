@@ -114,7 +114,7 @@ impl Family for Things {
 
     fn make(&self, shape: Shape, handle: Handle<dyn Thing>) -> Replacement<dyn Thing> {
         panic_if(MAKE);
-        if shape.form == 0 { Replacement::stateful(Small(handle)) } else { Replacement::stateful(Large) }
+        if shape.form == 0 { Replacement::swappable(Small(handle)) } else { Replacement::swappable(Large) }
     }
 
     fn read(&self, _: Handle<dyn Thing>) -> Result<Reading, CallError> {
@@ -139,7 +139,7 @@ fn thing() -> (Owned<dyn Thing>, Id) {
     family::register(&THINGS);
     engine::start();
     let thing: Owned<dyn Thing> = swappable_with(Small).unwrap();
-    let id = Handle::id(thing.co());
+    let id = Handle::id(thing.handle());
     (thing, id)
 }
 
@@ -148,7 +148,7 @@ fn a_familys_panic_harms_nobody_and_its_object_adapts_all_the_same() {
     let _alone = alone();
     for function in [READ, JUDGE, MAKE] {
         let ((thing, thing_id), (counter, id)) = (thing(), made());
-        let (thing, hits) = (thing.co(), adds(counter.co()));
+        let (thing, hits) = (thing.handle(), adds(counter.handle()));
         PANICS_IN.store(function, Ordering::Relaxed);
         with_crowd(
             3,
@@ -169,7 +169,7 @@ fn a_familys_panic_harms_nobody_and_its_object_adapts_all_the_same() {
 fn a_swap_that_fails_is_tried_again_less_and_less_and_logged_once() {
     let _alone = alone();
     let (thing, id) = thing();
-    let thing = thing.co();
+    let thing = thing.handle();
     TRIED.store(0, Ordering::Relaxed);
     FAILS.store(true, Ordering::Relaxed);
     with_crowd(
@@ -192,7 +192,7 @@ fn a_class_that_is_thawed_goes_on() {
     let _alone = alone();
     let (counter, id) = made();
     settings::ALL.set(&settings::FREEZE, true).unwrap();
-    with_crowd(4, adds(counter.co()), || {
+    with_crowd(4, adds(counter.handle()), || {
         eventually("it is held", || !control::history(id).is_empty());
         assert_eq!(form(id), SHARED);
         settings::ALL.set(&settings::FREEZE, false).unwrap();
@@ -206,14 +206,14 @@ fn an_object_whose_sensors_are_refused_is_looked_at_again() {
     let (counter, id) = made();
     let refused = std::sync::Arc::new(AtomicU32::new(0));
     let count = std::sync::Arc::clone(&refused);
-    let arbiter = arbitrate(counter.co(), move |call| {
+    let arbiter = arbitrate(counter.handle(), move |call| {
         if call.method() == "sensors" {
             count.fetch_add(1, Ordering::Relaxed);
             call.refuse("a fault, injected");
         }
     });
     let arbiter = arbiter.unwrap();
-    with_crowd(4, adds(counter.co()), || {
+    with_crowd(4, adds(counter.handle()), || {
         eventually("it is refused", || refused.load(Ordering::Relaxed) > 0);
         arbiter.detach();
         eventually("it grows", || form(id) == DISTRIBUTED);
@@ -225,7 +225,7 @@ fn a_gauge_that_goes_up_and_down_is_not_taken_for_quiet() {
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
-    let handle = counter.co();
+    let handle = counter.handle();
     let up_and_down = || {
         (0..64).for_each(|_| {
             handle.inc();
@@ -261,5 +261,5 @@ fn half_a_swap_in_a_second_is_one_in_two() {
     let _alone = alone();
     settings::ALL.set(&settings::SWAPS, 0.5).unwrap();
     let (counter, id) = made();
-    with_crowd(4, adds(counter.co()), || eventually("it grows", || form(id) == DISTRIBUTED));
+    with_crowd(4, adds(counter.handle()), || eventually("it grows", || form(id) == DISTRIBUTED));
 }

@@ -26,7 +26,7 @@ fn until(is_so: impl Fn() -> bool) {
 #[test]
 fn requests_enter_and_leave_on_any_thread() {
     both(|owned| {
-        let handle = owned.co();
+        let handle = owned.handle();
         let requests: Vec<_> = (0..4)
             .map(|_| std::thread::spawn(move || handle.request().unwrap()))
             .map(|thread| thread.join().unwrap())
@@ -52,7 +52,7 @@ fn requests_enter_and_leave_on_any_thread() {
 #[test]
 fn nothing_is_inside_while_it_is_stopped() {
     both(|owned| {
-        let handle = owned.co();
+        let handle = owned.handle();
         let (odd, done) = (AtomicU32::new(0), AtomicBool::new(false));
         std::thread::scope(|threads| {
             for _ in 0..3 {
@@ -79,7 +79,7 @@ fn nothing_is_inside_while_it_is_stopped() {
 #[test]
 fn those_that_wait_are_admitted_or_refused() {
     both(|owned| {
-        let handle = owned.co();
+        let handle = owned.handle();
         for last in [false, true] {
             handle.stop().unwrap();
             let came = AtomicU32::new(0);
@@ -104,7 +104,7 @@ fn those_that_wait_are_admitted_or_refused() {
 #[test]
 fn a_miss_does_not_wait_for_a_stop() {
     let owned = gate::distributed();
-    let handle: Handle<dyn Gate> = owned.co();
+    let handle: Handle<dyn Gate> = owned.handle();
     let request = handle.request().unwrap();
     std::thread::scope(|threads| {
         let stop = threads.spawn(move || handle.stop());
@@ -135,7 +135,7 @@ fn a_miss_does_not_wait_for_a_stop() {
 #[test]
 fn a_shutdown_whose_time_was_over_is_waited_for() {
     both(|owned| {
-        let handle = owned.co();
+        let handle = owned.handle();
         assert_eq!(handle.drained_for(LONG), Err(ControlError::NotShutDown));
         let request = handle.request().unwrap();
         assert_eq!(handle.shutdown_for(SHORT), Err(ControlError::TimedOut));
@@ -200,7 +200,7 @@ impl Gate for ElsewhereRep {
 #[test]
 fn a_swap_that_is_undone_does_not_end_a_shutdown() {
     both(|owned| {
-        let handle = owned.co();
+        let handle = owned.handle();
         let request = handle.request().unwrap();
         std::thread::scope(|threads| {
             let shutdown = threads.spawn(move || (handle.shutdown(), handle.inside()));
@@ -224,7 +224,7 @@ fn a_swap_that_is_undone_does_not_end_a_shutdown() {
 #[test]
 fn the_end_of_the_object_ends_all_waits() {
     both(|owned| {
-        let handle = owned.co();
+        let handle = owned.handle();
         let request = handle.request().unwrap();
         let stop = std::thread::spawn(move || handle.try_stop());
         until(|| handle.state() == State::Stopped);

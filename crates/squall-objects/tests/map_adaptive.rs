@@ -47,7 +47,7 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
 type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
 fn id(map: &OwnedMap<u64, u64>) -> Id {
-    Handle::id(map.co())
+    Handle::id(map.handle())
 }
 
 fn form(map: &OwnedMap<u64, u64>) -> &'static str {
@@ -112,7 +112,7 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
     let _alone = alone();
     let map = on(0, || filled(64));
     assert_eq!(form(&map), SMALL);
-    let mut added = with_callers(map.co(), &READERS, 100_000, || {
+    let mut added = with_callers(map.handle(), &READERS, 100_000, || {
         eventually("it is copied", || form(&map) == REPLICATED);
         eventually("copies are made", || map.sensors().copies >= 64);
         assert!(map.sensors().reps <= 3, "one for each node, and none for each VP: {:?}", map.sensors());
@@ -122,7 +122,7 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
     let why = copied().unwrap().why;
     assert!(why.contains(REPLICATED) && why.contains("look"), "{why}");
     assert_eq!(sum(&map), added, "an addition was lost");
-    added += with_callers(map.co(), &READERS, 1, || eventually("it goes back", || form(&map) == SHARED));
+    added += with_callers(map.handle(), &READERS, 1, || eventually("it goes back", || form(&map) == SHARED));
     assert_eq!((map.len(), sum(&map)), (64, added), "an addition was lost");
 }
 
@@ -133,7 +133,7 @@ fn hu_16_who_only_reads_a_table_is_seen_too() {
     control::freeze(id(&map), true).unwrap();
     eventually("nothing else swaps it", || control::swap(id(&map), SHARED).is_ok());
     control::freeze(id(&map), false).unwrap();
-    with_callers(map.co(), &READERS, u64::MAX, || eventually("it is copied", || form(&map) == REPLICATED));
+    with_callers(map.handle(), &READERS, u64::MAX, || eventually("it is copied", || form(&map) == REPLICATED));
     assert_eq!((map.len(), sum(&map)), (64, 0));
 }
 
@@ -141,7 +141,7 @@ fn hu_16_who_only_reads_a_table_is_seen_too() {
 fn one_node_s_readers_have_no_copies() {
     let _alone = alone();
     let map = on(0, || filled(64));
-    with_callers(map.co(), &[0, 1, 5, 9], 100_000, || {
+    with_callers(map.handle(), &[0, 1, 5, 9], 100_000, || {
         eventually("it is a table", || form(&map) != SMALL);
         thread::sleep(Duration::from_millis(300));
     });
@@ -155,7 +155,7 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
     // Values that do not move within the table.
     let map: OwnedMap<u64, Box<u64>> = Form::Adaptive.make(RandomState::new());
     on(0, || (0..5000).for_each(|key| _ = map.set(key, Box::new(key))));
-    let id = Handle::id(map.co());
+    let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
     // One that was decided before may be under way.
     eventually("nothing else swaps it", || control::swap(id, SHARED).is_ok());
@@ -183,7 +183,7 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
         thread::sleep(Duration::from_millis(20));
         assert_eq!((form(&map), map.sensors().spilled), (SMALL, true));
         control::freeze(id(&map), false).unwrap();
-        with_callers(map.co(), &[0, 1], u64::MAX, || {
+        with_callers(map.handle(), &[0, 1], u64::MAX, || {
             eventually("it has a form of its own", || form(&map) != SMALL)
         });
         assert_eq!((map.len() as u64, map.sensors().spilled), (left, false));
@@ -198,7 +198,7 @@ fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them(
     // However slow the machine.
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map: OwnedMap<u64, Vec<u8>> = Form::Adaptive.make(RandomState::new());
-    let id = Handle::id(map.co());
+    let id = Handle::id(map.handle());
     on(0, || {
         (0..64).for_each(|key| _ = map.set(key, vec![1; 1000]));
         let began = Instant::now();
@@ -231,8 +231,8 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
         map
     });
     let [small, large] = &maps;
-    with_callers(large.co(), &[0], u64::MAX, || {
-        _ = with_callers(small.co(), &[0], u64::MAX, || {
+    with_callers(large.handle(), &[0], u64::MAX, || {
+        _ = with_callers(small.handle(), &[0], u64::MAX, || {
             eventually("the small one goes back", || form(small) == SMALL);
             // Who calls it is looked at every second, and for three quiet times.
             thread::sleep(Duration::from_millis(2500));
@@ -259,7 +259,7 @@ fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a
     let map = on(0, || filled(64));
     let mut added = 0;
     for (vps, expected) in [([3, 9].as_slice(), SHARED), (&[3], SMALL), (&[3, 9], SHARED), (&[9], SMALL)] {
-        added += with_callers(map.co(), vps, 2, || {
+        added += with_callers(map.handle(), vps, 2, || {
             eventually("it has the form for these", || form(&map) == expected);
             // Longer than a cool-down, so that the next change is followed at once.
             thread::sleep(Duration::from_millis(250));
@@ -277,7 +277,7 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
     let _alone = alone();
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map = on(0, || filled(64));
-    let (turn, stop, handle) = (&AtomicUsize::new(0), &AtomicBool::new(false), map.co());
+    let (turn, stop, handle) = (&AtomicUsize::new(0), &AtomicBool::new(false), map.handle());
     let began = Instant::now();
     let added: u64 = thread::scope(|scope| {
         let body = |thread: usize| {
@@ -317,10 +317,10 @@ struct Steered<V: Held> {
 }
 
 impl<V: Held> Steered<V> {
-    fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
+    fn handle(&self) -> Handle<dyn Map<u64, V, RandomState>> {
         const NEXT: [&str; 5] = [SHARED, REPLICATED, SHARED, SMALL, REPLICATED];
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let handle = self.map.co();
+        let handle = self.map.handle();
         if calls % 7 == 6 && !squall_rcu::in_operation() {
             // Another one may be under way.
             let _ = control::swap(Handle::id(handle), NEXT[calls / 7 % NEXT.len()]);
@@ -328,7 +328,7 @@ impl<V: Held> Steered<V> {
         handle
     }
 }
-as_checked!(Steered<V>, this => this.co());
+as_checked!(Steered<V>, this => this.handle());
 
 struct SteeredMaps;
 

@@ -16,7 +16,7 @@ type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
 fn made(form: Form, limit: MapLimit<u64>) -> (OwnedMap<u64, u64>, Co) {
     let inner = form.make::<u64, _>(RandomState::new());
-    let within = inner.co();
+    let within = inner.handle();
     (map::limited(inner, limit), within)
 }
 
@@ -36,7 +36,7 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
         let (map, _) = made(form, MapLimit::entries(3));
         assert!((0..3).all(|key| map.set_or_full(key, key) == Ok(false)), "{form:?}");
         let full = map.set_or_full(7, 70).unwrap_err();
-        let id = Handle::id(map.co());
+        let id = Handle::id(map.handle());
         assert_eq!((full.back, full.id, full.exhausted.most), ((7, 70), id, 3));
         let text = format!("map {id} is full: 3 entries of at most 3, and 1 more were to come");
         assert_eq!(full.to_string(), text);
@@ -220,7 +220,7 @@ fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_
         let (map, within) = made(form, MapLimit::entries(8));
         let error = map.set_cluster_size(ClusterSize::Node).unwrap_err();
         assert!(matches!(error, ResizeError::OneForAll(_)));
-        assert!(error.to_string().contains(&Handle::id(map.co()).to_string()), "{error}");
+        assert!(error.to_string().contains(&Handle::id(map.handle()).to_string()), "{error}");
         assert!(within.set_cluster_size(ClusterSize::Node).is_err());
     }
 }
@@ -235,7 +235,7 @@ fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
             (1..=8).for_each(|key| _ = map.set(key, key));
             let report =
                 map.swap_to(new.to_come()).unwrap_or_else(|error| panic!("{form:?} to {new:?}: {error}"));
-            assert_ne!(report.id, Handle::id(map.co()), "the map within, and not this one");
+            assert_ne!(report.id, Handle::id(map.handle()), "the map within, and not this one");
             assert_eq!((map.len(), map.get(&8), taken(&map)), (8, Some(8), 36));
             assert!(panic_of(|| _ = map.set(9, 1)).contains("8 entries of at most 8"));
             assert!(map.set_or_full(1, 99).is_err() && map.delete(&8) && map.set_or_full(9, 1).is_ok());
@@ -245,11 +245,11 @@ fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
         }
         // This object itself has no state to give: nothing is lost by trying.
         map.set(1, 1);
-        assert!(squall_core::swap::swap(map.co(), Form::Shared.to_come()).is_err());
+        assert!(squall_core::swap::swap(map.handle(), Form::Shared.to_come()).is_err());
         assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));
     }
     let plain = Form::Shared.make::<u64, _>(RandomState::new());
     plain.set(1, 1);
-    assert_eq!(plain.swap_to(Form::Locked.to_come()).unwrap().id, Handle::id(plain.co()));
+    assert_eq!(plain.swap_to(Form::Locked.to_come()).unwrap().id, Handle::id(plain.handle()));
     assert_eq!(plain.get(&1), Some(1));
 }

@@ -53,7 +53,7 @@ fn made(form: Form) -> OwnedMap<u64, u64> {
 
 fn filled(form: Form, keys: u64) -> OwnedMap<u64, u64> {
     let map = made(form);
-    (0..keys).for_each(|key| _ = map.co().set(key, key));
+    (0..keys).for_each(|key| _ = map.handle().set(key, key));
     map
 }
 
@@ -66,7 +66,7 @@ where
     K: Eq + Hash + Send + Sync,
     V: Send + Sync,
 {
-    info_of(Handle::id(map.co())).unwrap().reps.len()
+    info_of(Handle::id(map.handle())).unwrap().reps.len()
 }
 
 // --- calls within calls ---
@@ -140,10 +140,10 @@ fn every_call_can_be_made_within_every_closure() {
     let _alone = alone();
     for form in FORMS {
         let map = filled(form, 4);
-        within_each_closure(map.co());
+        within_each_closure(map.handle());
         for new in NEW {
-            swap_to(map.co(), new);
-            within_each_closure(map.co());
+            swap_to(map.handle(), new);
+            within_each_closure(map.handle());
         }
     }
 }
@@ -174,8 +174,8 @@ fn calls_within_calls_go_on_while_a_swap_waits_for_them() {
     for form in FORMS {
         for new in NEW {
             let map = filled(form, 4);
-            while_a_swap_waits(map.co(), new, || within_each_closure(map.co()));
-            within_each_closure(map.co());
+            while_a_swap_waits(map.handle(), new, || within_each_closure(map.handle()));
+            within_each_closure(map.handle());
         }
     }
 }
@@ -186,7 +186,7 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
     for form in FORMS {
         for new in NEW {
             let map = filled(form, 4);
-            let handle = map.co();
+            let handle = map.handle();
             let (leave, left) = mpsc::channel::<()>();
             thread::scope(|scope| {
                 // Keeps the swap in `Forward` until the call below has begun, so that it is one of those that are counted.
@@ -232,7 +232,7 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
         for new in NEW {
             let seen_through = &seen_through;
             let map = filled(form, 100);
-            let handle = map.co();
+            let handle = map.handle();
             let (leave, left) = mpsc::channel::<()>();
             thread::scope(|scope| {
                 let (tell, is_in) = mpsc::channel();
@@ -280,7 +280,7 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
     let _alone = alone();
     for form in FORMS {
         let map = filled(form, 4);
-        let handle = map.co();
+        let handle = map.handle();
         let mut asked = 0;
         handle.update(&1, |value| {
             asked += 1;
@@ -330,7 +330,7 @@ fn a_closure_is_not_asked_again_for_other_keys_of_the_same_hash() {
     let _alone = alone();
     for form in FORMS {
         let map = form.make::<u64, _>(BuildHasherDefault::<One>::default());
-        let handle = map.co();
+        let handle = map.handle();
         (1..4).for_each(|key| _ = handle.set(key, 0));
         let asked = Cell::new(0);
         let others = || {
@@ -368,7 +368,7 @@ fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
     let _alone = alone();
     for form in FORMS {
         let map = filled(form, 4);
-        let handle = map.co();
+        let handle = map.handle();
         assert_eq!((handle.try_get(&1).unwrap(), handle.try_set(1, 2).unwrap()), (Some(1), true));
         assert_eq!(handle.try_compute(1, |_| Compute::Remove).unwrap(), Computed::Removed);
         assert_eq!(
@@ -400,10 +400,10 @@ fn a_form_into_which_no_entries_moved_says_so() {
     let _alone = alone();
     for form in NEW {
         let map = filled(Form::Locked, 4);
-        Swap::new(map.co()).without_state().run(form.to_come()).unwrap();
-        let error = map.co().try_get(&1).unwrap_err();
+        Swap::new(map.handle()).without_state().run(form.to_come()).unwrap();
+        let error = map.handle().try_get(&1).unwrap_err();
         assert!(error.to_string().contains("no entries moved in"), "{error}");
-        assert!(swap(map.co(), map::new_shared()).is_err(), "nor do they move on");
+        assert!(swap(map.handle(), map::new_shared()).is_err(), "nor do they move on");
         assert!(format!("{map:?}").starts_with("Map("));
     }
 }
@@ -456,7 +456,7 @@ fn keys_and_values_are_dropped_under_no_lock() {
             Form::Partitioned => map::partitioned(3, |number| number as usize),
             _ => map::shared(),
         };
-        let handle = map.co();
+        let handle = map.handle();
         assert!(known.set(handle).is_ok());
         let fuse = |number| Fuse(number, known.clone());
         for _ in 0..2 {
@@ -505,7 +505,7 @@ fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
     let maps: [OwnedMap<u64, Fragile>; 3] =
         [map::locked(), map::shared(), map::partitioned(3, |number| number as usize)];
     for map in maps {
-        let handle = map.co();
+        let handle = map.handle();
         (0..10).for_each(|key| _ = handle.set(key, Fragile));
         FRAGILE.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| handle.get(&1))).is_err());
@@ -527,7 +527,7 @@ fn a_walk_goes_on_through_swaps_and_sees_each_entry_once() {
     let _alone = alone();
     for first in FORMS {
         let map = filled(first, 3000);
-        let handle = map.co();
+        let handle = map.handle();
         let mut news = NEW.into_iter().cycle();
         let (mut keys, mut iter) = (BTreeSet::new(), handle.iter());
         for at in 1.. {
@@ -569,7 +569,7 @@ fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
 fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_once() {
     let _alone = alone();
     let pages: OwnedMap<u64, u32> = map::partitioned(VPS as usize, |page| (page >> 4) as usize);
-    let (handle, threads) = (pages.co(), 8);
+    let (handle, threads) = (pages.handle(), 8);
     thread::scope(|scope| {
         for cluster in 0..threads {
             scope.spawn(move || {
@@ -595,7 +595,7 @@ fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_on
 // --- the adaptive form ---
 
 fn form<V: Send + Sync>(map: &OwnedMap<u64, V>) -> &'static str {
-    control::status(Handle::id(map.co())).expect("it is adaptive").form
+    control::status(Handle::id(map.handle())).expect("it is adaptive").form
 }
 
 /// Runs `f` while these VPs read and write.
@@ -633,8 +633,8 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
     let map = on(0, || filled(Form::Adaptive, 64));
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
-    with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == SHARED));
-    let decided = || control::history(Handle::id(map.co()));
+    with_callers(map.handle(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == SHARED));
+    let decided = || control::history(Handle::id(map.handle()));
     eventually("it is told", || decided().iter().any(|decision| decision.why.contains("lend")));
     let sum = map.fold(0, |sum, _, value| sum + value);
     eventually("it folds", || form(&map) == SMALL);
@@ -647,7 +647,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
     let _alone = alone();
     const MANY: u64 = 140_000;
     let map = on(0, || made(Form::Adaptive));
-    let id = Handle::id(map.co());
+    let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
     on(0, || (0..MANY).for_each(|key| _ = map.set(key, key)));
     // In its own form: nobody may swap it. Whoever moves it then copies nothing.
@@ -669,7 +669,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
 fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() {
     let _alone = alone();
     let map = on(0, || filled(Form::Adaptive, 10));
-    let id = Handle::id(map.co());
+    let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
     let seen = |map: &OwnedMap<u64, u64>| {
         let sensors = map.sensors();
@@ -725,7 +725,7 @@ fn it_is_filled_from_iterators_and_shown_as_std_s() {
     assert!(empty.is_empty() && format!("{empty:?}") == "{}");
     fn sent<T: Send + Sync>(_: &T) {}
     sent(&map);
-    sent(&map.co());
+    sent(&map.handle());
 }
 
 #[test]
@@ -733,7 +733,7 @@ fn an_entry_is_what_std_s_is() {
     let _alone = alone();
     for form in FORMS {
         let map = made(form);
-        let handle = map.co();
+        let handle = map.handle();
         assert_eq!((handle.entry(1).or_default(), handle.entry(1).or_insert(7), *handle.entry(1).key()), (0, 0, 1));
         assert_eq!(handle.entry(1).and_modify(|value| value + 5).or_insert_with(|| 9), 5);
         assert_eq!(handle.entry(2).and_modify(|value| value + 5).or_insert_with(|| 9), 9);
@@ -777,7 +777,7 @@ fn what_cannot_be_copied_is_in_a_central_map() {
     let map: OwnedMap<Plain, Plain> = map::shared();
     assert!(!map.set(Plain(1), Plain(2)) && map.set(Plain(1), Plain(3)));
     assert_eq!(map.with(&Plain(1), |value| value.0), Some(3));
-    swap(map.co(), map::new_shared()).unwrap();
+    swap(map.handle(), map::new_shared()).unwrap();
     assert!(map.update(&Plain(1), |value| Plain(value.0 + 1)));
     assert_eq!(map.with(&Plain(1), |value| value.0), Some(4));
     let visited = AtomicUsize::new(0);

@@ -68,7 +68,7 @@ fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes(
     let (near, far) = (place(&map, 0), place(&map, 20));
     assert!(near != original && far != original && near != far);
     assert_eq!((place(&map, 15), place(&map, 31)), (near, far), "one for each node");
-    assert_eq!(info_of(Handle::id(map.co())).unwrap().reps.len(), 2);
+    assert_eq!(info_of(Handle::id(map.handle())).unwrap().reps.len(), 2);
     // Another key's change leaves them alone, unless it is in the same stripe, where it takes out its own only.
     map.set(2, Box::new(0));
     assert_eq!((place(&map, 0), place(&map, 20)), (near, far));
@@ -140,7 +140,7 @@ fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
             Form::Shared => map::new_shared(),
             _ => map::new_locked(),
         };
-        squall_core::swap::swap(map.co(), new).unwrap();
+        squall_core::swap::swap(map.handle(), new).unwrap();
         assert_eq!(place(&map, 0) == original, there, "{form:?}");
         assert_eq!(on(17, || map.get(&1)), Some(Box::new(10)));
     }
@@ -152,7 +152,7 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
     begin();
     const KEYS: usize = 3;
     let map: OwnedMap<u64, u64> = Form::Replicated.make(RandomState::new());
-    let handle = map.co();
+    let handle = map.handle();
     (0..KEYS as u64).for_each(|key| _ = handle.set(key, 0));
     let latest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let over = AtomicBool::new(false);
@@ -187,7 +187,7 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
 fn a_closure_may_use_the_map_and_change_any_key() {
     begin();
     let map: OwnedMap<u64, u64> = map::replicated(ClusterSize::Cpu);
-    let handle = map.co();
+    let handle = map.handle();
     (0..200).for_each(|key| _ = handle.set(key, key));
     // Some of them are in the stripe of the first.
     let mut asked = 0;
@@ -298,7 +298,7 @@ const SIZES: [ClusterSize; 5] =
     [ClusterSize::Core, ClusterSize::Machine, ClusterSize::Node, ClusterSize::Cpu, ClusterSize::Cache];
 
 fn reps(map: &OwnedMap<u64, u64>) -> usize {
-    info_of(Handle::id(map.co())).unwrap().reps.len()
+    info_of(Handle::id(map.handle())).unwrap().reps.len()
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_tw
     const SWAPS: u64 = 50;
     let partitioned = map::partitioned::<u64, u64>(3, |key| key as usize);
     for map in [map::replicated(ClusterSize::Cpu), partitioned] {
-        let handle = map.co();
+        let handle = map.handle();
         (0..KEYS).for_each(|key| _ = handle.set(key, 0));
         let told: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let (stop, swaps) = (AtomicBool::new(false), AtomicU64::new(0));

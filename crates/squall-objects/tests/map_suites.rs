@@ -35,11 +35,11 @@ impl Drop for Over<'_> {
 /// Runs a check on each kind of map, with this hasher.
 fn on_each_with<S: Hashing>(hasher: S, check: impl Fn(Co<S>)) {
     for form in FORMS {
-        check(form.make(hasher.clone()).co());
+        check(form.make(hasher.clone()).handle());
     }
-    check(map::limited(Form::Shared.make(hasher.clone()), MapLimit::entries(1 << 20)).co());
+    check(map::limited(Form::Shared.make(hasher.clone()), MapLimit::entries(1 << 20)).handle());
     let map: OwnedMap<u64, u64, S> = Form::Locked.make(hasher);
-    let (handle, over) = (map.co(), AtomicBool::new(false));
+    let (handle, over) = (map.handle(), AtomicBool::new(false));
     thread::scope(|scope| {
         let _over = Over(&over);
         scope.spawn(|| {
@@ -549,7 +549,7 @@ fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {
             let mut failed = 0;
             // Through growth and beyond: each key at every one of its hashes.
             for key in 10..80 {
-                failed += (0..).take_while(|hashes| !ends(*hashes, || act(map.co(), key))).count();
+                failed += (0..).take_while(|hashes| !ends(*hashes, || act(map.handle(), key))).count();
                 // Nobody is left waiting for a lock.
                 thread::scope(|scope| _ = scope.spawn(|| map.set(Touchy(1_000), 1_000)));
                 for old in 0..10 {

@@ -77,7 +77,7 @@ fn reps<T: Send + Sync>(handle: Handle<dyn ReadMostly<T>>) -> usize {
 fn to_04_a_change_reaches_every_replica_before_it_returns() {
     let _alone = alone();
     for value in forms(&0) {
-        let handle = value.co();
+        let handle = value.handle();
         for round in 1..5 {
             for vp in 0..VPS {
                 assert_eq!(
@@ -97,7 +97,7 @@ fn hu_16_each_cluster_that_reads_has_a_replica_and_others_have_none() {
     let _alone = alone();
     for size in SIZES {
         let value = read_mostly::copied(String::from("text"), size);
-        let handle = value.co();
+        let handle = value.handle();
         let readers = [0, 1, 2, 9, 31];
         let clusters = machine().clusters(size);
         let mut read_by: Vec<_> = readers.iter().map(|vp| clusters.cluster_of(Vp::new(*vp))).collect();
@@ -120,7 +120,7 @@ fn hu_16_each_cluster_that_reads_has_a_replica_and_others_have_none() {
 fn a_change_that_comes_too_late_gets_its_value_back_and_update_tries_again() {
     let _alone = alone();
     for value in forms(&String::from("a")) {
-        let handle = value.co();
+        let handle = value.handle();
         assert_eq!(handle.compare_and_update(1, "b".into()).unwrap(), 2);
         let conflict = handle.compare_and_update(1, "c".into()).unwrap_err();
         assert_eq!((&*conflict.value, conflict.version), ("c", 2));
@@ -145,7 +145,7 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
     const WRITERS: u32 = 3;
     for value in [read_mostly::shared(1), read_mostly::copied(1, ClusterSize::Core), read_mostly::distributed(1, ClusterSize::Cpu)]
     {
-        let (handle, told, stop) = (value.co(), AtomicU64::new(0), AtomicBool::new(false));
+        let (handle, told, stop) = (value.handle(), AtomicU64::new(0), AtomicBool::new(false));
         let (swaps, mut updates, mut subscription) = (AtomicU64::new(0), 0, handle.subscribe());
         // Until there were swaps enough meanwhile, too.
         let goes_on = |done| done < ROUNDS || swaps.load(Ordering::Relaxed) < SWAPS;
@@ -192,7 +192,7 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
 fn to_05_the_cluster_size_is_changed_while_it_is_used_and_the_value_stays() {
     let _alone = alone();
     for value in [read_mostly::shared(vec![1]), read_mostly::copied(vec![1], ClusterSize::Cpu)] {
-        let handle = value.co();
+        let handle = value.handle();
         let mut changes = handle.subscribe();
         let mut version = 1;
         for size in SIZES {
@@ -212,7 +212,7 @@ fn to_05_the_cluster_size_is_changed_while_it_is_used_and_the_value_stays() {
 fn to_05_an_adaptive_value_has_copies_where_its_size_asks_for_them() {
     let _alone = alone();
     let value = read_mostly::adaptive(String::from("text"));
-    let handle = value.co();
+    let handle = value.handle();
     let at = |vp| on(vp, || handle.read(|text| text.as_ptr().addr()));
     let is_copied = || at(0) != at(31);
     assert!(!is_copied());
@@ -238,7 +238,7 @@ fn to_ask_for_the_version_copies_nothing() {
     let _alone = alone();
     let live = Arc::new(AtomicI64::new(0));
     let value = read_mostly::copied(Counted::new(&live), ClusterSize::Cpu);
-    let handle = value.co();
+    let handle = value.handle();
     (0..VPS).for_each(|vp| assert_eq!(on(vp, || handle.version()), 1));
     on(3, || handle.subscribe().poll_now().unwrap());
     assert_eq!(live.load(Ordering::Relaxed), 1, "a copy was made");
@@ -250,7 +250,7 @@ fn to_ask_for_the_version_copies_nothing() {
 fn a_form_into_which_no_value_moved_says_so_and_whoever_waits_is_told() {
     let _alone = alone();
     let value = read_mostly::shared(1);
-    let handle = value.co();
+    let handle = value.handle();
     let (mut early, mut waits) = (handle.subscribe(), handle.subscribe());
     let told = thread::spawn(move || waits.wait());
     thread::sleep(Duration::from_millis(2));
@@ -273,7 +273,7 @@ fn a_form_into_which_no_value_moved_says_so_and_whoever_waits_is_told() {
 fn its_sensors_count_every_change_across_swaps() {
     let _alone = alone();
     let value = read_mostly::adaptive(1);
-    let handle = value.co();
+    let handle = value.handle();
     let changes = || handle.sensors().changes;
     assert_eq!(changes(), 0);
     let rounds = if cfg!(debug_assertions) { 2000 } else { 20_000 };
@@ -321,7 +321,7 @@ fn values_are_dropped_once_through_changes_swaps_and_the_end() {
     let _alone = alone();
     let live = Arc::new(AtomicI64::new(0));
     for value in forms(&Counted::new(&live)) {
-        let handle = value.co();
+        let handle = value.handle();
         for size in SIZES {
             (0..VPS).step_by(3).for_each(|vp| on(vp, || handle.read(|_| ())));
             handle.set(Counted::new(&live));
@@ -354,7 +354,7 @@ fn what_cannot_be_copied_is_shared_or_distributed() {
 fn a_panic_in_a_closure_leaves_the_value_as_it_was() {
     let _alone = alone();
     for value in forms(&1) {
-        let handle = value.co();
+        let handle = value.handle();
         assert!(catch_unwind(|| handle.read(|_| panic!("as asked"))).is_err());
         assert!(catch_unwind(|| handle.update(|_| panic!("as asked"))).is_err());
         assert!(!squall_rcu::in_operation());
@@ -378,7 +378,7 @@ fn a_panic_in_a_closure_leaves_the_value_as_it_was() {
 fn the_value_is_read_and_changed_within_a_read() {
     let _alone = alone();
     for value in forms(&1) {
-        let handle = value.co();
+        let handle = value.handle();
         let inside = handle.read(|old| {
             handle.set(2);
             (*old, handle.get(), handle.compare_and_update(2, 3).unwrap(), *old)
@@ -391,7 +391,7 @@ fn the_value_is_read_and_changed_within_a_read() {
 fn a_value_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
     let _alone = alone();
     let value = read_mostly::shared(String::from("here"));
-    let handle = value.co();
+    let handle = value.handle();
     handle.read(|text| {
         drop(value);
         assert_eq!(text, "here");
@@ -407,7 +407,7 @@ fn a_value_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
 fn who_waits_is_told_of_the_latest_change_and_of_the_end() {
     let _alone = alone();
     for value in forms(&0) {
-        let handle = value.co();
+        let handle = value.handle();
         let mut changes = handle.subscribe();
         assert_eq!(changes.wait_for(Duration::from_millis(1)).unwrap(), None);
         assert_eq!(changes.wait_until(Instant::now()).unwrap(), None);
@@ -476,8 +476,8 @@ fn a_task_is_woken_by_a_change_and_loses_none_when_it_stops_to_wait() {
     let mut changes = value.subscribe();
     let mut changed = pin!(changes.changed());
     assert!(changed.as_mut().poll(&mut context).is_pending());
-    swap(value.co(), read_mostly::new_copied(ClusterSize::Cpu)).unwrap();
-    swap(value.co(), read_mostly::new_shared()).unwrap();
+    swap(value.handle(), read_mostly::new_copied(ClusterSize::Cpu)).unwrap();
+    swap(value.handle(), read_mostly::new_shared()).unwrap();
     assert!(changed.as_mut().poll(&mut context).is_pending());
     let before = rings();
     value.set(5);
@@ -517,7 +517,7 @@ fn a_waker_that_panics_spoils_no_change_and_no_end() {
 }
 
 fn form<T: Send + Sync>(value: &OwnedReadMostly<T>) -> &'static str {
-    control::status(Handle::id(value.co())).expect("it is adaptive").form
+    control::status(Handle::id(value.handle())).expect("it is adaptive").form
 }
 
 /// Runs `f` while threads on these VPs read, and one on `writer` changes the value now and then.
@@ -556,10 +556,10 @@ fn hu_16_an_adaptive_value_is_copied_where_several_clusters_read_what_changes_an
     let value = on(0, || read_mostly::adaptive([0; 32]));
     assert_eq!((form(&value), value.cluster_size()), (SHARED, ClusterSize::Machine));
     let readers = [0, 1, 2, 3, 8, 9, 10, 11, 24, 25, 26, 27];
-    with_readers(value.co(), &readers, 0, || eventually("it grows", || form(&value) == COPIED));
+    with_readers(value.handle(), &readers, 0, || eventually("it grows", || form(&value) == COPIED));
     assert_eq!(value.cluster_size(), ClusterSize::Cache);
     // A swap is told when it is over, which is after its form is seen.
-    let decided = || control::history(Handle::id(value.co()));
+    let decided = || control::history(Handle::id(value.handle()));
     eventually("it is told", || decided().iter().any(|decision| decision.why.contains("find")));
     eventually("it folds", || form(&value) == SHARED);
     assert_eq!(value.read(|value| value[0]) + 1, value.version(), "an update was lost");
@@ -571,7 +571,7 @@ fn an_adaptive_value_that_nobody_changes_is_left_alone() {
     let _alone = alone();
     let value = read_mostly::adaptive(1);
     (0..VPS).for_each(|vp| on(vp, || (0..1000).for_each(|_| _ = value.get())));
-    let id = Handle::id(value.co());
+    let id = Handle::id(value.handle());
     assert_eq!((control::history(id).len(), form(&value)), (0, SHARED));
     control::swap(id, COPIED).unwrap();
     assert_eq!((form(&value), value.get()), (COPIED, 1));

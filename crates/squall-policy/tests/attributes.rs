@@ -68,7 +68,7 @@ fn the_innermost_scope_counts() {
     let call = &call;
     let owner = probe();
     let in_call = |f: &dyn Fn(Received<'_>)| {
-        with(owner.co(), call, |co| receive(co, f)).unwrap();
+        with(owner.handle(), call, |co| receive(co, f)).unwrap();
     };
     let seen = |call: Received<'_>| {
         let view = values.view(Some(0), call);
@@ -360,7 +360,7 @@ fn what_an_error_repeats_is_harmless() {
 fn an_object_with_an_id_is_named_by_it() {
     let class = lock_class!();
     let owner = probe();
-    let id = Handle::id(owner.co());
+    let id = Handle::id(owner.handle());
     let values = attribute::attach(id, Arc::new(InstanceValues::of_class(class)));
     assert_eq!(values.id(), Some(id));
     assert_eq!(
@@ -596,7 +596,7 @@ const NOTHING: (Option<u64>, Option<i64>) = (None, None);
 #[test]
 fn a_call_has_what_it_was_given() {
     let owner = probe();
-    let co = owner.co();
+    let co = owner.handle();
     assert_eq!(co.given(), NOTHING);
     assert_eq!(with(co, (&SPINS, 3), |co| co.given()), Ok((Some(3), None)));
     assert_eq!(with(co, ((&SPINS, 3),), |co| co.given()), Ok((Some(3), None)));
@@ -616,24 +616,24 @@ fn a_value_that_a_call_must_not_have_is_refused_before_it() {
     let owner = probe();
     let never = |_: Handle<dyn Probe>| panic!("called");
     assert_eq!(
-        words(with(owner.co(), (&SPINS, 10_001), never)),
+        words(with(owner.handle(), (&SPINS, 10_001), never)),
         "attribute `spins` of a call: 10001 is out of range; it takes a whole number from 0 to 10000, in rounds"
     );
     assert_eq!(
-        words(with(owner.co(), ((&FAIR, true), (&SHARE, -0.5)), never)),
+        words(with(owner.handle(), ((&FAIR, true), (&SHARE, -0.5)), never)),
         "attribute `share` of a call: -0.5 is out of range; it takes a number from 0.0 to 1.0"
     );
     assert_eq!(
-        words(with(owner.co(), (&LEVEL, f64::NAN), never)),
+        words(with(owner.handle(), (&LEVEL, f64::NAN), never)),
         "attribute `level` of a call: NaN is out of range; it takes a finite number"
     );
-    assert_eq!(owner.co().given(), NOTHING);
+    assert_eq!(owner.handle().given(), NOTHING);
 }
 
 #[test]
 fn attributes_are_for_the_addressed_call_alone() {
     let (owner, other_owner) = (probe(), probe());
-    let (co, other) = (owner.co(), other_owner.co());
+    let (co, other) = (owner.handle(), other_owner.handle());
     with(co, (&SPINS, 3), |co| {
         assert_eq!(other.given(), NOTHING, "another object");
         assert_eq!(
@@ -654,7 +654,7 @@ fn attributes_are_for_the_addressed_call_alone() {
 #[test]
 fn an_inner_with_hides_the_outer() {
     let (owner, other_owner) = (probe(), probe());
-    let (co, other) = (owner.co(), other_owner.co());
+    let (co, other) = (owner.handle(), other_owner.handle());
     with(co, ((&SPINS, 3), (&BIAS, 1)), |co| {
         with(co, (&SPINS, 5), |co| assert_eq!(co.given(), (Some(5), None))).unwrap();
         assert_eq!(co.given(), (Some(3), Some(1)));
@@ -673,7 +673,7 @@ fn an_inner_with_hides_the_outer() {
 #[test]
 fn a_panic_restores_what_was_there() {
     let (owner, other_owner) = (probe(), probe());
-    let (co, other) = (owner.co(), other_owner.co());
+    let (co, other) = (owner.handle(), other_owner.handle());
     with(co, (&SPINS, 3), |co| {
         let in_callee = catch_unwind(AssertUnwindSafe(|| co.panic()));
         assert_eq!(in_callee.unwrap_err().downcast_ref::<String>().unwrap(), "Some(3)");
@@ -691,7 +691,7 @@ fn a_panic_restores_what_was_there() {
 #[test]
 fn calls_nest_without_a_limit() {
     let owner = probe();
-    let co = owner.co();
+    let co = owner.handle();
     for depth in [1, 9, 10, 11, 12, 100, 300] {
         assert_eq!(co.dive(depth), depth * (depth + 1) / 2);
         assert_eq!(with(co, (&SPINS, 1), |co| co.dive(depth)), Ok(depth * (depth + 1) / 2 + 1));
@@ -714,7 +714,7 @@ fn calls_nest_without_a_limit() {
 #[test]
 fn an_object_receives_under_each_of_its_interfaces() {
     let owner: Owned<dyn WideProbe> = shared_with(Plain).unwrap();
-    let wide = owner.co();
+    let wide = owner.handle();
     let narrow: Handle<dyn Probe> = Handle::upcast(wide);
     assert_ne!(Handle::id(wide), Handle::id(narrow));
     assert_eq!(with(wide, (&SPINS, 3), |co| co.more()), Ok(Some(3)));
@@ -731,7 +731,7 @@ fn an_object_receives_under_each_of_its_interfaces() {
 #[test]
 fn attributes_of_a_call_can_be_built_and_kept() {
     let owner = probe();
-    let co = owner.co();
+    let co = owner.handle();
     let mut call = CallAttributes::new();
     assert!(call.is_empty());
     call.set(&SPINS, 3).unwrap().set(&BIAS, 2).unwrap().set(&SPINS, 4).unwrap();
@@ -785,7 +785,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
 #[test]
 fn who_receives_can_check_that_the_class_has_them() {
     let owner = probe();
-    let co = owner.co();
+    let co = owner.handle();
     let check = |co: Handle<dyn Probe>| receive(co, |call| call.check(&LOCK));
     assert_eq!(check(co), Ok(()));
     assert_eq!(with(co, ((&SPINS, 3), (&WAIT, Wait::Spin)), check), Ok(Ok(())));
@@ -839,7 +839,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     let values = || Arc::new(InstanceValues::of_class(&CLASS));
     let keepers: Vec<_> = (0..40).map(|_| probe()).collect();
     for owner in &keepers {
-        attribute::attach(Handle::id(owner.co()), values());
+        attribute::attach(Handle::id(owner.handle()), values());
     }
     // An object that is not there yet: its maker keeps the values.
     let (early, early_id) = (values(), Id::from_parts(4095, u32::MAX).unwrap());
@@ -847,7 +847,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     let mut ended = Vec::new();
     for _ in 0..5_000 {
         let owner = probe();
-        let id = Handle::id(owner.co());
+        let id = Handle::id(owner.handle());
         attribute::attach(id, values());
         drop(owner);
         ended.push(id);
@@ -857,7 +857,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     // 41 that stay, and a few of other tests: pruned at twice that, or at the least.
     assert!(left < 200, "{left} ended objects are known");
     for owner in &keepers {
-        assert!(attribute::of(Handle::id(owner.co())).is_some());
+        assert!(attribute::of(Handle::id(owner.handle())).is_some());
     }
     assert!(attribute::of(early_id).is_some());
     attribute::detach(early_id);

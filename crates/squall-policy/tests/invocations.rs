@@ -94,7 +94,7 @@ struct Busy {
 impl Busy {
     fn new(desk: &Owned<dyn Desk>) -> Busy {
         let ((begin, begun), (over, end)) = (channel(), channel());
-        let handle = asynchronous(desk.co(), move |desk| desk.wait(begin, end));
+        let handle = asynchronous(desk.handle(), move |desk| desk.wait(begin, end));
         begun.recv().unwrap();
         Busy { over, handle }
     }
@@ -108,10 +108,10 @@ impl Busy {
 #[test]
 fn kt_09_a_synchronous_call_has_its_result_or_an_error() {
     let desk = desk();
-    assert_eq!(synchronous(desk.co(), |desk| desk.add(2)).unwrap(), 2);
-    let failed = synchronous(desk.co(), |desk| desk.fail()).unwrap_err();
+    assert_eq!(synchronous(desk.handle(), |desk| desk.add(2)).unwrap(), 2);
+    let failed = synchronous(desk.handle(), |desk| desk.fail()).unwrap_err();
     assert_eq!(failed.to_string(), "the method panicked: the clerk failed");
-    let co = desk.co();
+    let co = desk.handle();
     drop(desk);
     let gone = synchronous(co, |desk| desk.add(2)).unwrap_err();
     assert!(matches!(&gone, InvokeError::Call(error) if error.method() == "add"), "{gone}");
@@ -127,7 +127,7 @@ fn kt_09_an_asynchronous_call_runs_elsewhere_and_its_result_is_waited_for() {
     let _alone = alone();
     let desk = desk();
     let busy = Busy::new(&desk);
-    let mut waited = asynchronous(desk.co(), |desk| desk.add(5));
+    let mut waited = asynchronous(desk.handle(), |desk| desk.add(5));
     assert_eq!(waited.wait_timeout(Duration::from_secs(60)).unwrap().unwrap(), 5);
     assert!(catch_unwind(AssertUnwindSafe(|| waited.try_take())).is_err(), "it was taken");
     let mut busy = busy;
@@ -143,20 +143,20 @@ fn a_panic_comes_back_from_the_handle_and_the_pool_goes_on() {
     let _alone = alone();
     let desk = desk();
     for _ in 0..3 {
-        let Err(InvokeError::Panicked(payload)) = asynchronous(desk.co(), |desk| desk.fail()).wait() else {
+        let Err(InvokeError::Panicked(payload)) = asynchronous(desk.handle(), |desk| desk.fail()).wait() else {
             panic!("it panicked")
         };
         assert_eq!(payload.message(), "the clerk failed");
         assert!(catch_unwind(AssertUnwindSafe(|| payload.resume())).is_err());
     }
-    assert_eq!(asynchronous(desk.co(), |desk| desk.add(1)).wait().unwrap(), 1);
+    assert_eq!(asynchronous(desk.handle(), |desk| desk.add(1)).wait().unwrap(), 1);
 }
 
 #[test]
 fn an_object_destroyed_before_the_call_ran_is_an_error_of_the_call() {
     let desk = desk();
     let event = Event::new();
-    let handle = event_dependent(&event, desk.co(), |desk| desk.add(1));
+    let handle = event_dependent(&event, desk.handle(), |desk| desk.add(1));
     Owned::destroy(desk).wait().unwrap();
     event.signal();
     let error = handle.wait().unwrap_err();
@@ -200,7 +200,7 @@ fn handles_dropped_at_any_moment_leak_nothing() {
     let live = Arc::new(AtomicU64::new(0));
     let call = || {
         let payload = Live::new(&live);
-        asynchronous(desk.co(), move |desk| desk.pass(payload))
+        asynchronous(desk.handle(), move |desk| desk.pass(payload))
     };
     let rounds = if cfg!(miri) { 3 } else { 200 };
     for round in 0..rounds {
@@ -222,7 +222,7 @@ fn handles_dropped_at_any_moment_leak_nothing() {
         }
     }
     // Before it began, by an executor that never runs it.
-    let lost = asynchronous_on(&|work: Work| drop(work), desk.co(), {
+    let lost = asynchronous_on(&|work: Work| drop(work), desk.handle(), {
         let payload = Live::new(&live);
         move |desk| desk.pass(payload)
     });
@@ -230,7 +230,7 @@ fn handles_dropped_at_any_moment_leak_nothing() {
     // And while it waits for an event that goes away.
     let event = Event::new();
     let payload = Live::new(&live);
-    let waiting = event_dependent(&event, desk.co(), move |desk| desk.pass(payload));
+    let waiting = event_dependent(&event, desk.handle(), move |desk| desk.pass(payload));
     drop(event);
     assert!(matches!(waiting.wait(), Err(InvokeError::Dropped)));
     wait_for(|| live.load(Relaxed) == 0);
@@ -247,7 +247,7 @@ fn waiting_inside_an_operation_is_an_error_not_a_deadlock() {
     assert!(matches!(result, Some(Err(InvokeError::InOperation))));
     over.send(()).unwrap();
     // One that is there is taken.
-    let done = asynchronous(desk.co(), |desk| desk.add(3));
+    let done = asynchronous(desk.handle(), |desk| desk.add(3));
     wait_for(|| done.is_finished());
     let mut done = Some(done);
     let mut result = None;
@@ -262,7 +262,7 @@ fn invocations_that_wait_for_each_other_do_not_use_the_pool_up() {
     invoke::set_pool_size(1);
     let desk = desk();
     // Each waits, in the pool's only thread, for one that is submitted after it.
-    let nested = asynchronous(desk.co(), |desk| {
+    let nested = asynchronous(desk.handle(), |desk| {
         let inner = asynchronous(desk, |desk| asynchronous(desk, |desk| desk.add(1)).wait().unwrap() + 1);
         inner.wait().unwrap() + 1
     });
@@ -276,12 +276,12 @@ fn a_pool_that_is_switched_off_has_no_threads_and_its_callers_run_the_work() {
     let before = invoke::pool_size();
     invoke::set_pool_size(0);
     let desk = desk();
-    let handle = asynchronous(desk.co(), |_| thread::current().id());
+    let handle = asynchronous(desk.handle(), |_| thread::current().id());
     assert!(handle.is_finished());
     assert_eq!(handle.wait().unwrap(), thread::current().id());
     wait_for(|| !invoke::threads().iter().any(|name| name == "squall-invoke"));
     invoke::set_pool_size(2);
-    assert_ne!(asynchronous(desk.co(), |_| thread::current().id()).wait().unwrap(), thread::current().id());
+    assert_ne!(asynchronous(desk.handle(), |_| thread::current().id()).wait().unwrap(), thread::current().id());
     invoke::set_pool_size(before);
 }
 
@@ -292,12 +292,12 @@ fn the_programs_executor_runs_what_it_is_given() {
     let (give, given) = channel::<Work>();
     let give = Mutex::new(give);
     invoke::set_executor(Some(Arc::new(move |work: Work| give.lock().unwrap().send(work).unwrap())));
-    let handle = asynchronous(desk.co(), |_| thread::current().id());
+    let handle = asynchronous(desk.handle(), |_| thread::current().id());
     assert!(!handle.is_finished());
     given.recv().unwrap()();
     assert_eq!(handle.wait().unwrap(), thread::current().id());
     invoke::set_executor(None);
-    assert_eq!(asynchronous(desk.co(), |desk| desk.add(1)).wait().unwrap(), 1);
+    assert_eq!(asynchronous(desk.handle(), |desk| desk.add(1)).wait().unwrap(), 1);
 }
 
 #[test]
@@ -305,14 +305,14 @@ fn kt_10_a_deadline_refuses_what_has_not_begun_and_reports_what_is_late() {
     let _alone = alone();
     let desk = desk();
     let past = Instant::now();
-    assert!(matches!(synchronous_by(desk.co(), past, |desk| desk.add(1)), Err(InvokeError::TooLate)));
-    assert!(matches!(asynchronous_by(desk.co(), past, |desk| desk.add(1)).wait(), Err(InvokeError::TooLate)));
+    assert!(matches!(synchronous_by(desk.handle(), past, |desk| desk.add(1)), Err(InvokeError::TooLate)));
+    assert!(matches!(asynchronous_by(desk.handle(), past, |desk| desk.add(1)).wait(), Err(InvokeError::TooLate)));
     let far = Instant::now() + Duration::from_secs(3600);
-    let done = synchronous_by(desk.co(), far, |desk| desk.add(1)).unwrap();
+    let done = synchronous_by(desk.handle(), far, |desk| desk.add(1)).unwrap();
     assert_eq!((done.value, done.late), (1, None));
     // Under way when the time comes: it goes on, and is late.
     let soon = Instant::now() + Duration::from_millis(200);
-    let late = synchronous_by(desk.co(), soon, |desk| {
+    let late = synchronous_by(desk.handle(), soon, |desk| {
         let added = desk.add(1);
         wait_for(|| Instant::now() > soon + Duration::from_millis(1));
         added
@@ -331,7 +331,7 @@ fn kt_10_others_decide_by_an_event_whether_calls_run() {
     let _alone = alone();
     let desk = desk();
     let event = Event::new();
-    let call = |n| event_dependent(&event, desk.co(), move |desk| desk.add(n));
+    let call = |n| event_dependent(&event, desk.handle(), move |desk| desk.add(n));
     let (one, two, three) = (call(1), call(10), call(100));
     assert_eq!((event.waiting(), desk.add(0)), (3, 0));
     assert!(event.signal());
@@ -359,7 +359,7 @@ fn an_event_in_the_hands_of_many_lets_each_call_run_once() {
     let (threads, calls) = if cfg!(miri) { (2, 4) } else { (4, 200) };
     let all: Vec<_> = (0..threads)
         .map(|_| {
-            let (event, co) = (event.clone(), desk.co());
+            let (event, co) = (event.clone(), desk.handle());
             thread::spawn(move || {
                 let handles: Vec<_> =
                     (0..calls).map(|_| event_dependent(&event, co, |desk| desk.add(1))).collect();

@@ -110,7 +110,7 @@ impl State for Clerk {
 }
 
 fn swap_to<P: Policy>(desk: Handle<dyn Desk>, binding: &Binding<P>, version: u32) -> Result<(), SwapFailure> {
-    let new: Replacement<dyn Desk> = binding.next_stateful(|_| Clerk::alone(version));
+    let new: Replacement<dyn Desk> = binding.next_swappable(|_| Clerk::alone(version));
     let swap = Swap::new(desk).drain_timeout(Duration::from_secs(60));
     swap.run(new).map(drop).map_err(|error| error.failure())
 }
@@ -118,8 +118,8 @@ fn swap_to<P: Policy>(desk: Handle<dyn Desk>, binding: &Binding<P>, version: u32
 /// Many threads add while the object is swapped; what each added is there, in its order.
 fn adds_across_swaps<P: Policy>(policy: P) {
     let binding = Binding::new(policy);
-    let desk: Owned<dyn Desk> = binding.govern_stateful(|_| Clerk::alone(0)).unwrap();
-    let co = desk.co();
+    let desk: Owned<dyn Desk> = binding.govern_swappable(|_| Clerk::alone(0)).unwrap();
+    let co = desk.handle();
     let (threads, calls) = (shrunk(4).min(4), shrunk(400));
     let adders: Vec<_> =
         (0..threads).map(|from| thread::spawn(move || (0..calls).for_each(|n| co.add(from, n)))).collect();
@@ -158,7 +158,7 @@ fn common<P: Policy>(make: impl Fn() -> P) {
     desk.add(0, 1);
     assert_eq!(desk.added(), [(0, 1)]);
     // Inside an operation nothing may wait.
-    let co = desk.co();
+    let co = desk.handle();
     let refused = squall_rcu::pin(|_| co.try_place()).unwrap_err();
     assert!(matches!(refused.reason(), CallErrorKind::Refused(why) if why.contains("operation")), "{refused}");
     // Destroyed while a call is under way and another waits: both end in peace, later ones err.
@@ -178,7 +178,7 @@ fn kt_05_a_threaded_adt_has_a_thread_for_each_call() {
     common(ThreadedAdt::new);
     let desk: Owned<dyn Desk> = governed(ThreadedAdt::new(), |_| Clerk { shared: true, ..Clerk::alone(3) });
     // Two calls at once, which wait for each other.
-    let (one, other) = (desk.co(), desk.co());
+    let (one, other) = (desk.handle(), desk.handle());
     let ((begin, begun), (over, end)) = (channel(), channel());
     let first = thread::spawn(move || one.last(begin, end));
     begun.recv().unwrap();
@@ -187,7 +187,7 @@ fn kt_05_a_threaded_adt_has_a_thread_for_each_call() {
     over.send(()).unwrap();
     first.join().unwrap();
     // It may call itself: that is another thread's.
-    assert_ne!(desk.again(desk.co()).unwrap().0, ran_in);
+    assert_ne!(desk.again(desk.handle()).unwrap().0, ran_in);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn kt_05_a_monitor_has_one_call_at_a_time_across_swaps() {
 #[test]
 fn kt_05_a_monitor_refuses_the_call_that_would_wait_for_itself() {
     let desk: Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk::alone(0));
-    let error = desk.again(desk.co()).unwrap_err();
+    let error = desk.again(desk.handle()).unwrap_err();
     assert!(
         matches!(error.reason(), CallErrorKind::Refused(why) if why.contains("in the monitor already")),
         "{error}"
@@ -211,7 +211,7 @@ fn kt_05_a_monitor_refuses_the_call_that_would_wait_for_itself() {
 fn kt_05_calls_enter_a_monitor_in_the_order_in_which_they_came() {
     let binding = Binding::new(Monitor::new());
     let desk: Owned<dyn Desk> = binding.govern(|_| Clerk::alone(0)).unwrap();
-    let co = desk.co();
+    let co = desk.handle();
     let ((begin, begun), (over, end)) = (channel(), channel());
     let first = thread::spawn(move || co.last(begin, end));
     begun.recv().unwrap();
@@ -310,7 +310,7 @@ fn fifo(version: u32) -> impl Fn(&Binding<Monitor>) -> Fifo {
 static LINES: Mutex<()> = Mutex::new(());
 
 fn line(binding: &Binding<Monitor>) -> Owned<dyn Line> {
-    binding.govern_stateful(fifo(0)).unwrap()
+    binding.govern_swappable(fifo(0)).unwrap()
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn kt_05_who_waits_for_a_condition_lets_others_in_and_goes_on_in_turn() {
     let _alone = LINES.lock().unwrap_or_else(|poison| poison.into_inner());
     let binding = Binding::new(Monitor::new());
     let line = line(&binding);
-    let (co, not_empty) = (line.co(), binding.condition("not empty"));
+    let (co, not_empty) = (line.handle(), binding.condition("not empty"));
     let takers: Vec<_> = (0..3)
         .map(|n| {
             let taker = thread::spawn(move || co.take().unwrap());
@@ -341,10 +341,10 @@ fn kt_05_who_waits_for_a_condition_lets_a_swap_through_and_is_called_again() {
     let _alone = LINES.lock().unwrap_or_else(|poison| poison.into_inner());
     let binding = Binding::new(Monitor::new());
     let line = line(&binding);
-    let (co, not_empty) = (line.co(), binding.condition("not empty"));
+    let (co, not_empty) = (line.handle(), binding.condition("not empty"));
     let takers: Vec<_> = (0..3).map(|_| thread::spawn(move || co.take().unwrap())).collect();
     wait_for(|| not_empty.waiting() == 3);
-    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_stateful(fifo(1))).unwrap();
+    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_swappable(fifo(1))).unwrap();
     assert_eq!(line.version(), 1);
     wait_for(|| not_empty.waiting() == 3);
     (0..3).for_each(|n| line.put(n));
@@ -359,14 +359,14 @@ fn kt_05_a_waiting_call_that_cannot_be_made_again_waits_on_and_the_swap_gives_up
     let _alone = LINES.lock().unwrap_or_else(|poison| poison.into_inner());
     let binding = Binding::new(Monitor::new());
     let line = line(&binding);
-    let (co, not_empty) = (line.co(), binding.condition("not empty"));
+    let (co, not_empty) = (line.handle(), binding.condition("not empty"));
     // One that can be and one that cannot: the swap fails, and neither is lost.
     let with = thread::spawn(move || co.take_with(vec![0; 100]).unwrap());
     wait_for(|| not_empty.waiting() == 1);
     let again = thread::spawn(move || co.take().unwrap());
     wait_for(|| not_empty.waiting() == 2);
     let swap = Swap::new(co).drain_timeout(Duration::from_millis(5));
-    let failure = swap.run(binding.next_stateful(fifo(1))).unwrap_err().failure();
+    let failure = swap.run(binding.next_swappable(fifo(1))).unwrap_err().failure();
     assert_eq!(failure, SwapFailure::TimedOut(SwapPhase::Block));
     assert_eq!(line.version(), 0);
     line.put(1);
@@ -380,7 +380,7 @@ fn kt_05_who_waits_for_a_condition_learns_that_the_object_has_ended() {
     let _alone = LINES.lock().unwrap_or_else(|poison| poison.into_inner());
     let binding = Binding::new(Monitor::new());
     let line = line(&binding);
-    let (co, not_empty) = (line.co(), binding.condition("not empty"));
+    let (co, not_empty) = (line.handle(), binding.condition("not empty"));
     let takers: Vec<_> = (0..2).map(|_| thread::spawn(move || co.take())).collect();
     wait_for(|| not_empty.waiting() == 2);
     let destruction = Owned::destroy(line);
@@ -396,7 +396,7 @@ fn kt_05_conditions_and_swaps_under_load_lose_no_number_and_let_no_two_in() {
     let _alone = LINES.lock().unwrap_or_else(|poison| poison.into_inner());
     let binding = Binding::new(Monitor::new());
     let line = line(&binding);
-    let co = line.co();
+    let co = line.handle();
     let (threads, each) = (2, shrunk(300));
     let takers: Vec<_> = (0..threads)
         .map(|_| thread::spawn(move || (0..each).map(|_| co.take().unwrap()).collect::<Vec<_>>()))
@@ -407,7 +407,7 @@ fn kt_05_conditions_and_swaps_under_load_lose_no_number_and_let_no_two_in() {
     let mut version = 0;
     while !takers.iter().all(|taker| taker.is_finished()) {
         version += 1;
-        Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_stateful(fifo(version))).unwrap();
+        Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_swappable(fifo(version))).unwrap();
     }
     putters.into_iter().for_each(|putter| putter.join().unwrap());
     let mut taken: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
@@ -421,9 +421,9 @@ fn kt_05_a_task_takes_calls_one_at_a_time_in_its_own_thread_across_swaps() {
     common(Task::new);
     adds_across_swaps(Task::new());
     let binding = Binding::new(Task::named("a-desk"));
-    let desk: Owned<dyn Desk> = binding.govern_stateful(|_| Clerk::alone(0)).unwrap();
+    let desk: Owned<dyn Desk> = binding.govern_swappable(|_| Clerk::alone(0)).unwrap();
     assert!(!invoke::threads().iter().any(|name| name == "a-desk"), "no thread before the first call");
-    let co = desk.co();
+    let co = desk.handle();
     let (its_own, _) = desk.place();
     assert_ne!(its_own, thread::current().id());
     swap_to(co, &binding, 1).unwrap();
@@ -480,10 +480,10 @@ fn answers_in_an_import<P: Policy>(policy: P) -> Vec<Result<(), CallErrorKind>> 
     let other: Owned<dyn Desk> = governed(policy, |_| Clerk::alone(0));
     let desk: Owned<dyn Desk> = squall_core::swappable(Clerk::alone(0));
     let answers = Answers::default();
-    let new = Successor { co: desk.co(), other: other.co(), answers: Arc::clone(&answers) };
-    Swap::new(desk.co()).drain_timeout(Duration::from_secs(600)).run(Replacement::stateful(new)).unwrap();
+    let new = Successor { co: desk.handle(), other: other.handle(), answers: Arc::clone(&answers) };
+    Swap::new(desk.handle()).drain_timeout(Duration::from_secs(600)).run(Replacement::swappable(new)).unwrap();
     assert_eq!(desk.place().1, 9);
-    assert_eq!(other.again(desk.co()).unwrap().1, 9, "when the swap is over it is made");
+    assert_eq!(other.again(desk.handle()).unwrap().1, 9, "when the swap is over it is made");
     std::mem::take(&mut *answers.lock().unwrap())
 }
 
@@ -505,13 +505,13 @@ fn kt_05_an_import_has_no_other_thread_make_a_call_for_which_its_swap_would_wait
 fn kt_05_an_import_does_not_wait_for_who_is_in_a_monitor() {
     let other: Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk::alone(0));
     let desk: Owned<dyn Desk> = squall_core::swappable(Clerk::alone(0));
-    let (answers, co) = (Answers::default(), other.co());
+    let (answers, co) = (Answers::default(), other.handle());
     let (inside, is_inside) = channel();
     let (go, goes) = channel();
     let holder = thread::spawn(move || co.last(inside, goes));
     is_inside.recv().unwrap();
-    let new = Successor { co: desk.co(), other: other.co(), answers: Arc::clone(&answers) };
-    Swap::new(desk.co()).run(Replacement::stateful(new)).unwrap();
+    let new = Successor { co: desk.handle(), other: other.handle(), answers: Arc::clone(&answers) };
+    Swap::new(desk.handle()).run(Replacement::swappable(new)).unwrap();
     let answers = std::mem::take(&mut *answers.lock().unwrap());
     assert!(answers.len() == 2 && answers.iter().all(is_refused), "{answers:?}");
     go.send(()).unwrap();
@@ -522,7 +522,7 @@ fn kt_05_an_import_does_not_wait_for_who_is_in_a_monitor() {
 fn kt_05_a_task_keeps_the_order_of_arrival_of_what_stays_with_its_caller_too() {
     let binding = Binding::new(Task::new());
     let desk: Owned<dyn Desk> = binding.govern(|_| Clerk::alone(0)).unwrap();
-    let co = desk.co();
+    let co = desk.handle();
     let ((begin, begun), (over, end)) = (channel(), channel());
     let first = thread::spawn(move || co.last(begin, end));
     begun.recv().unwrap();
@@ -555,7 +555,7 @@ fn kt_05_a_task_keeps_the_order_of_arrival_of_what_stays_with_its_caller_too() {
 fn kt_05_a_deadline_that_passes_in_a_tasks_line_refuses_the_call() {
     let binding = Binding::new(Task::new());
     let desk: Owned<dyn Desk> = binding.govern(|_| Clerk::alone(0)).unwrap();
-    let co = desk.co();
+    let co = desk.handle();
     let ((begin, begun), (over, end)) = (channel(), channel());
     let first = thread::spawn(move || co.last(begin, end));
     begun.recv().unwrap();

@@ -152,8 +152,8 @@ fn kt_07_the_policy_is_asked_in_ktks_order_before_there_is_an_object() {
         .unwrap();
     let operations = "add0 checked_add0 show0 wait1 fail0";
     assert_eq!(binding.seen(), ["state of Hits", "object", operations, "create", "value", "created"]);
-    assert_eq!(binding.id(), Some(Handle::id(hits.co())));
-    let values = attribute::of(Handle::id(hits.co())).unwrap();
+    assert_eq!(binding.id(), Some(Handle::id(hits.handle())));
+    let values = attribute::of(Handle::id(hits.handle())).unwrap();
     assert_eq!((values.get(&LIMIT), values.get_text("checked_add.limit").unwrap()), (10, "3".into()));
     // One policy, one object.
     let again = binding.govern::<dyn Hits, _>(|_| Central::default()).unwrap_err();
@@ -199,7 +199,7 @@ fn kt_08_every_call_goes_through_the_policy_with_what_it_borrows() {
     assert!(Rc::ptr_eq(&same, &name) && shown == Some(("name".into(), 5)));
     assert_eq!(hits.wait("text"), "TEXT");
     assert_eq!(hits.value(), 5);
-    assert_eq!(Handle::upcast::<dyn Count>(hits.co()).value(), 5);
+    assert_eq!(Handle::upcast::<dyn Count>(hits.handle()).value(), 5);
     assert_eq!(message(|| hits.fail()), "it failed");
     assert_eq!(binding.seen(), ["add1", "add1", "show0", "wait1", "value1", "value1", "fail1"]);
 }
@@ -209,7 +209,7 @@ fn kt_08_a_refusal_is_an_error_where_there_is_room_for_one() {
     let hits: Owned<dyn Hits> = governed(Limited::default(), |_| Central::default());
     let error = hits.checked_add(1).unwrap_err();
     assert_eq!(error.reason(), CallErrorKind::Refused("three is too little"));
-    let id = Handle::id(hits.co());
+    let id = Handle::id(hits.handle());
     assert_eq!((error.interface(), error.method(), error.id()), ("Hits", "checked_add", id));
     assert!(error.class().unwrap().ends_with("Central"), "the author's type: {error}");
     // The checked form of any method is an error, nested or not; the plain form of others panics.
@@ -225,14 +225,14 @@ fn kt_08_a_refusal_is_an_error_where_there_is_room_for_one() {
 fn kt_08_attributes_of_a_call_reach_its_policy_and_nobody_else() {
     let binding = Binding::new(Limited::default());
     let hits: Owned<dyn Hits> = binding.govern(|_| Central::default()).unwrap();
-    let refused = with(hits.co(), (&LIMIT, 0), |hits| hits.try_add(1)).unwrap();
+    let refused = with(hits.handle(), (&LIMIT, 0), |hits| hits.try_add(1)).unwrap();
     assert_eq!(refused.unwrap_err().reason(), CallErrorKind::Refused("nothing may be added"));
     // Call before operation before object.
     assert!(hits.checked_add(1).is_err());
-    assert_eq!(with(hits.co(), (&LIMIT, 4), |hits| hits.checked_add(1)).unwrap().unwrap(), 1);
+    assert_eq!(with(hits.handle(), (&LIMIT, 4), |hits| hits.checked_add(1)).unwrap().unwrap(), 1);
     assert_eq!(hits.add(1), 2, "for that call alone");
     // One that the policy does not know.
-    let unknown = with(hits.co(), (&ELSEWHERE, 4), |hits| hits.try_add(1)).unwrap().unwrap_err();
+    let unknown = with(hits.handle(), (&ELSEWHERE, 4), |hits| hits.try_add(1)).unwrap().unwrap_err();
     assert!(unknown.to_string().contains("an attribute that its policy does not have"), "{unknown}");
     let values = binding.values().unwrap();
     assert_eq!(values.list().iter().find(|info| info.name == "limit").unwrap().from, Scope::Instance);
@@ -241,9 +241,9 @@ fn kt_08_attributes_of_a_call_reach_its_policy_and_nobody_else() {
 #[test]
 fn kt_03_the_policy_survives_swaps_and_ends_with_the_object() {
     let binding = Binding::new(Limited::default());
-    let hits: Owned<dyn Hits> = binding.govern_stateful(|_| Central::default()).unwrap();
+    let hits: Owned<dyn Hits> = binding.govern_swappable(|_| Central::default()).unwrap();
     assert_eq!(hits.add(7), 7);
-    Swap::new(hits.co()).run(binding.next_stateful(|_| Central::default())).unwrap();
+    Swap::new(hits.handle()).run(binding.next_swappable(|_| Central::default())).unwrap();
     assert_eq!(hits.add(1), 8, "with its state");
     assert!(hits.checked_add(1).is_err(), "the same policy");
     // One that comes to nothing changes nothing.

@@ -37,7 +37,7 @@ impl Stats {
 
     fn route(&self, index: usize) -> Route {
         let (requests, bytes) = &self.0[index];
-        Route { requests: requests.co(), bytes: bytes.co() }
+        Route { requests: requests.handle(), bytes: bytes.handle() }
     }
 
     /// All requests and all bytes.
@@ -48,7 +48,7 @@ impl Stats {
     /// Bytes of memory that all of the counters take.
     fn memory(&self) -> usize {
         let of = |counter: &Owned<dyn Counter>| {
-            squall::info_of(Handle::id(counter.co())).map_or(0, |info| info.bytes)
+            squall::info_of(Handle::id(counter.handle())).map_or(0, |info| info.bytes)
         };
         self.0.iter().map(|(requests, bytes)| of(requests) + of(bytes)).sum()
     }

@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         journal: AdaptiveLock::named("journal", Journal::default()),
     };
     let gate = gate::distributed();
-    let gate = gate.co();
+    let gate = gate.handle();
     let served = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let workers: Vec<_> = (0..4)
             .map(|worker| {

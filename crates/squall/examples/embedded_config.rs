@@ -85,7 +85,7 @@ impl Limiter for LocalLimits {
 fn main() {
     let config = Config { bytes_max: 100, name: "small".into() };
     let limiter = Limits { config: Master::new(config) }.create(ClusterSize::Core);
-    let co = limiter.co();
+    let co = limiter.handle();
     let stop = AtomicBool::new(false);
     let calls: u64 = thread::scope(|scope| {
         let workers: Vec<_> = (0..4)

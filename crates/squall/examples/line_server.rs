@@ -119,7 +119,7 @@ impl Server {
     }
 
     fn limiter(&self) -> Handle<dyn Limiter> {
-        self.limiter.lock().unwrap().co()
+        self.limiter.lock().unwrap().handle()
     }
 
     /// Asks the limiter; takes the present one if `limiter` was replaced.
@@ -150,7 +150,7 @@ impl Server {
     }
 
     async fn serve(self: Arc<Server>, stream: TcpStream) -> std::io::Result<()> {
-        let (stats, mut limiter) = (self.stats.co(), self.limiter());
+        let (stats, mut limiter) = (self.stats.handle(), self.limiter());
         let (reader, mut writer) = stream.into_split();
         let mut lines = BufReader::new(reader).lines();
         while let Some(request) = lines.next_line().await? {

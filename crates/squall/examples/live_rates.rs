@@ -184,7 +184,7 @@ fn operate(rates: Handle<dyn Rates>) -> Result<(), Box<dyn Error>> {
             &patient().run(Replacement::root(PerCore, ClusterSize::Core))?,
         );
         pause();
-        print(&format!("{round}. back to one table"), &patient().run(Replacement::stateful(Shared::default()))?);
+        print(&format!("{round}. back to one table"), &patient().run(Replacement::swappable(Shared::default()))?);
     }
     // A client has had enough requests by now for the upgrade to fail. It is rolled back, and the workers see nothing of it.
     let began = Instant::now();
@@ -194,7 +194,7 @@ fn operate(rates: Handle<dyn Rates>) -> Result<(), Box<dyn Error>> {
         }
         pause();
     }
-    let error = match patient().run(Replacement::stateful(Compact::default())) {
+    let error = match patient().run(Replacement::swappable(Compact::default())) {
         Err(error) if error.failure() == SwapFailure::TransferFailed => error,
         other => return Err(format!("this upgrade cannot be: {other:?}").into()),
     };
@@ -213,7 +213,7 @@ fn operate(rates: Handle<dyn Rates>) -> Result<(), Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let workers = thread::available_parallelism().map_or(1, usize::from).clamp(2, 8) as u32;
     let rates: Owned<dyn Rates> = squall::swappable(Shared::default());
-    let (co, stop) = (rates.co(), AtomicBool::new(false));
+    let (co, stop) = (rates.handle(), AtomicBool::new(false));
     let (outcome, all) = thread::scope(|scope| {
         let threads: Vec<_> = (1..=workers)
             .map(|worker| {

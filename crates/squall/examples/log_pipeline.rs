@@ -183,7 +183,7 @@ fn operate(pipeline: &Pipeline, mut present: Owned<dyn Filter>) -> (u64, Owned<d
     while Instant::now() < end {
         number += 1;
         let next = filter(number);
-        *pipeline.filter.write().unwrap() = next.co();
+        *pipeline.filter.write().unwrap() = next.handle();
         // Destroys the one before, whoever is in the midst of a call of it.
         present = next;
         thread::sleep(Duration::from_micros(500));
@@ -196,9 +196,9 @@ fn main() {
     let outlet: Owned<dyn Outlet> = squall::shared(Buffer::default());
     let first = filter(0);
     let pipeline = Pipeline {
-        filter: RwLock::new(first.co()),
-        counters: counters.co(),
-        outlet: outlet.co(),
+        filter: RwLock::new(first.handle()),
+        counters: counters.handle(),
+        outlet: outlet.handle(),
         stop: AtomicBool::new(false),
         stale: AtomicU64::new(0),
     };

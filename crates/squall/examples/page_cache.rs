@@ -341,7 +341,7 @@ fn main() -> io::Result<()> {
     let seen_by_others = file.try_clone()?;
 
     let cache = Cache::new(file)?.create(ClusterSize::Cpu);
-    let co = cache.co();
+    let co = cache.handle();
     let (errors, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (mut evicted, mut synced) = (0, 0);
     thread::scope(|threads| -> io::Result<()> {

@@ -98,7 +98,7 @@ impl Registry for LocalSessions {
 
 fn main() {
     let registry = Sessions::default().create(ClusterSize::Cpu);
-    let co = registry.co();
+    let co = registry.handle();
     let tokens: Vec<Token> = (0..100).map(|user| co.log_in(&format!("user {user}"))).collect();
     thread::scope(|threads| {
         for first in 0..4 {

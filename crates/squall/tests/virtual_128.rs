@@ -28,7 +28,7 @@ fn co_10_translation_sets_have_as_many_words_as_are_needed() {
     let _guard = common::misses_are_counted();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Node);
-    let h = hits.co();
+    let h = hits.handle();
     let info = || squall::info_of(Handle::id(h)).unwrap();
     let unused = info().bytes;
     assert!(info().translations.is_empty());
@@ -54,7 +54,7 @@ fn co_12_first_misses_from_everywhere_at_once_lose_nothing() {
     for size in [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Machine] {
         let log = Log::default();
         let hits = Spread::new(&log).create(size);
-        let h = hits.co();
+        let h = hits.handle();
         let ready = std::sync::Barrier::new(16);
         thread::scope(|scope| {
             for first in 0..16 {
@@ -85,7 +85,7 @@ fn co_68_a_representative_is_found_by_every_vp_of_its_cluster() {
     let _guard = common::tables_are_discarded();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     // In an order that makes the search tree as uneven as it can be.
     let order = (0..128_u32).map(|n| n.reverse_bits() >> 25);
     for (vp, n) in order.zip(1_u64..) {

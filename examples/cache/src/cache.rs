@@ -143,7 +143,7 @@ impl<S: Store> Cache<S> {
 
     /// The configuration, to read it and to change it while the server serves.
     pub fn config(&self) -> Handle<dyn ReadMostly<Config>> {
-        self.config.co()
+        self.config.handle()
     }
 
     /// What was counted.

@@ -22,7 +22,7 @@ impl SquallStore {
 
     /// The map, for what can be done to one from outside: to swap it for another form while it serves.
     pub fn map(&self) -> Handle<dyn Map<Key, Item, RandomState>> {
-        self.0.co()
+        self.0.handle()
     }
 }
 
@@ -41,11 +41,11 @@ impl From<OwnedMap<Key, Item>> for SquallStore {
 impl Store for SquallStore {
     #[inline]
     fn read<R>(&self, key: &[u8], f: impl FnOnce(&Item) -> R) -> Option<R> {
-        self.0.co().with(key, f)
+        self.0.handle().with(key, f)
     }
 
     fn change(&self, key: &[u8], mut f: impl FnMut(Option<&Item>) -> Change) {
-        let _ = self.0.co().compute(key.into(), |item| match f(item) {
+        let _ = self.0.handle().compute(key.into(), |item| match f(item) {
             Change::Keep => Compute::Keep,
             Change::Put(item) => Compute::Put(item),
             Change::Remove => Compute::Remove,
@@ -54,7 +54,7 @@ impl Store for SquallStore {
 
     fn visit(&self, from: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
         pin(|guard| {
-            let store = self.0.co().look(guard);
+            let store = self.0.handle().look(guard);
             let (mut next, mut shown, mut more) = (Some(from), false, true);
             while let Some(at) = next
                 && !shown
@@ -74,6 +74,6 @@ impl Store for SquallStore {
     }
 
     fn len(&self) -> usize {
-        self.0.co().len()
+        self.0.handle().len()
     }
 }

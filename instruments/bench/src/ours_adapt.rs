@@ -44,12 +44,12 @@ impl Kind {
 pub(crate) struct Counted(Owned<dyn Counter>);
 
 impl Counted {
-    pub(crate) fn co(&self) -> Handle<dyn Counter> {
-        self.0.co()
+    pub(crate) fn handle(&self) -> Handle<dyn Counter> {
+        self.0.handle()
     }
 
     pub(crate) fn id(&self) -> Id {
-        Handle::id(self.0.co())
+        Handle::id(self.0.handle())
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -142,7 +142,7 @@ fn one(kind: Kind) -> Result<Counted, Missing> {
 
 impl Subject for Adding {
     fn worker(&self, _: usize) -> Worker<'_> {
-        let co = self.0.co();
+        let co = self.0.handle();
         // Causes the miss without changing the sum.
         co.add(0);
         Box::new(move |ops| {

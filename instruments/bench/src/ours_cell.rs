@@ -108,7 +108,7 @@ impl<F: Form> Kept for Object<F> {
 
     fn new(_: usize) -> Object<F> {
         let owner = F::make(value(1));
-        Object { co: owner.co(), _owner: owner, form: std::marker::PhantomData }
+        Object { co: owner.handle(), _owner: owner, form: std::marker::PhantomData }
     }
 
     fn reader(&self) {}

@@ -24,7 +24,7 @@ pub(crate) struct Called {
 pub(crate) const CALL: Make = calling::<Called>();
 
 impl Called {
-    pub(crate) fn co(&self) -> Handle<dyn Probe> {
+    pub(crate) fn handle(&self) -> Handle<dyn Probe> {
         self.co
     }
 }
@@ -32,7 +32,7 @@ impl Called {
 impl Reach for Called {
     fn new(object: Field) -> Called {
         let owner: Owned<dyn Probe> = squall::shared(object);
-        Called { co: owner.co(), _owner: owner }
+        Called { co: owner.handle(), _owner: owner }
     }
 
     #[inline(always)]
@@ -125,7 +125,7 @@ fn counted_on(reps: usize) -> Result<Owned<dyn Hits>, Missing> {
     for index in 0..reps {
         on_processor(index, || hits.add(1))?;
     }
-    let made = squall::info_of(Handle::id(hits.co())).map_or(0, |info| info.reps.len());
+    let made = squall::info_of(Handle::id(hits.handle())).map_or(0, |info| info.reps.len());
     if made == reps {
         Ok(hits)
     } else {
@@ -207,12 +207,12 @@ struct Redirecting(Owned<dyn Probe>);
 impl Subject for Redirecting {
     fn worker(&self, _: usize) -> Worker<'_> {
         black_box(self.0.get(0));
-        Box::new(|ops| first_calls(ops, std::iter::repeat_with(|| self.0.co())))
+        Box::new(|ops| first_calls(ops, std::iter::repeat_with(|| self.0.handle())))
     }
 
     fn check(&self, ops: u64) -> Result<(), String> {
         // The count wraps at 2^32.
-        let info = squall::info_of(Handle::id(self.0.co())).ok_or("the object is gone")?;
+        let info = squall::info_of(Handle::id(self.0.handle())).ok_or("the object is gone")?;
         let missed = info.misses;
         if (missed as u32).wrapping_sub(ops as u32) < u32::MAX / 2 {
             return Ok(());

@@ -130,7 +130,7 @@ impl<K: Key, S: Hashing, F: Form> Mapping<K> for Object<K, S, F> {
 
     fn new() -> Self {
         let owner = F::make();
-        Object { co: owner.co(), _owner: owner, form: PhantomData }
+        Object { co: owner.handle(), _owner: owner, form: PhantomData }
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ impl<const DISTRIBUTED: bool> Gate for Counted<DISTRIBUTED> {
     fn make() -> Result<Self, Missing> {
         let make = if DISTRIBUTED { gate::distributed } else { gate::shared };
         let owned = on_processor(0, make)?;
-        let co = owned.co();
+        let co = owned.handle();
         Ok(Counted { owned, co })
     }
 

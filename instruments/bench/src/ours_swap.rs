@@ -27,12 +27,12 @@ impl Ours {
         Ok(ours)
     }
 
-    pub(crate) fn co(&self) -> Handle<dyn Probe> {
-        self.owner.co()
+    pub(crate) fn handle(&self) -> Handle<dyn Probe> {
+        self.owner.handle()
     }
 
     fn info(&self) -> Option<squall::ObjectInfo> {
-        squall::info_of(Handle::id(self.co()))
+        squall::info_of(Handle::id(self.handle()))
     }
 
     /// Whether a swap of the object is under way.
@@ -66,11 +66,11 @@ fn new(shape: &Shape, filled: bool) -> Replacement<dyn Probe> {
             Replacement::root(Spread { part_bytes: bytes / reps, filled }, size)
         }
         None if shape.state_bytes.is_none() => Replacement::shared(Field::new()),
-        None if shape.by_pointer => Replacement::stateful(Pointed {
+        None if shape.by_pointer => Replacement::swappable(Pointed {
             field: Field::new(),
             state: fill(filled, || vec![1; bytes].into()),
         }),
-        None => Replacement::stateful(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) }),
+        None => Replacement::swappable(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) }),
     }
 }
 
@@ -81,14 +81,14 @@ fn fill<T>(filled: bool, state: impl FnOnce() -> T) -> OnceLock<T> {
 impl Replace for Ours {
     #[inline]
     fn calls(&self, count: u64) {
-        let co = self.co();
+        let co = self.handle();
         checked(count, |n| std::hint::black_box(&co).get(n));
     }
 
     fn replace(&self) -> Result<Replaced, String> {
         let swap = match self.shape.state_bytes {
-            Some(_) => Swap::new(self.co()),
-            None => Swap::new(self.co()).without_state(),
+            Some(_) => Swap::new(self.handle()),
+            None => Swap::new(self.handle()).without_state(),
         };
         match swap.run(new(&self.shape, false)) {
             Ok(report)
@@ -106,7 +106,7 @@ impl Replace for Ours {
     }
 
     fn settle(&self) {
-        let co = self.co();
+        let co = self.handle();
         for index in 0..self.shape.reps.unwrap_or(1) {
             if self.shape.reps.is_some_and(|reps| reps > 1) {
                 // The shape has a representative on each of these processors.
@@ -221,12 +221,12 @@ impl Counting {
 impl Replace for Counting {
     #[inline]
     fn calls(&self, count: u64) {
-        let co = self.0.co();
+        let co = self.0.handle();
         (0..count).for_each(|_| std::hint::black_box(&co).add(1));
     }
 
     fn replace(&self) -> Result<Replaced, String> {
-        match Swap::new(self.0.co()).run(Replacement::root(PerProcessor, ClusterSize::Cpu)) {
+        match Swap::new(self.0.handle()).run(Replacement::root(PerProcessor, ClusterSize::Cpu)) {
             Ok(report) => Ok(Replaced::swapped(report)),
             Err(error) => match error.failure() {
                 SwapFailure::TimedOut(_) => Ok(Replaced::TIMED_OUT),

@@ -86,7 +86,7 @@ impl Posts {
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// assert!(post(Handle::id(hits.co())));
+/// assert!(post(Handle::id(hits.handle())));
 /// ```
 pub fn post(id: Id) -> bool {
     if squall_sys::fork::forked() {

@@ -78,7 +78,7 @@ impl Program {
     }
 
     pub(crate) fn id(&self) -> String {
-        Handle::id(self.object.co()).to_string()
+        Handle::id(self.object.handle()).to_string()
     }
 
     /// A good client is answered, and the object has every call that was made.
@@ -88,7 +88,7 @@ impl Program {
         assert!(listing.total >= 1 && listing.objects.len() == 1, "{listing:?}");
         assert_eq!(client.object(&self.id()).expect("an answer").row.interface, "Hits");
         let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        assert_eq!(self.object.co().add(1), calls);
+        assert_eq!(self.object.handle().add(1), calls);
     }
 }
 

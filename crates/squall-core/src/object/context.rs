@@ -177,7 +177,7 @@ impl<R: Root> RepContext<R> {
     ///     Handle::id(context.handle())
     /// }
     /// ```
-    pub fn co(&self) -> Handle<R::Interface> {
+    pub fn handle(&self) -> Handle<R::Interface> {
         // The object's id is that of the root's interface (handle/I1).
         Handle::new(self.multi().object().id)
     }
@@ -491,7 +491,7 @@ impl<R: Root> Drop for RepContext<R> {
 
 impl<R: Root> fmt::Debug for RepContext<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("At").field("object", &self.co()).field("vp", &self.vp).finish_non_exhaustive()
+        f.debug_struct("At").field("object", &self.handle()).field("vp", &self.vp).finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// assert_eq!(counter.get(), 1);
     /// ```
     #[inline(always)]
-    pub fn co(&self) -> Handle<I> {
+    pub fn handle(&self) -> Handle<I> {
         self.co
     }
 

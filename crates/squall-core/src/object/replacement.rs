@@ -85,7 +85,7 @@ impl<I: ?Sized + Interface> Replacement<I> {
     /// # Ok::<(), squall_core::swap::SwapError>(())
     /// ```
     #[track_caller]
-    pub fn stateful<T: State>(value: T) -> Replacement<I>
+    pub fn swappable<T: State>(value: T) -> Replacement<I>
     where
         I: InterfaceOf<T>,
     {

@@ -82,7 +82,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// # Ok::<(), squall_core::CreateError>(())
     /// ```
     #[track_caller]
-    pub fn co(&self) -> Handle<I> {
+    pub fn handle(&self) -> Handle<I> {
         let id = tables().and_then(|tables| {
             self.with_claim(|_| {
                 let slot = tables.slot(self.number);

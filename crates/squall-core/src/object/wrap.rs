@@ -403,7 +403,7 @@ where
 /// # Panics
 /// If `make` panics; then no object is made.
 #[track_caller]
-pub fn wrapped_stateful<I, W, T>(
+pub fn wrapped_swappable<I, W, T>(
     make: impl FnOnce(Handle<I>) -> Around<W, T>,
 ) -> Result<Owned<I>, CreateError>
 where
@@ -429,7 +429,7 @@ impl<I: ?Sized + Interface> Replacement<I> {
     /// Makes a replacement like [`Replacement::swappable`], with a wrapper. The state is that of the value
     /// inside the wrapper.
     #[track_caller]
-    pub fn wrapped_stateful<W, T: State>(value: Around<W, T>) -> Replacement<I>
+    pub fn wrapped_swappable<W, T: State>(value: Around<W, T>) -> Replacement<I>
     where
         I: InterfaceOf<Around<W, T>>,
         W: Wrap,

@@ -110,7 +110,7 @@ impl Counting for cached::OwnedCachedMap<u64, u64> {
     }
 
     fn homes(&self) -> Vec<Option<Vp>> {
-        homes(Handle::id(self.co()))
+        homes(Handle::id(self.handle()))
     }
 }
 
@@ -153,7 +153,7 @@ impl Counting for Cell {
     }
 
     fn homes(&self) -> Vec<Option<Vp>> {
-        homes(Handle::id(self.cell.co()))
+        homes(Handle::id(self.cell.handle()))
     }
 }
 

@@ -262,7 +262,7 @@ pub(crate) fn counted_inside(distributed: bool) -> (u64, u64) {
     (0..operations).for_each(|at| on(by(at), || inside.inc()));
     assert_eq!(inside.total(), operations);
     let homes: Vec<Option<Vp>> = if distributed {
-        info_of(Handle::id(inside.co())).expect("it lives").reps.iter().map(|rep| rep.vp).collect()
+        info_of(Handle::id(inside.handle())).expect("it lives").reps.iter().map(|rep| rep.vp).collect()
     } else {
         vec![inside.sensors().place]
     };

@@ -281,7 +281,7 @@ impl<T: Send + Sync + 'static> Deref for List<T> {
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for List<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
-        self.0.co().for_each(|item| _ = list.entry(item));
+        self.0.handle().for_each(|item| _ = list.entry(item));
         list.finish()
     }
 }
@@ -294,7 +294,7 @@ impl<T: Send + Sync + 'static> Extend<T> for List<T> {
 
 impl<T: Send + Sync + 'static> Extend<T> for &List<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        let handle = self.0.co();
+        let handle = self.0.handle();
         items.into_iter().for_each(|item| _ = handle.insert(item));
     }
 }
@@ -324,7 +324,7 @@ impl<T: Send + Sync + 'static> IntoIterator for &List<T> {
     /// As [`Items::iter`].
     #[track_caller]
     fn into_iter(self) -> Self::IntoIter {
-        self.0.co().iter()
+        self.0.handle().iter()
     }
 }
 
@@ -332,7 +332,7 @@ impl<T: Send + Sync + 'static> IntoIterator for &List<T> {
 impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for List<T> {
     /// As a sequence of the items.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let items = self.0.co().items();
+        let items = self.0.handle().items();
         serializer.collect_seq(items.iter().map(|item| &**item))
     }
 }

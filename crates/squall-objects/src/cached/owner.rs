@@ -49,7 +49,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        self.0.co().for_each(|key, value| _ = map.entry(key, value));
+        self.0.handle().for_each(|key, value| _ = map.entry(key, value));
         map.finish()
     }
 }
@@ -104,7 +104,7 @@ where
 
     /// As [`MapExt::iter`].
     fn into_iter(self) -> Walk<(K, V)> {
-        self.0.co().iter()
+        self.0.handle().iter()
     }
 }
 
@@ -117,7 +117,7 @@ where
 {
     /// As a map of copies of the entries.
     fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
-        serializer.collect_map(self.0.co().iter().collect::<Vec<_>>())
+        serializer.collect_map(self.0.handle().iter().collect::<Vec<_>>())
     }
 }
 
@@ -142,7 +142,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        let handle = self.0.co();
+        let handle = self.0.handle();
         entries.into_iter().for_each(|(key, value)| _ = handle.set(key, value));
     }
 }

@@ -72,7 +72,7 @@ impl<const ADAPTS: bool> Local<ADAPTS> {
         let left = self.own.alarm.load(Ordering::Relaxed);
         if left != 0 {
             self.own.alarm.store(left - 1, Ordering::Relaxed);
-            if left == 1 && !post(self.at.co()) {
+            if left == 1 && !post(self.at.handle()) {
                 self.own.alarm.store(ALARM, Ordering::Relaxed);
             }
         }

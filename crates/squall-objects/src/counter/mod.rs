@@ -13,7 +13,7 @@
 //! use squall_objects::counter::{self, Counter};
 //!
 //! let requests: Owned<dyn Counter> = counter::adaptive();
-//! let reference: Handle<dyn Counter> = requests.co(); // `Copy`, for any thread or task
+//! let reference: Handle<dyn Counter> = requests.handle(); // `Copy`, for any thread or task
 //! std::thread::scope(|scope| {
 //!     for _ in 0..4 {
 //!         scope.spawn(move || (0..1000).for_each(|_| reference.inc()));
@@ -139,7 +139,7 @@ const ADAPTS: bool = true;
 
 /// An implementation, to take the place of a counter: as [`shared`] makes it.
 pub fn new_shared(handle: Handle<dyn Counter>) -> Replacement<dyn Counter> {
-    Replacement::stateful(Shared::<FIXED>::new(handle, Vp::current()))
+    Replacement::swappable(Shared::<FIXED>::new(handle, Vp::current()))
 }
 
 /// An implementation, to take the place of a counter: as [`distributed`] makes it.

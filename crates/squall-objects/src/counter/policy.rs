@@ -46,7 +46,7 @@ impl Family for Counters {
         match shape {
             Shape { form: DISTRIBUTED_FORM, .. } => Replacement::root(Distributed::<ADAPTS>::new(), ClusterSize::Cpu),
             Shape { place, .. } => {
-                Replacement::stateful(Shared::<ADAPTS>::new(handle, place.unwrap_or_else(Vp::current)))
+                Replacement::swappable(Shared::<ADAPTS>::new(handle, place.unwrap_or_else(Vp::current)))
             }
         }
     }

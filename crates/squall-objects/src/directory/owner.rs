@@ -53,7 +53,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let handle = self.0.co();
+        let handle = self.0.handle();
         // One into which nothing moved.
         if let Err(error) = handle.try_sensors() {
             return write!(f, "Directory({error})");
@@ -87,7 +87,7 @@ where
 {
     fn extend<T: IntoIterator<Item = (K, G)>>(&mut self, entries: T) {
         for (key, entry) in entries {
-            act(self.0.co(), |tables| {
+            act(self.0.handle(), |tables| {
                 tables.master.find_or_allocate_and_lock(&key, || entry, |_, _| ());
             });
         }
@@ -136,7 +136,7 @@ where
     type IntoIter = Walk<(K, G)>;
 
     fn into_iter(self) -> Walk<(K, G)> {
-        self.0.co().iter()
+        self.0.handle().iter()
     }
 }
 
@@ -150,7 +150,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
-        serializer.collect_map(self.0.co().iter().collect::<Vec<_>>())
+        serializer.collect_map(self.0.handle().iter().collect::<Vec<_>>())
     }
 }
 

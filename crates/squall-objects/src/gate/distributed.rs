@@ -44,7 +44,7 @@ impl Root for Distributed {
 
     fn make_rep(&self, at: RepContext<Distributed>) -> Local {
         // Before any call of a representative, and always the same.
-        self.requests.kept().get_or_init(|| at.co());
+        self.requests.kept().get_or_init(|| at.handle());
         let vp = at.vp();
         Local(if vp == self.home {
             self.requests.first()

@@ -12,7 +12,7 @@
 //! use squall_objects::gate::{self, GateExt, Gate};
 //!
 //! let gate = gate::distributed();
-//! let handle = gate.co(); // `Copy`, for any thread or task
+//! let handle = gate.handle(); // `Copy`, for any thread or task
 //! std::thread::scope(|scope| {
 //!     for _ in 0..4 {
 //!         scope.spawn(move || {

@@ -42,7 +42,7 @@ impl All {
     }
 
     fn shall_leave(&self) -> bool {
-        shall_leave(Handle::id(self.at.co()))
+        shall_leave(Handle::id(self.at.handle()))
     }
 
     fn stop_within(&self, limit: Option<Duration>) -> Result<(), ControlError> {

@@ -73,10 +73,10 @@ impl Shown {
     }
 
     pub(super) fn id(&self) -> Id {
-        Handle::id(self.object.co())
+        Handle::id(self.object.handle())
     }
 
     pub(super) fn handle(&self) -> Handle<dyn LockView> {
-        self.object.co()
+        self.object.handle()
     }
 }

@@ -110,9 +110,9 @@ mod tests {
             (map::adaptive(), "one lock"),
         ];
         for (owner, expected) in forms {
-            assert_eq!(lent(owner.co()), expected);
+            assert_eq!(lent(owner.handle()), expected);
             // A second call finds the header at once.
-            assert_eq!(lent(owner.co()), expected);
+            assert_eq!(lent(owner.handle()), expected);
         }
     }
 
@@ -121,16 +121,16 @@ mod tests {
         use crate::map::{MapExt, forms::One};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
-        owner.co().set(1, 5);
+        owner.handle().set(1, 5);
         owner
-            .co()
+            .handle()
             .swap_to(One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(()))
             .expect("it is idle");
         // If readers are counted too, there is no view.
-        assert!(["a table, and what counts its writers", "nothing"].contains(&lent(owner.co())));
-        assert_eq!(owner.co().get(&1), Some(5));
-        assert!(owner.co().update(&1, |value| value + 1) && !owner.co().set(2, 7));
-        assert_eq!((owner.co().remove(&1), owner.co().remove(&2)), (Some(6), Some(7)));
+        assert!(["a table, and what counts its writers", "nothing"].contains(&lent(owner.handle())));
+        assert_eq!(owner.handle().get(&1), Some(5));
+        assert!(owner.handle().update(&1, |value| value + 1) && !owner.handle().set(2, 7));
+        assert_eq!((owner.handle().remove(&1), owner.handle().remove(&2)), (Some(6), Some(7)));
     }
 
     #[test]
@@ -139,15 +139,15 @@ mod tests {
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
         let to = One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(());
-        owner.co().swap_to(to).expect("it is idle");
+        owner.handle().swap_to(to).expect("it is idle");
         let calls: u64 = if cfg!(miri) { 2000 } else { 100_000 };
         for call in 0..calls / 4 {
-            owner.co().set(call, 0);
-            owner.co().update(&call, |value| value + 1);
-            owner.co().remove(&call);
-            owner.co().insert(call, 1);
+            owner.handle().set(call, 0);
+            owner.handle().update(&call, |value| value + 1);
+            owner.handle().remove(&call);
+            owner.handle().insert(call, 1);
         }
-        let sensors = owner.co().sensors();
+        let sensors = owner.handle().sensors();
         let noted = sensors.here + sensors.elsewhere;
         assert!((calls / 2..calls * 2).contains(&noted), "{noted} of {calls}");
     }

@@ -512,7 +512,7 @@ where
     /// use squall_objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
-    /// let handle = map.co();
+    /// let handle = map.handle();
     /// handle.set(1, 1);
     /// assert_eq!(handle.try_with(&1, |value| value + 1), Ok(Some(2)));
     /// drop(map);

@@ -366,7 +366,7 @@ where
     #[inline]
     fn note(&self, calls: u32) {
         if let Some(sensor) = &self.sensor {
-            sensor.step(calls, || post(self.at.co()));
+            sensor.step(calls, || post(self.at.handle()));
         }
     }
 
@@ -435,7 +435,7 @@ where
     #[cold]
     fn spilled(&self) {
         if ADAPTS {
-            post(self.at.co());
+            post(self.at.handle());
         }
     }
 

@@ -190,13 +190,13 @@ where
         let MapLimit { most, unit, weigh } = limit;
         let budget = Arc::new(Budget::new(most));
         let limited = Limited { inner: Box::new(inner), budget, unit, weigh, copies, id: OnceLock::new() };
-        limited.co().for_each(|_, value| limited.budget.take_unchecked(limited.weight(value)));
+        limited.handle().for_each(|_, value| limited.budget.take_unchecked(limited.weight(value)));
         limited
     }
 
-    fn co(&self) -> Handle<dyn Map<K, V, S>> {
+    fn handle(&self) -> Handle<dyn Map<K, V, S>> {
         let inner = self.inner.downcast_ref::<Owned<dyn Map<K, V, S>>>();
-        inner.expect("made of one").co()
+        inner.expect("made of one").handle()
     }
 
     fn weight(&self, value: &V) -> u64 {
@@ -227,29 +227,29 @@ where
         let (mut f, mut read) = (Some(f), None);
         let mut keep = |value: &V| read = f.take().map(|f| f(value));
         let keep: &mut dyn FnMut(&V) = &mut keep;
-        self.co().with(key, keep)?;
+        self.handle().with(key, keep)?;
         read
     }
 
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         let f: &mut dyn FnMut(&K, &V) = &mut f;
-        self.co().visit_from(from, f)
+        self.handle().visit_from(from, f)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.co().len()
+        self.handle().len()
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.co().capacity()
+        self.handle().capacity()
     }
 
     pub(super) fn try_reserve(&self, more: usize) -> bool {
-        self.co().try_reserve(more)
+        self.handle().try_reserve(more)
     }
 
     pub(super) fn shrink_to_fit(&self) {
-        self.co().shrink_to_fit();
+        self.handle().shrink_to_fit();
     }
 
     /// Runs a closure and charges its decision.
@@ -271,7 +271,7 @@ where
         let mut asked = Asked::of(&self.budget);
         let mut decide = |there: Option<&V>| self.asked(&mut asked, there, &mut f);
         let decide: &mut dyn FnMut(Option<&V>) -> Compute<V> = &mut decide;
-        let computed = self.co().compute(key, decide);
+        let computed = self.handle().compute(key, decide);
         asked.end(computed).map_err(|exhausted| self.full((), exhausted))
     }
 
@@ -288,10 +288,10 @@ where
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(1) {
             // A key that is present needs no budget.
-            let there = self.co().update(&key, |_| copy());
+            let there = self.handle().update(&key, |_| copy());
             return if there { Ok(true) } else { Err(self.full((key, value), exhausted)) };
         }
-        let there = self.co().set(key, value);
+        let there = self.handle().set(key, value);
         if !there {
             part.keep();
         }
@@ -319,12 +319,12 @@ where
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(self.weight(&value)) {
-            if self.co().contains_key(&key) {
+            if self.handle().contains_key(&key) {
                 return Err((key, value));
             }
             self.refuse(exhausted);
         }
-        self.co().try_insert(key, value)?;
+        self.handle().try_insert(key, value)?;
         part.keep();
         Ok(())
     }
@@ -333,7 +333,7 @@ where
     where
         V: Clone,
     {
-        let handle = self.co();
+        let handle = self.handle();
         if let Some(there) = handle.get(&key) {
             return there;
         }
@@ -365,7 +365,7 @@ where
         let mut asked = Asked::of(&self.budget);
         let mut decide = |value: &V| self.asked(&mut asked, Some(value), |_| f(value));
         let decide: &mut dyn FnMut(&V) -> Compute<V> = &mut decide;
-        let computed = self.co().compute_if_present(key, decide);
+        let computed = self.handle().compute_if_present(key, decide);
         asked.end(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
     }
 
@@ -396,7 +396,7 @@ where
 
     pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
-        let next = self.co().visit_from(from, |key, _| keys.push((self.copies.key)(key)));
+        let next = self.handle().visit_from(from, |key, _| keys.push((self.copies.key)(key)));
         for key in keys {
             let _ = self.change(&key, |value| if f(&key, value) { Compute::Keep } else { Compute::Remove });
         }
@@ -445,7 +445,7 @@ where
     type Rep = Bound<K, V, S>;
 
     fn make_rep(&self, at: RepContext<Self>) -> Bound<K, V, S> {
-        self.limited.id.get_or_init(|| Handle::id(at.co()));
+        self.limited.id.get_or_init(|| Handle::id(at.handle()));
         Bound { limited: self.limited.clone().into() }
     }
 
@@ -465,7 +465,7 @@ where
     }
 
     fn sensors(&self) -> Sensors {
-        self.limited.co().sensors()
+        self.limited.handle().sensors()
     }
 
     fn budget(&self) -> Option<Arc<Budget>> {
@@ -473,14 +473,14 @@ where
     }
 
     fn within(&self) -> Option<Handle<dyn Map<K, V, S>>> {
-        Some(self.limited.co())
+        Some(self.limited.handle())
     }
 
     fn cluster_size(&self) -> ClusterSize {
-        self.limited.co().cluster_size()
+        self.limited.handle().cluster_size()
     }
 
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
-        self.limited.co().resized(size)
+        self.limited.handle().resized(size)
     }
 }

@@ -12,7 +12,7 @@
 //! hits.update("home", |n| n + 1); // a lookup takes any borrowed form of the key
 //! assert_eq!(hits.get("home"), Some(2));
 //! std::thread::scope(|threads| {
-//!     let hits = hits.co(); // the handle: `Copy`, for any thread
+//!     let hits = hits.handle(); // the handle: `Copy`, for any thread
 //!     threads.spawn(move || hits.entry("about".into()).or_insert(0));
 //! });
 //! assert_eq!(hits.len(), 2);

@@ -16,7 +16,7 @@ use super::{Map, shared_with};
 ///
 /// let map: OwnedMap<&str, u64> = [("a", 1), ("b", 2)].into_iter().collect();
 /// assert_eq!(map.get("b"), Some(2));
-/// let handle = map.co();
+/// let handle = map.handle();
 /// drop(map);
 /// assert!(handle.try_get("b").is_err());
 /// ```
@@ -59,7 +59,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let handle = self.0.co();
+        let handle = self.0.handle();
         // A map that a swap moved no entries into refuses every call.
         if let Err(error) = handle.try_sensors() {
             return write!(f, "Map({error})");
@@ -101,7 +101,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        let handle = self.0.co();
+        let handle = self.0.handle();
         entries.into_iter().for_each(|(key, value)| _ = handle.set(key, value));
     }
 }
@@ -132,7 +132,7 @@ where
 
     /// Returns an iterator over clones of the entries, like [`MapExt::iter`].
     fn into_iter(self) -> Self::IntoIter {
-        self.0.co().iter()
+        self.0.handle().iter()
     }
 }
 
@@ -145,7 +145,7 @@ where
 {
     /// Serializes clones of the entries as a map.
     fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
-        serializer.collect_map(self.0.co().iter().collect::<Vec<_>>())
+        serializer.collect_map(self.0.handle().iter().collect::<Vec<_>>())
     }
 }
 

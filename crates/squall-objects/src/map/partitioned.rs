@@ -155,6 +155,6 @@ where
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
         let root = self.at.root();
         let new = Partitioned::to_come(root.count, root.home.clone(), size, root.copies);
-        Some((self.at.co(), new))
+        Some((self.at.handle(), new))
     }
 }

@@ -338,6 +338,6 @@ where
     }
 
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
-        Some((self.at.co(), ReplicatedRoot::to_come(size, self.at.root().copies)))
+        Some((self.at.handle(), ReplicatedRoot::to_come(size, self.at.root().copies)))
     }
 }

@@ -158,7 +158,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
             let left = root.alarm.load(Ordering::Relaxed);
             if left != 0 {
                 root.alarm.store(left - 1, Ordering::Relaxed);
-                if left == 1 && !post(self.at.co()) {
+                if left == 1 && !post(self.at.handle()) {
                     root.alarm.store(ALARM, Ordering::Relaxed);
                 }
             }

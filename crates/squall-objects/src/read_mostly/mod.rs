@@ -19,7 +19,7 @@
 //! use squall_objects::read_mostly::{self, ReadMostlyExt};
 //!
 //! let limits = read_mostly::shared(vec![10, 20]);
-//! let handle = limits.co(); // `Copy`, for any thread or task
+//! let handle = limits.handle(); // `Copy`, for any thread or task
 //! let mut changes = handle.subscribe();
 //! assert_eq!(handle.read(|limits| limits[1]), 20);
 //! handle.update(|old| old.iter().map(|limit| limit * 2).collect());
@@ -254,7 +254,7 @@ impl<T: Send + Sync + 'static> Deref for OwnedReadMostly<T> {
 
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for OwnedReadMostly<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.co().read_versioned(|value, version| {
+        self.0.handle().read_versioned(|value, version| {
             f.debug_struct("ReadMostly")
                 .field("version", &version)
                 .field("value", value)
@@ -282,7 +282,7 @@ impl<T: Send + Sync + Default + 'static> Default for OwnedReadMostly<T> {
 impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for OwnedReadMostly<T> {
     /// As the value.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.co().read(|value| value.serialize(serializer))
+        self.0.handle().read(|value| value.serialize(serializer))
     }
 }
 

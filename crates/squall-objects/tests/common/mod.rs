@@ -41,7 +41,7 @@ pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
 /// A counter, made on VP 0.
 pub(crate) fn made() -> (Owned<dyn Counter>, Id) {
     let counter = on(0, counter::adaptive);
-    let id = Handle::id(counter.co());
+    let id = Handle::id(counter.handle());
     (counter, id)
 }
 

@@ -140,7 +140,7 @@ macro_rules! as_checked {
 
 /// A map that keeps its form.
 pub(crate) struct AtRest<V: Held, S: Hashing>(pub(crate) OwnedMap<u64, V, S>);
-as_checked!(AtRest<V, S: Hashing>, this => this.0.co());
+as_checked!(AtRest<V, S: Hashing>, this => this.0.handle());
 
 /// Makes maps of one form.
 pub(crate) struct Maps<S>(pub(crate) Form, pub(crate) S);
@@ -176,7 +176,7 @@ pub(crate) struct Swapped<V: Held> {
     swapper: Option<JoinHandle<()>>,
     gone: Arc<AtomicBool>,
 }
-as_checked!(Swapped<V>, this => this.map.as_ref().expect("there until it is dropped").co());
+as_checked!(Swapped<V>, this => this.map.as_ref().expect("there until it is dropped").handle());
 
 impl<V: Held> Drop for Swapped<V> {
     fn drop(&mut self) {
@@ -233,7 +233,7 @@ impl Maker for Swapping {
         let token = Arc::new(());
         let hashers = Arc::downgrade(&token);
         let map = first.make(Tracked(RandomState::new(), token));
-        let (handle, gone) = (map.co(), Arc::new(AtomicBool::new(false)));
+        let (handle, gone) = (map.handle(), Arc::new(AtomicBool::new(false)));
         let mut known = self.known.lock().unwrap();
         known.retain(|known| known.hashers.strong_count() > 0);
         known.push(Known {
@@ -298,16 +298,16 @@ pub(crate) struct Restless<V: Held> {
 }
 
 impl<V: Held> Restless<V> {
-    fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
+    fn handle(&self) -> Handle<dyn Map<u64, V, RandomState>> {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let handle = self.map.co();
+        let handle = self.map.handle();
         if calls % 5 == 4 && !squall_rcu::in_operation() {
             swap_to(handle, NEW[calls / 5 % NEW.len()]);
         }
         handle
     }
 }
-as_checked!(Restless<V>, this => this.co());
+as_checked!(Restless<V>, this => this.handle());
 
 /// Makes such maps.
 pub(crate) struct RestlessMaps;

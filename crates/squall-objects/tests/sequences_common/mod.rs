@@ -52,7 +52,7 @@ pub(crate) fn limited(bytes: &[u8]) {
     const MOST: u64 = 40;
     let [form, acts @ ..] = bytes else { return };
     let inner = FORMS[usize::from(*form) % FORMS.len()].make::<u64, _>(RandomState::new());
-    let within = inner.co();
+    let within = inner.handle();
     let map = map::limited(inner, MapLimit::weight(MOST, "units", |value: &u64| *value));
     let mut model = BTreeMap::<u64, u64>::new();
     for [which, key, value] in acts.as_chunks().0 {
@@ -112,7 +112,7 @@ pub(crate) fn cell(bytes: &[u8]) {
         2 => read_mostly::copied(vec![0], ClusterSize::Cpu),
         _ => read_mostly::adaptive(vec![0]),
     };
-    let handle = owner.co();
+    let handle = owner.handle();
     let (mut value, mut version, mut told) = (vec![0], 1, 1);
     let mut changes = handle.subscribe();
     for [which, number] in acts.as_chunks().0 {

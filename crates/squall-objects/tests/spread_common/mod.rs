@@ -62,7 +62,7 @@ pub(crate) fn spread_map(bytes: &[u8]) {
             RandomState::new(),
         ),
     };
-    let (handle, mut model) = (owner.co(), BTreeMap::new());
+    let (handle, mut model) = (owner.handle(), BTreeMap::new());
     each_on_its_vp(acts, |which, key, value| {
         let (key, fresh) = (u64::from(key % KEYS), u64::from(value));
         let had = model.get(&key).copied();
@@ -112,7 +112,7 @@ pub(crate) fn cached_map(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = cached::map::<u64, u64>(form(*kind));
-    let (handle, mut model) = (owner.co(), BTreeMap::new());
+    let (handle, mut model) = (owner.handle(), BTreeMap::new());
     each_on_its_vp(acts, |which, key, value| {
         let (key, fresh) = (u64::from(key % KEYS), u64::from(value));
         let had = model.get(&key).copied();
@@ -149,7 +149,7 @@ pub(crate) fn cached_list(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = cached::list::<u8>(form(*kind));
-    let (handle, mut model, mut held) = (owner.co(), Vec::new(), Vec::new());
+    let (handle, mut model, mut held) = (owner.handle(), Vec::new(), Vec::new());
     each_on_its_vp(acts, |which, key, value| {
         let number = key % KEYS;
         match which % 8 {
@@ -201,7 +201,7 @@ pub(crate) fn parts(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = directory::distributed::<u64, u64, u64>(size(*kind), |entry| entry % 2);
-    let handle = owner.co();
+    let handle = owner.handle();
     // What an entry is, and what was added to its parts, without what they began with.
     let mut model = BTreeMap::<u64, (u64, u64)>::new();
     let added = |sum: &mut u64, entry: &u64, part: &mut u64| *sum += *part - entry % 2;

@@ -222,7 +222,7 @@ impl Received<'_> {
     /// static WIDE: Attribute<bool> = Attribute::new("wide", false);
     ///
     /// let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
-    /// let kept: CallAttributes = with(door.co(), (&WIDE, true), |door| receive(door, |call| call.keep()))?;
+    /// let kept: CallAttributes = with(door.handle(), (&WIDE, true), |door| receive(door, |call| call.keep()))?;
     /// assert_eq!(kept.get(&WIDE), Some(true));
     /// # Ok::<(), squall_policy::attribute::AttributeError>(())
     /// ```
@@ -404,7 +404,7 @@ given_tuple!(4: A 0, B 1, C 2, D 3);
 /// static PRIORITY: Attribute<u32> = Attribute::new("priority", 5);
 ///
 /// let queue = squall_core::shared_with(Fifo).unwrap();
-/// assert_eq!(with(queue.co(), (&PRIORITY, 9), |queue| queue.put(1))?, 9);
+/// assert_eq!(with(queue.handle(), (&PRIORITY, 9), |queue| queue.put(1))?, 9);
 /// assert_eq!(queue.put(2), 5);
 /// # Ok::<(), squall_policy::attribute::AttributeError>(())
 /// ```
@@ -473,7 +473,7 @@ impl Callee {
 /// static WIDE: Attribute<bool> = Attribute::new("wide", false);
 /// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
 ///
-/// let inner = with(door.co(), (&WIDE, true), |door| {
+/// let inner = with(door.handle(), (&WIDE, true), |door| {
 ///     receive(door, |call| {
 ///         assert_eq!(call.get(&WIDE), Some(true));
 ///         // Hidden from calls made in here.

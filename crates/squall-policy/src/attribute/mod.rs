@@ -90,7 +90,7 @@
 //! let values = Arc::new(InstanceValues::of_class(&CLASS));
 //! let for_log = values.clone();
 //! let owner = shared_with(|handle| Lines { handle, values: for_log, lines: Default::default() }).unwrap();
-//! let log: Handle<dyn Log> = owner.co();
+//! let log: Handle<dyn Log> = owner.handle();
 //! squall_policy::attribute::attach(Handle::id(log), values.clone());
 //!
 //! // For one call, which is checked.

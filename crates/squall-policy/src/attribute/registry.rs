@@ -54,7 +54,7 @@ fn table() -> MutexGuard<'static, Table> {
 /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
 /// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
 ///
-/// let id = Handle::id(door.co());
+/// let id = Handle::id(door.handle());
 /// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
 /// attribute::of(id).unwrap().set_text("wide", "true")?;
 /// assert!(attribute::of(id).unwrap().get(&WIDE));

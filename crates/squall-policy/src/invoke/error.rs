@@ -18,7 +18,7 @@ use crate::policy::LATE;
 /// # struct Stuck;
 /// # impl Door for Stuck { fn open(&self) { panic!("it is stuck") } }
 /// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Stuck);
-/// match synchronous(door.co(), |door| door.open()) {
+/// match synchronous(door.handle(), |door| door.open()) {
 ///     Err(InvokeError::Panicked(payload)) => assert_eq!(payload.message(), "it is stuck"),
 ///     other => panic!("{other:?}"),
 /// }
@@ -87,7 +87,7 @@ impl std::error::Error for InvokeError {
 /// # struct Stuck;
 /// # impl Door for Stuck { fn open(&self) { std::panic::panic_any(7_u32) } }
 /// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Stuck);
-/// let Err(InvokeError::Panicked(payload)) = synchronous(door.co(), |door| door.open()) else { panic!() };
+/// let Err(InvokeError::Panicked(payload)) = synchronous(door.handle(), |door| door.open()) else { panic!() };
 /// assert_eq!(payload.message(), "no message");
 /// assert_eq!(payload.into_inner().downcast_ref::<u32>(), Some(&7));
 /// ```

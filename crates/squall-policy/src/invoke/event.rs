@@ -29,7 +29,7 @@ pub const WAITING_MAX: usize = 1 << 16;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
 /// let ready = Event::new();
-/// let pending = event_dependent(&ready, mail.co(), |mail| mail.send(7));
+/// let pending = event_dependent(&ready, mail.handle(), |mail| mail.send(7));
 /// assert!(!ready.is_open());
 /// assert_eq!(ready.open(), 1);
 /// assert_eq!(pending.wait()?, 7);
@@ -125,7 +125,7 @@ impl Event {
     /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
     /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
     /// let ready = Event::new();
-    /// let pending = event_dependent(&ready, mail.co(), |mail| mail.send(7));
+    /// let pending = event_dependent(&ready, mail.handle(), |mail| mail.send(7));
     /// assert_eq!(ready.cancel(), 1);
     /// assert!(matches!(pending.wait(), Err(InvokeError::Cancelled)));
     /// ```

@@ -27,7 +27,7 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
 /// let on_a_thread = |work: Work| drop(std::thread::spawn(work));
-/// let pending = asynchronous_on(&on_a_thread, mail.co(), |mail| mail.send(7));
+/// let pending = asynchronous_on(&on_a_thread, mail.handle(), |mail| mail.send(7));
 /// assert_eq!(pending.wait()?, 7);
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
 /// ```

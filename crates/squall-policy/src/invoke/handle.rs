@@ -32,7 +32,7 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
-/// let mut pending = asynchronous(mail.co(), |mail| mail.send(7));
+/// let mut pending = asynchronous(mail.handle(), |mail| mail.send(7));
 /// let result = loop {
 ///     if let Some(result) = pending.wait_timeout(Duration::from_millis(10)) {
 ///         break result;
@@ -153,7 +153,7 @@ impl<R> PendingCall<R> {
     /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
     /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
     /// let never = Event::new();
-    /// let mut pending = event_dependent(&never, mail.co(), |mail| mail.send(7));
+    /// let mut pending = event_dependent(&never, mail.handle(), |mail| mail.send(7));
     /// assert!(pending.try_take().is_none());
     /// ```
     pub fn try_take(&mut self) -> Option<Result<R, InvokeError>> {

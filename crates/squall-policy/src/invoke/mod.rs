@@ -23,7 +23,7 @@
 //! # impl Log for Lines { fn write(&self, text: &str) -> usize { text.len() } }
 //! # let log: squall_core::Owned<dyn Log> = squall_core::shared(Lines);
 //! let text = String::from("a line");
-//! let pending = asynchronous(log.co(), |log| log.write(&text));
+//! let pending = asynchronous(log.handle(), |log| log.write(&text));
 //! ```
 //!
 //! The closure compiles if it owns the argument:
@@ -38,10 +38,10 @@
 //! # impl Log for Lines { fn write(&self, text: &str) -> usize { text.len() } }
 //! # let log: squall_core::Owned<dyn Log> = squall_core::shared(Lines);
 //! let text = String::from("a line");
-//! let pending = asynchronous(log.co(), move |log| log.write(&text));
+//! let pending = asynchronous(log.handle(), move |log| log.write(&text));
 //! assert_eq!(pending.wait()?, 6);
 //!
-//! let handle = log.co();
+//! let handle = log.handle();
 //! drop(log);
 //! assert!(matches!(synchronous(handle, |log| log.write("gone")), Err(InvokeError::Call(_))));
 //! # Ok::<(), InvokeError>(())
@@ -101,7 +101,7 @@ pub struct Done<R> {
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
-/// let handle = mail.co();
+/// let handle = mail.handle();
 /// assert_eq!(synchronous(handle, |mail| mail.send(7))?, 7);
 /// drop(mail);
 /// assert!(matches!(synchronous(handle, |mail| mail.send(7)), Err(InvokeError::Call(_))));
@@ -144,7 +144,7 @@ where
 /// }
 ///
 /// let desk: squall_core::Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk);
-/// let handle = desk.co();
+/// let handle = desk.handle();
 /// let ((begin, begun), (end, over)) = (channel(), channel());
 /// let other = std::thread::spawn(move || handle.serve(Some(begin), Some(over)));
 /// begun.recv()?;
@@ -195,7 +195,7 @@ where
 /// # struct Count(AtomicU64);
 /// # impl Hits for Count { fn add(&self, n: u64) -> u64 { self.0.fetch_add(n, Relaxed) + n } }
 /// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count(AtomicU64::new(0)));
-/// let slow = asynchronous(hits.co(), |hits| hits.add(5));
+/// let slow = asynchronous(hits.handle(), |hits| hits.add(5));
 /// // Other work; then
 /// assert_eq!(slow.wait()?, 5);
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
@@ -220,7 +220,7 @@ where
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
 /// let at_once = |work: Work| work();
-/// assert_eq!(asynchronous_on(&at_once, mail.co(), |mail| mail.send(7)).wait()?, 7);
+/// assert_eq!(asynchronous_on(&at_once, mail.handle(), |mail| mail.send(7)).wait()?, 7);
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
 /// ```
 pub fn asynchronous_on<I, R>(
@@ -249,7 +249,7 @@ where
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
 /// let deadline = Instant::now() + Duration::from_secs(3600);
-/// let done = asynchronous_by(mail.co(), deadline, |mail| mail.send(7)).wait()?;
+/// let done = asynchronous_by(mail.handle(), deadline, |mail| mail.send(7)).wait()?;
 /// assert_eq!((done.value, done.late), (7, None));
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
 /// ```
@@ -284,7 +284,7 @@ where
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
 /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
 /// let calm = Event::new();
-/// let pending: Vec<_> = (0..3).map(|n| event_dependent(&calm, mail.co(), move |mail| mail.send(n))).collect();
+/// let pending: Vec<_> = (0..3).map(|n| event_dependent(&calm, mail.handle(), move |mail| mail.send(n))).collect();
 /// assert_eq!(calm.waiting(), 3);
 /// calm.signal();
 /// calm.cancel();

@@ -38,7 +38,7 @@ use crate::invoke::deadline;
 /// let binding = Binding::new(Monitor::new());
 /// let hits: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
 /// hits.add();
-/// assert_eq!(binding.id(), Some(squall_core::Handle::id(hits.co())));
+/// assert_eq!(binding.id(), Some(squall_core::Handle::id(hits.handle())));
 /// assert!(!binding.policy().is_entered());
 /// # Ok::<(), squall_policy::GovernError>(())
 /// ```
@@ -172,13 +172,13 @@ impl<P: Policy> Binding<P> {
     /// # Panics
     /// If `make` does.
     #[track_caller]
-    pub fn govern_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
+    pub fn govern_swappable<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
     where
         I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
         T: State,
     {
         check_kind::<I, P>();
-        self.make(|| wrap::wrapped_stateful(|handle: Handle<I>| self.bound_around(handle, make)))
+        self.make(|| wrap::wrapped_swappable(|handle: Handle<I>| self.bound_around(handle, make)))
     }
 
     /// Creates a distributed object. `make`'s root wraps each representative by [`around`](Binding::around)
@@ -227,7 +227,7 @@ impl<P: Policy> Binding<P> {
         check_kind::<R::Interface, P>();
         self.make(|| {
             let owned = make(self).try_create(size)?;
-            self.bind(owned.co());
+            self.bind(owned.handle());
             Ok(owned)
         })
     }
@@ -243,7 +243,7 @@ impl<P: Policy> Binding<P> {
     /// # impl Version for Is { fn version(&self) -> u32 { self.0 } }
     /// let binding = Binding::new(Adt::new());
     /// let object: Owned<dyn Version> = binding.govern(|_| Is(1))?;
-    /// Swap::new(object.co()).without_state().run(binding.next(|_| Is(2)))?;
+    /// Swap::new(object.handle()).without_state().run(binding.next(|_| Is(2)))?;
     /// assert_eq!(object.version(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -259,13 +259,13 @@ impl<P: Policy> Binding<P> {
 
     /// Makes another implementation for the object, with the formats of its state.
     #[track_caller]
-    pub fn next_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Replacement<I>
+    pub fn next_swappable<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Replacement<I>
     where
         I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
         T: State,
     {
         check_kind::<I, P>();
-        Replacement::wrapped_stateful(self.around(make(self)))
+        Replacement::wrapped_swappable(self.around(make(self)))
     }
 
     /// Wraps a representative, so that its calls go through the policy. A root returns the result from
@@ -310,7 +310,7 @@ impl<P: Policy> Binding<P> {
         policy.set_operation_attributes(&creation)?;
         policy.create(creation)?;
         let Some(owned) = owned else { return Err(GovernError::Refused("its policy created no object")) };
-        let id = Handle::id(owned.co());
+        let id = Handle::id(owned.handle());
         match self.id() {
             Some(bound) if bound != id => return Err(GovernError::Bound(bound)),
             _ => {}

@@ -137,7 +137,7 @@ pub(crate) fn one(name: &'static str, life: &Life) -> One {
 }
 
 pub(crate) fn new_one(name: &'static str, life: &Life) -> Replacement<dyn Hits> {
-    Replacement::stateful(one(name, life))
+    Replacement::swappable(one(name, life))
 }
 
 impl State for One {

@@ -136,7 +136,7 @@ fn co_15_a_gather_by_tree_is_the_flat_one_in_the_order_of_the_tree() {
     let sizes = ClusterSize::LEVELS.into_iter().chain([1, 3, 5].map(ClusterSize::fixed));
     for size in sizes {
         let sum = Sum.create(size);
-        let parts = sum.co();
+        let parts = sum.handle();
         let vps: Vec<Vp> = machine().vps().iter().collect();
         let mut called = std::collections::BTreeSet::new();
         // By steps of a number that has no divisor in common with theirs: in no order, near and far.
@@ -164,7 +164,7 @@ fn co_15_a_gather_is_of_the_representatives_there_are_when_it_begins() {
         return;
     }
     let sum = Sum.create(ClusterSize::Cpu);
-    let parts = sum.co();
+    let parts = sum.handle();
     let vps: Vec<Vp> = machine().vps().iter().collect();
     let (first, rest) = vps.split_first().unwrap();
     let call_all = || rest.iter().for_each(|vp| on(*vp, || parts.add(1)));
@@ -195,7 +195,7 @@ fn co_15_a_gather_within_a_gather_is_another() {
         return;
     }
     let sum = Sum.create(ClusterSize::Cpu);
-    let parts = sum.co();
+    let parts = sum.handle();
     let count = machine().vps().len().min(20) as u64;
     machine().vps().iter().take(20).for_each(|vp| on(vp, || parts.add(1)));
     on(Vp::new(0), || {

@@ -4,7 +4,7 @@ use crate::common::drops_panic;
 use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap};
 use squall::{ClusterSize, Handle, Owned, RepContext, Root, swappable_with};
 use squall_core::wrap::{
-    Around, Invoked, NotRun, Refusal, Wrap, hand_off, in_transfer, shall_leave, wrapped_stateful,
+    Around, Invoked, NotRun, Refusal, Wrap, hand_off, in_transfer, shall_leave, wrapped_swappable,
 };
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -90,10 +90,10 @@ impl State for Older {
 fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
     let inside = Arc::new(AtomicBool::new(false));
     let old: Owned<dyn Work> = swappable_with(|co| Older { co, inside: Arc::clone(&inside) }).unwrap();
-    let co = old.co();
+    let co = old.handle();
     let caller = thread::spawn(move || co.work());
     wait_for(|| inside.load(SeqCst));
-    swap_to(co, Replacement::stateful(Newer::default()));
+    swap_to(co, Replacement::swappable(Newer::default()));
     assert_eq!(caller.join().unwrap(), 2, "made again on what serves now");
 }
 
@@ -136,8 +136,8 @@ impl State for Importer {
 fn who_moves_state_hands_nothing_off() {
     let old: Owned<dyn Work> = swappable_with(|_| Newer::default()).unwrap();
     let (seen, submitted) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-    let importer = Importer { co: old.co(), seen: Arc::clone(&seen), submitted: Arc::clone(&submitted) };
-    swap_to(old.co(), Replacement::stateful(importer));
+    let importer = Importer { co: old.handle(), seen: Arc::clone(&seen), submitted: Arc::clone(&submitted) };
+    swap_to(old.handle(), Replacement::swappable(importer));
     assert_eq!(*seen.lock().unwrap(), [(true, Err(NotRun))]);
     assert!(!submitted.load(SeqCst) && !in_transfer());
     assert_eq!(old.work(), 3);
@@ -189,7 +189,7 @@ fn an_object_whose_wake_panics_is_dropped_all_the_same() {
     let (dropped, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let value = Newer { dropped: Some(Arc::clone(&dropped)) };
     let object: Owned<dyn Work> =
-        wrapped_stateful(|_| Around::new(Panics(Arc::clone(&woken)), value)).unwrap();
+        wrapped_swappable(|_| Around::new(Panics(Arc::clone(&woken)), value)).unwrap();
     assert_eq!(object.work(), 2);
     Owned::destroy(object).wait().unwrap();
     assert!(dropped.load(SeqCst));
@@ -203,11 +203,11 @@ fn a_swap_goes_on_though_the_wake_of_what_serves_panics() {
     let (inside, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let value = Stays { inside: Arc::clone(&inside), woken: Arc::clone(&woken) };
     let object: Owned<dyn Work> =
-        wrapped_stateful(|_| Around::new(Panics(Arc::clone(&woken)), value)).unwrap();
-    let co = object.co();
+        wrapped_swappable(|_| Around::new(Panics(Arc::clone(&woken)), value)).unwrap();
+    let co = object.handle();
     let caller = thread::spawn(move || co.work());
     wait_for(|| inside.load(SeqCst));
-    swap_to(co, Replacement::stateful(Newer::default()));
+    swap_to(co, Replacement::swappable(Newer::default()));
     assert_eq!(caller.join().unwrap(), 1, "it was in the old object to its end");
     assert_eq!(object.work(), 2);
     assert_eq!(panicked() - before, u64::from(woken.load(SeqCst)));
@@ -247,7 +247,7 @@ fn a_root_whose_wake_panics_is_dropped_and_its_sleepers_have_woken() {
     let before = panicked();
     let dropped = Arc::new(AtomicBool::new(false));
     let object: Owned<dyn Work> = Sleeper(Arc::clone(&dropped)).create(ClusterSize::Cpu);
-    let co = object.co();
+    let co = object.handle();
     let sleeper = thread::spawn(move || co.try_work().map_err(|error| error.reason()));
     Owned::destroy(object).wait().unwrap();
     assert!(matches!(

@@ -114,7 +114,7 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
     let stats = squall::tables::stats();
     assert_eq!(stats.objects_count - first.objects_count, objects.len());
     assert!(stats.slots_count >= objects.len());
-    let references: Vec<Handle<dyn Hits>> = objects.iter().map(Owned::co).collect();
+    let references: Vec<Handle<dyn Hits>> = objects.iter().map(Owned::handle).collect();
     let mut ids: Vec<_> = references.iter().map(|hits| Handle::id(*hits)).collect();
     ids.sort_unstable();
     ids.dedup();

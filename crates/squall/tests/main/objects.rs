@@ -25,7 +25,7 @@ fn co_01_forms_of_one_interface_live_together_and_clients_see_no_difference() {
         Spread::new(&log).create(ClusterSize::Machine),
         Spread::new(&log).create(ClusterSize::Cpu),
     ];
-    let references: Vec<Handle<dyn Hits>> = forms.iter().map(Owned::co).collect();
+    let references: Vec<Handle<dyn Hits>> = forms.iter().map(Owned::handle).collect();
     thread::scope(|scope| {
         for _ in 0..4 {
             let references = references.clone();
@@ -45,8 +45,8 @@ fn co_04_a_reference_is_eight_bytes_for_anyone() {
     for_anyone::<Handle<dyn Hits>>();
     assert_eq!(size_of::<Handle<dyn Hits>>(), 8);
     let hits: Owned<dyn Hits> = squall::shared(Shared::default());
-    let id = Handle::id(hits.co());
-    assert_eq!(hits.co().to_string(), format!("Hits#{}.{}", id.slot(), id.generation()));
+    let id = Handle::id(hits.handle());
+    assert_eq!(hits.handle().to_string(), format!("Hits#{}.{}", id.slot(), id.generation()));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
         _ => panic!("made a third time"),
     });
     let hits = spread.create(ClusterSize::Machine);
-    let h = hits.co();
+    let h = hits.handle();
     let threads = [thread::spawn(move || h.add(1)), thread::spawn(move || h.add(1))];
     first_stop.wait_until_there();
     second_stop.wait_until_there();
@@ -132,7 +132,7 @@ fn co_08_a_root_may_choose_not_to_cache() {
     let object = Answers { how: How::Once, asked: asked.clone() }.create(ClusterSize::Machine);
     assert_eq!((0..10).map(|_| object.count()).sum::<u64>(), 45);
     assert_eq!(asked.load(Ordering::Relaxed), 10);
-    let info = squall::info_of(Handle::id(object.co())).unwrap();
+    let info = squall::info_of(Handle::id(object.handle())).unwrap();
     assert!(info.translations.is_empty() && info.reps.len() == 1);
     Owned::destroy(object).wait().unwrap();
 }
@@ -153,7 +153,7 @@ fn co_08_a_root_may_refuse() {
 fn co_10_a_root_may_have_a_map_of_its_own() {
     let asked = Arc::new(AtomicUsize::new(0));
     let object = Answers { how: How::First, asked }.create(ClusterSize::Cpu);
-    let co = object.co();
+    let co = object.handle();
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(move || (0..100).for_each(|_| assert!(co.count() < 800)));
@@ -176,7 +176,7 @@ fn co_08_a_panic_in_make_rep_goes_to_the_caller_and_the_next_one_tries_again() {
         .create(ClusterSize::Machine);
     for _ in 0..3 {
         assert_eq!(panic_of(|| hits.add(1)), "no representative today");
-        assert!(squall::info_of(Handle::id(hits.co())).unwrap().reps.is_empty());
+        assert!(squall::info_of(Handle::id(hits.handle())).unwrap().reps.is_empty());
     }
     hits.add(1);
     assert_eq!((hits.total(), log.made()), (1, 4));
@@ -199,10 +199,10 @@ fn co_08_make_rep_may_use_the_whole_library_but_not_the_representative_it_is_mak
             other.add(1);
             assert_eq!(other.total(), 1);
             drop(other);
-            assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(at.co())));
+            assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(at.handle())));
             squall::tables::discard_all();
-            assert_eq!(PLACE.co().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
-            *told.lock().unwrap() = panic_of(|| at.co().try_total());
+            assert_eq!(PLACE.handle().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
+            *told.lock().unwrap() = panic_of(|| at.handle().try_total());
             // It waits for nothing, so it must not.
             assert!(squall::rcu::in_operation());
         })
@@ -220,7 +220,7 @@ fn co_08_make_rep_may_use_the_whole_library_but_not_the_representative_it_is_mak
 #[test]
 fn a_panicking_method_leaves_everybody_else_alone() {
     for (hits, log) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let inside = Inside::operation(h);
         assert_eq!(panic_of(|| h.within(&mut || panic!("mine alone"))), "mine alone");
         assert!(!squall::rcu::in_operation(), "the operation ended");
@@ -238,7 +238,7 @@ fn a_panicking_method_leaves_everybody_else_alone() {
 #[test]
 fn objects_hold_references_and_call_each_other_and_themselves() {
     let [(one, _), (two, _)] = both_kinds();
-    let (a, b) = (one.co(), two.co());
+    let (a, b) = (one.handle(), two.handle());
     a.within(&mut || b.within(&mut || a.within(&mut || b.add(a.total() + 5))));
     assert_eq!((a.total(), b.total()), (0, 5));
     // A hold may nest in a hold, and in an operation.
@@ -253,7 +253,7 @@ fn objects_hold_references_and_call_each_other_and_themselves() {
 #[test]
 fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
     for (hits, _) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         h.add(1);
         let class = squall::info_of(Handle::id(h)).unwrap().class;
         // Somebody inside, so that the place is not free before this is done.
@@ -283,7 +283,7 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
 #[test]
 fn pitfall_02_what_is_cached_does_not_answer_after_the_end() {
     for (hits, log) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let inside = Inside::operation(h);
         // Every VP that this process can reach has it cached, and the memory stays: only the comparison turns a call away.
         thread::scope(|scope| {
@@ -307,7 +307,7 @@ fn pitfall_02_what_is_cached_does_not_answer_after_the_end() {
 #[test]
 fn pitfall_18_destroy_never_waits() {
     for (hits, log) in both_kinds() {
-        let inside = Inside::operation(hits.co());
+        let inside = Inside::operation(hits.handle());
         // They return although somebody is inside, who goes on only after that.
         let others: Vec<_> = (0..100).map(|_| both_kinds()).collect();
         let ends: Vec<_> = others.into_iter().flatten().map(|(other, _)| Owned::destroy(other)).collect();
@@ -323,7 +323,7 @@ fn pitfall_18_destroy_never_waits() {
 #[test]
 fn co_28_nothing_is_dropped_while_an_operation_can_reach_it() {
     for (hits, log) in both_kinds() {
-        let inside = Inside::operation(hits.co());
+        let inside = Inside::operation(hits.handle());
         let destruction = Owned::destroy(hits);
         let still = squall::rcu::Marker::set();
         let dropped = log.roots_dropped() + log.reps_dropped();
@@ -338,7 +338,7 @@ fn co_28_nothing_is_dropped_while_an_operation_can_reach_it() {
 #[test]
 fn pitfall_01_a_hold_keeps_the_memory_beyond_every_grace_period() {
     for (hits, log) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let holders = [Inside::hold(h), Inside::hold(h), Inside::hold(h)];
         let destruction = Owned::destroy(hits);
         for holder in holders {
@@ -357,7 +357,7 @@ fn co_08_misses_in_flight_end_in_peace_and_no_other_begins() {
     let log = Log::default();
     let (making, stopper) = stop();
     let hits = Spread::new(&log).on_make(move |_| stopper.stop()).create(ClusterSize::Machine);
-    let h = hits.co();
+    let h = hits.handle();
     // What began before the end runs, and what it calls in turn errs: the object is gone for it, too.
     let late = thread::spawn(move || {
         h.within(&mut || assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed))
@@ -377,7 +377,7 @@ fn co_08_misses_in_flight_end_in_peace_and_no_other_begins() {
 #[test]
 fn to_12_an_object_may_be_destroyed_in_its_own_method() {
     for (hits, log) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let owned = Mutex::new(Some(hits));
         let mut destruction = None;
         h.within(&mut || {
@@ -397,7 +397,7 @@ fn to_12_an_object_may_be_destroyed_in_its_own_method() {
 #[test]
 fn to_12_an_object_may_be_destroyed_in_a_method_of_another_and_in_a_blocking_one() {
     let [(one, one_log), (two, two_log)] = both_kinds();
-    let (a, b) = (one.co(), two.co());
+    let (a, b) = (one.handle(), two.handle());
     let owned = Mutex::new(Some(two));
     a.within(&mut || drop(owned.lock().unwrap().take()));
     assert_eq!(b.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
@@ -421,7 +421,7 @@ fn to_12_an_object_may_be_destroyed_by_its_own_make_rep() {
     let mine = slot.clone();
     let hits =
         Spread::new(&log).on_make(move |_| drop(mine.lock().unwrap().take())).create(ClusterSize::Machine);
-    let h = hits.co();
+    let h = hits.handle();
     *slot.lock().unwrap() = Some(hits);
     // The call began before the end.
     h.try_add(1).unwrap();
@@ -450,13 +450,13 @@ fn to_12_a_drop_may_call_create_and_destroy_and_use_its_own_id() {
     let spread = Spread::new(&log).on_drop(move |at| {
         // Outside every operation and under no lock of ours (PITFALLS 9).
         assert!(!squall::rcu::in_operation());
-        let me = at.co();
+        let me = at.handle();
         let error = me.try_total().unwrap_err();
         assert_eq!((error.reason(), error.id()), (CallErrorKind::Destroyed, Handle::id(me)));
         assert_eq!(at.reps().count(), 0, "there are no peers any more");
         // the id is not free before the last drop.
         let fresh: Vec<_> = (0..50).map(|_| Spread::new(&inner_log).create(ClusterSize::Cpu)).collect();
-        assert!(fresh.iter().all(|hits| Handle::id(hits.co()).slot() != Handle::id(me).slot()));
+        assert!(fresh.iter().all(|hits| Handle::id(hits.handle()).slot() != Handle::id(me).slot()));
         fresh.iter().for_each(|hits| hits.add(1));
         drop(other.lock().unwrap().take());
     });
@@ -478,7 +478,7 @@ fn to_12_a_drop_that_panics_stops_nothing() {
     let before = squall::tables::stats().panicked_drops;
     let spread = Spread::new(&log).on_drop(|_| panic!("a drop that panics, as it should"));
     let hits = spread.create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(move || h.add(1));
@@ -494,7 +494,7 @@ fn to_12_a_drop_that_panics_stops_nothing() {
 fn co_18_no_count_is_lost_while_tables_are_discarded_and_threads_move() {
     let _guard = common::tables_are_discarded();
     for (hits, log) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let calls = if cfg!(debug_assertions) { 20_000 } else { 250_000 };
         let done = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -528,7 +528,7 @@ fn to_12_destruction_among_calls_loses_none_that_was_answered() {
         let counted: Arc<AtomicU64> = Arc::default();
         let spread = Spread::new(&log);
         let hits = Tally { seen, spread }.create(ClusterSize::Cpu);
-        let h = hits.co();
+        let h = hits.handle();
         let started = std::sync::Barrier::new(4);
         thread::scope(|scope| {
             for _ in 0..3 {
@@ -608,7 +608,7 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
     }
     let log = Log::default();
     let object = Keeper(log.clone()).create(ClusterSize::Machine);
-    let co = object.co();
+    let co = object.handle();
     assert_eq!(co.count(), 101);
     let destruction = Owned::destroy(object);
     wait_for(|| KEPT.lock().unwrap().is_some());
@@ -616,7 +616,7 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
     // It keeps the root, and with it the id.
     assert_held_up(destruction);
     assert_eq!(log.roots_dropped(), 0);
-    assert_eq!((at.co(), at.is_ending()), (co, true));
+    assert_eq!((at.handle(), at.is_ending()), (co, true));
     assert_eq!(at.root().0.roots_dropped(), 0);
     // The representatives are gone: none may be had.
     assert_eq!(at.reps().count(), 0);
@@ -653,7 +653,7 @@ fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
     assert_eq!(panic_of(|| object.count()), "it escaped");
     let links = std::mem::take(&mut *kept.lock().unwrap());
     let at = Box::new(links.into_iter().next().unwrap());
-    assert_eq!(at.co(), object.co());
+    assert_eq!(at.handle(), object.handle());
     assert!(panic_of(|| at.reps().count()).contains("answers only inside its representative"));
     assert!(panic_of(|| at.local().count()).contains("answers only inside its representative"));
     let destruction = Owned::destroy(object);
@@ -668,7 +668,7 @@ fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
 fn pitfall_01_all_that_sleep_in_an_object_wake_at_its_end() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
-    let h = hits.co();
+    let h = hits.handle();
     let sleepers: Vec<_> = (0..6).map(|_| thread::spawn(move || h.wait_for(1))).collect();
     while squall::info_of(Handle::id(h)).unwrap().reps.iter().map(|rep| rep.holds).sum::<u32>() < 6 {
         thread::yield_now();
@@ -685,7 +685,7 @@ fn pitfall_01_all_that_sleep_in_an_object_wake_at_its_end() {
 fn a_wake_wakes_all_that_sleep() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     let sleepers: Vec<_> = (0..6).map(|_| thread::spawn(move || h.wait_for(3))).collect();
     (0..3).for_each(|_| h.add(1));
     for sleeper in sleepers {
@@ -703,7 +703,7 @@ fn nothing_sleeps_inside_an_operation() {
     assert!(text.contains("slept inside an operation"), "{text}");
     let text = panic_of(|| hits.within(&mut || assert!(hits.wait_for(1).is_none())));
     assert!(text.contains("slept inside an operation"), "{text}");
-    assert_eq!(squall::info_of(Handle::id(hits.co())).unwrap().reps[0].holds, 0);
+    assert_eq!(squall::info_of(Handle::id(hits.handle())).unwrap().reps[0].holds, 0);
     end(hits);
 }
 
@@ -749,7 +749,7 @@ fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
             let counted = catch_unwind(AssertUnwindSafe(|| {
                 self.0.freeze(|reps| {
                     let before = reps.count() as u64;
-                    before + self.0.co().count()
+                    before + self.0.handle().count()
                 })
             }));
             FROZEN.set(false);
@@ -762,7 +762,7 @@ fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
     for made in 1..clusters {
         let text = panic_of(|| object.count());
         assert!(text.contains("CO-16"), "{text}");
-        assert_eq!(squall::info_of(Handle::id(object.co())).unwrap().reps.len() as u64, made);
+        assert_eq!(squall::info_of(Handle::id(object.handle())).unwrap().reps.len() as u64, made);
     }
     // When all are there, it may be called.
     assert_eq!(object.count(), clusters + 1000);
@@ -785,21 +785,21 @@ fn co_15_a_frozen_gather_cannot_wait_for_a_grace_period() {
 #[test]
 fn co_17_a_well_known_object_is_called_by_number() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(17);
-    let early = PLACE.co();
+    let early = PLACE.handle();
     assert_eq!(early.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
     assert_eq!(Handle::id(early).slot(), 17);
     let log = Log::default();
     let hits = PLACE.install(Spread::new(&log), ClusterSize::Cpu).unwrap();
     // The reference from before is good now.
     early.add(2);
-    assert_eq!(PLACE.co().total(), 2);
-    assert_eq!(PLACE.co(), early);
+    assert_eq!(PLACE.handle().total(), 2);
+    assert_eq!(PLACE.handle(), early);
     let taken = PLACE.install_shared(Shared::default()).unwrap_err();
     assert!(taken.to_string().contains("17.1"), "{taken}");
     end(hits);
     assert_eq!(early.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     // Another one, under another generation.
-    let again = PLACE.co();
+    let again = PLACE.handle();
     assert_ne!(again, early);
     assert_eq!(again.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
     let hits = PLACE.install_shared(Shared::default()).unwrap();
@@ -814,10 +814,10 @@ fn co_17_a_well_known_object_is_called_by_number() {
 fn co_17_a_reference_asked_for_while_one_is_reclaimed_is_to_the_next_one() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(19);
     let first = PLACE.install_shared(Shared::default()).unwrap();
-    let old = PLACE.co();
+    let old = PLACE.handle();
     let inside = Inside::hold(old);
     let destruction = Owned::destroy(first);
-    let next = PLACE.co();
+    let next = PLACE.handle();
     assert_eq!(old.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     assert_eq!(next.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
     assert!(PLACE.install_shared(Shared::default()).is_err());
@@ -825,7 +825,7 @@ fn co_17_a_reference_asked_for_while_one_is_reclaimed_is_to_the_next_one() {
     destruction.wait().unwrap();
     let second = PLACE.install_shared(Shared::default()).unwrap();
     next.add(3);
-    assert_eq!((second.total(), PLACE.co()), (3, next));
+    assert_eq!((second.total(), PLACE.handle()), (3, next));
     assert_eq!(old.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
     end(second);
 }
@@ -836,11 +836,11 @@ fn co_17_a_conflict_of_numbers_claims_none() {
     static WIDE: WellKnown<dyn Wide> = WellKnown::new(30);
     static EARLY: WellKnown<dyn Count> = WellKnown::new(30);
     // `Wide` takes two numbers, of which the second is taken; the first stays free.
-    assert_eq!(LATE.co().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
-    let text = panic_of(|| WIDE.co());
+    assert_eq!(LATE.handle().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
+    let text = panic_of(|| WIDE.handle());
     assert!(text.contains("31") && text.contains("Wide"), "{text}");
     let object = EARLY.install_shared(Never(4)).unwrap();
-    assert_eq!(EARLY.co().count(), 4);
+    assert_eq!(EARLY.handle().count(), 4);
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -854,7 +854,7 @@ fn co_17_a_number_means_one_interface() {
     static HITS: WellKnown<dyn Hits> = WellKnown::new(18);
     static COUNT: WellKnown<dyn Count> = WellKnown::new(18);
     let hits = HITS.install_shared(Shared::default()).unwrap();
-    for text in [panic_of(|| COUNT.co()), panic_of(|| COUNT.install_shared(Never(0)))] {
+    for text in [panic_of(|| COUNT.handle()), panic_of(|| COUNT.install_shared(Never(0)))] {
         assert!(text.contains("18") && text.contains("Hits") && text.contains("Count"), "{text}");
     }
     hits.add(1);
@@ -891,7 +891,7 @@ fn pitfall_14_a_destructor_of_a_thread_may_use_objects() {
         static LATE: OnceLock<AtExit> = const { OnceLock::new() };
     }
     for (hits, log) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let inner = Log::default();
         for _ in 0..10 {
             let inner = inner.clone();
@@ -921,7 +921,7 @@ fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
     let here = line!() + 2;
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
-    let h = hits.co();
+    let h = hits.handle();
     let info = squall::info_of(Handle::id(h)).unwrap();
     assert_eq!((info.reps.len(), info.misses), (0, 0));
     assert!(info.translations.is_empty());
@@ -950,7 +950,7 @@ fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
 #[test]
 fn a_snapshot_shows_what_was_destroyed_while_a_call_holds_it() {
     for (hits, _) in both_kinds() {
-        let h = hits.co();
+        let h = hits.handle();
         let inside = Inside::hold(h);
         let destruction = Owned::destroy(hits);
         assert_held_up(destruction);
@@ -966,7 +966,7 @@ fn a_snapshot_shows_what_was_destroyed_while_a_call_holds_it() {
 #[test]
 fn co_11_an_unshared_object_costs_little() {
     let object: Owned<dyn Count> = squall::shared(Never(1));
-    let info = squall::info_of(Handle::id(object.co())).unwrap();
+    let info = squall::info_of(Handle::id(object.handle())).unwrap();
     assert_eq!((info.value_bytes, info.reps.len(), info.kind), (8, 1, ObjectKind::Shared));
     let stats = squall::tables::stats();
     assert!(info.bytes - info.value_bytes + stats.slot_bytes <= 160, "{info:?}");

@@ -40,14 +40,14 @@ fn hits() -> Owned<dyn Hits> {
 #[test]
 fn an_id_finds_its_object_as_the_interface_it_was_made_for_and_as_no_other() {
     let object = hits();
-    let id = Handle::id(object.co());
-    assert_eq!(Handle::<dyn Hits>::find(id), Some(object.co()));
+    let id = Handle::id(object.handle());
+    assert_eq!(Handle::<dyn Hits>::find(id), Some(object.handle()));
     assert_eq!(Handle::<dyn Other>::find(id), None);
     let both: Owned<dyn Both> = shared(Count::default());
     // The id of an interface that it extends names the object, which was not made for that.
-    let upcast: Handle<dyn Hits> = Handle::upcast(both.co());
+    let upcast: Handle<dyn Hits> = Handle::upcast(both.handle());
     assert_eq!(Handle::<dyn Hits>::find(Handle::id(upcast)), None);
-    assert_eq!(Handle::<dyn Both>::find(Handle::id(both.co())), Some(both.co()));
+    assert_eq!(Handle::<dyn Both>::find(Handle::id(both.handle())), Some(both.handle()));
     drop(object);
     assert_eq!(Handle::<dyn Hits>::find(id), None);
     let made_up = Id::from_parts(4000, 1).unwrap();
@@ -91,14 +91,14 @@ fn an_id_is_read_from_the_text_that_it_is_written_as() {
 #[test]
 fn the_class_of_an_object_is_that_which_serves_now() {
     let object = stateless();
-    let id = Handle::id(object.co());
+    let id = Handle::id(object.handle());
     let class = class_of(id).unwrap();
     assert_eq!(
         (class.type_id, class.interface, class.interface_id),
         (TypeId::of::<Count>(), "Hits", TypeId::of::<dyn Hits>())
     );
     assert!(class.bytes >= size_of::<Count>());
-    squall::swap::Swap::new(object.co()).without_state().run(Replacement::shared(Wide([0; 64]))).unwrap();
+    squall::swap::Swap::new(object.handle()).without_state().run(Replacement::shared(Wide([0; 64]))).unwrap();
     assert_eq!(class_of(id).unwrap().type_id, TypeId::of::<Wide>());
     drop(object);
     assert!(class_of(id).is_none());
@@ -157,14 +157,14 @@ fn a_value_that_panics_in_the_making_leaves_no_object() {
     assert!(gone.try_add(1).is_err());
     // The place goes to somebody else, under another generation.
     let others: Vec<_> = (0..64).map(|_| hits()).collect();
-    assert!(others.iter().all(|other| other.co() != gone));
+    assert!(others.iter().all(|other| other.handle() != gone));
     assert!(gone.try_add(1).is_err());
 }
 
 #[test]
 fn who_calls_is_seen_when_entries_are_thrown_away() {
     let object = hits();
-    let id = Handle::id(object.co());
+    let id = Handle::id(object.handle());
     assert!(tables::callers_of(id).is_empty(), "nobody has called it");
     object.add(1);
     let here = tables::callers_of(id);
@@ -185,7 +185,7 @@ fn who_calls_is_seen_when_entries_are_thrown_away() {
 #[test]
 fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
     let object = hits();
-    let (co, id) = (object.co(), Handle::id(object.co()));
+    let (co, id) = (object.handle(), Handle::id(object.handle()));
     let rounds = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -202,7 +202,7 @@ fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
 #[test]
 fn calls_are_arbitrated_by_the_id_of_their_object() {
     let object = hits();
-    let id = Handle::id(object.co());
+    let id = Handle::id(object.handle());
     static SEEN: AtomicU64 = AtomicU64::new(0);
     let arbiter = arbitrate_object(id, |call| {
         assert_eq!(call.method(), "add");

@@ -21,7 +21,7 @@ fn pr_02_nothing_is_made_before_the_first_call_and_then_only_where_it_is() {
     let _guard = common::misses_are_counted();
     let log = Log::default();
     let hits = on(7, || Spread::new(&log).create(ClusterSize::Cpu));
-    let h = hits.co();
+    let h = hits.handle();
     let unused = info(h).bytes;
     assert_eq!((log.made(), info(h).misses, vps(&info(h).translations)), (0, 0, vec![]));
     on(5, || h.add(1));
@@ -45,7 +45,7 @@ fn to_06_one_miss_for_each_vp_and_none_after() {
     let _guard = common::misses_are_counted();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Core);
-    let h = hits.co();
+    let h = hits.handle();
     for round in 1..=3 {
         for vp in 0..32 {
             on(vp, || (0..10).for_each(|_| h.add(1)));
@@ -72,7 +72,7 @@ fn co_09_each_size_of_cluster_has_one_representative_for_each_of_its_clusters() 
     for (size, clusters) in sizes {
         let log = Log::default();
         let hits = Spread::new(&log).create(size);
-        let h = hits.co();
+        let h = hits.handle();
         // Every second VP backwards, then all: the order makes no difference.
         (0..32).rev().step_by(2).chain(0..32).for_each(|vp| on(vp, || h.add(1)));
         assert_eq!(log.made(), clusters, "{size}");
@@ -96,7 +96,7 @@ fn co_06_a_local_entry_may_be_discarded_at_any_time() {
     let _guard = common::tables_are_discarded();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Core);
-    let h = hits.co();
+    let h = hits.handle();
     on(2, || h.add(1));
     on(3, || h.add(1));
     assert_eq!((info(h).misses, log.made()), (2, 1));
@@ -125,7 +125,7 @@ fn to_08_tables_are_discarded_while_every_vp_calls() {
     let logs: Vec<Log> = (0..4).map(|_| Log::default()).collect();
     let sizes = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine];
     let objects: Vec<_> = logs.iter().zip(sizes).map(|(log, size)| Spread::new(log).create(size)).collect();
-    let references: Vec<_> = objects.iter().map(Owned::co).collect();
+    let references: Vec<_> = objects.iter().map(Owned::handle).collect();
     let going = AtomicUsize::new(8);
     thread::scope(|scope| {
         for first in 0..8 {
@@ -157,7 +157,7 @@ fn co_10_the_translation_set_is_exact_on_the_way_and_after_discards() {
     let _guard = common::tables_are_discarded();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
-    let h = hits.co();
+    let h = hits.handle();
     let mut expected = Vec::new();
     for vp in [31, 0, 17, 4] {
         on(vp, || h.add(1));
@@ -177,12 +177,12 @@ fn co_05_an_id_names_the_vp_that_made_it() {
         let objects: Vec<Owned<dyn Hits>> =
             on(vp, || (0..3).map(|_| Spread::new(&Log::default()).create(ClusterSize::Cpu)).collect());
         for object in &objects {
-            assert_eq!(info(object.co()).home, Some(Vp::new(vp)));
+            assert_eq!(info(object.handle()).home, Some(Vp::new(vp)));
         }
         // From wherever it is ended, its id goes home.
         on(31 - vp, || objects.into_iter().for_each(end));
         let next = on(vp, || Spread::new(&Log::default()).create(ClusterSize::Cpu));
-        assert_eq!(info(next.co()).home, Some(Vp::new(vp)));
+        assert_eq!(info(next.handle()).home, Some(Vp::new(vp)));
         end(next);
     }
 }
@@ -223,14 +223,14 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
     machine_of_32();
     on(5, || {
         let sum: Owned<dyn Sum> = squall::shared(Wide(AtomicU64::new(0), [0; 2]));
-        let stale = sum.co();
+        let stale = sum.handle();
         // It is in the tables of other VPs too.
         assert_eq!((stale.add(1), on(1, || stale.add(1))), (1, 2));
         Owned::destroy(sum).wait().unwrap();
         for generation in 2..20 {
             // Of another interface, in the same slot.
             let text = text_in(Handle::id(stale).slot(), &"not a number".repeat(5));
-            assert_eq!(Handle::id(text.co()).generation(), generation);
+            assert_eq!(Handle::id(text.handle()).generation(), generation);
             assert_eq!(text.other().len(), 60);
             on(1, || assert_eq!(text.other().len(), 60));
             for vp in [1, 2, 5] {
@@ -242,7 +242,7 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
             }
             assert!(squall::info_of(Handle::id(stale)).is_none());
             // While it is being reclaimed its class is told of itself only.
-            let dying = text.co();
+            let dying = text.handle();
             let done = squall::rcu::pin(|_| {
                 let done = Owned::destroy(text);
                 assert_eq!(stale.try_add(1).unwrap_err().class(), None);
@@ -259,7 +259,7 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
 fn in_slot<I: ?Sized + Interface>(slot: u32, make: impl Fn() -> Owned<I>) -> Owned<I> {
     for _ in 0..1000 {
         let made = make();
-        if Handle::id(made.co()).slot() == slot {
+        if Handle::id(made.handle()).slot() == slot {
             return made;
         }
         // Kept, so that the next one does not get that one's.
@@ -288,13 +288,13 @@ fn co_29_the_id_is_free_only_after_the_last_drop() {
             .on_drop(move |_| {
                 // A free slot of this VP would be taken at once (`pitfall_06`).
                 let text: Owned<dyn Other> = on(vp, || squall::shared(Text(String::new())));
-                slots.lock().unwrap().push(Handle::id(text.co()).slot());
+                slots.lock().unwrap().push(Handle::id(text.handle()).slot());
                 // Kept, so that the next one does not get that one's.
                 let _ = Owned::leak(text);
             })
             .create(ClusterSize::Cpu)
     });
-    let mine = Handle::id(hits.co()).slot();
+    let mine = Handle::id(hits.handle()).slot();
     (0..32).for_each(|vp| on(vp, || hits.add(1)));
     end(hits);
     log.assert_over();
@@ -353,7 +353,7 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
     machine_of_32();
     on(11, || {
         let file: Owned<dyn File> = squall::shared(Doc("text".into()));
-        let f = file.co();
+        let f = file.handle();
         let named: Handle<dyn Named> = Handle::upcast(f);
         let sized: Handle<dyn Sized_> = Handle::upcast(f);
         for vp in [0, 9, 11] {
@@ -375,7 +375,7 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
         // The three ids are used again together, by an object of the same number of interfaces.
         let other: Owned<dyn File> = in_slot(slots[0], || squall::shared(Doc("other".into())));
         assert_eq!(sized.try_size().unwrap_err().interface(), "Sized_");
-        assert_eq!(Handle::upcast::<dyn Sized_>(other.co()).size(), 5);
+        assert_eq!(Handle::upcast::<dyn Sized_>(other.handle()).size(), 5);
         Owned::destroy(other).wait().unwrap();
     });
 }
@@ -442,7 +442,7 @@ impl Peer for Link {
 fn co_68_each_vp_leads_to_its_representative() {
     machine_of_32();
     let ring = Ring.create(ClusterSize::Core);
-    let r = ring.co();
+    let r = ring.handle();
     for vp in [30, 2, 17] {
         on(vp, || r.set(u64::from(vp) * 100));
     }
@@ -464,7 +464,7 @@ fn co_68_each_vp_leads_to_its_representative() {
 fn co_15_local_makes_the_callers_own_and_no_other() {
     machine_of_32();
     let ring = Ring.create(ClusterSize::Cpu);
-    let r = ring.co();
+    let r = ring.handle();
     assert_eq!(on(6, || r.own()), (6, 1));
     // A thread that is moved within its call is served by the old one, and finds the new one.
     let log = Log::default();
@@ -478,7 +478,7 @@ fn co_15_local_makes_the_callers_own_and_no_other() {
 fn x_01_the_gate_refuses_for_good_so_that_nothing_is_made_after_the_end() {
     machine_of_32();
     let ring = Ring.create(ClusterSize::Cpu);
-    let r = ring.co();
+    let r = ring.handle();
     let owned = Mutex::new(Some(ring));
     let mut ending = None;
     let looked = on(6, || {
@@ -497,7 +497,7 @@ fn x_01_the_gate_refuses_for_good_so_that_nothing_is_made_after_the_end() {
 fn co_15_gather_goes_up_the_tree_and_broadcast_down() {
     machine_of_32();
     let ring = Ring.create(ClusterSize::Core);
-    let r = ring.co();
+    let r = ring.handle();
     // Cores 0 and 1 share a cache, 5 has another of the same node, 8 and 15 are in the other node under two caches.
     for vp in [0, 2, 10, 16, 30] {
         on(vp, || r.set(u64::from(vp) / 2));
@@ -508,7 +508,7 @@ fn co_15_gather_goes_up_the_tree_and_broadcast_down() {
     Owned::destroy(ring).wait().unwrap();
     // Sizes that are no level of the machine have no tree: all the same, each once.
     let ring = Ring.create(ClusterSize::fixed(3));
-    let r = ring.co();
+    let r = ring.handle();
     (0..32).for_each(|vp| on(vp, || r.set(1)));
     assert_eq!(r.raise().len(), 11);
     assert_eq!(r.gathered().matches('2').count(), 11);
@@ -520,7 +520,7 @@ fn co_15_while_it_is_frozen_exactly_the_representatives_there_are_are_seen() {
     machine_of_32();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     on(0, || h.add(1));
     thread::scope(|scope| {
         on(0, || {
@@ -617,7 +617,7 @@ fn co_31_experts_clean_up_where_and_how_they_like() {
     let (cleaned, log) = (Cleaned::default(), Log::default());
     let object = Mine(cleaned.clone(), log.clone()).create(ClusterSize::Core);
     // Eager: all are there before the first call; no translation is.
-    let before = squall::info_of(Handle::id(object.co())).unwrap();
+    let before = squall::info_of(Handle::id(object.handle())).unwrap();
     assert_eq!((before.reps.len(), before.translations.len()), (16, 0));
     on(12, || object.set(5));
     assert_eq!(on(13, || object.own()), (5, 16));
@@ -661,7 +661,7 @@ fn pitfall_03_a_miss_that_installs_late_leaves_no_entry() {
         let spread =
             Spread::new(&log).on_make(move |_| stoppers[turn.fetch_add(1, Ordering::Relaxed)].stop());
         let hits = spread.create(ClusterSize::Cpu);
-        let h = hits.co();
+        let h = hits.handle();
         let late: Vec<_> = (0..3).map(|vp| thread::spawn(move || on(vp * 9, || h.add(1)))).collect();
         stops.iter().for_each(|stop| stop.wait_until_there());
         let destruction = Owned::destroy(hits);
@@ -687,7 +687,7 @@ fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cle
         }
     });
     let hits = spread.create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     // Cached on VP 3, and a miss in flight on VP 12: so the entries are cleared only when that one ends.
     on(3, || h.add(1));
     let late = thread::spawn(move || on(12, || h.add(1)));
@@ -720,7 +720,7 @@ fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
                 .for_each(|end| assert!(!end.is_complete() || one.made() == 600));
             let text: Owned<dyn Other> = squall::shared(Text("text".into()));
             assert_eq!(text.other(), "text");
-            assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(text.co())));
+            assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(text.handle())));
             drop(text);
             squall::tables::discard_all();
             assert!(squall::tables::stats().objects_count > 0 || !live);
@@ -747,7 +747,7 @@ fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
             }
         })
         .create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     let maker = thread::spawn(move || on(5, || h.add(1)));
     making.wait_until_there();
     everything(h, true);
@@ -768,7 +768,7 @@ fn to_12_a_hold_on_one_representative_keeps_its_peers() {
     machine_of_32();
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
-    let h = hits.co();
+    let h = hits.handle();
     (0..32).for_each(|vp| on(vp, || h.add(1)));
     let mut destruction = None;
     let owned = Mutex::new(Some(hits));
@@ -790,7 +790,7 @@ fn co_26_many_objects_end_together_and_each_is_dropped_once() {
     let dropped = Log::default();
     let inside_log = Log::default();
     let first = Spread::new(&inside_log).create(ClusterSize::Cpu);
-    let inside = Inside::operation(first.co());
+    let inside = Inside::operation(first.handle());
     let ends: Vec<_> = (0..500)
         .map(|n| {
             let hits = on(n % 32, || Spread::new(&dropped).create(ClusterSize::Cpu));

@@ -58,7 +58,7 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
         for to in KINDS {
             let (old, life) = (Life::default(), Life::default());
             let hits = new_of(from, "old", &old).create().unwrap();
-            let co = hits.co();
+            let co = hits.handle();
             // Not everywhere, and not as much everywhere.
             for vp in (0..32).filter(|vp| vp % 5 != 3) {
                 on(vp, || co.add(1 << vp));
@@ -104,7 +104,7 @@ fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
     until_seen(|| {
         let (old, life) = (Life::default(), Life::default());
         let hits = many("old", &old).create(ClusterSize::Cpu);
-        let co = hits.co();
+        let co = hits.handle();
         on(0, || co.add(1));
         let before = Inside::operation_on(co, 0);
         let (tell, told) = mpsc::channel();
@@ -161,7 +161,7 @@ fn pr_17_after_a_swap_that_went_back_cached_entries_are_hits_again() {
     for kind in KINDS {
         let old = Life::default();
         let hits = new_of(kind, "old", &old).create().unwrap();
-        let co = hits.co();
+        let co = hits.handle();
         (0..16).for_each(|vp| on(vp, || co.add(1)));
         let misses = info(co).misses;
         let fail = Life::default();
@@ -189,7 +189,7 @@ fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
     let _guard = common::misses_are_counted();
     let (old, life) = (Life::default(), Life::default());
     let hits = many("old", &old).create(ClusterSize::Core);
-    let co = hits.co();
+    let co = hits.handle();
     on(0, || co.add(1));
     let inside = Inside::operation_on(co, 1);
     let swap = Running::start(co, patient(co), new_many("new", &life));
@@ -212,7 +212,7 @@ fn co_06_tables_may_be_discarded_in_any_phase() {
     for back in [false, true] {
         let (old, life) = (Life::default(), Life::default());
         let hits = many("old", &old).create(ClusterSize::Core);
-        let co = hits.co();
+        let co = hits.handle();
         let everywhere = || (0..32).for_each(|vp| on(vp, || co.add(1)));
         everywhere();
         old.on(Step::Export, move || {
@@ -319,7 +319,7 @@ fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
     let _guard = common::misses_are_counted();
     for cached in [true, false] {
         let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
-        let co = hits.co();
+        let co = hits.handle();
         on(9, || co.add(1));
         on(8, || patient(co).run(odd(Answer::Central(cached)))).unwrap();
         (0..32).for_each(|vp| on(vp, || co.add(1)));
@@ -343,7 +343,7 @@ fn co_39_roots_that_refuse_err_as_ever_and_may_refuse_a_part() {
     machine_of_32();
     let old = Life::default();
     let hits = many("old", &old).create(ClusterSize::Cpu);
-    let co = hits.co();
+    let co = hits.handle();
     (3..9).for_each(|vp| on(vp, || co.add(1)));
     let error = on(0, || patient(co).run(odd(Answer::Not(7)))).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::TransferFailed);
@@ -385,7 +385,7 @@ impl Root for Eager {
         assert!(!(self.fails && at.cluster() == Cluster::new(5)), "not the sixth");
         self.life.on_made();
         // What it takes the place of.
-        if let Ok(name) = at.co().try_name() {
+        if let Ok(name) = at.handle().try_name() {
             self.heard.lock().unwrap().push(name);
         }
         EagerPart(AtomicU64::new(0), at)
@@ -436,7 +436,7 @@ fn co_17_an_eager_object_has_its_representatives_before_it_takes_the_place() {
     machine_of_32();
     let (old, life, heard) = (Life::default(), Life::default(), Arc::default());
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &old));
-    let co = hits.co();
+    let co = hits.handle();
     on(6, || co.add(3));
     let eager = |fails| {
         let root = Eager { life: life.clone(), heard: Arc::clone(&heard), fails };
@@ -538,7 +538,7 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
     machine_of_32();
     let _guard = common::misses_are_counted();
     let tally = Ticks { name: "old" }.create(ClusterSize::Cpu);
-    let t = tally.co();
+    let t = tally.handle();
     let counts: Handle<dyn Counts> = Handle::upcast(t);
     let (sized, named) = (Handle::upcast::<dyn Sized_>(t), Handle::upcast::<dyn Named>(counts));
     let all = move |name| {
@@ -617,15 +617,15 @@ fn co_17_a_well_known_object_is_swapped_under_its_number() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(40);
     for _ in 0..2 {
         let (old, life) = (Life::default(), Life::default());
-        let co = PLACE.co();
+        let co = PLACE.handle();
         let refused = patient(co).run(new_one("new", &Life::default())).unwrap_err();
         assert_eq!(refused.failure(), SwapFailure::NotThere);
         let hits = PLACE.install(many("old", &old), ClusterSize::Node).unwrap();
-        assert_eq!(hits.co(), co);
+        assert_eq!(hits.handle(), co);
         (0..32).for_each(|vp| on(vp, || co.add(1)));
         for name in ["new", "newer"] {
             let new = if name == "new" { new_many(name, &life) } else { new_one(name, &Life::default()) };
-            patient(PLACE.co()).run(new).unwrap();
+            patient(PLACE.handle()).run(new).unwrap();
             assert_eq!(on(9, || (co.name(), co.total())), (name, 32));
             assert!(matches!(
                 PLACE.install_shared(one("", &Life::default())),
@@ -643,7 +643,7 @@ fn co_17_a_well_known_object_is_swapped_under_its_number() {
         old.assert_over(1);
         life.wait_for_drops(life.count(Step::Make));
         life.assert_over(1);
-        wait_until(|| PLACE.co() != co);
+        wait_until(|| PLACE.handle() != co);
     }
 }
 
@@ -655,7 +655,7 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
     let hits = many("old", &old).create(ClusterSize::Cpu);
-    let co = hits.co();
+    let co = hits.handle();
     (0..32).for_each(|vp| on(vp, || co.add(1 << vp)));
     let inner = crowd.clone();
     old.on(Step::Export, move || {
@@ -688,7 +688,7 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
         for good in [0, 1] {
             let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
             let hits = many("old", &old).create(ClusterSize::Cpu);
-            let co = hits.co();
+            let co = hits.handle();
             (0..32).for_each(|vp| on(vp, || co.add(1)));
             let inner = crowd.clone();
             let failing = if step == Step::Export { &old } else { &life };

@@ -117,7 +117,7 @@ macro_rules! reach {
         impl Reach for $name {
             fn new($object: Field) -> $name {
                 let owner: Owned<$interface> = $make;
-                $name { co: owner.co(), _owner: owner }
+                $name { co: owner.handle(), _owner: owner }
             }
 
             #[inline(always)]
@@ -150,7 +150,7 @@ impl Reach for ByDeadline {
 
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
-        synchronous_by(self.called.co(), self.deadline, |co| co.get(n)).expect(LIVES).value
+        synchronous_by(self.called.handle(), self.deadline, |co| co.get(n)).expect(LIVES).value
     }
 }
 
@@ -216,14 +216,14 @@ impl Reach for Locked {
 
 fn asynchronously() -> impl Fn(u64) -> u64 + Send + Sync {
     let object = Called::new(Field::new());
-    move |n| asynchronous(object.co(), move |co| co.get(n)).wait().expect(LIVES)
+    move |n| asynchronous(object.handle(), move |co| co.get(n)).wait().expect(LIVES)
 }
 
 fn event_dependently() -> impl Fn(u64) -> u64 + Send + Sync {
     let event = Event::new();
     event.open();
     let object = Called::new(Field::new());
-    move |n| event_dependent(&event, object.co(), move |co| co.get(n)).wait().expect(LIVES)
+    move |n| event_dependent(&event, object.handle(), move |co| co.get(n)).wait().expect(LIVES)
 }
 
 fn served<P: Policy>(policy: P) -> impl Fn(u64) -> u64 + Send + Sync {

@@ -47,11 +47,11 @@ pub(super) fn accounted(_: &Setting, _: bool) -> Result<Vec<(String, f64)>, Stri
     let tables = squall::tables::stats();
     let object: Owned<dyn Probe> = squall::shared(Field::new());
     black_box(object.get(1));
-    let shared = info(object.co())?;
+    let shared = info(object.handle())?;
     let own = shared.value_bytes;
     let bytes_shared =
         shared.bytes - own + tables.slot_bytes + shared.translations.iter().count() * tables.entry_bytes;
-    let (one, two) = (info(counted_on_at_most(1)?.co())?, info(counted_on_at_most(2)?.co())?);
+    let (one, two) = (info(counted_on_at_most(1)?.handle())?, info(counted_on_at_most(2)?.handle())?);
     let mut metrics = vec![
         ("bytes_shared".to_owned(), bytes_shared as f64),
         ("bytes_per_vp".to_owned(), tables.entry_bytes as f64),

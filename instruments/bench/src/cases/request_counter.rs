@@ -46,7 +46,7 @@ fn pass_over_two_additions(quick: bool) -> f64 {
     use squall::objects::gate::Gate as _;
     let (pairs, ops) = if quick { (9, 200_000) } else { (41, 1_000_000) };
     let (gate, counter) = (gate::distributed(), counter::distributed());
-    let (gate, counter) = (gate.co(), counter.co());
+    let (gate, counter) = (gate.handle(), counter.handle());
     let timed = |run: &dyn Fn()| {
         let began = Instant::now();
         run();

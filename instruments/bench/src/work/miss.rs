@@ -48,7 +48,7 @@ impl Batch {
     fn refill(&mut self, count: u64) {
         self.end();
         self.objects.extend((0..count).map(|_| (self.make)()));
-        self.references.extend(self.objects.iter().map(Owned::co));
+        self.references.extend(self.objects.iter().map(Owned::handle));
     }
 
     /// Destroys the objects. Reclaims the objects destroyed earlier here, off the clock.

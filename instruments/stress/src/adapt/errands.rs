@@ -64,7 +64,7 @@ impl Drop for Payload {
 impl Errands {
     pub(super) fn begin(&self) {
         let owned = counter::adaptive();
-        let _ = self.co.set(owned.co());
+        let _ = self.co.set(owned.handle());
         *lock(&self.owned) = Some(owned);
     }
 
@@ -126,7 +126,7 @@ impl Errands {
             ));
         }
         let owned = lock(&self.owned).take();
-        let total = owned.as_ref().map_or(done, |owned| owned.co().total());
+        let total = owned.as_ref().map_or(done, |owned| owned.handle().total());
         if total != done {
             return Err(format!("calls in all modes have added {done}, and the counter has {total}"));
         }

@@ -88,7 +88,7 @@ fn govern<P: Policy>(world: &World, kind: &'static str, excludes: bool, policy: 
     let inside = Arc::new(AtomicBool::new(false));
     let clerk = move || Clerk { numbers: Mutex::new(vec![0; lanes]), inside: Arc::clone(&inside) };
     let binding = Binding::new(policy);
-    let owned: Owned<dyn Desk> = match binding.govern_stateful(|_| clerk()) {
+    let owned: Owned<dyn Desk> = match binding.govern_swappable(|_| clerk()) {
         Ok(owned) => owned,
         Err(error) => {
             world.trial.accuse(format!("a {kind} could not be made: {error}"));
@@ -96,13 +96,13 @@ fn govern<P: Policy>(world: &World, kind: &'static str, excludes: bool, policy: 
         }
     };
     let next = move |co: Handle<dyn Desk>| {
-        let new = binding.next_stateful(|_: &Binding<P>| clerk());
+        let new = binding.next_swappable(|_: &Binding<P>| clerk());
         Swap::new(co).run(new).map(drop).map_err(|error| error.failure())
     };
     let life = Life {
         kind,
         excludes,
-        co: owned.co(),
+        co: owned.handle(),
         next: Box::new(next),
         numbers: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
         ending: AtomicBool::new(false),

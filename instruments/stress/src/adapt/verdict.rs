@@ -151,7 +151,7 @@ fn fold(world: &'static World) -> Result<(), String> {
     }
     let new = counter::adaptive();
     let bytes = |id| info_of(id).map_or(0, |info| info.bytes);
-    let most = bytes(Handle::id(new.co()));
+    let most = bytes(Handle::id(new.handle()));
     for book in world.all() {
         let has = bytes(book.id());
         if has > most {

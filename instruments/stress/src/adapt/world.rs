@@ -211,7 +211,7 @@ impl World {
             Err(error) => return self.trial.accuse(format!("a counter could not be made: {error}")),
         };
         count(What::Made);
-        let co = owned.co();
+        let co = owned.handle();
         let wrong = self.is_broken(Break::ShortCooldown);
         let cooldown = match place {
             WAVE => WAVE_COOLDOWN,

@@ -117,32 +117,32 @@ impl Counter for Spread {
 struct Object(Owned<dyn gate::Gate>);
 
 impl Object {
-    fn co(&self) -> Handle<dyn gate::Gate> {
-        self.0.co()
+    fn handle(&self) -> Handle<dyn gate::Gate> {
+        self.0.handle()
     }
 }
 
 impl Counter for Object {
     fn enter(&self) -> Result<(), ShutDown> {
-        self.co().enter()
+        self.handle().enter()
     }
     fn enter_now(&self) -> Result<(), Refused> {
-        self.co().enter_now()
+        self.handle().enter_now()
     }
     fn leave(&self) {
-        self.co().leave();
+        self.handle().leave();
     }
     fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
-        limit.map_or_else(|| self.co().stop(), |limit| self.co().stop_for(limit))
+        limit.map_or_else(|| self.handle().stop(), |limit| self.handle().stop_for(limit))
     }
     fn restart(&self) -> Result<(), ControlError> {
-        self.co().restart()
+        self.handle().restart()
     }
     fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
-        limit.map_or_else(|| self.co().shutdown(), |limit| self.co().shutdown_for(limit))
+        limit.map_or_else(|| self.handle().shutdown(), |limit| self.handle().shutdown_for(limit))
     }
     fn inside(&self) -> u64 {
-        self.co().inside()
+        self.handle().inside()
     }
 }
 

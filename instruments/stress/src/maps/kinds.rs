@@ -86,10 +86,10 @@ fn any_in_tables(rng: &mut Rng) -> Replacement<dyn Map<u64, Token, RandomState>>
 }
 
 impl Kept {
-    pub(super) fn co(&self) -> Co {
+    pub(super) fn handle(&self) -> Co {
         match self {
-            Kept::InTables(map) => Co::InTables(map.co()),
-            Kept::Cached(map) => Co::Cached(map.co()),
+            Kept::InTables(map) => Co::InTables(map.handle()),
+            Kept::Cached(map) => Co::Cached(map.handle()),
         }
     }
 

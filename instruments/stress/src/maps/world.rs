@@ -76,7 +76,7 @@ impl World {
             }
             let (map, is_adaptive) = kinds::any(rng);
             let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-            let book = Arc::new(Book::open(self, serial, map.co(), is_adaptive));
+            let book = Arc::new(Book::open(self, serial, map.handle(), is_adaptive));
             count(What::Made);
             if let Kept::Cached(_) = map {
                 count(What::Cached);

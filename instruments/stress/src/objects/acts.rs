@@ -117,7 +117,7 @@ impl<R: Planted> Behave for Leaf<R> {
                 }
             }
             _ => {
-                let own = Handle::id(self.at.co());
+                let own = Handle::id(self.at.handle());
                 let shown = world.ledger.face(self.body.life).map(|face| match face {
                     Face::Probe(co) => Handle::id(co),
                     Face::Deep(co) => Handle::id(co),

@@ -47,9 +47,9 @@ pub(super) enum Owner {
 impl Owner {
     pub(super) fn face(&self) -> Face {
         match self {
-            Owner::Probe(owned) => Face::Probe(owned.co()),
-            Owner::Deep(owned) => Face::Deep(owned.co()),
-            Owner::Pair(owned) => Face::Pair(owned.co()),
+            Owner::Probe(owned) => Face::Probe(owned.handle()),
+            Owner::Deep(owned) => Face::Deep(owned.handle()),
+            Owner::Pair(owned) => Face::Pair(owned.handle()),
         }
     }
 

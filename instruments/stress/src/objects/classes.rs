@@ -76,7 +76,7 @@ pub(super) fn drops_here(class: usize) -> bool {
 
 /// Whoever is there now, or will be: a call through it is answered or errs.
 pub(super) fn call_known() -> Result<Told, CallError> {
-    KNOWN.co().try_look(0)
+    KNOWN.handle().try_look(0)
 }
 
 /// What an object does besides, all its life.

@@ -134,7 +134,7 @@ struct Done {
 fn swap(co: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Result<(), Violation> {
     let fails = rng.one_in(8);
     let (new, fails) = match rng.below(4) {
-        0 => (Replacement::stateful(Central::new(leaks)), false),
+        0 => (Replacement::swappable(Central::new(leaks)), false),
         level => (Replacement::root(Spread { fails }, ClusterSize::LEVELS[level as usize]), fails),
     };
     let swap = Swap::new(co).drain_timeout(Duration::from_millis(20));
@@ -177,7 +177,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let leaks = breaks::asked(&[("leak-value", ())])?.is_some();
     choose_machine(run.real);
     let owners: [Owned<dyn Sum>; 2] = std::array::from_fn(|_| squall::swappable(Central::new(false)));
-    let objects = owners.each_ref().map(Owned::co);
+    let objects = owners.each_ref().map(Owned::handle);
     let stop = Arc::new(AtomicBool::new(false));
     let began = Instant::now();
     let callers: Vec<_> = (0..run.threads as u64)

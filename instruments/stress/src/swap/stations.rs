@@ -289,10 +289,10 @@ impl Candidate {
         let (number, book, fault) = (chassis.number, chassis.book(), chassis.fault());
         let (draws, wakes) = (AtomicU64::new(0), AtomicU64::new(0));
         let new = match (kind, of_factory) {
-            (Kind::Alien, _) => Replacement::stateful(Single::<ALIEN>::new(chassis)),
-            (Kind::Text, false) => Replacement::stateful(Single::<TEXT>::new(chassis)),
-            (Kind::Central, false) => Replacement::stateful(Single::<CENTRAL>::new(chassis)),
-            (Kind::Text | Kind::Central, true) => Replacement::stateful(Single::<CENTRAL_OF_FACTORY>::new(chassis)),
+            (Kind::Alien, _) => Replacement::swappable(Single::<ALIEN>::new(chassis)),
+            (Kind::Text, false) => Replacement::swappable(Single::<TEXT>::new(chassis)),
+            (Kind::Central, false) => Replacement::swappable(Single::<CENTRAL>::new(chassis)),
+            (Kind::Text | Kind::Central, true) => Replacement::swappable(Single::<CENTRAL_OF_FACTORY>::new(chassis)),
             (Kind::Eager, _) => Replacement::root(Spread::<false, true> { chassis, draws, wakes }, any_size(rng)),
             (Kind::Spread, false) => {
                 Replacement::root(Spread::<false, false> { chassis, draws, wakes }, any_size(rng))
@@ -305,5 +305,5 @@ impl Candidate {
 
 /// An implementation of the interface that the objects' own one extends.
 pub(super) fn of_super(world: &'static World) -> Replacement<dyn Station> {
-    Replacement::stateful(Single::<CENTRAL>::new(Chassis::new(world, None, Fault::None)))
+    Replacement::swappable(Single::<CENTRAL>::new(Chassis::new(world, None, Fault::None)))
 }

@@ -159,7 +159,7 @@ impl World {
                 }
             }
         };
-        let co = owned.co();
+        let co = owned.handle();
         let _ = life.co.set(co);
         count(What::Created);
         Some((owned, Entry { life, co, of_factory }))

@@ -223,7 +223,7 @@ fn run_object(
     truth: &Totals,
     watch: &mut dyn FnMut(usize),
 ) -> Result<(), Failure> {
-    let reference: Handle<dyn TextStats> = object.co();
+    let reference: Handle<dyn TextStats> = object.handle();
     finish(row, &reference, texts, threads, truth, watch)?;
     row.anatomy = Some(Anatomy::default().plus(Handle::id(reference))?);
     drop(object);

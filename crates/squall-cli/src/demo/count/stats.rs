@@ -199,7 +199,7 @@ impl Adaptive {
 
     pub(crate) fn new() -> Adaptive {
         let owned: [Owned<dyn Counter>; 4] = std::array::from_fn(|_| counter::adaptive());
-        let [files, lines, words, bytes] = std::array::from_fn(|index| owned[index].co());
+        let [files, lines, words, bytes] = std::array::from_fn(|index| owned[index].handle());
         Adaptive {
             owned,
             files,
@@ -217,7 +217,7 @@ impl Adaptive {
 
     /// Returns the ids of the counters, in the order of `NAMES`.
     pub(crate) fn ids(&self) -> [Id; 4] {
-        std::array::from_fn(|index| Handle::id(self.owned[index].co()))
+        std::array::from_fn(|index| Handle::id(self.owned[index].handle()))
     }
 }
 

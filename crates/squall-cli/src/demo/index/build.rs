@@ -45,7 +45,7 @@ impl Statistics {
 
     pub(super) fn totals(&self) -> Totals {
         let [texts, bytes, words, postings] =
-            [&self.texts, &self.bytes, &self.words, &self.postings].map(|counter| counter.co().total());
+            [&self.texts, &self.bytes, &self.words, &self.postings].map(|counter| counter.handle().total());
         Totals { texts, bytes, words, postings }
     }
 }
@@ -69,18 +69,18 @@ impl<'a> Build<'a> {
     pub(super) fn objects(&self) -> Vec<(&'static str, Id)> {
         let Statistics { texts, bytes, words, postings } = &self.statistics;
         vec![
-            ("configuration", Handle::id(self.config.co())),
-            ("texts", Handle::id(texts.co())),
-            ("bytes", Handle::id(bytes.co())),
-            ("words", Handle::id(words.co())),
-            ("postings", Handle::id(postings.co())),
+            ("configuration", Handle::id(self.config.handle())),
+            ("texts", Handle::id(texts.handle())),
+            ("bytes", Handle::id(bytes.handle())),
+            ("words", Handle::id(words.handle())),
+            ("postings", Handle::id(postings.handle())),
         ]
     }
 
     /// Lets all threads work.
     pub(super) fn let_all_work(&self) {
         let threads = self.job.threads;
-        self.config.co().update(|config| Config { workers: threads, ..config.clone() });
+        self.config.handle().update(|config| Config { workers: threads, ..config.clone() });
     }
 
     /// Builds the index. Calls `watch` once per `interval` and once at the end. If `watch` fails, its error
@@ -133,7 +133,7 @@ impl<'a> Build<'a> {
 
     /// The loop of one thread.
     fn work<K: Keep>(&self, kept: &K, thread: usize) {
-        let config = self.config.co();
+        let config = self.config.handle();
         let mut changes = config.subscribe();
         loop {
             let (may, word_bytes_max) =
@@ -159,9 +159,9 @@ impl<'a> Build<'a> {
             kept.post(word, Posting { text: number, count: *count });
         }
         let Statistics { texts, bytes, words: all, postings } = &self.statistics;
-        texts.co().inc();
-        bytes.co().add(text.len() as u64);
-        all.co().add(words);
-        postings.co().add(found.len() as u64);
+        texts.handle().inc();
+        bytes.handle().add(text.len() as u64);
+        all.handle().add(words);
+        postings.handle().add(found.len() as u64);
     }
 }

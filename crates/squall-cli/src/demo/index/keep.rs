@@ -175,7 +175,7 @@ mod tests {
     fn what_threads_post_at_once_is_there_once() {
         let _alone = crate::alone();
         for form in [Form::Locked, Form::Shared, Form::Partitioned, Form::Replicated, Form::Adaptive] {
-            keeps(&form.make().co());
+            keeps(&form.make().handle());
         }
         keeps(&Locked::default());
         keeps(&DashMap::<Box<str>, Vec<Posting>, Hasher>::default());

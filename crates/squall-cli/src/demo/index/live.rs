@@ -65,13 +65,13 @@ impl<'a> Index<'a> {
     pub(super) fn build(form: Form, job: &'a Job, told: Told) -> Result<Index<'a>, Failure> {
         let (totals, map) = (job.totals, form.make());
         let build = Build::new(job, 1);
-        let mut objects = vec![("index", Handle::id(map.co()))];
+        let mut objects = vec![("index", Handle::id(map.handle()))];
         objects.extend(build.objects());
         let mut teller = Teller::new(objects);
         let bar = Progress::new(totals.bytes, "building");
         told.say(&bar, &teller.now("One thread builds the index."))?;
         let mut is_alone = true;
-        let time = build.run(&map.co(), LOOK, &mut |build| {
+        let time = build.run(&map.handle(), LOOK, &mut |build| {
             let bytes = build.statistics.totals().bytes;
             bar.0.set_position(bytes);
             if is_alone && bytes >= totals.bytes / ALONE_PART {
@@ -87,7 +87,7 @@ impl<'a> Index<'a> {
         if kept != totals {
             return Err(Failure::new(format!("the statistics are {kept:?}, not {totals:?}")));
         }
-        if let Some(difference) = job.truth.difference(&map.co()) {
+        if let Some(difference) = job.truth.difference(&map.handle()) {
             return Err(Failure::new(format!("the index differs from that of one thread: {difference}")));
         }
         Ok(Index { map, job, time, teller })
@@ -96,13 +96,13 @@ impl<'a> Index<'a> {
     /// Lets all threads look up words for a while and prints the decisions.
     pub(super) fn ask(&mut self) -> Result<(), Failure> {
         let questions = counter::adaptive();
-        self.teller.also("questions", Handle::id(questions.co()));
-        let (over, map, job) = (AtomicBool::new(false), self.map.co(), self.job);
+        self.teller.also("questions", Handle::id(questions.handle()));
+        let (over, map, job) = (AtomicBool::new(false), self.map.handle(), self.job);
         line(self.teller.now("All threads look up words."))?;
         let began = Instant::now();
         let shown = thread::scope(|scope| {
             for thread in 0..job.threads {
-                let (over, questions) = (&over, questions.co());
+                let (over, questions) = (&over, questions.handle());
                 scope.spawn(move || {
                     let words = job.truth.words().cycle().skip(thread * 1_000);
                     for word in words.take_while(|_| !over.load(Ordering::Relaxed)) {
@@ -119,7 +119,7 @@ impl<'a> Index<'a> {
             over.store(true, Ordering::Relaxed);
             shown
         });
-        let asked = questions.co().total();
+        let asked = questions.handle().total();
         shown?;
         line(self.teller.now(&format!(
             "{:.1} million lookups per second.",
@@ -136,7 +136,7 @@ impl<'a> Index<'a> {
     /// Prints the texts that contain `word`, those with most occurrences first. Lists at most `listed_max`
     /// texts.
     pub(super) fn answer(&self, word: &str, listed_max: usize) -> Result<(), Failure> {
-        let mut found = find(self.map.co(), word);
+        let mut found = find(self.map.handle(), word);
         // Texts with the same number of occurrences are sorted by name.
         let path = |posting: &Posting| &self.job.texts[posting.text as usize].path;
         found.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| path(one).cmp(path(other))));

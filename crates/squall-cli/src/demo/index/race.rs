@@ -113,8 +113,8 @@ fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
         Keeper::Scc => run(row, &scc::HashMap::<Box<str>, Vec<Posting>, Hasher>::default(), job, watch),
         Keeper::Ours(form) => {
             let map = form.make();
-            run(row, &map.co(), job, watch)?;
-            if let Some(status) = control::status(Handle::id(map.co())) {
+            run(row, &map.handle(), job, watch)?;
+            if let Some(status) = control::status(Handle::id(map.handle())) {
                 row.swaps += status.swaps_count;
                 row.form = Some(status.form);
             }

@@ -72,7 +72,7 @@ use crate::policy::{Block, Policy};
 ///     numbers: Mutex::default(),
 ///     not_empty: monitor.condition("not empty"),
 /// });
-/// let handle = queue.co();
+/// let handle = queue.handle();
 /// let getter = std::thread::spawn(move || handle.get());
 /// queue.put(7);
 /// assert_eq!(getter.join().unwrap(), Some(7));

@@ -61,7 +61,7 @@ use crate::policy::{Block, Policy};
 /// }
 ///
 /// let teller: squall_core::Owned<dyn Teller> = governed(Task::new(), |_| Account);
-/// let handle = teller.co();
+/// let handle = teller.handle();
 /// assert_eq!(teller.deposit(3), 3);
 /// assert_eq!(thread::spawn(move || handle.deposit(4)).join().unwrap(), 7);
 /// assert_eq!(TOTAL.get(), 0);

@@ -74,7 +74,7 @@ fn borrowed() {
     taker.longer(&text, "short", &mut |longer| longest = longer);
     assert_eq!(longest, "longest");
     let shorter = |taker: &dyn Taker| taker.shorter(&text, "short").map(str::len);
-    assert_eq!((shorter(&taker.co()), shorter(&Count::default())), (Some(5), Some(5)));
+    assert_eq!((shorter(&taker.handle()), shorter(&Count::default())), (Some(5), Some(5)));
     assert_eq!(taker.try_shorter(&text, "").unwrap(), None);
     let local = 5;
     assert_eq!(taker.once(Box::new(|n| n + local)), 6);
@@ -92,7 +92,7 @@ fn patterns() {
 #[test]
 fn arguments_of_a_refused_call_are_dropped() {
     let taker: Owned<dyn Taker> = shared(Count::default());
-    let reference = taker.co();
+    let reference = taker.handle();
     drop(taker);
     let kept = Arc::new(1);
     let held = Arc::clone(&kept);

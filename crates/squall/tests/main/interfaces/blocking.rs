@@ -29,7 +29,7 @@ impl Meeting for Place {
 #[test]
 fn two_meet() {
     let place: Owned<dyn Meeting> = shared(Place(Barrier::new(2), AtomicU64::new(0)));
-    let reference = place.co();
+    let reference = place.handle();
     let other = std::thread::spawn(move || reference.try_meet().unwrap());
     let mine = reference.meet();
     assert_eq!(mine + other.join().unwrap(), 1);

@@ -86,7 +86,7 @@ type All = dyn Fallible<Refusal, CallError>;
 
 fn gone() -> Handle<All> {
     let object: Owned<All> = shared(Count::default());
-    object.co()
+    object.handle()
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_panic_is_at_the_callers_line() {
         hits.total()
     }
     let object: Owned<dyn Hits> = shared(Count::default());
-    let reference = object.co();
+    let reference = object.handle();
     let failing = gone();
     drop(object);
 

@@ -75,8 +75,8 @@ fn inherited_methods() {
 #[test]
 fn upcasts_over_both_sides_of_a_diamond() {
     let pipe = pipe();
-    let source: Handle<dyn Source<u32>> = Handle::upcast::<dyn Source<u32>>(pipe.co());
-    let sink: Handle<dyn Sink<u32>> = Handle::upcast::<dyn Sink<u32>>(pipe.co());
+    let source: Handle<dyn Source<u32>> = Handle::upcast::<dyn Source<u32>>(pipe.handle());
+    let sink: Handle<dyn Sink<u32>> = Handle::upcast::<dyn Sink<u32>>(pipe.handle());
     let named: [Handle<dyn Named>; 2] =
         [Handle::upcast::<dyn Named>(source), Handle::upcast::<dyn Named>(sink)];
     sink.write(1);
@@ -94,7 +94,7 @@ fn generic_code_over_a_base() {
     fn name_of<N: Named>(named: N) -> String {
         named.name()
     }
-    assert_eq!(name_of(pipe().co()), "stack");
+    assert_eq!(name_of(pipe().handle()), "stack");
 }
 
 /// One base at two types.
@@ -117,8 +117,8 @@ impl Both for Sum {}
 #[test]
 fn one_base_twice() {
     let both: Owned<dyn Both> = shared(Sum(AtomicU64::new(0)));
-    Handle::upcast::<dyn Sink<u8>>(both.co()).write(200);
-    Handle::upcast::<dyn Sink<u16>>(both.co()).write(300);
+    Handle::upcast::<dyn Sink<u8>>(both.handle()).write(200);
+    Handle::upcast::<dyn Sink<u16>>(both.handle()).write(300);
     assert_eq!(both.name(), "sum 500");
 }
 
@@ -162,7 +162,7 @@ impl Pipe<u32> for Local {
 fn upcasts_of_a_distributed_object() {
     let pipe: Owned<dyn Pipe<u32>> = PerCpu.create(ClusterSize::Cpu);
     let (source, sink) =
-        (Handle::upcast::<dyn Source<u32>>(pipe.co()), Handle::upcast::<dyn Sink<u32>>(pipe.co()));
+        (Handle::upcast::<dyn Source<u32>>(pipe.handle()), Handle::upcast::<dyn Sink<u32>>(pipe.handle()));
     let named = Handle::upcast::<dyn Named>(sink);
     // The first call of each kind is a miss under an id of its own.
     assert!(named.name().starts_with("one of "));

@@ -54,7 +54,7 @@ fn panic_of(call: impl FnOnce()) -> String {
 #[test]
 fn plain_and_checked_calls() {
     let hits: Owned<dyn Hits> = shared(Count::default());
-    let reference: Handle<dyn Hits> = hits.co();
+    let reference: Handle<dyn Hits> = hits.handle();
     hits.add(1);
     reference.add(2);
     reference.hit();
@@ -89,7 +89,7 @@ fn any_interface_that_extends_another_is_one_for_generic_code() {
         hits.total()
     }
     let hits: Owned<dyn Hits> = shared(Count::default());
-    assert_eq!(twice(&hits.co()), 2);
+    assert_eq!(twice(&hits.handle()), 2);
     assert_eq!(twice(&Count::default()), 2);
 }
 

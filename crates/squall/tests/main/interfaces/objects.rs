@@ -47,7 +47,7 @@ fn node(value: u64) -> Owned<dyn Node> {
 #[test]
 fn one_calls_another() {
     let (first, second) = (node(1), node(10));
-    first.link(second.co());
+    first.link(second.handle());
     assert_eq!(first.walk(5), 11);
     assert_eq!(first.next().expect("linked").walk(0), 10);
 }
@@ -55,17 +55,17 @@ fn one_calls_another() {
 #[test]
 fn a_ring_calls_the_same_object_again() {
     let (first, second, myself) = (node(1), node(10), node(100));
-    first.link(second.co());
-    second.link(first.co());
+    first.link(second.handle());
+    second.link(first.handle());
     assert_eq!(first.walk(4), 1 + 10 + 1 + 10 + 1);
-    myself.link(myself.co());
+    myself.link(myself.handle());
     assert_eq!(myself.walk(2), 300);
 }
 
 #[test]
 fn a_gone_neighbour_is_an_error_and_no_more() {
     let (first, second) = (node(1), node(10));
-    first.link(second.co());
+    first.link(second.handle());
     Owned::destroy(second);
     assert_eq!(first.ask().unwrap_err().method(), "walk");
     assert!(panic_of(|| _ = first.walk(1)).contains("walk"));
@@ -93,7 +93,7 @@ where
 #[test]
 fn a_directory_of_objects() {
     let (one, two) = (node(1), node(2));
-    let all = Known(vec![("one", one.co()), ("two", two.co())]);
+    let all = Known(vec![("one", one.handle()), ("two", two.handle())]);
     let directory: Owned<dyn Directory<dyn Node>> = shared(all);
     assert_eq!(directory.find("two").expect("known").walk(0), 2);
     assert!(directory.find("three").is_none());
@@ -103,7 +103,7 @@ fn a_directory_of_objects() {
 #[test]
 fn an_object_that_is_a_reference() {
     let counter: Owned<dyn Hits> = shared(Count::default());
-    let front: Owned<dyn Hits> = shared(counter.co());
+    let front: Owned<dyn Hits> = shared(counter.handle());
     front.add(3);
     assert_eq!(counter.total(), 3);
     Owned::destroy(counter);

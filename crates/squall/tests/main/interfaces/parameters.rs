@@ -61,7 +61,7 @@ fn types_and_constants() {
 fn defaults() {
     let map: Owned<dyn Map<u8>> = shared(empty::<u8, u64>());
     assert!(map.insert(1, 2_u64));
-    assert_eq!(map.co().get(&1), Some(2));
+    assert_eq!(map.handle().get(&1), Some(2));
 }
 
 /// Not sized, and named as the macro's own parameter might be.

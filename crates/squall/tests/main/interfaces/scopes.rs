@@ -74,7 +74,7 @@ fn raw_identifiers() {
     let object: Owned<dyn r#Match> = shared(Count::default());
     assert_eq!(object.r#type(1), 1);
     assert_eq!(object.try_type(2).unwrap(), 2);
-    let reference = object.co();
+    let reference = object.handle();
     drop(object);
     let error = reference.try_type(1).unwrap_err();
     assert_eq!((error.interface(), error.method()), ("Match", "type"));
@@ -207,7 +207,7 @@ pub mod renamed {
 #[test]
 fn another_name_for_the_crate() {
     let object: Owned<dyn renamed::Renamed> = shared(Count::default());
-    assert_eq!(renamed::Renamed::one(&object.co()), 1);
+    assert_eq!(renamed::Renamed::one(&object.handle()), 1);
 }
 
 /// A name and a place.

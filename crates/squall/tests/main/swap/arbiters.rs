@@ -32,7 +32,7 @@ fn every_kind(co: Handle<dyn Hits>) -> usize {
 #[test]
 fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
     for (hits, old) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         every_kind(co);
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let sees = seen.clone();
@@ -65,7 +65,7 @@ fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
 #[test]
 fn co_17_a_function_may_be_for_one_method_alone() {
     for (hits, _) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let count = Arc::new(AtomicUsize::new(0));
         for method in ["add", "holding"] {
             let counted = count.clone();
@@ -90,7 +90,7 @@ fn co_17_a_function_may_be_for_one_method_alone() {
 #[test]
 fn co_17_what_the_function_refuses_errs_in_each_form_of_call() {
     for (hits, _) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let arbiter = arbitrate(co, |call| call.refuse("not now")).unwrap();
         let error = co.try_total().unwrap_err();
         assert_eq!((error.reason(), error.method()), (CallErrorKind::Refused("not now"), "total"));
@@ -138,7 +138,7 @@ fn co_17_a_call_is_made_once_whatever_the_function_does() {
     ];
     for (function, made) in cases {
         for (hits, _) in both_kinds() {
-            let co = hits.co();
+            let co = hits.handle();
             let arbiter = arbitrate_method(co, "add", function).unwrap();
             let result = co.try_add(1).map_err(|error| error.reason());
             assert_eq!(result, if made { Ok(()) } else { Err(CallErrorKind::Refused("first")) });
@@ -152,7 +152,7 @@ fn co_17_a_call_is_made_once_whatever_the_function_does() {
 #[test]
 fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
     for (hits, _) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         // The function's own, before the call: it does not happen.
         let arbiter = arbitrate_method(co, "add", |_| std::panic::panic_any(Planned)).unwrap();
         assert!(payload_of(|| co.add(1)).is::<Planned>());
@@ -183,7 +183,7 @@ fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
 #[test]
 fn co_17_calls_that_the_function_makes_itself_are_arbitrated_too() {
     for (hits, _) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let depth = Arc::new(AtomicUsize::new(0));
         let seen = depth.clone();
         let arbiter = arbitrate(co, move |call| {
@@ -204,7 +204,7 @@ fn co_17_exactly_the_calls_between_attaching_and_detaching_are_seen() {
     const THREADS: usize = 4;
     const CALLS: usize = if cfg!(miri) { 20 } else { 500 };
     for (hits, _) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let step = Barrier::new(THREADS + 1);
         thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -236,7 +236,7 @@ fn co_17_exactly_the_calls_between_attaching_and_detaching_are_seen() {
 fn co_17_attaching_and_detaching_under_load_lose_no_call() {
     const TIMES: usize = if cfg!(miri) { 5 } else { 300 };
     for (hits, old) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let (stop, seen) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
         let made: u64 = thread::scope(|scope| {
             let callers: Vec<_> = (0..4)
@@ -275,7 +275,7 @@ fn co_17_attaching_and_detaching_under_load_lose_no_call() {
 fn co_17_a_swap_keeps_the_function_before_whatever_serves() {
     for back in [false, true] {
         for (hits, old) in both_kinds() {
-            let (co, life) = (hits.co(), Life::default());
+            let (co, life) = (hits.handle(), Life::default());
             co.add(1);
             let (arbiter, count) = counting(co);
             let seen = move || count.swap(0, Relaxed);
@@ -321,7 +321,7 @@ fn co_17_a_function_may_be_detached_while_a_swap_is_under_way() {
     for back in [false, true] {
         for phase_is_forward in [false, true] {
             for (hits, old) in both_kinds() {
-                let co = hits.co();
+                let co = hits.handle();
                 co.add(1);
                 let (arbiter, count) = counting(co);
                 let exports = gate();
@@ -360,7 +360,7 @@ fn co_17_a_function_may_be_detached_while_a_swap_is_under_way() {
 fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
     for detached_first in [false, true] {
         for (hits, old) in both_kinds() {
-            let co = hits.co();
+            let co = hits.handle();
             co.add(1);
             let (arbiter, count) = counting(co);
             // It is not over before the call that holds it.
@@ -384,7 +384,7 @@ fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
 #[test]
 fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
     for (hits, _) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let (arbiter, count) = counting(co);
         arbiter.keep();
         assert_eq!(every_kind(co), count.swap(0, Relaxed));
@@ -400,7 +400,7 @@ fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
 #[test]
 fn co_17_attaching_errs_where_it_cannot_be() {
     let (hits, _) = both_kinds().into_iter().next().unwrap();
-    let co = hits.co();
+    let co = hits.handle();
     let (arbiter, _) = counting(co);
     let error = arbitrate(co, |_| {}).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::Arbitrated);
@@ -477,7 +477,7 @@ impl Derived for Same {
 fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
     let shared: Owned<dyn Derived> = squall::shared(Same);
     for owner in [PerCpu.create(ClusterSize::Cpu), shared] {
-        let (co, base) = (owner.co(), Handle::upcast::<dyn Base>(owner.co()));
+        let (co, base) = (owner.handle(), Handle::upcast::<dyn Base>(owner.handle()));
         let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let sees = seen.clone();
         let note = move |call: &mut Call<'_>| {
@@ -511,7 +511,7 @@ fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
     let _guard = misses_are_counted();
     // One value for everybody: how often it misses depends on the VPs alone.
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
-    let co = hits.co();
+    let co = hits.handle();
     let (arbiter, _) = counting(co);
     (0..100).for_each(|_| co.add(1));
     let vps = info(co).translations.len() as u64;

@@ -241,7 +241,7 @@ fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
         let new: Replacement<dyn Node> = if n % 2 == 0 {
             Replacement::root(Wide(state), ClusterSize::Cpu)
         } else {
-            Replacement::stateful(Lone::new(state))
+            Replacement::swappable(Lone::new(state))
         };
         let cancel = Cancel::new();
         let mut swap = Swap::new(co).drain_timeout(LONG).cancel_on(&cancel);
@@ -265,7 +265,7 @@ fn goes_round(count: usize) {
     let ring = Arc::new(Ring::default());
     let owners: Vec<Owned<dyn Node>> =
         (0..count).map(|place| squall::swappable(Lone::new(Common::new(&ring, place, None)))).collect();
-    assert!(ring.nodes.set(owners.iter().map(Owned::co).collect()).is_ok());
+    assert!(ring.nodes.set(owners.iter().map(Owned::handle).collect()).is_ok());
     let stop = AtomicBool::new(false);
     let passed = Mutex::new(0);
     thread::scope(|scope| {

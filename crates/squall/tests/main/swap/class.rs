@@ -47,13 +47,13 @@ fn co_72_an_upgrade_swaps_all_that_live_and_makes_new_ones_of_the_new_class() {
         );
     }
     for (hits, n) in owners.iter().zip([1, 2, 3, 6, 7, 8, 9, 10]) {
-        assert!(done.iter().any(|upgraded| upgraded.id == Handle::id(hits.co())));
+        assert!(done.iter().any(|upgraded| upgraded.id == Handle::id(hits.handle())));
         assert_eq!((hits.name(), hits.total()), ("new", n));
     }
     assert_eq!(elsewhere.name(), "new");
     assert_eq!(other.what(), "old");
     let next = factory.create();
-    assert_eq!((next.name(), class_of(next.co())), ("new", std::any::type_name::<Many>()));
+    assert_eq!((next.name(), class_of(next.handle())), ("new", std::any::type_name::<Many>()));
     owners.into_iter().chain([elsewhere, next]).for_each(end);
     end(other);
     old.wait_for_drops(12);
@@ -84,7 +84,7 @@ fn co_72_one_upgrade_follows_another_whether_or_not_any_were_made_between() {
     let done = factory.upgrade(|| new_many("second", &Life::default()), patient).unwrap();
     assert_eq!(done.len(), 4);
     let done =
-        factory.upgrade(|| Replacement::stateful(Third(one("third", &Life::default()))), patient).unwrap();
+        factory.upgrade(|| Replacement::swappable(Third(one("third", &Life::default()))), patient).unwrap();
     assert_eq!(done.len(), 4, "those that an upgrade put there");
     assert!(owners.iter().all(|hits| (hits.name(), hits.total()) == ("third", 3)));
     owners.into_iter().for_each(end);
@@ -138,7 +138,7 @@ fn co_72_those_that_fail_serve_on_and_the_others_are_swapped() {
     let mut owners: Vec<_> = (0..6).map(|_| factory.create()).collect();
     owners.iter().zip(1..).for_each(|(hits, n)| hits.add(n));
     // One is in use for longer than the limit; the state of another cannot be moved; a third is destroyed on the way.
-    let held = Inside::hold(owners[1].co());
+    let held = Inside::hold(owners[1].handle());
     let (imports, fourth) = (Arc::new(AtomicUsize::new(0)), Mutex::new(Some(owners.remove(4))));
     let life = Life::default();
     life.on(Step::Import, move || match imports.fetch_add(1, Relaxed) {
@@ -165,18 +165,18 @@ fn co_72_those_that_fail_serve_on_and_the_others_are_swapped() {
         .filter_map(|upgraded| Some((upgraded.id, upgraded.outcome.as_ref().err()?.failure())))
         .collect();
     assert_eq!((done.len(), limits.load(Relaxed)), (6, 6));
-    let in_use = Handle::id(owners[1].co());
+    let in_use = Handle::id(owners[1].handle());
     assert!(
         failures.iter().any(|(id, failure)| *id == in_use && matches!(failure, SwapFailure::TimedOut(_)))
     );
     assert!(failures.iter().any(|(_, failure)| *failure == SwapFailure::TransferFailed));
     assert!(failures.iter().any(|(_, failure)| *failure == SwapFailure::Destroyed));
     for (hits, n) in owners.iter().zip([1, 2, 3, 4, 6]) {
-        let failed = failures.iter().any(|(id, _)| *id == Handle::id(hits.co()));
+        let failed = failures.iter().any(|(id, _)| *id == Handle::id(hits.handle()));
         assert_eq!((hits.name(), hits.total()), (if failed { "old" } else { "new" }, n));
     }
     // The next one does what is left.
-    let third = || Replacement::stateful(Third(one("newer", &Life::default())));
+    let third = || Replacement::swappable(Third(one("newer", &Life::default())));
     let left = factory.upgrade(third, |swap| swap.drain_timeout(LONG)).unwrap();
     assert!(left.iter().all(|upgraded| upgraded.outcome.is_ok()));
     assert!(owners.iter().zip([1, 2, 3, 4, 6]).all(|(hits, n)| (hits.name(), hits.total()) == ("newer", n)));
@@ -249,7 +249,7 @@ fn co_72_what_is_made_may_be_of_any_kind() {
         let factory: Factory<dyn Hits> = Factory::new(move || Replacement::root(many("old", &of), size));
         let hits = factory.try_create().unwrap();
         hits.add(2);
-        assert_eq!((hits.total(), info(hits.co()).interface), (2, "Hits"));
+        assert_eq!((hits.total(), info(hits.handle()).interface), (2, "Hits"));
         end(hits);
     }
     life.wait_for_drops(life.count(Step::Make));

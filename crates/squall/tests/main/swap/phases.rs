@@ -24,7 +24,7 @@ const NEW: [Make; 2] = [new_one, new_many];
 fn co_33_an_object_is_replaced_with_its_state_and_its_clients_see_no_difference() {
     let (first, second, third) = (Life::default(), Life::default(), Life::default());
     let hits: Owned<dyn Hits> = squall::swappable(one("first", &first));
-    let co = hits.co();
+    let co = hits.handle();
     co.add(5);
     let report = squall::swap::swap(co, new_many("second", &second)).unwrap();
     assert_eq!((report.parts, report.bytes, report.format), (1, 8, Some("u64")));
@@ -54,7 +54,7 @@ fn co_33_what_is_built_and_not_swapped_in_is_dropped_once() {
     let hits = new_one("old", &life).create().unwrap();
     hits.add(3);
     assert_eq!((hits.total(), hits.name()), (3, "old"));
-    squall::swap::swap(hits.co(), new_many("new", &Life::default())).unwrap();
+    squall::swap::swap(hits.handle(), new_many("new", &Life::default())).unwrap();
     assert_eq!((hits.total(), hits.name()), (3, "new"));
     end(hits);
     life.assert_over(1);
@@ -66,7 +66,7 @@ fn co_33_what_is_built_and_not_swapped_in_is_dropped_once() {
 fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
     for new in NEW {
         for (hits, old) in both_kinds() {
-            let (co, life) = (hits.co(), Life::default());
+            let (co, life) = (hits.handle(), Life::default());
             co.add(1);
             // It began before the swap, which waits for it.
             let inside = Inside::operation(co);
@@ -93,7 +93,7 @@ fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
 /// Keeps a swap in `Block` by a thread in the old object, that makes one more call of it before it leaves. Returns whether
 /// another thread was seen to wait.
 fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
-    let co = hits.co();
+    let co = hits.handle();
     co.add(1);
     let (tell, told) = mpsc::channel();
     let inside = Inside::start(move |gate| {
@@ -140,7 +140,7 @@ fn co_38_in_block_new_calls_wait_and_who_is_in_the_object_finishes_there() {
 fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
     until_seen(|| {
         let ([(hits, _), _], [_, (other, _)]) = (both_kinds(), both_kinds());
-        let (co, other_co) = (hits.co(), other.co());
+        let (co, other_co) = (hits.handle(), other.handle());
         [co, other_co].iter().for_each(|co| co.add(1));
         // One thread keeps the first object in `Block`. Another one, in the second object, which is swapped too, calls the
         // first one, and keeps it in `Block` when the first thread is gone.
@@ -185,11 +185,11 @@ fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
 fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
     for new in NEW {
         for (hits, old) in both_kinds() {
-            let co = hits.co();
+            let co = hits.handle();
             co.add(4);
             // A thread that a swap waits for elsewhere waits here all the same.
             let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
-            let other_co = other.co();
+            let other_co = other.handle();
             let (tell, told) = mpsc::channel();
             let through = Inside::start(move |gate| {
                 other_co.holding(&mut || {
@@ -225,14 +225,14 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
 fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
     for ignored in [false, true] {
         for (hits, old) in both_kinds() {
-            let co = hits.co();
+            let co = hits.handle();
             co.add(4);
             // The object itself, and one that another swap keeps in its transfer.
             let kept = Life::default();
             let exports = gate();
             kept.on(Step::Export, exports.stops());
             let other: Owned<dyn Hits> = squall::swappable(one("old", &kept));
-            let other_co = other.co();
+            let other_co = other.handle();
             let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
             exports.wait();
             for called in [co, other_co] {
@@ -271,7 +271,7 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
 /// swap moves the state.
 #[track_caller]
 fn assert_serves_on(hits: Owned<dyn Hits>, old: &Life, new: &Life, total: u64) {
-    let co = hits.co();
+    let co = hits.handle();
     assert_eq!((co.name(), co.total(), info(co).state), ("old", total, ObjectState::Live));
     assert_eq!((old.count(Step::Drop), old.count(Step::Moved)), (0, 0));
     new.wait_for_drops(new.count(Step::Make));
@@ -295,7 +295,7 @@ fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
             let kinds = if step == Step::Make { &NEW[1..] } else { &NEW[..] };
             for new in kinds.iter().filter(|_| panics || step != Step::Make) {
                 for (hits, old) in both_kinds() {
-                    let co = hits.co();
+                    let co = hits.handle();
                     co.add(4);
                     let (life, there) = (Life::default(), gate());
                     let stops = there.clone();
@@ -344,7 +344,7 @@ enum By {
 /// Has a swap end in this phase. Returns whether it did so there.
 fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
-    let (co, life, cancel) = (hits.co(), Life::default(), Cancel::new());
+    let (co, life, cancel) = (hits.handle(), Life::default(), Cancel::new());
     co.add(4);
     let (inside, there) = match phase {
         SwapPhase::Forward => (Some(Inside::operation(co)), None),
@@ -406,7 +406,7 @@ fn co_33_a_deadline_or_a_cancellation_in_each_phase_leads_back() {
 #[test]
 fn pitfall_07_block_has_a_bound_so_a_lock_that_is_held_across_calls_ends_the_swap() {
     for (hits, old) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         co.add(4);
         let (lock, life) = (Arc::new(Mutex::new(())), Life::default());
         // One thread in the object wants the lock that another one holds, while it waits for the object.
@@ -440,7 +440,7 @@ fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
     assert!(!cancel.is_cancelled());
     cancel.cancel();
     assert!(cancel.is_cancelled());
-    for swap in [patient(hits.co()).cancel_on(&cancel), patient(hits.co()).deadline(Instant::now())] {
+    for swap in [patient(hits.handle()).cancel_on(&cancel), patient(hits.handle()).deadline(Instant::now())] {
         let life = Life::default();
         let failure = swap.run(new_one("new", &life)).unwrap_err().failure();
         let phase = SwapPhase::Forward;
@@ -455,7 +455,7 @@ fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
 /// Destroys an object while a swap is in this phase. Returns whether it was.
 fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
-    let (co, life) = (hits.co(), Life::default());
+    let (co, life) = (hits.handle(), Life::default());
     let class = info(co).class;
     co.add(4);
     let exports = gate();
@@ -517,7 +517,7 @@ fn co_33_whoever_moves_the_state_may_destroy_the_object() {
     for step in [Step::Export, Step::Import] {
         for new in NEW {
             for (hits, old) in both_kinds() {
-                let (co, life) = (hits.co(), Life::default());
+                let (co, life) = (hits.handle(), Life::default());
                 co.add(1);
                 let owner = Mutex::new(Some(hits));
                 let of = if step == Step::Export { &old } else { &life };
@@ -542,7 +542,7 @@ fn co_33_whoever_moves_the_state_may_destroy_the_object() {
 fn co_33_a_swap_that_cannot_be_says_why() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(11);
     let (hits, old) = both_kinds().into_iter().nth(1).unwrap();
-    let co = hits.co();
+    let co = hits.handle();
     let attempt = move || {
         let life = Life::default();
         let error = patient(co).run(new_one("new", &life)).unwrap_err();
@@ -581,7 +581,7 @@ fn co_33_a_swap_that_cannot_be_says_why() {
         refused(attempt(), SwapFailure::InTransfer);
         Ok(())
     });
-    patient(other.co()).run(new_one("new", &life)).unwrap();
+    patient(other.handle()).run(new_one("new", &life)).unwrap();
     // In a deferred call, and in a drop.
     let (tell, told) = mpsc::channel();
     let tell_too = tell.clone();
@@ -595,7 +595,7 @@ fn co_33_a_swap_that_cannot_be_says_why() {
     end(other);
     refused(told.recv().unwrap(), SwapFailure::InDeferredCall);
     // Where nothing was ever, and where nothing is any more.
-    let place = PLACE.co();
+    let place = PLACE.handle();
     let error = patient(place).run(new_one("new", &Life::default())).unwrap_err();
     assert_eq!((error.failure(), error.id()), (SwapFailure::NotThere, Handle::id(place)));
     assert_serves_on(hits, &old, &Life::default(), 0);
@@ -607,7 +607,7 @@ fn co_33_another_blocking_method_is_as_good_a_place_as_any() {
     let [(hits, _), (other, old)] = both_kinds();
     other.add(2);
     hits.holding(&mut || {
-        patient(other.co()).run(new_one("new", &Life::default())).unwrap();
+        patient(other.handle()).run(new_one("new", &Life::default())).unwrap();
         assert_eq!((other.name(), other.total()), ("new", 2));
     });
     [hits, other].into_iter().for_each(end);
@@ -617,7 +617,7 @@ fn co_33_another_blocking_method_is_as_good_a_place_as_any() {
 #[test]
 fn co_38_no_swap_keeps_a_grace_period_waiting_and_parked_calls_leave_theirs() {
     for (hits, old) in both_kinds() {
-        let co = hits.co();
+        let co = hits.handle();
         let exports = gate();
         old.on(Step::Export, exports.stops());
         co.add(1);
@@ -641,7 +641,7 @@ fn co_33_swaps_nest_as_deep_as_blocking_calls_do() {
     let objects: Vec<_> = (0..4).flat_map(|_| both_kinds()).collect();
     fn down(objects: &[(Owned<dyn Hits>, Life)]) {
         let Some(((hits, _), rest)) = objects.split_first() else { return };
-        patient(hits.co()).run(new_many("new", &Life::default())).unwrap();
+        patient(hits.handle()).run(new_many("new", &Life::default())).unwrap();
         hits.holding(&mut || down(rest));
         hits.add(1);
     }
@@ -666,7 +666,7 @@ fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
     });
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &old));
     hits.add(1);
-    patient(hits.co()).run(new_many("new", &Life::default())).unwrap();
+    patient(hits.handle()).run(new_many("new", &Life::default())).unwrap();
     assert_eq!((hits.name(), hits.total(), panicked.load(Relaxed)), ("new", 1, 1));
     end(hits);
     old.wait_for_drops(1);
@@ -676,7 +676,7 @@ fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
 #[test]
 fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
     let (hits, old) = both_kinds().into_iter().next().unwrap();
-    let co = hits.co();
+    let co = hits.handle();
     let exports = gate();
     old.on(Step::Export, exports.stops());
     let swap = Running::start(co, patient(co), new_one("new", &Life::default()));

@@ -58,7 +58,7 @@ impl State for Plain {
 }
 
 fn plain() -> Replacement<dyn Sum> {
-    Replacement::stateful(Plain::default())
+    Replacement::swappable(Plain::default())
 }
 
 fn state_of(co: Handle<dyn Sum>) -> Option<ObjectState> {
@@ -71,7 +71,7 @@ const RACE: Duration = Duration::from_millis(if cfg!(miri) { 50 } else { 400 });
 #[test]
 fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-    let co = owned.co();
+    let co = owned.handle();
     let (base, other): (Handle<dyn Base>, Handle<dyn Other>) = (Handle::upcast(co), Handle::upcast(co));
     let stop = AtomicBool::new(false);
     let arbitrated = AtomicU64::new(0);
@@ -122,7 +122,7 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
 fn co_33_a_destruction_among_swaps_and_arbitrations_is_final() {
     for _ in 0..if cfg!(miri) { 2 } else { 200 } {
         let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-        let co = owned.co();
+        let co = owned.handle();
         co.add();
         let destroyed = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -164,9 +164,9 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
         }
     }
     let home: Owned<dyn Home> = squall::shared(House);
-    let arbiter = arbitrate(home.co(), |_| ()).unwrap();
+    let arbiter = arbitrate(home.handle(), |_| ()).unwrap();
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-    let (co, house) = (owned.co(), home.co());
+    let (co, house) = (owned.handle(), home.handle());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         (0..3).for_each(|_| _ = scope.spawn(|| house.live(co, &stop)));
@@ -183,10 +183,10 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
 #[test]
 fn x_02_a_bound_beyond_all_clocks_is_none() {
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-    let swap = Swap::new(owned.co()).drain_timeout(Duration::MAX).timeout(Duration::MAX);
+    let swap = Swap::new(owned.handle()).drain_timeout(Duration::MAX).timeout(Duration::MAX);
     swap.clone().run(plain()).unwrap();
     swap.run(plain()).unwrap();
-    assert_eq!(state_of(owned.co()), Some(ObjectState::Live));
+    assert_eq!(state_of(owned.handle()), Some(ObjectState::Live));
 }
 
 /// A value whose import does what a test says.
@@ -217,7 +217,7 @@ fn fails(
 ) -> SwapFailure {
     co.add();
     let before = co.sum();
-    let error = Swap::new(co).run(Replacement::stateful(Strange(import))).unwrap_err();
+    let error = Swap::new(co).run(Replacement::swappable(Strange(import))).unwrap_err();
     let failure = error.failure();
     // Its drop is the test's affair.
     std::mem::forget(error);
@@ -238,7 +238,7 @@ fn pitfall_12_who_moves_state_waits_for_no_grace_period() {
             WAITS.lock().unwrap().extend(errors.into_iter().filter_map(Result::err));
             Err("as asked".into())
         },
-        owned.co(),
+        owned.handle(),
     );
     assert_eq!(failure, SwapFailure::TransferFailed);
     assert_eq!(*WAITS.lock().unwrap(), [rcu::WaitError::InTransfer; 3]);
@@ -264,7 +264,7 @@ fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
     }
     static CO: OnceLock<Handle<dyn Sum>> = OnceLock::new();
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-    CO.set(owned.co()).unwrap();
+    CO.set(owned.handle()).unwrap();
     // It parks, so that its own error is thrown away.
     let failure = fails(
         || {
@@ -272,7 +272,7 @@ fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
             assert!(parked.is_err());
             Err(Box::new(Bad))
         },
-        owned.co(),
+        owned.handle(),
     );
     assert_eq!(failure, SwapFailure::TransferFailed);
 }

@@ -92,7 +92,7 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
 #[test]
 fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
-    let co = owned.co();
+    let co = owned.handle();
     let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || co.take(n).unwrap())).collect();
     wait_for(|| co.sleepers() >= 3);
     let report =
@@ -110,7 +110,7 @@ fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
 #[test]
 fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
-    let co = owned.co();
+    let co = owned.handle();
     let consumer = thread::spawn(move || co.take_with(vec![1]).unwrap());
     wait_for(|| co.sleepers() >= 1);
     let error =
@@ -128,7 +128,7 @@ fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up()
 #[test]
 fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
-    let co = owned.co();
+    let co = owned.handle();
     // One that can be made again, and one that cannot and makes the swap give up.
     let consumers =
         [thread::spawn(move || co.take(1).unwrap()), thread::spawn(move || co.take_with(vec![1]).unwrap())];
@@ -159,7 +159,7 @@ impl Outer for Plain {
 fn pitfall_01_a_sleeper_inside_anothers_method_leaves_too() {
     let line_owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
     let outer: Owned<dyn Outer> = squall::shared(Plain);
-    let (co, run) = (line_owned.co(), outer.co());
+    let (co, run) = (line_owned.handle(), outer.handle());
     let consumer = thread::spawn(move || run.run(co));
     wait_for(|| co.sleepers() >= 1);
     Swap::new(co).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Cpu)).unwrap();

@@ -192,7 +192,7 @@ impl<L: Lists> Words for Part<L> {
 }
 
 fn one<L: Lists + Default>() -> Replacement<dyn Words> {
-    Replacement::stateful(One::<L>::default())
+    Replacement::swappable(One::<L>::default())
 }
 
 fn many<L: Lists + Default>() -> Replacement<dyn Words> {
@@ -234,8 +234,8 @@ fn co_39_the_best_common_format_is_used() {
         let owner = from().create().unwrap();
         ["some", "words", "of", "state"].iter().for_each(|word| owner.push(word));
         let address = owner.address();
-        let reps = squall::info_of(Handle::id(owner.co())).unwrap().reps.len();
-        let report = patient(owner.co()).run(to()).unwrap();
+        let reps = squall::info_of(Handle::id(owner.handle())).unwrap().reps.len();
+        let report = patient(owner.handle()).run(to()).unwrap();
         assert_eq!((report.format, report.bytes), (Some(*format), *bytes), "case {number}");
         // The thread may have been on several VPs.
         assert_eq!(report.parts, if *by_parts { reps } else { 1 }, "case {number}");
@@ -252,7 +252,7 @@ fn co_39_the_best_common_format_is_used() {
 fn co_39_without_a_common_format_nobody_is_blocked() {
     let owner = one::<Plain>().create().unwrap();
     owner.push("word");
-    let before = squall::info_of(Handle::id(owner.co())).unwrap();
+    let before = squall::info_of(Handle::id(owner.handle())).unwrap();
     let (text, copies) = (std::any::type_name::<Text>(), std::any::type_name::<Vec<String>>());
     let by_parts = format!("{copies} by parts");
     for (new, class, imports) in [
@@ -262,7 +262,7 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
         // Parts are no whole.
         (many::<InPartsOnly>(), std::any::type_name::<Many<InPartsOnly>>(), &by_parts),
     ] {
-        let error = patient(owner.co()).run(new).unwrap_err();
+        let error = patient(owner.handle()).run(new).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
         assert!(error.report().is_none(), "it never began");
         let from = std::any::type_name::<One<Plain>>();
@@ -273,7 +273,7 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
             format!("swap of Words#{}: the two have no format of state in common: {detail}", error.id())
         );
     }
-    let after = squall::info_of(Handle::id(owner.co())).unwrap();
+    let after = squall::info_of(Handle::id(owner.handle())).unwrap();
     assert_eq!((before.class, before.state), (after.class, after.state));
     assert!(recent().iter().all(|report| report.id != before.id));
     assert_eq!(owner.all(), ["word"]);
@@ -298,13 +298,13 @@ impl Words for Fixed {
 fn co_39_a_swap_without_state_needs_no_format() {
     let owner = one::<Plain>().create().unwrap();
     owner.push("word");
-    let report = patient(owner.co()).without_state().run(Replacement::shared(Fixed)).unwrap();
+    let report = patient(owner.handle()).without_state().run(Replacement::shared(Fixed)).unwrap();
     assert_eq!((report.format, report.parts, report.bytes), (None, 0, 0));
     assert_eq!(owner.all(), ["fixed"]);
     // And from there, too.
     let filled = One::<Plain>::default();
     filled.push("other");
-    patient(owner.co()).without_state().run(Replacement::stateful(filled)).unwrap();
+    patient(owner.handle()).without_state().run(Replacement::swappable(filled)).unwrap();
     assert_eq!(owner.all(), ["other"]);
 }
 
@@ -315,14 +315,14 @@ fn co_39_who_gives_its_state_is_told_once_and_only_if_it_moved() {
     mine.push("word");
     let owner: Owned<dyn Words> = squall::swappable(mine);
     for _ in 0..3 {
-        patient(owner.co()).run(Replacement::shared(Fixed)).unwrap_err();
-        patient(owner.co()).deadline(std::time::Instant::now()).run(one::<Rich>()).unwrap_err();
+        patient(owner.handle()).run(Replacement::shared(Fixed)).unwrap_err();
+        patient(owner.handle()).deadline(std::time::Instant::now()).run(one::<Rich>()).unwrap_err();
     }
     assert_eq!(told.load(Relaxed), 0);
-    patient(owner.co()).run(one::<Rich>()).unwrap();
+    patient(owner.handle()).run(one::<Rich>()).unwrap();
     // Before the swap returns: who shared its state lets go of it then.
     assert_eq!((told.load(Relaxed), owner.all()), (1, vec!["word".to_owned()]));
-    patient(owner.co()).run(one::<Rich>()).unwrap();
+    patient(owner.handle()).run(one::<Rich>()).unwrap();
     Owned::destroy(owner).wait().unwrap();
     assert_eq!(told.load(Relaxed), 1);
 }
@@ -339,9 +339,9 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
     let owner = one::<Rich>().create().unwrap();
     owner.push("word");
     let began = SystemTime::now();
-    let id = Handle::id(owner.co());
-    let done = patient(owner.co()).run(one::<Plain>()).unwrap();
-    let error = patient(owner.co()).timeout(Duration::ZERO).run(one::<Rich>()).unwrap_err();
+    let id = Handle::id(owner.handle());
+    let done = patient(owner.handle()).run(one::<Plain>()).unwrap();
+    let error = patient(owner.handle()).timeout(Duration::ZERO).run(one::<Rich>()).unwrap_err();
     let back = error.report().unwrap();
     let seen: Vec<_> = recent().into_iter().filter(|report| report.id == id).collect();
     assert_eq!(seen.len(), 2, "the latest last");
@@ -363,7 +363,7 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
     assert_eq!((back.format, back.parts, back.bytes), (None, 0, 0));
     // So many are remembered.
     for _ in 0..300 {
-        patient(owner.co()).run(one::<Rich>()).unwrap();
+        patient(owner.handle()).run(one::<Rich>()).unwrap();
     }
     assert_eq!(recent().len(), 256);
 }

@@ -20,7 +20,7 @@ mod inner {
     pub(super) fn call() {
         let unseen: squall::Owned<dyn Unseen> = squall::shared(Rep);
         unseen.unseen();
-        let seen = squall::Handle::upcast::<dyn Seen>(unseen.co());
+        let seen = squall::Handle::upcast::<dyn Seen>(unseen.handle());
         super::call(seen);
     }
 }

@@ -58,7 +58,7 @@ fn main() {
     let shared: Owned<dyn Resettable> = squall::shared(Shared::default());
     let distributed: Owned<dyn Resettable> = PerCpu.create(ClusterSize::Cpu);
     for object in [shared, distributed] {
-        let hits: Handle<dyn Hits<u64>> = Handle::upcast::<dyn Hits<u64>>(object.co());
+        let hits: Handle<dyn Hits<u64>> = Handle::upcast::<dyn Hits<u64>>(object.handle());
         hits.add(2);
         object.add(1);
         assert_eq!((hits.total(), object.total()), (3, 3));

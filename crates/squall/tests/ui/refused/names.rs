@@ -8,7 +8,7 @@ trait Names: Send + Sync {
     fn try_add(&self) -> bool;
     fn r#type(&self);
     fn try_type(&self);
-    fn co(&self);
+    fn handle(&self);
 }
 
 fn main() {}

@@ -38,7 +38,7 @@ pub(super) struct Picking {
 
 impl Picking {
     pub(super) fn new(counters: &[Counted], thread: usize) -> Picking {
-        let all: Vec<Handle<dyn Counter>> = counters.iter().map(Counted::co).collect();
+        let all: Vec<Handle<dyn Counter>> = counters.iter().map(Counted::handle).collect();
         // Causes a miss of each.
         all.iter().for_each(|co| co.add(0));
         Picking { all, random: 0x9E37_79B9_7F4A_7C15 ^ (thread as u64 + 1) << 20 }

@@ -222,7 +222,7 @@ impl Subject for Looping {
                 if load.is_for(thread, self.threads) {
                     added += match load {
                         Load::Many => many.add(calls),
-                        _ => turn::call(self.counters[0].co(), *load, calls),
+                        _ => turn::call(self.counters[0].handle(), *load, calls),
                     };
                 }
             }

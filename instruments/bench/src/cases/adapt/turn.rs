@@ -70,7 +70,7 @@ pub(super) fn turn(kind: Kind, script: Script, threads: usize, quick: bool) -> R
     let made = kind.make(1)?;
     let counter = made.first().ok_or("no counter was made")?;
     let steps = script::steps(script, fit(threads), quick);
-    let co = counter.co();
+    let co = counter.handle();
     let played = play(threads, &steps, |_| One::new(co));
     let ended = SystemTime::now();
     checked(counter.total(), played.added)?;

@@ -177,7 +177,7 @@ pub(super) fn through(ours: &Ours, threads: usize) -> Result<Option<f64>, String
 
 /// Nanoseconds of a call passed by an arbiter function that lets it proceed.
 pub(super) fn arbitrated(ours: &Ours, threads: usize) -> Result<f64, String> {
-    let arbiter = arbitrate_method(ours.co(), "get", |call| call.proceed()).map_err(|e| e.to_string())?;
+    let arbiter = arbitrate_method(ours.handle(), "get", |call| call.proceed()).map_err(|e| e.to_string())?;
     let ns = timed(threads, CLOCKED, |count| ours.calls(count));
     arbiter.detach();
     Ok(ns)
@@ -207,7 +207,7 @@ impl Replace for Arbitrating<'_> {
 
     fn replace(&self) -> Result<Replaced, String> {
         let began = Instant::now();
-        let arbiter = arbitrate_method(self.ours.co(), "get", |call| call.proceed());
+        let arbiter = arbitrate_method(self.ours.handle(), "get", |call| call.proceed());
         let attached = Instant::now();
         let arbiter = arbiter.map_err(|error| error.to_string())?;
         self.ours.calls(BETWEEN);
