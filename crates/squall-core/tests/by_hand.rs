@@ -76,12 +76,12 @@ impl InterfaceOf<Boxed> for dyn Sub {
     }
 }
 
-fn n(co: Handle<dyn Sub>) -> usize {
-    Handle::__call(co, "n", |sub: &(dyn Sub + 'static)| sub.n(), Panic)
+fn n(handle: Handle<dyn Sub>) -> usize {
+    Handle::__call(handle, "n", |sub: &(dyn Sub + 'static)| sub.n(), Panic)
 }
 
-fn text(co: Handle<dyn Base>) -> String {
-    Handle::__call(co, "text", |base: &(dyn Base + 'static)| base.text().to_owned(), Panic)
+fn text(handle: Handle<dyn Base>) -> String {
+    Handle::__call(handle, "text", |base: &(dyn Base + 'static)| base.text().to_owned(), Panic)
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn pitfall_04_an_upcast_that_is_not_in_the_list_leads_nowhere() {
     }
     let object: Owned<dyn Base> = shared(Plain);
     assert_eq!(text(object.handle()), "elsewhere");
-    let co = object.handle();
-    assert!(catch_unwind(AssertUnwindSafe(|| Handle::upcast::<dyn Sub>(co))).is_err());
+    let handle = object.handle();
+    assert!(catch_unwind(AssertUnwindSafe(|| Handle::upcast::<dyn Sub>(handle))).is_err());
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -165,13 +165,13 @@ fn a_view_that_panics_gives_everything_back() {
         assert_eq!(dropped.swap(0, Ordering::Relaxed), 1, "round {round}");
     }
     let object = Shy(Dropped(dropped.clone())).create(ClusterSize::Machine);
-    let co = object.handle();
+    let handle = object.handle();
     for round in 1..=3 {
-        assert!(catch_unwind(AssertUnwindSafe(|| text(co))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| text(handle))).is_err());
         assert_eq!(dropped.swap(0, Ordering::Relaxed), 1, "round {round}");
     }
     PANICS.store(false, Ordering::Relaxed);
-    assert_eq!(text(co), "elsewhere");
+    assert_eq!(text(handle), "elsewhere");
     // Nothing that failed keeps the root.
     Owned::destroy(object).wait().unwrap();
     assert_eq!(dropped.load(Ordering::Relaxed), 2, "the representative and the root");

@@ -347,8 +347,8 @@ fn live(count: usize) {
     let (next, taken) = std::sync::mpsc::sync_channel(1);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for co in taken {
-                let _ = catch_unwind(AssertUnwindSafe(|| Count::count(&co)));
+            for handle in taken {
+                let _ = catch_unwind(AssertUnwindSafe(|| Count::count(&handle)));
             }
         });
         for _ in 0..count {

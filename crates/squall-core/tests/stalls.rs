@@ -121,14 +121,14 @@ fn a_stall_names_the_object_whose_call_it_is() {
 
     // A distributed object; then, by the same thread, an operation that is no call, though one is made in it.
     let hits = Spread(AtomicBool::new(false)).create(ClusterSize::Machine);
-    let (co, here) = (hits.handle(), line!() + 2);
+    let (handle, here) = (hits.handle(), line!() + 2);
     let stalls = stalls_of("spread", &told, vec![nothing(), nothing(), nothing()], move || {
-        co.stay();
+        handle.stay();
         squall_rcu::pin(|_| stay());
-        squall_rcu::pin(|_| co.stay());
+        squall_rcu::pin(|_| handle.stay());
     });
     let class = std::any::type_name::<Spread>();
-    let object = format!("Hits#{} of class {class}", Handle::id(co));
+    let object = format!("Hits#{} of class {class}", Handle::id(handle));
     assert_eq!(stalls[0].object, known(object.clone()));
     assert_eq!(stalls[1].object, None);
     assert_eq!(stalls[2].object, None);
@@ -145,24 +145,24 @@ fn a_stall_names_the_object_whose_call_it_is() {
     // A representative that is being made; and the outer of two objects.
     let slow = Spread(AtomicBool::new(true)).create(ClusterSize::Machine);
     let outer: Owned<dyn Hits> = shared(Central);
-    let (slow_co, outer_co) = (slow.handle(), outer.handle());
+    let (slow_handle, outer_handle) = (slow.handle(), outer.handle());
     let stalls = stalls_of("making", &told, vec![nothing(), nothing()], move || {
-        slow_co.add();
-        outer_co.call(slow_co);
+        slow_handle.add();
+        outer_handle.call(slow_handle);
     });
     let central = std::any::type_name::<Central>();
-    let slow_name = format!("Hits#{} of class {class}", Handle::id(slow_co));
+    let slow_name = format!("Hits#{} of class {class}", Handle::id(slow_handle));
     assert_eq!(stalls[0].object, known(slow_name));
-    assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", Handle::id(outer_co))));
+    assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", Handle::id(outer_handle))));
 
     // A blocking method is in no operation of its object's.
-    let stalls = stalls_of("blocking", &told, vec![nothing()], move || outer_co.stay_in_operation());
+    let stalls = stalls_of("blocking", &told, vec![nothing()], move || outer_handle.stay_in_operation());
     assert_eq!(stalls[0].object, None);
 
     // One that is destroyed during the call.
     let meanwhile: Box<dyn FnOnce()> = Box::new(move || drop(outer));
-    let stalls = stalls_of("dying", &told, vec![meanwhile], move || outer_co.stay());
-    let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", Handle::id(outer_co));
+    let stalls = stalls_of("dying", &told, vec![meanwhile], move || outer_handle.stay());
+    let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", Handle::id(outer_handle));
     assert_eq!(stalls[0].object, known(dying));
 
     // Called through an interface that its own extends: as long as it lives the object is named by its own.

@@ -83,12 +83,12 @@ fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
 
 /// Whether a forked child comes to call what its parent has just called, without a miss, which it could not have: by and by, since a call
 /// is cached only where nothing of a swap or an arbiter is left.
-fn is_cached_at_last(co: Handle<dyn Hits>, total: u64) -> bool {
+fn is_cached_at_last(handle: Handle<dyn Hits>, total: u64) -> bool {
     // What is cached is cached for the VP that called.
     squall_sys::affinity::restrict_to(&[squall_sys::affinity::current_cpu()]).unwrap();
     (0..400).any(|_| {
-        assert_eq!(co.total(), total);
-        in_forked_child(|| co.try_total().is_ok_and(|seen| seen == total)) || {
+        assert_eq!(handle.total(), total);
+        in_forked_child(|| handle.try_total().is_ok_and(|seen| seen == total)) || {
             thread::sleep(Duration::from_millis(25));
             false
         }
@@ -105,15 +105,15 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.handle();
-    co.add(1);
+    let handle = hits.handle();
+    handle.add(1);
     let swap_fails = move |failure| {
-        let error = Swap::new(co).run(new()).unwrap_err();
+        let error = Swap::new(handle).run(new()).unwrap_err();
         error.failure() == failure && error.report().is_none()
     };
     let is_forked = |error: squall_core::CallError| error.reason() == CallErrorKind::Forked;
     assert!(in_forked_child(|| swap_fails(SwapFailure::Forked)));
-    assert!(in_forked_child(|| recent().is_empty() && info_of(Handle::id(co)).is_none()));
+    assert!(in_forked_child(|| recent().is_empty() && info_of(Handle::id(handle)).is_none()));
     // What is built there is dropped there, too.
     assert!(in_forked_child(|| {
         drop(new());
@@ -127,33 +127,33 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
         come.lock().unwrap().send(()).unwrap();
         may_go.lock().unwrap().recv().unwrap();
     }));
-    Swap::new(co).run(Replacement::swappable(Count { on_export, ..Count::default() })).unwrap();
+    Swap::new(handle).run(Replacement::swappable(Count { on_export, ..Count::default() })).unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     let reader = thread::spawn(move || {
-        co.within(&mut || {
+        handle.within(&mut || {
             inside.send(()).unwrap();
             may_leave.recv().unwrap();
         });
     });
     is_inside.recv().unwrap();
-    let swap = thread::spawn(move || Swap::new(co).drain_timeout(Duration::from_secs(600)).run(new()));
-    while info_of(Handle::id(co)).unwrap().state != ObjectState::Swapping {
+    let swap = thread::spawn(move || Swap::new(handle).drain_timeout(Duration::from_secs(600)).run(new()));
+    while info_of(Handle::id(handle)).unwrap().state != ObjectState::Swapping {
         thread::yield_now();
     }
-    assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
+    assert!(in_forked_child(|| is_forked(handle.try_total().unwrap_err())));
     assert!(in_forked_child(|| swap_fails(SwapFailure::Forked)));
     leave.send(()).unwrap();
     came.recv().unwrap();
-    assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
+    assert!(in_forked_child(|| is_forked(handle.try_total().unwrap_err())));
     // The parent goes on.
     go.send(()).unwrap();
     swap.join().unwrap().unwrap();
     reader.join().unwrap();
-    assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
-    co.add(1);
-    assert!(is_cached_at_last(co, 2), "what is cached can be called");
-    assert_eq!(co.total(), 2);
+    assert!(in_forked_child(|| is_forked(handle.try_total().unwrap_err())));
+    handle.add(1);
+    assert!(is_cached_at_last(handle, 2), "what is cached can be called");
+    assert_eq!(handle.total(), 2);
     Owned::destroy(hits).wait().unwrap();
 }
 
@@ -164,40 +164,40 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.handle();
+    let handle = hits.handle();
     // From its first operation on a process knows its children.
-    co.add(1);
+    handle.add(1);
     let (stop, added) = (AtomicBool::new(false), AtomicU64::new(1));
     let mut good = 0;
     thread::scope(|scope| {
         // One swaps and arbitrates, one calls, whatever lock they hold at the moment of a fork.
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                let _ = Swap::new(co).timeout(Duration::from_secs(600)).run(new());
-                drop(arbitrate(co, |_| {}));
+                let _ = Swap::new(handle).timeout(Duration::from_secs(600)).run(new());
+                drop(arbitrate(handle, |_| {}));
                 assert!(recent().len() <= 256);
             }
         });
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                co.add(1);
+                handle.add(1);
                 added.fetch_add(1, Relaxed);
             }
         });
         for _ in 0..50 {
             good += i32::from(in_forked_child(|| {
                 let began = Instant::now();
-                let swap = Swap::new(co).deadline(began).run(new()).unwrap_err();
+                let swap = Swap::new(handle).deadline(began).run(new()).unwrap_err();
                 // A call may hit what is cached; else it errs.
                 let called =
-                    co.try_total().map_or_else(|error| error.reason() == CallErrorKind::Forked, |_| true);
+                    handle.try_total().map_or_else(|error| error.reason() == CallErrorKind::Forked, |_| true);
                 swap.failure() == SwapFailure::Forked && called && recent().is_empty()
             }));
         }
         stop.store(true, Relaxed);
     });
     assert_eq!(good, 50);
-    assert_eq!(co.total(), added.into_inner());
+    assert_eq!(handle.total(), added.into_inner());
     Owned::destroy(hits).wait().unwrap();
 }
 
@@ -208,12 +208,12 @@ fn pitfall_13_no_arbiter_begins_in_a_forked_child() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.handle();
-    co.add(1);
+    let handle = hits.handle();
+    handle.add(1);
     assert!(in_forked_child(
-        || arbitrate(co, |_| {}).is_err_and(|error| error.failure() == SwapFailure::Forked)
+        || arbitrate(handle, |_| {}).is_err_and(|error| error.failure() == SwapFailure::Forked)
     ));
-    assert_eq!(co.total(), 1);
+    assert_eq!(handle.total(), 1);
     Owned::destroy(hits).wait().unwrap();
 }
 
@@ -224,18 +224,18 @@ fn pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing() {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
-    let co = hits.handle();
-    co.add(1);
+    let handle = hits.handle();
+    handle.add(1);
     let seen = Arc::new(AtomicU64::new(0));
     let sees = seen.clone();
-    let mut arbiter = Some(arbitrate(co, move |_| _ = sees.fetch_add(1, Relaxed)).unwrap());
+    let mut arbiter = Some(arbitrate(handle, move |_| _ = sees.fetch_add(1, Relaxed)).unwrap());
     assert!(in_forked_child(|| {
         drop(arbiter.take());
-        co.try_total().is_err_and(|error| error.reason() == CallErrorKind::Forked)
+        handle.try_total().is_err_and(|error| error.reason() == CallErrorKind::Forked)
     }));
-    assert_eq!((co.total(), seen.load(Relaxed)), (1, 1));
+    assert_eq!((handle.total(), seen.load(Relaxed)), (1, 1));
     drop(arbiter);
-    assert!(is_cached_at_last(co, 1), "what is cached can be called again");
-    assert_eq!((co.total(), seen.load(Relaxed)), (1, 1));
+    assert!(is_cached_at_last(handle, 1), "what is cached can be called again");
+    assert_eq!((handle.total(), seen.load(Relaxed)), (1, 1));
     Owned::destroy(hits).wait().unwrap();
 }

@@ -171,7 +171,7 @@ impl Drop for Hold {
 pub trait Blocking<I: ?Sized, R, F> {
     /// Makes the call.
     #[track_caller]
-    fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R;
+    fn __squall_call(self, handle: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R;
 }
 
 /// Not public: a call consumes its arguments.
@@ -187,16 +187,16 @@ pub struct Many;
 impl<I: ?Sized + Interface, R, F: FnOnce(&I) -> R> Blocking<I, R, F> for Once {
     #[inline(always)]
     #[track_caller]
-    fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
-        co.__call_blocking(method, f, gone)
+    fn __squall_call(self, handle: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
+        handle.__call_blocking(method, f, gone)
     }
 }
 
 impl<I: ?Sized + Interface, R, F: FnMut(&I) -> R> Blocking<I, R, F> for Many {
     #[inline(always)]
     #[track_caller]
-    fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
-        co.__call_blocking_again(method, f, gone)
+    fn __squall_call(self, handle: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
+        handle.__call_blocking_again(method, f, gone)
     }
 }
 

@@ -24,7 +24,7 @@ use squall_rcu::Guard;
 use crate::call::answer::Answer;
 use crate::call::hit::{Act, Hit};
 use crate::call::interface::{Extends, Interface, offset_of};
-use crate::call::slow::{run_slow, miss, refused};
+use crate::call::slow::{miss, refused, run_slow};
 use crate::protocol::id::Id;
 use crate::protocol::object::cached;
 use crate::protocol::tables::entry_here;
@@ -218,7 +218,9 @@ impl<I: ?Sized + Interface> Handle<I> {
             ($found:path, $header:ident) => {
                 // SAFETY: a header of this id (I1), found in the operation. If the interface can have views,
                 // the header's sign agrees with `$found` (header/I1).
-                match act.act_briefly(entered.guard(), unsafe { $found(entered.guard(), $header, entered.turn()) }) {
+                match act
+                    .act_briefly(entered.guard(), unsafe { $found(entered.guard(), $header, entered.turn()) })
+                {
                     Ok(result) => {
                         drop(entered);
                         result

@@ -154,7 +154,10 @@ pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWo
 /// # Safety
 /// The conditions of [`first`] hold.
 #[inline(always)]
-pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWords) -> Option<&'a I::Beside> {
+pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(
+    kind: u8,
+    words: *const ViewWords,
+) -> Option<&'a I::Beside> {
     // SAFETY: I1: as `of` wrote them.
     if kind & FIRST != 0 { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
 }
@@ -164,7 +167,10 @@ pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewW
 /// # Safety
 /// The conditions of [`first`] hold.
 #[inline(always)]
-pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u8, words: *const ViewWords) -> Option<&'a I::Second> {
+pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(
+    kind: u8,
+    words: *const ViewWords,
+) -> Option<&'a I::Second> {
     // SAFETY: I1: as `of` wrote them.
     (kind & SECOND != 0).then(|| unsafe { &*(*words).view.cast() })
 }

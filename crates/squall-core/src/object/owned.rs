@@ -34,12 +34,12 @@ use crate::protocol::teardown::{Killed, kill};
 /// assert!(handle.try_add(1).is_err());
 /// ```
 pub struct Owned<I: ?Sized + Interface> {
-    co: Handle<I>,
+    handle: Handle<I>,
 }
 
 impl<I: ?Sized + Interface> Owned<I> {
-    pub(crate) fn new(co: Handle<I>) -> Owned<I> {
-        Owned { co }
+    pub(crate) fn new(handle: Handle<I>) -> Owned<I> {
+        Owned { handle }
     }
 
     /// Returns a handle to the object: `Copy`, 8 bytes, for any thread.
@@ -53,7 +53,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// ```
     #[inline(always)]
     pub fn handle(&self) -> Handle<I> {
-        self.co
+        self.handle
     }
 
     /// Destroys the object. Every call that begins after this function returned fails. It may be called
@@ -90,7 +90,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// # Ok::<(), squall_rcu::WaitError>(())
     /// ```
     pub fn destroy(this: Owned<I>) -> Destruction {
-        let id = this.co.bits_id();
+        let id = this.handle.bits_id();
         drop(this);
         Destruction { id }
     }
@@ -106,15 +106,15 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// assert_eq!(handle.get(), 1);
     /// ```
     pub fn leak(this: Owned<I>) -> Handle<I> {
-        let co = this.co;
+        let handle = this.handle;
         std::mem::forget(this);
-        co
+        handle
     }
 }
 
 impl<I: ?Sized + Interface> Drop for Owned<I> {
     fn drop(&mut self) {
-        end(self.co.bits_id());
+        end(self.handle.bits_id());
     }
 }
 
@@ -184,13 +184,13 @@ impl<I: ?Sized + Interface> Deref for Owned<I> {
 
     #[inline(always)]
     fn deref(&self) -> &Handle<I> {
-        &self.co
+        &self.handle
     }
 }
 
 impl<I: ?Sized + Interface> fmt::Debug for Owned<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Owned({})", self.co)
+        write!(f, "Owned({})", self.handle)
     }
 }
 

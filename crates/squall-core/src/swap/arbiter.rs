@@ -84,10 +84,10 @@ pub struct Arbiter {
 /// # Ok::<(), squall_core::swap::SwapError>(())
 /// ```
 pub fn arbitrate<I: ?Sized + Interface>(
-    co: Handle<I>,
+    handle: Handle<I>,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
-    begin(I::NAME, Handle::id(co), None, Box::new(function))
+    begin(I::NAME, Handle::id(handle), None, Box::new(function))
 }
 
 /// Like [`arbitrate`], for an object of unknown interface, such as one found by
@@ -132,15 +132,15 @@ pub fn arbitrate_object(
 /// # Ok::<(), squall_core::swap::SwapError>(())
 /// ```
 pub fn arbitrate_method<I: ?Sized + Interface>(
-    co: Handle<I>,
+    handle: Handle<I>,
     method: &str,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
     let Some(method) = find_method::<I>(method) else {
-        let error = SwapError::new(I::NAME, Handle::id(co), SwapFailure::NoSuchMethod);
+        let error = SwapError::new(I::NAME, Handle::id(handle), SwapFailure::NoSuchMethod);
         return Err(error.because(Some(format!("{method}()").into())));
     };
-    begin(I::NAME, Handle::id(co), Some(method), Box::new(function))
+    begin(I::NAME, Handle::id(handle), Some(method), Box::new(function))
 }
 
 fn begin(

@@ -55,8 +55,8 @@ const DRAIN: Duration = Duration::from_millis(20);
 /// assert_eq!((report.parts, counter.get()), (1, 5));
 /// # Ok::<(), squall_core::swap::SwapError>(())
 /// ```
-pub fn swap<I: ?Sized + Interface>(co: Handle<I>, new: Replacement<I>) -> Result<SwapReport, SwapError> {
-    Swap::new(co).run(new)
+pub fn swap<I: ?Sized + Interface>(handle: Handle<I>, new: Replacement<I>) -> Result<SwapReport, SwapError> {
+    Swap::new(handle).run(new)
 }
 
 /// A request for a swap: the object, and the limits.
@@ -81,7 +81,7 @@ pub fn swap<I: ?Sized + Interface>(co: Handle<I>, new: Replacement<I>) -> Result
 /// ```
 #[must_use = "a swap is done by `to`"]
 pub struct Swap<I: ?Sized + Interface> {
-    co: Handle<I>,
+    handle: Handle<I>,
     deadline: Option<Instant>,
     drain: Duration,
     cancel: Option<Cancel>,
@@ -101,8 +101,8 @@ pub(crate) struct Limits<'a> {
 
 impl<I: ?Sized + Interface> Swap<I> {
     /// Makes a request for a swap of this object, without a deadline.
-    pub fn new(co: Handle<I>) -> Swap<I> {
-        Swap { co, deadline: None, drain: DRAIN, cancel: None, state: true }
+    pub fn new(handle: Handle<I>) -> Swap<I> {
+        Swap { handle, deadline: None, drain: DRAIN, cancel: None, state: true }
     }
 
     /// Rolls the swap back if it has not ended by the deadline. The deadline is checked between the exports
@@ -228,7 +228,7 @@ impl<I: ?Sized + Interface> Swap<I> {
             state: self.state,
             expected,
         };
-        run::swap(Handle::id(self.co), I::NAME, new.into_object(), &limits)
+        run::swap(Handle::id(self.handle), I::NAME, new.into_object(), &limits)
     }
 }
 
@@ -240,7 +240,10 @@ impl<I: ?Sized + Interface> Clone for Swap<I> {
 
 impl<I: ?Sized + Interface> fmt::Debug for Swap<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Swap").field("co", &self.co).field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Swap")
+            .field("handle", &self.handle)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 
