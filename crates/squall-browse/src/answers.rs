@@ -1,15 +1,16 @@
-//! What the program says about its objects, and what it lets be done to them.
+//! Answers: the program's statements about its objects, and the changes that clients may make.
 //!
-//! - I1. What only looks writes nothing that a call reads: it takes the inspection's snapshot and what `control` remembers.
+//! - I1. A request that only reads writes no memory that a call reads. It uses snapshots of the inspection
+//!   and the records of `control`.
 
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use squall_policy::attribute::AttributeInfo;
 use squall_adapt::control::{self, ControlError, Status};
 use squall_adapt::decision::Decision;
 use squall_core::swap::{SwapOutcome, SwapReport};
 use squall_core::{Id, ObjectInfo, ObjectKind, ObjectState};
+use squall_policy::attribute::AttributeInfo;
 
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, ListQuery, Listing,
@@ -17,10 +18,10 @@ use crate::protocol::{
     SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
 };
 
-/// Representatives that are listed one by one.
+/// Largest number of representatives listed individually.
 const REPS_LISTED_MAX: usize = 1024;
 
-/// Answers a request with what stands behind `"ok":`.
+/// Answers a request with the text after `"ok":`.
 pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
     match request {
         Request::Hello {} => text(&hello()),
@@ -48,11 +49,12 @@ pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
 }
 
 fn text(payload: &impl Serialize) -> Result<String, Refusal> {
-    serde_json::to_string(payload)
-        .map_err(|error| Refusal::new(RefusalKind::Refused, format!("the answer cannot be written: {error}")))
+    serde_json::to_string(payload).map_err(|error| {
+        Refusal::new(RefusalKind::Refused, format!("the answer cannot be encoded as JSON: {error}"))
+    })
 }
 
-/// Of something that has no answer but that it was done.
+/// Answers a request that has no result.
 fn done(result: Result<(), ControlError>) -> Result<String, Refusal> {
     result.map_err(refuse)?;
     text(&())
@@ -79,7 +81,7 @@ fn hello() -> Hello {
     }
 }
 
-/// What the allocator has; no memory is set up for it where the program does not use it.
+/// Returns the allocator's statistics. Does not set the allocator up if the program does not use it.
 fn memory() -> MemoryView {
     let Some(stats) = squall_alloc::stats_if_used() else { return MemoryView::default() };
     let class = |class: &squall_alloc::ClassStats| ClassMemoryView {
@@ -120,12 +122,12 @@ fn memory() -> MemoryView {
 
 fn parse_id(id: &str) -> Result<Id, Refusal> {
     id.parse().map_err(|_| {
-        let message = format!("{:?} is no id; an id is SLOT.GENERATION, such as 17.3", shortened(id));
+        let message = format!("{:?} is not an id; an id is SLOT.GENERATION, such as 17.3", shortened(id));
         Refusal::new(RefusalKind::BadRequest, message)
     })
 }
 
-/// Enough of what somebody sent to know it again.
+/// Truncates a client's text, but keeps enough of it to recognise it.
 fn shortened(text: &str) -> String {
     const CHARS: usize = 64;
     let mut chars = text.chars();
@@ -143,7 +145,7 @@ fn key(id: Id) -> (u32, u32) {
 fn find(id: &str) -> Result<ObjectInfo, Refusal> {
     squall_core::info_of(parse_id(id)?).ok_or_else(|| {
         let message = format!(
-            "there is no object {id}; it was destroyed, or never was (\"list\" names those there are)"
+            "there is no object {id}; it was destroyed or never existed (\"list\" names those there are)"
         );
         Refusal::new(RefusalKind::NoObject, message)
     })
@@ -152,7 +154,8 @@ fn find(id: &str) -> Result<ObjectInfo, Refusal> {
 fn list(query: &ListQuery) -> Result<Listing, Refusal> {
     let after = query.after.as_deref().map(parse_id).transpose()?;
     if after.is_some() && query.sort != Sort::Id {
-        let message = "\"after\" goes with \"sort\":\"id\" alone: the others change from moment to moment";
+        let message =
+            "\"after\" goes with \"sort\":\"id\" only, because the other orders change all the time";
         return Err(Refusal::new(RefusalKind::BadRequest, message));
     }
     let mut statuses = control::statuses();
@@ -173,7 +176,7 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
     order(&mut objects, query.sort);
     let total = objects.len();
     objects.truncate(query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX));
-    // Those that nobody shares are not among `statuses`, and may be of a family all the same.
+    // Objects without sharing are not among `statuses`, but may still belong to a family.
     let full = |(object, status): &(ObjectInfo, Option<&Status>)| match status {
         Some(status) => view(object, Some(status)),
         None => view(object, control::status(object.id).as_ref()),
@@ -182,7 +185,7 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
     Ok(Listing { total, all_frozen: control::all_frozen(), objects })
 }
 
-/// The largest first; where they are equal, and for ids, by id.
+/// Sorts the largest first, and equal ones by id. Ids grow.
 fn order(objects: &mut [(ObjectInfo, Option<&Status>)], sort: Sort) {
     objects.sort_by_key(|(object, _)| key(object.id));
     let by = |amount: fn(&(ObjectInfo, Option<&Status>)) -> f64| {
@@ -204,7 +207,7 @@ fn order(objects: &mut [(ObjectInfo, Option<&Status>)], sort: Sort) {
     }
 }
 
-/// The type's name without the paths of modules.
+/// Strips the module paths from a type name.
 fn without_paths(name: &str) -> String {
     let mut short = String::new();
     let mut word = String::new();
@@ -294,7 +297,7 @@ fn attributes(id: Id) -> Result<Vec<AttributeView>, Refusal> {
     Ok(attributes.into_iter().map(view).collect())
 }
 
-/// The last ones of a list whose last ones are the latest.
+/// Returns the last entries of a list that ends with the newest.
 fn latest<T>(mut events: Vec<T>) -> Vec<T> {
     let surplus = events.len().saturating_sub(EVENTS_MAX);
     events.drain(..surplus);
@@ -343,7 +346,7 @@ fn swap_view(report: &SwapReport) -> SwapView {
 
 fn sample(id: &str, span_ms: u64) -> Result<CallsView, Refusal> {
     if !(1..=SAMPLE_MS_MAX).contains(&span_ms) {
-        let message = format!("\"span_ms\" is {span_ms}; from 1 to {SAMPLE_MS_MAX} is right");
+        let message = format!("\"span_ms\" is {span_ms}; it must be from 1 to {SAMPLE_MS_MAX}");
         return Err(Refusal::new(RefusalKind::BadRequest, message));
     }
     let calls = control::sample(find(id)?.id, Duration::from_millis(span_ms)).map_err(refuse)?;
@@ -371,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_are_no_ids_are_refused_and_not_repeated_at_length() {
+    fn malformed_ids_are_refused_and_truncated_in_errors() {
         for bad in ["", ".", "17", "17.", ".3", "17.3.1", "+1.2", "1.-2", "4294967296.0", " 1.2", "1.2 "] {
             assert_eq!(find(bad).expect_err(bad).kind, RefusalKind::BadRequest, "{bad:?}");
         }

@@ -1,4 +1,4 @@
-//! The client: one connection to a program that lets itself be looked at.
+//! Client: one connection to a program that serves inspection.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,33 +19,40 @@ use crate::protocol::{
     RefusalKind, Request, SwapView, VERSION,
 };
 
-/// How long an answer is waited for, unless told.
+/// Default time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A longer answer is none of ours.
+/// Longest answer accepted.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How often it is tried to connect to a server that has no room.
-const KNOCK: Duration = Duration::from_millis(10);
+/// Pause between attempts to connect to a server with a full backlog.
+const RETRY: Duration = Duration::from_millis(10);
 
-/// Whom to look at.
+/// Program to connect to.
+///
+/// ```
+/// use squall_browse::Target;
+///
+/// assert_eq!("4711".parse(), Ok(Target::Process(4711)));
+/// assert_eq!("./my.sock".parse(), Ok(Target::Path("./my.sock".into())));
+/// assert!("my-server".parse::<Target>().is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A process, by its number: its socket is looked for where [`serve`](crate::serve) puts it.
+    /// A process, by its number. Its socket is expected where [`serve`](crate::serve) creates it.
     Process(u32),
-    /// Whoever serves at this path.
+    /// The program that serves at this path.
     Path(PathBuf),
 }
 
 impl FromStr for Target {
     type Err = String;
 
-    /// The number of a process, or a path with a slash in it.
+    /// Parses the number of a process, or a path that contains a slash.
     fn from_str(text: &str) -> Result<Target, String> {
         match text.parse::<u32>() {
             Ok(pid) if pid > 0 => Ok(Target::Process(pid)),
             _ if text.contains('/') => Ok(Target::Path(text.into())),
             _ => {
-                Err("the number of a process is wanted, or the path of a socket, with a slash in it"
-                    .to_owned())
+                Err("expected the number of a process, or the path of a socket with a slash in it".to_owned())
             }
         }
     }
@@ -60,30 +67,30 @@ impl fmt::Display for Target {
     }
 }
 
-/// Why the program could not be looked at, or would not do what it was asked for.
+/// Reason why a program could not be reached, or rejected a request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// No process has this number, or none that this user can see.
+    /// There is no process with this number, or this user cannot see it.
     NoProcess(u32),
-    /// The program does not let itself be looked at.
+    /// The program does not serve inspection.
     NotServing {
-        /// Who.
+        /// The program.
         target: Target,
-        /// Where its socket was looked for.
+        /// Paths that were tried for its socket.
         tried: Vec<PathBuf>,
     },
-    /// The program is another user's, or what is at its path is.
+    /// The process or the socket belongs to another user.
     NotAllowed(String),
-    /// The connection has ended: the program did, or it stopped serving.
+    /// The connection has ended: the program ended or stopped serving.
     Gone,
-    /// No answer came in this time. The connection is of no more use.
+    /// No answer came within this time. The connection is unusable from now on.
     NoAnswer(Duration),
-    /// The program refuses.
+    /// The program rejected the request.
     Refused(Refusal),
-    /// What it says is not of this protocol, or of a newer one.
+    /// The answer does not follow this protocol, or follows a newer version.
     Misunderstood(String),
-    /// What the system says.
+    /// An error of the operating system.
     System(io::Error),
 }
 
@@ -92,7 +99,7 @@ impl fmt::Display for ClientError {
         match self {
             ClientError::NoProcess(pid) => write!(f, "there is no process {pid} that this user can see"),
             ClientError::NotServing { target, tried } => {
-                write!(f, "{target} does not let itself be looked at: no socket is served")?;
+                write!(f, "{target} does not serve inspection: there is no socket")?;
                 let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
                 if *target != Target::Path(tried.first().map(PathBuf::from).unwrap_or_default()) {
                     write!(f, " at {}", tried.join(" or "))?;
@@ -100,7 +107,7 @@ impl fmt::Display for ClientError {
                 f.write_str(" (a program enables it with squall::browse::serve())")
             }
             ClientError::NotAllowed(why) => f.write_str(why),
-            ClientError::Gone => f.write_str("the program has ended, or no longer lets itself be looked at"),
+            ClientError::Gone => f.write_str("the program has ended, or no longer serves inspection"),
             ClientError::NoAnswer(waited) => write!(f, "the program did not answer within {waited:?}"),
             ClientError::Refused(refusal) => refusal.fmt(f),
             ClientError::Misunderstood(what) => write!(f, "the answer is not understood: {what}"),
@@ -120,39 +127,50 @@ impl std::error::Error for ClientError {
 }
 
 impl ClientError {
-    /// Whether another request over this connection makes sense: the program answered, and said no.
+    /// Returns `true` if the connection can be used for another request: the program answered with a refusal.
     pub fn is_refusal(&self) -> bool {
         matches!(self, ClientError::Refused(_))
     }
 }
 
-/// A connection. Requests are answered in their order; each method waits for its answer.
+/// A connection to a program. Requests are answered in order; each method waits for its answer.
+///
+/// ```
+/// use squall_browse::{Builder, Client, Target};
+///
+/// let path = std::env::temp_dir().join(format!("squall-doc-client-{}.sock", std::process::id()));
+/// let server = Builder::new().path(&path).serve()?;
+/// let mut client = Client::connect(&Target::Path(path))?;
+/// assert_eq!(client.hello()?.pid, std::process::id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
-    /// What came after the last answer.
+    /// Bytes received after the last answer.
     received: Vec<u8>,
     timeout: Duration,
-    /// An answer did not come, or not whole: what comes next may be the rest of it.
+    /// `true` while an answer is missing or incomplete: the next bytes may be the rest of it.
     out_of_step: bool,
 }
 
 impl Client {
-    /// Connects, and asks who is there.
+    /// Connects and checks the protocol version. Waits up to 30 s for each answer.
     ///
     /// # Errors
-    /// [`ClientError`]: no such process, not enabled there, not this user's, a newer protocol.
+    /// [`ClientError`]: the process does not exist, does not serve inspection, belongs to another user, or
+    /// speaks another version of the protocol.
     pub fn connect(target: &Target) -> Result<Client, ClientError> {
         Client::connect_within(target, TIMEOUT)
     }
 
-    /// The same, waiting for each answer for so long.
+    /// Connects with a time limit for each answer.
     ///
     /// # Errors
-    /// As for [`Client::connect`].
+    /// [`ClientError`], as for [`Client::connect`].
     pub fn connect_within(target: &Target, timeout: Duration) -> Result<Client, ClientError> {
         let stream = match target {
-            Target::Path(path) => knock(path, timeout)?.ok_or_else(|| ClientError::NotServing {
+            Target::Path(path) => connect_at(path, timeout)?.ok_or_else(|| ClientError::NotServing {
                 target: target.clone(),
                 tried: vec![path.clone()],
             })?,
@@ -161,35 +179,49 @@ impl Client {
         let mut client = Client { stream, received: Vec::new(), timeout, out_of_step: false };
         let hello = client.hello()?;
         if hello.protocol != VERSION {
-            let what =
-                format!("it speaks version {} of the protocol, this program {VERSION}", hello.protocol);
+            let what = format!(
+                "it speaks version {} of the protocol, but this program speaks version {VERSION}",
+                hello.protocol
+            );
             return Err(ClientError::Misunderstood(what));
         }
         Ok(client)
     }
 
-    /// Waits for each answer for so long from now on.
+    /// Sets the time limit for each further answer.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Who is there.
+    /// Asks for the program's name, process and protocol version.
     ///
     /// # Errors
-    /// [`ClientError`], as of each method.
+    /// [`ClientError`], as for each method.
     pub fn hello(&mut self) -> Result<Hello, ClientError> {
         self.ask(&Request::Hello {})
     }
 
-    /// Objects.
+    /// Lists objects.
     ///
     /// # Errors
     /// See [`Client::hello`].
+    ///
+    /// ```
+    /// use squall_browse::{Builder, Client, Target, protocol::{ListQuery, Sort}};
+    /// # let path = std::env::temp_dir().join(format!("squall-doc-list-{}.sock", std::process::id()));
+    /// # let server = Builder::new().path(&path).serve()?;
+    /// # let mut client = Client::connect(&Target::Path(path))?;
+    /// let largest = ListQuery { sort: Sort::Bytes, limit: Some(10), ..ListQuery::default() };
+    /// for object in client.list(&largest)?.objects {
+    ///     println!("{} {} {} bytes", object.id, object.interface, object.bytes);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn list(&mut self, query: &ListQuery) -> Result<Listing, ClientError> {
         self.ask(&Request::List(query.clone()))
     }
 
-    /// One object in detail.
+    /// Asks for one object in detail.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -197,7 +229,7 @@ impl Client {
         self.ask(&Request::Object { id: id.to_owned() })
     }
 
-    /// The decisions about one object, oldest first.
+    /// Lists the decisions about one object, oldest first.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -205,7 +237,7 @@ impl Client {
         self.ask(&Request::History { id: id.to_owned() })
     }
 
-    /// The last decisions about any object, oldest first.
+    /// Lists the latest decisions about all objects, oldest first.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -213,7 +245,7 @@ impl Client {
         self.ask(&Request::Decisions {})
     }
 
-    /// The last swaps, oldest first.
+    /// Lists the latest swaps, oldest first.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -221,7 +253,7 @@ impl Client {
         self.ask(&Request::Swaps {})
     }
 
-    /// What the program's locality allocator has.
+    /// Asks for the statistics of the program's locality allocator.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -229,7 +261,7 @@ impl Client {
         self.ask(&Request::Memory {})
     }
 
-    /// What an object can be swapped to.
+    /// Lists the names of the implementations that an object can be swapped to.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -237,7 +269,7 @@ impl Client {
         self.ask(&Request::Implementations { id: id.to_owned() })
     }
 
-    /// The attributes of an object.
+    /// Lists the attributes of an object.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -248,12 +280,13 @@ impl Client {
     /// Sets an attribute of an object.
     ///
     /// # Errors
-    /// See [`Client::hello`]. An unknown name, a wrong type or a value out of range lists what would be right.
+    /// See [`Client::hello`]. The error for an unknown name, a wrong type or a value out of range lists the
+    /// values allowed.
     pub fn set(&mut self, id: &str, name: &str, value: &str) -> Result<(), ClientError> {
         self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned() })
     }
 
-    /// Keeps the object's policy from changing it, or lets it again.
+    /// Freezes an object, so that its policy does not change it, or thaws it.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -262,7 +295,7 @@ impl Client {
         self.ask(&if frozen { Request::Freeze { id } } else { Request::Thaw { id } })
     }
 
-    /// Keeps every policy from changing anything, or lets those that are not frozen by themselves.
+    /// Freezes all objects, or thaws those that are not frozen individually.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -270,7 +303,7 @@ impl Client {
         self.ask(&if frozen { Request::FreezeAll {} } else { Request::ThawAll {} })
     }
 
-    /// Swaps an object for the implementation of this name, and says how that went.
+    /// Swaps an object for the implementation with this name. Returns the report of the swap.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -278,7 +311,7 @@ impl Client {
         self.ask(&Request::Swap { id: id.to_owned(), implementation: implementation.to_owned() })
     }
 
-    /// Counts an object's calls for so long, which makes each of them cost more meanwhile.
+    /// Counts an object's calls for a span. Each of its calls costs more during the count.
     ///
     /// # Errors
     /// See [`Client::hello`].
@@ -295,7 +328,7 @@ impl Client {
         line.push('\n');
         self.stream.set_write_timeout(Some(self.timeout)).map_err(ClientError::System)?;
         let written = self.stream.write_all(line.as_bytes());
-        // A server that turns clients away says why, and then no longer listens.
+        // A server that turns a client away sends the reason first and then closes the connection.
         let line = match (self.receive(), written) {
             (Err(ClientError::Gone), Err(error)) if !is_end(&error) => {
                 return Err(ClientError::System(error));
@@ -321,7 +354,7 @@ impl Client {
         }
     }
 
-    /// One line, without its end.
+    /// Receives one line, without its newline.
     fn receive(&mut self) -> Result<Vec<u8>, ClientError> {
         let deadline = Instant::now() + self.timeout;
         let mut searched = 0;
@@ -347,7 +380,7 @@ impl Client {
             match self.stream.read(&mut portion) {
                 Ok(0) => return Err(ClientError::Gone),
                 Ok(count) => self.received.extend_from_slice(&portion[..count]),
-                // A time that has run out is seen above.
+                // The loop checks the deadline.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) if is_end(&error) => return Err(ClientError::Gone),
                 Err(error) => return Err(ClientError::System(error)),
@@ -356,13 +389,13 @@ impl Client {
     }
 }
 
-/// Whether the other side has gone.
+/// Returns `true` if the other side has closed the connection.
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }
 
-/// Connects to who serves at this path; none if nobody does.
-fn knock(path: &Path, timeout: Duration) -> Result<Option<UnixStream>, ClientError> {
+/// Connects to the server at this path. Returns `None` if the path is not served.
+fn connect_at(path: &Path, timeout: Duration) -> Result<Option<UnixStream>, ClientError> {
     let system = |error: Errno| ClientError::System(error.into());
     let address = SocketAddrUnix::new(path).map_err(system)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -373,12 +406,13 @@ fn knock(path: &Path, timeout: Duration) -> Result<Option<UnixStream>, ClientErr
         match rustix::net::connect(&socket, &address) {
             Ok(()) => break,
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => return Ok(None),
-            // It is busy, and others wait before its door.
-            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(KNOCK),
+            // The server is busy and its backlog is full.
+            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY),
             Err(Errno::AGAIN) => return Err(ClientError::NoAnswer(timeout)),
             Err(Errno::INTR) => {}
             Err(Errno::ACCESS | Errno::PERM) => {
-                let why = format!("{} may be used by the user alone whose program made it", path.display());
+                let why =
+                    format!("{} may be used only by the user of the program that created it", path.display());
                 return Err(ClientError::NotAllowed(why));
             }
             Err(error) => return Err(system(error)),
@@ -389,12 +423,12 @@ fn knock(path: &Path, timeout: Duration) -> Result<Option<UnixStream>, ClientErr
     Ok(Some(stream))
 }
 
-/// Connects to this process, and makes sure that it is this one.
+/// Connects to this process, and checks that the server is this process.
 fn connect_to_process(pid: u32, timeout: Duration) -> Result<UnixStream, ClientError> {
     let Some(uid) = user_of(pid) else { return Err(ClientError::NoProcess(pid)) };
     let own = geteuid();
     if uid != own.as_raw() && !own.is_root() {
-        let why = format!("process {pid} is user {uid}'s; only that user may look at it, and root");
+        let why = format!("process {pid} belongs to user {uid}; only that user and root may inspect it");
         return Err(ClientError::NotAllowed(why));
     }
     let tried = paths::of_process(pid, uid);
@@ -407,8 +441,8 @@ fn connect_to_process(pid: u32, timeout: Duration) -> Result<UnixStream, ClientE
             Err(_) => continue,
             Ok(()) => {}
         }
-        let Some(stream) = knock(path, timeout)? else { continue };
-        // A child that inherited the socket of a process that has ended keeps it open, and serves nothing.
+        let Some(stream) = connect_at(path, timeout)? else { continue };
+        // A child that inherited the socket of an ended process keeps it open, but does not serve.
         match squall_sys::peer::peer(stream.as_fd()) {
             Ok(peer) if peer.pid == Some(pid) && peer.uid == uid => return Ok(stream),
             _ => continue,
@@ -417,7 +451,7 @@ fn connect_to_process(pid: u32, timeout: Duration) -> Result<UnixStream, ClientE
     Err(ClientError::NotServing { target: Target::Process(pid), tried })
 }
 
-/// The user as which a process acts.
+/// Returns the effective user of a process.
 fn user_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;

@@ -1,6 +1,4 @@
 #![forbid(unsafe_code)]
-//! Looking at the objects of a running program, and steering them.
-//!
 #![doc = include_str!("../README.md")]
 
 mod answers;
@@ -12,16 +10,17 @@ mod server;
 pub use client::{Client, ClientError, Target};
 pub use server::{Builder, Server, THREAD_NAME};
 
-/// Lets the program's user look at its objects, and steer them, with `squall top PID`.
+/// Serves inspection and control of this program's objects to its user, with `squall top PID`.
 ///
-/// The socket is `squall/PID.sock` in the user's run-time folder (`XDG_RUNTIME_DIR`), or else `/tmp/squall-UID/PID.sock`.
-/// It and its folder are the user's alone. It is there for as long as the value that is returned.
+/// The socket is `squall/PID.sock` in the user's run-time folder (`XDG_RUNTIME_DIR`), or otherwise
+/// `/tmp/squall-UID/PID.sock`. Only the user can access it and its folder. It exists as long as the returned
+/// [`Server`].
 ///
 /// # Errors
 /// See [`Builder::serve`].
 /// # Cost
-/// A thread that sleeps while nobody asks. Calls cost nothing more while somebody looks, but those of an object while its
-/// calls are counted, and while it is swapped.
+/// One thread, which sleeps while there is no request. Calls of objects have no extra cost, with two
+/// exceptions: calls of an object while they are counted, and while it is swapped.
 ///
 /// ```
 /// use squall_browse::{Client, Target, protocol::ListQuery};

@@ -1,8 +1,9 @@
-//! Where the socket of a process lies, and who may have put it there.
+//! Location of the socket of a process, and checks of its folder.
 //!
-//! - I1. A folder that this crate makes or uses by default is of mode 0700, no symbolic link, and its owner's alone: in a
-//!   shared folder as /tmp nobody else can have put a socket into it.
-//! - I2. Server and client come to the same path: the server takes the first of two places, the client tries both.
+//! - I1. A default folder has mode 0700, is not a symbolic link, and belongs to its user alone. So in a
+//!   shared folder such as /tmp other users cannot have put a socket into it.
+//! - I2. Server and client agree on the path: the server uses the first of two folders, the client tries
+//!   both.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -12,38 +13,39 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-/// Of a folder that holds sockets.
+/// Mode of a folder that holds sockets.
 const FOLDER_MODE: u32 = 0o700;
-/// Files of the folder that are looked at for sockets that nobody serves any more.
+/// Largest number of files of the folder that are checked for unserved sockets.
 const SWEPT_MAX: usize = 256;
-/// The bits of a mode that say who may do what.
+/// Permission bits of a mode.
 const MODE_MASK: u32 = 0o777;
 
-/// The name of a process's socket in its folder.
+/// Returns the name of a process's socket in its folder.
 fn file_name(pid: u32) -> String {
     format!("{pid}.sock")
 }
 
-/// The folder below the user's run-time folder.
+/// Returns the folder below the user's run-time folder.
 fn below_runtime(runtime: &Path) -> PathBuf {
     runtime.join("squall")
 }
 
-/// The folder of users without a run-time folder.
+/// Returns the folder of users without a run-time folder.
 fn below_tmp(uid: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/squall-{uid}"))
 }
 
-/// The user's run-time folder, if the environment names one that is this user's.
+/// Returns the run-time folder that the environment names, if it belongs to this user.
 ///
-/// A program that changed its user (sudo, su) may still see the folder of the one before, in which it must not make any.
+/// A program that changed its user (sudo, su) may still see the folder of the previous user, and must not
+/// create files there.
 fn runtime_folder(named: Option<&Path>, uid: u32) -> Option<PathBuf> {
     let folder = named.filter(|folder| folder.is_absolute())?;
     let found = fs::symlink_metadata(folder).ok()?;
     (found.is_dir() && found.uid() == uid).then(|| folder.to_owned())
 }
 
-/// The path by default of this process's socket; its folder is made if need be.
+/// Returns the default path of this process's socket. Creates its folder if needed.
 pub(crate) fn own() -> io::Result<PathBuf> {
     let uid = geteuid().as_raw();
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -54,7 +56,7 @@ pub(crate) fn own() -> io::Result<PathBuf> {
     Ok(folder.join(file_name(std::process::id())))
 }
 
-/// Where a process of this user may have put its socket (I2), the likelier first.
+/// Returns the paths where a process of this user may have its socket (I2), the most likely first.
 pub(crate) fn of_process(pid: u32, uid: u32) -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtimes = [runtime_of(pid), own, Some(PathBuf::from(format!("/run/user/{uid}")))];
@@ -69,7 +71,7 @@ pub(crate) fn of_process(pid: u32, uid: u32) -> Vec<PathBuf> {
     paths
 }
 
-/// The run-time folder that another process was started with.
+/// Returns the run-time folder that another process was started with.
 fn runtime_of(pid: u32) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -78,10 +80,10 @@ fn runtime_of(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(value)))
 }
 
-/// Makes the folder, or finds it as I1 says.
+/// Creates the folder, or checks that it is as I1 requires.
 fn make_folder(folder: &Path, uid: u32) -> io::Result<()> {
     match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
-        // The umask may have taken more than the mode leaves.
+        // The umask may have removed bits.
         Ok(()) => fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(with_path("cannot make the folder", folder, &error)),
@@ -89,23 +91,23 @@ fn make_folder(folder: &Path, uid: u32) -> io::Result<()> {
     check_folder(folder, uid)
 }
 
-/// Takes away sockets of processes that were killed. What does not succeed is left to the next one who comes.
+/// Removes sockets of processes that were killed. Failures are ignored; a later sweep tries again.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(SWEPT_MAX) {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // A process that is not seen from here may serve all the same: then it stays.
+            // A process that is invisible from here may still serve. Then the socket stays.
             let _ = remove_stale(&entry.path());
         }
     }
 }
 
-/// Whether a folder is as I1 says.
+/// Checks that a folder is as I1 requires.
 pub(crate) fn check_folder(folder: &Path, uid: u32) -> io::Result<()> {
     let found = fs::symlink_metadata(folder).map_err(|error| with_path("cannot look at", folder, &error))?;
     let wrong = if !found.is_dir() {
-        "it is no folder".to_owned()
+        "it is not a folder".to_owned()
     } else if found.uid() != uid {
         format!("it belongs to user {}", found.uid())
     } else if found.mode() & MODE_MASK != FOLDER_MODE {
@@ -120,10 +122,10 @@ pub(crate) fn check_folder(folder: &Path, uid: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// Takes away a socket that nobody serves any more.
+/// Removes a socket that is not served any more.
 ///
 /// # Errors
-/// `AddrInUse` if somebody does; `AlreadyExists` if it is no socket, or another user's.
+/// `AddrInUse` if it is served; `AlreadyExists` if the file is not a socket, or belongs to another user.
 pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -132,7 +134,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     };
     let refuse = |kind, why: &str| Err(io::Error::new(kind, format!("{}: {why}", path.display())));
     if !is_own_socket(&found) {
-        return refuse(io::ErrorKind::AlreadyExists, "something is there that is no socket of this user");
+        return refuse(io::ErrorKind::AlreadyExists, "the file exists and is not a socket of this user");
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => match fs::remove_file(path) {
@@ -142,7 +144,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
             _ => Ok(()),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        _ => refuse(io::ErrorKind::AddrInUse, "somebody serves there already"),
+        _ => refuse(io::ErrorKind::AddrInUse, "another server uses this path already"),
     }
 }
 
@@ -150,13 +152,13 @@ fn is_own_socket(found: &Metadata) -> bool {
     found.file_type().is_socket() && found.uid() == geteuid().as_raw()
 }
 
-/// Which file a path leads to, to tell it from one that took its place.
+/// Returns the device and inode of a path, to detect a file that was put in its place.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// An error of the system that says what it was about.
+/// Adds the path to an error of the system.
 pub(crate) fn with_path(what: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
 }
@@ -169,7 +171,7 @@ mod tests {
         geteuid().as_raw()
     }
 
-    /// A folder that is gone with the value.
+    /// A folder that is removed when the value is dropped.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -210,11 +212,11 @@ mod tests {
         let link = base.0.join("link");
         std::os::unix::fs::symlink(&folder, &link).expect("a link");
         let error = make_folder(&link, uid()).expect_err("a link");
-        assert!(error.to_string().contains("no folder"), "{error}");
+        assert!(error.to_string().contains("not a folder"), "{error}");
     }
 
     #[test]
-    fn only_sockets_that_nobody_serves_are_removed() {
+    fn only_unserved_sockets_are_removed() {
         let base = Folder::new("stale");
         let path = base.0.join("1.sock");
         remove_stale(&path).expect("nothing is there");
@@ -234,7 +236,7 @@ mod tests {
     fn sockets_of_processes_that_are_gone_are_swept_away() {
         let base = Folder::new("swept");
         let bind = |name: &str| std::os::unix::net::UnixListener::bind(base.0.join(name)).expect("free");
-        // No process has a number like these: the kernel's largest is 2^22.
+        // The kernel's largest process number is 2^22, so these processes do not exist.
         let served = bind("4294967290.sock");
         drop(bind("4294967291.sock"));
         drop(bind(&file_name(std::process::id())));
@@ -245,7 +247,7 @@ mod tests {
         assert!(there("4294967290.sock"), "somebody serves there");
         assert!(!there("4294967291.sock"));
         assert!(there(&file_name(std::process::id())), "this process lives");
-        assert!(there("4294967292.sock") && there("notes"), "what is no socket is none of ours");
+        assert!(there("4294967292.sock") && there("notes"), "files that are not sockets stay");
         drop(served);
     }
 

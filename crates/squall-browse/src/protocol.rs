@@ -1,8 +1,9 @@
-//! What goes over the socket: a request is one line of JSON, its answer another one.
+//! Protocol over the socket: a request is one line of JSON, and its answer is one line of JSON.
 //!
-//! A request is an object with the key `pin`; the keys beside it are the fields of [`Request`], and no others are allowed.
-//! The answer is `{"ok": …}` or `{"error": {"kind": …, "message": …}}`, in the order of the requests. Where the server
-//! no longer knows where a line begins it says so and closes the connection.
+//! A request is an object with the key `op`. Its other keys are the fields of that variant of [`Request`];
+//! unknown keys are errors. The answer is `{"ok": …}` or `{"error": {"kind": …, "message": …}}`, in the order
+//! of the requests. If the server cannot tell where the next line begins, it says so and closes the
+//! connection.
 //!
 //! ```text
 //! > {"op":"hello"}
@@ -11,114 +12,132 @@
 //! < {"error":{"kind":"refused","message":"…"}}
 //! ```
 //!
-//! Later versions add operations, fields of answers and optional fields of requests. A change that an older client would
-//! misread raises [`VERSION`].
+//! Later versions add operations, fields of answers and optional fields of requests. A change that an older
+//! client would misread raises [`VERSION`].
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u32 = 1;
-/// Bytes of a request, its newline included.
+/// Largest size of a request in bytes, including its newline.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Objects in one answer.
+/// Largest number of objects in one answer.
 pub const OBJECTS_MAX: usize = 4096;
-/// Decisions or swaps in one answer: the latest.
+/// Largest number of decisions or swaps in one answer. Older ones are left out.
 pub const EVENTS_MAX: usize = 1024;
-/// The longest time in which calls are counted for one request.
+/// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
 
-/// What can be asked for.
+/// A request.
+///
+/// ```
+/// use squall_browse::protocol::Request;
+///
+/// let request: Request = serde_json::from_str(r#"{"op":"freeze","id":"17.3"}"#)?;
+/// assert_eq!(request, Request::Freeze { id: "17.3".to_owned() });
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
-    /// Who is there: a [`Hello`].
+    /// Asks for the program. Answered with a [`Hello`].
     Hello {},
-    /// Objects: a [`Listing`].
+    /// Lists objects. Answered with a [`Listing`].
     List(ListQuery),
-    /// One object in detail: a [`Detail`].
+    /// Asks for one object in detail. Answered with a [`Detail`].
     Object {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
     },
-    /// The decisions about one object, oldest first: [`DecisionView`]s.
+    /// Lists the decisions about one object, oldest first. Answered with [`DecisionView`]s.
     History {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
     },
-    /// The last decisions about any object, oldest first: [`DecisionView`]s.
+    /// Lists the latest decisions about all objects, oldest first. Answered with [`DecisionView`]s.
     Decisions {},
-    /// The last swaps of the program, oldest first: [`SwapView`]s.
+    /// Lists the latest swaps of the program, oldest first. Answered with [`SwapView`]s.
     Swaps {},
-    /// What the locality allocator has, if the program uses it: a [`MemoryView`].
+    /// Asks for the statistics of the locality allocator. Answered with a [`MemoryView`].
     Memory {},
-    /// The names of the implementations that an object can be swapped to.
+    /// Lists the names of the implementations that an object can be swapped to.
     Implementations {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
     },
-    /// The attributes of an object: [`AttributeView`]s.
+    /// Lists the attributes of an object. Answered with [`AttributeView`]s.
     Attributes {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
     },
     /// Sets an attribute of an object.
     Set {
-        /// The object's id, as text.
+        /// Id of the object, as text.
         id: String,
-        /// The attribute.
+        /// Name of the attribute.
         name: String,
-        /// Its value, as text.
+        /// New value, as text.
         value: String,
     },
-    /// Keeps the object's policy from changing it.
+    /// Freezes an object, so that its policy does not change it.
     Freeze {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
     },
-    /// Lets the object's policy change it again.
+    /// Thaws an object.
     Thaw {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
     },
-    /// Keeps every policy from changing anything.
+    /// Freezes all objects.
     FreezeAll {},
-    /// Lets policies change what is not frozen by itself.
+    /// Thaws all objects that are not frozen individually.
     ThawAll {},
-    /// Swaps an object for another implementation: a [`SwapView`].
+    /// Swaps an object for another implementation. Answered with a [`SwapView`].
     Swap {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
-        /// The name under which the program registered the implementation.
+        /// Name of the implementation, as the program registered it.
         implementation: String,
     },
-    /// Counts an object's calls for a while: a [`CallsView`]. While it counts, each of the object's calls costs more.
+    /// Counts an object's calls for a span. Answered with a [`CallsView`]. Each of the object's calls costs
+    /// more during the count.
     Sample {
-        /// Its id, as text.
+        /// Id of the object, as text.
         id: String,
-        /// For how long; at most [`SAMPLE_MS_MAX`].
+        /// Span of the count; at most [`SAMPLE_MS_MAX`].
         span_ms: u64,
     },
 }
 
-/// Which objects, and in which order.
+/// Selection and order of the objects in a list.
+///
+/// ```
+/// use squall_browse::protocol::{ListQuery, Request, Sort};
+///
+/// let query = ListQuery { sort: Sort::Bytes, limit: Some(10), ..ListQuery::default() };
+/// let line = serde_json::to_string(&Request::List(query))?;
+/// assert_eq!(line, r#"{"op":"list","sort":"bytes","limit":10}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListQuery {
-    /// The order.
+    /// Order of the list.
     pub sort: Sort,
-    /// At most so many; [`OBJECTS_MAX`] if nothing is said, or more.
+    /// Largest number of objects; at most [`OBJECTS_MAX`], which is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Only those behind this one; with [`Sort::Id`] alone.
+    /// Lists only objects after this id. Allowed only with [`Sort::Id`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Only those whose interface's name contains this.
+    /// Lists only objects with an interface name that contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
 }
 
-/// The order of a list: the largest first, but ids, which grow.
+/// Order of a list: ids ascending, all others descending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -130,7 +149,7 @@ pub enum Sort {
     Bytes,
     /// By misses.
     Misses,
-    /// By contended steps a second.
+    /// By contended calls per second.
     Contended,
     /// By swaps.
     Swaps,
@@ -138,48 +157,57 @@ pub enum Sort {
     Reps,
 }
 
-/// What is answered.
+/// An answer.
+///
+/// ```
+/// use squall_browse::protocol::{Answer, RefusalKind};
+///
+/// let line = r#"{"error":{"kind":"no-object","message":"there is no object 17.3"}}"#;
+/// let Answer::Refused(refusal) = serde_json::from_str::<Answer<()>>(line)? else { panic!() };
+/// assert_eq!(refusal.kind, RefusalKind::NoObject);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer<T> {
-    /// What was asked for.
+    /// The request was carried out; its result.
     #[serde(rename = "ok")]
     Ok(T),
-    /// Why not.
+    /// The request was rejected; the reason.
     #[serde(rename = "error")]
     Refused(Refusal),
 }
 
-/// Why something asked for was not done.
+/// Reason why a request was rejected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// For programs.
+    /// Reason for programs.
     pub kind: RefusalKind,
-    /// For people: what is wrong, and what would be right.
+    /// Reason for people: the mistake, and the values allowed.
     pub message: String,
 }
 
-/// See [`Refusal`].
+/// Kind of a [`Refusal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RefusalKind {
-    /// The request is none.
+    /// The line is not a valid request.
     BadRequest,
-    /// The request is too long; the connection ends.
+    /// The request is too long. The connection ends.
     TooLong,
-    /// The rest of a request did not come; the connection ends.
+    /// The rest of a request did not arrive in time. The connection ends.
     TooSlow,
-    /// So many clients are there; the connection ends.
+    /// Too many clients are connected. The connection ends.
     TooManyClients,
-    /// The client is another user; the connection ends.
+    /// The client belongs to another user. The connection ends.
     NotAllowed,
-    /// No object has this id now.
+    /// There is no object with this id now.
     NoObject,
-    /// The object, its policy or its attribute would not have it.
+    /// The object, its policy or its attribute does not allow the request.
     Refused,
-    /// The program's own code panicked while the request was answered.
+    /// The program's own code panicked while it handled the request.
     Panicked,
-    /// One that a later version sends.
+    /// A kind that only a later version knows.
     #[serde(other)]
     Unknown,
 }
@@ -198,276 +226,276 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Who is there.
+/// The program behind the socket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Hello {
-    /// [`VERSION`], of the server.
+    /// The server's [`VERSION`].
     pub protocol: u32,
-    /// The version of the library.
+    /// Version of the library.
     pub version: String,
-    /// The process.
+    /// Number of the process.
     pub pid: u32,
-    /// The name of its program.
+    /// Name of the program.
     pub program: String,
-    /// Whether every policy is frozen.
+    /// `true` if all objects are frozen.
     pub all_frozen: bool,
 }
 
-/// Objects.
+/// A list of objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Listing {
-    /// How many objects fit the query, those that are left out here among them.
+    /// Number of objects that match the query, including those left out here.
     pub total: usize,
-    /// Whether every policy is frozen.
+    /// `true` if all objects are frozen.
     pub all_frozen: bool,
-    /// In the order that was asked for.
+    /// The objects, in the requested order.
     pub objects: Vec<ObjectView>,
 }
 
-/// An object, in one row.
+/// One object, as a row of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ObjectView {
-    /// Its id, as text.
+    /// Id of the object, as text.
     pub id: String,
-    /// Its interface.
+    /// Name of its interface.
     pub interface: String,
-    /// Its class, without the path of its module.
+    /// Name of its class, without the module path.
     pub class: String,
-    /// What changes its form, if something does.
+    /// Name of its family, if it is adaptive.
     pub family: Option<String>,
-    /// The form it has now, if something changes it.
+    /// Name of its present form, if it is adaptive.
     pub form: Option<String>,
-    /// The forms it can have.
+    /// Names of the forms that it can have.
     pub forms: Vec<String>,
     /// `live`, `arbitrated`, `swapping` or `ending`.
     pub state: String,
-    /// How many representatives it has.
+    /// Number of representatives.
     pub reps: usize,
-    /// How many VPs ever missed on it.
+    /// Number of VPs that have ever missed on it.
     pub vps: usize,
     /// Bytes of all its parts.
     pub bytes: usize,
-    /// Since it was made.
+    /// Age in milliseconds.
     pub age_ms: u64,
     /// Misses, modulo 2^32.
     pub misses: u64,
-    /// Contended steps a second, if something measures them.
+    /// Contended calls per second, if the engine measures them.
     pub contended_per_s: Option<f64>,
-    /// Times that its policy swapped it.
+    /// Number of swaps that the engine knows of.
     pub swaps: u64,
-    /// Whether its policy is frozen.
+    /// `true` if its policy is frozen.
     pub frozen: bool,
-    /// Whether its policy only says what it would do.
+    /// `true` if its policy only records its decisions.
     pub dry_run: bool,
 }
 
-/// An object in detail.
+/// One object in detail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Detail {
-    /// Its row.
+    /// The fields of its row.
     #[serde(flatten)]
     pub row: ObjectView,
-    /// Its class, with the path of its module.
+    /// Name of its class, with the module path.
     pub class_path: String,
     /// `shared` or `clustered`.
     pub kind: String,
-    /// Where its interface is declared.
+    /// Source position of its interface.
     pub interface_source: String,
-    /// Where it was made.
+    /// Source position of its creation.
     pub made_at: String,
-    /// The VP whose range its id is of.
+    /// VP that its id was allocated on.
     pub home: Option<usize>,
-    /// The VPs that ever missed on it, as a list of ranges.
+    /// VPs that have ever missed on it, as a list of ranges.
     pub translations: String,
-    /// Those bytes of it that are the author's own fields.
+    /// Bytes of the author's own fields.
     pub value_bytes: usize,
-    /// The first of its representatives; `row.reps` says how many there are.
+    /// The first representatives. `row.reps` is the number of all.
     pub rep_list: Vec<RepView>,
-    /// Its attributes; empty if it has none.
+    /// Its attributes; empty if it has no attributes.
     pub attributes: Vec<AttributeView>,
-    /// What it can be swapped to.
+    /// Names of the implementations that it can be swapped to.
     pub implementations: Vec<String>,
-    /// The last decision about it.
+    /// The latest decision about it.
     pub last: Option<DecisionView>,
 }
 
-/// A representative.
+/// One representative.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RepView {
-    /// The cluster it serves.
+    /// Cluster that it serves.
     pub cluster: Option<usize>,
-    /// The VP that made it.
+    /// VP that created it.
     pub vp: Option<usize>,
     /// Calls that hold it because they may block.
     pub holds: u32,
 }
 
-/// An attribute.
+/// One attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttributeView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The kind of its values.
+    /// Type of its values.
     pub kind: String,
-    /// Its value, as text.
+    /// Value, as text.
     pub value: String,
-    /// The unit of its values; empty if they have none.
+    /// Unit; empty if it has no unit.
     pub unit: String,
-    /// The value it has if nobody sets it.
+    /// Default value.
     pub default: String,
-    /// What values it can have.
+    /// Range, or the list of values.
     pub range: String,
-    /// What it is for.
+    /// Description.
     pub about: String,
-    /// Who set it: `default`, `class`, `instance`, `operation` or `call`.
+    /// Scope of the value: `default`, `class`, `instance`, `operation` or `call`.
     pub from: String,
 }
 
-/// A decision of a policy, or of a person.
+/// One decision of a policy or of a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DecisionView {
-    /// Milliseconds since 1970.
+    /// Time of the decision, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The object's id, as text.
+    /// Id of the object, as text.
     pub id: String,
-    /// What decided.
+    /// Family of the object.
     pub family: String,
-    /// The form before.
+    /// Form before.
     pub from: String,
-    /// The form that was chosen.
+    /// Form that was chosen.
     pub to: String,
-    /// The VP to which that is biased, if it is to one.
+    /// VP that the form is biased to, for a biased form.
     #[serde(default)]
     pub place: Option<usize>,
-    /// What became of it.
+    /// Action taken.
     pub verdict: String,
-    /// The readings that led to it.
+    /// Readings that led to the decision.
     pub why: String,
-    /// How long it took.
+    /// Duration in microseconds.
     pub took_us: u64,
-    /// The swap, if one began.
+    /// Report of the swap, if one began.
     pub swap: Option<SwapView>,
 }
 
-/// What the locality allocator has. One thing was looked at after the other, while the program went on.
+/// Statistics of the locality allocator. The fields are read one after the other while the program runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct MemoryView {
-    /// How blocks are cached: `restartable` or `locked`; nothing where the program never allocated by it.
+    /// Block cache mode: `restartable` or `locked`; absent if the program does not use the allocator.
     pub mode: Option<String>,
-    /// The most bytes that a VP caches.
+    /// Largest number of bytes that a VP caches.
     pub vp_bytes_max: u64,
-    /// The VPs that ever allocated.
+    /// VPs that have ever allocated.
     pub vps: Vec<VpMemoryView>,
     /// Pages by node.
     pub nodes: Vec<NodeMemoryView>,
-    /// Large blocks, each a mapping.
+    /// Number of large blocks, each with a mapping of its own.
     pub large_count: u64,
-    /// Their bytes.
+    /// Bytes of the large blocks.
     pub large_bytes: u64,
 }
 
-/// What the locality allocator has of a VP.
+/// Statistics of the locality allocator for one VP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct VpMemoryView {
-    /// Its number.
+    /// Number of the VP.
     pub vp: u32,
     /// Bytes of its own blocks in its cache.
     pub cached_bytes: u64,
-    /// Blocks of other VPs that wait there to be sent home.
+    /// Blocks of other VPs that wait here to be sent home.
     pub outbox_count: u64,
-    /// The classes that it ever used.
+    /// Block classes that it has ever used.
     pub classes: Vec<ClassMemoryView>,
 }
 
-/// What the locality allocator has of a class of blocks of a VP.
+/// Statistics of the locality allocator for one block class of a VP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ClassMemoryView {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Whether its blocks are for one VP's threads alone.
+    /// `true` if only threads of one VP use its blocks.
     pub local: bool,
-    /// Slabs.
+    /// Number of slabs.
     pub slabs: u64,
-    /// Blocks with users.
+    /// Blocks in use.
     pub used: u64,
     /// Blocks in the cache.
     pub cached: u64,
-    /// How often the cache was filled.
+    /// Number of times that the cache was filled.
     pub fills: u64,
-    /// Blocks that went back to slabs.
+    /// Blocks returned to slabs.
     pub returned: u64,
-    /// How many of these other VPs sent home.
+    /// Returned blocks that other VPs sent home.
     pub sent_home: u64,
 }
 
-/// What the locality allocator has of a node's pages.
+/// Statistics of the locality allocator for the pages of one node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct NodeMemoryView {
     /// Bytes of slabs.
     pub used_bytes: u64,
-    /// Bytes that are free, and have memory still.
+    /// Free bytes that still have memory.
     pub free_bytes: u64,
 }
 
-/// A swap.
+/// Report of a swap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SwapView {
-    /// Milliseconds since 1970.
+    /// Begin of the swap, in milliseconds since 1970.
     pub began_ms: u64,
-    /// The object's id, as text.
+    /// Id of the object, as text.
     pub id: String,
-    /// Its interface.
+    /// Name of its interface.
     pub interface: String,
-    /// The class before.
+    /// Class before.
     pub from: String,
-    /// The class that was to serve.
+    /// Class that was to serve.
     pub to: String,
-    /// `swapped`, or why not.
+    /// `swapped`, or the reason of the failure.
     pub outcome: String,
-    /// From its first step to its last.
+    /// Duration in microseconds.
     pub total_us: u64,
-    /// The longest time that a call waited.
+    /// Longest time that a call waited, in microseconds.
     pub longest_pause_us: u64,
-    /// Calls that were passed on to the object before.
+    /// Calls that were forwarded to the old implementation.
     pub forwarded: u64,
     /// Calls that waited.
     pub blocked: u64,
-    /// The format of the state that moved.
+    /// Format of the state that moved.
     pub format: Option<String>,
-    /// Bytes of it.
+    /// Bytes of that state.
     pub bytes: usize,
 }
 
-/// Calls of an object, counted for a while.
+/// Calls of an object, counted over a span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CallsView {
-    /// For how long.
+    /// Span of the count, in microseconds.
     pub span_us: u64,
     /// Calls of each method.
     pub by_method: Vec<(String, u64)>,
-    /// Calls on each VP that made any.
+    /// Calls of each VP that called the object.
     pub by_vp: Vec<(usize, u64)>,
 }
 
 impl CallsView {
-    /// Calls a second.
+    /// Returns the calls per second.
     pub fn per_s(&self) -> f64 {
         let calls: u64 = self.by_method.iter().map(|(_, calls)| calls).sum();
         calls as f64 * 1e6 / self.span_us.max(1) as f64

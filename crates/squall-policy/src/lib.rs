@@ -7,5 +7,6 @@ pub mod monitor;
 mod policy;
 
 pub use policy::{
-    Adt, Binding, Block, Condition, Created, Creation, GovernError, Governor, Monitor, Policy, Task, ThreadedAdt, governed,
+    Adt, Binding, Block, Condition, Created, Creation, GovernError, Governor, Monitor, Policy, Task,
+    ThreadedAdt, governed,
 };

@@ -1,12 +1,12 @@
-//! One client: its bytes, cut into requests, and the answer that is on its way to it.
+//! Connection to one client: its input, cut into requests, and the answer on its way out.
 //!
-//! - I1. Of a client at most one request and one answer are in memory, however fast it writes or slowly it reads: nothing is
-//!   read while an answer waits.
-//! - I2. A client that is in the middle of a request, or of reading an answer, has a deadline; one that says nothing has
-//!   none, and costs nothing.
-//! - I3. When the server no longer knows where a line begins it says so and the connection ends.
+//! - I1. For each client at most one request and one answer are in memory, at any speed of writing and
+//!   reading: the server does not read while an answer waits.
+//! - I2. A client in the middle of a request, or of reading an answer, has a deadline. A silent client has no
+//!   deadline and costs no time.
+//! - I3. If the server cannot tell where the next line begins, it says so, and the connection ends.
 //!
-//! Cost: at most `REQUEST_BYTES_MAX` bytes and the answer for each client.
+//! Cost: at most `REQUEST_BYTES_MAX` bytes and one answer for each client.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,52 +16,52 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
 
-/// What has become of a client.
+/// State of a client after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Life {
-    /// It is there.
+    /// The client stays connected.
     Stays,
-    /// It has gone, or is to go.
+    /// The client has gone, or its connection is to be closed.
     Ends,
 }
 
-/// What a client's bytes came to.
+/// Result of reading a client's input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// A line, without its end.
+    /// One line, without its newline.
     Request(Vec<u8>),
-    /// No whole line yet.
+    /// The line is not complete yet.
     Nothing,
-    /// No line will come any more.
+    /// The input cannot contain further lines.
     Broken(RefusalKind),
-    /// The client is done.
+    /// The client has closed its side.
     End,
 }
 
-/// See the module.
+/// Connection to one client. See the module.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
     input: Vec<u8>,
-    /// Where in `input` the next request begins.
+    /// Position in `input` at which the next request begins.
     begin: usize,
-    /// Before this place in `input` there is no end of that request.
+    /// Position in `input` up to which there is no newline of that request.
     searched: usize,
     output: Vec<u8>,
     sent: usize,
-    /// The client will write no more.
+    /// `true` if the client will write no more.
     at_end: bool,
-    /// When the answer is out, the connection ends.
+    /// `true` if the connection ends after this answer.
     last_answer: bool,
-    /// Since when it owes the rest of a request, or to read on.
+    /// Time since which the client owes the rest of a request, or must read on.
     owes_since: Option<Instant>,
-    /// When it was last heard of.
+    /// Time of the last input or output.
     pub(super) heard: Instant,
 }
 
 impl Connection {
-    /// Of a socket that does not block.
+    /// Creates a connection on a non-blocking socket.
     pub(super) fn new(socket: OwnedFd, now: Instant) -> Connection {
         Connection {
             socket,
@@ -81,27 +81,27 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Whether an answer is on its way.
+    /// Returns `true` while an answer is being sent.
     pub(super) fn is_writing(&self) -> bool {
         self.sent < self.output.len()
     }
 
-    /// Whether `next` may find something without more being read.
+    /// Returns `true` if `next` may find a request without further reading.
     pub(super) fn has_input(&self) -> bool {
         !self.is_writing() && (self.at_end || self.searched < self.input.len())
     }
 
-    /// Whether nothing is under way.
+    /// Returns `true` if there is neither input nor output pending.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_writing() && !self.holds_input()
     }
 
-    /// The moment at which it has kept the server waiting for too long.
+    /// Returns the time at which the client has kept the server waiting for too long.
     pub(super) fn deadline(&self, patience: Duration) -> Option<Instant> {
         self.owes_since.map(|since| since + patience)
     }
 
-    /// Takes in what the client has written, as far as a request may go.
+    /// Reads the client's input, up to the size of a request.
     pub(super) fn read(&mut self, now: Instant) -> Life {
         self.input.drain(..self.begin);
         self.searched -= self.begin;
@@ -126,7 +126,7 @@ impl Connection {
         Life::Stays
     }
 
-    /// The next request that is there.
+    /// Returns the next request in the input.
     pub(super) fn next(&mut self, now: Instant) -> Input {
         let found = self.input[self.searched..].iter().position(|byte| *byte == b'\n');
         let Some(offset) = found else {
@@ -141,7 +141,7 @@ impl Connection {
         let end = self.searched + offset;
         let line = self.begin..end;
         (self.begin, self.searched) = (end + 1, end + 1);
-        // What has come of the next request came now, as far as its deadline goes.
+        // The deadline of the next request starts now.
         self.owes_since = self.holds_input().then_some(now);
         if line.len() >= REQUEST_BYTES_MAX {
             return Input::Broken(RefusalKind::TooLong);
@@ -153,7 +153,7 @@ impl Connection {
         self.begin < self.input.len()
     }
 
-    /// Sends an answer, which is one line without its end.
+    /// Sends an answer: one line without its newline.
     pub(super) fn answer(&mut self, text: String, now: Instant) -> Life {
         self.output = text.into_bytes();
         self.output.push(b'\n');
@@ -162,16 +162,16 @@ impl Connection {
         self.write(now)
     }
 
-    /// Sends why the connection ends, and ends it when that is out.
+    /// Sends a refusal, and ends the connection once it is sent.
     pub(super) fn end_with(&mut self, refusal: Refusal, now: Instant) -> Life {
         self.last_answer = true;
         self.answer(super::refused(refusal), now)
     }
 
-    /// Sends on as much as the client takes.
+    /// Sends as much as the client accepts.
     pub(super) fn write(&mut self, now: Instant) -> Life {
         while self.is_writing() {
-            // Without the signal that would end a program that is not prepared for it.
+            // Suppresses the signal that would end a program without a handler for it.
             match send(&self.socket, &self.output[self.sent..], SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     self.sent += count;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_writes_while_it_does_not_read_stays_in_the_kernel() {
+    fn input_stays_in_the_kernel_while_an_answer_is_unread() {
         let (mut client, mut connection) = pair();
         let now = Instant::now();
         assert_eq!(connection.answer("y".repeat(8 << 20), now), Life::Stays);

@@ -1,14 +1,14 @@
-//! The server: one thread, one loop.
+//! Server: one thread with one loop.
 //!
-//! Problem: whoever connects may send anything at any speed, or nothing, and the program must not notice. Idea: one thread
-//! of a low number of non-blocking sockets, in which one request at a time is read, answered and written.
+//! Problem: a client may send anything at any speed, and the program must not notice. Idea: one thread serves
+//! a small number of non-blocking sockets. It reads, answers and writes one request at a time.
 //!
-//! - I1. While no client is in the middle of something the thread sleeps without a time limit.
-//! - I2. A request is answered with no lock of this crate held, and its panic becomes an answer.
-//! - I3. The file at the path is removed by the process that made it, while it is the one that it made.
+//! - I1. While all clients are silent, the thread sleeps without a time limit.
+//! - I2. A request is answered with no lock of this crate held. A panic becomes an answer.
+//! - I3. The process that created the file at the path removes it, if it is still the same file.
 //!
-//! Not promised: that a client is answered while another one's swap or sample runs; they run one after the other.
-//! After a fork the child has no thread of this kind: it serves nothing, and removes nothing.
+//! Not promised: an answer while another client's swap or sample runs. They run one after the other. A forked
+//! child has no such thread. It does not serve, and does not remove the file.
 
 mod connection;
 mod serving;
@@ -30,24 +30,24 @@ use crate::paths;
 use crate::protocol::{Answer, Refusal, RefusalKind, Request};
 use serving::Serving;
 
-/// The name of the thread.
+/// Name of the server's thread.
 pub const THREAD_NAME: &str = "squall-browse";
 
-/// Clients at once, unless told.
+/// Default number of clients at once.
 const CLIENTS_MAX: usize = 8;
-/// How long a client may owe the rest of a request, or leave an answer unread, unless told.
+/// Default time that a client may owe the rest of a request, or leave an answer unread.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// See [`Builder::silence`]; unless told.
+/// Default of [`Builder::silence`].
 const SILENCE: Duration = Duration::from_secs(10);
-/// Clients that the kernel keeps for the next turn of the loop.
+/// Clients that the kernel queues until the loop accepts them.
 const BACKLOG: i32 = 16;
 /// Only the owner may connect.
 const SOCKET_MODE: u32 = 0o600;
 
-/// What answers a request, with one line.
+/// Answers a request with one line.
 pub(crate) type Handler = Box<dyn FnMut(Request) -> Result<String, Refusal> + Send>;
 
-/// How the program is to be looked at. [`serve`](crate::serve) is this with nothing said.
+/// Configures a server. [`serve`](crate::serve) uses the defaults.
 ///
 /// ```
 /// let server = squall_browse::Builder::new().clients_max(2).serve()?;
@@ -62,13 +62,13 @@ pub struct Builder {
     limits: Limits,
 }
 
-/// What clients may do.
+/// Limits for clients.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     clients_max: usize,
-    /// How long one may owe the rest of a request, or leave an answer unread.
+    /// Time that a client may owe the rest of a request, or leave an answer unread.
     patience: Duration,
-    /// One that has been silent for so long gives way to a new one, when there are as many as can be.
+    /// Silent time after which a client gives way to a new one, if the server is full.
     silence: Duration,
 }
 
@@ -79,51 +79,62 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// At the path by default, for 8 clients, each of which may keep the server waiting for 5 s, and gives way to another
-    /// one after 10 s of silence.
+    /// Creates the default configuration: the default path, and 8 clients. A client may keep the server
+    /// waiting for 5 s, and gives way to another one after 10 s of silence.
     pub const fn new() -> Builder {
         let limits = Limits { clients_max: CLIENTS_MAX, patience: PATIENCE, silence: SILENCE };
         Builder { path: None, limits }
     }
 
-    /// The socket is made at this path, in a folder that is there. Who can write to that folder can take the socket's place.
+    /// Sets the path of the socket, in an existing folder. Users with write access to that folder can replace
+    /// the socket.
+    ///
+    /// ```
+    /// use squall_browse::{Builder, Client, Target};
+    ///
+    /// let path = std::env::temp_dir().join(format!("squall-doc-path-{}.sock", std::process::id()));
+    /// let server = Builder::new().path(&path).serve()?;
+    /// assert_eq!(server.path(), path);
+    /// Client::connect(&Target::Path(path))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn path(mut self, path: impl Into<PathBuf>) -> Builder {
         self.path = Some(path.into());
         self
     }
 
-    /// So many clients at once, at least one. One more is turned away, unless one of them has been silent for long
-    /// ([`Builder::silence`]) and gives way.
+    /// Sets the largest number of clients at once, at least one. A further client is turned away, unless a
+    /// connected one has been silent for long enough ([`Builder::silence`]) and gives way.
     pub fn clients_max(mut self, clients: usize) -> Builder {
         self.limits.clients_max = clients.max(1);
         self
     }
 
-    /// How long a client may owe the rest of a request, or leave an answer unread.
+    /// Sets the time that a client may owe the rest of a request, or leave an answer unread.
     pub fn patience(mut self, patience: Duration) -> Builder {
         self.limits.patience = patience;
         self
     }
 
-    /// A client that has been silent for so long gives way to a new one, when there are as many as can be.
+    /// Sets the silent time after which a client gives way to a new one, if the server is full.
     pub fn silence(mut self, silence: Duration) -> Builder {
         self.limits.silence = silence;
         self
     }
 
-    /// Makes the socket and starts the thread `squall-browse`.
+    /// Creates the socket and starts the thread `squall-browse`.
     ///
     /// # Errors
-    /// `AddrInUse` if somebody serves at that path already: a process has one server at the path by default.
-    /// `PermissionDenied` if the folder by default is not this user's alone. `Unsupported` in the child of a fork. What
-    /// the system says about the socket or the thread otherwise.
+    /// `AddrInUse` if the path is served already: a process has one server at the default path.
+    /// `PermissionDenied` if other users can access the default folder. `Unsupported` in a forked child.
+    /// Errors of the system for the socket or the thread.
     pub fn serve(self) -> io::Result<Server> {
         self.serve_with(Box::new(crate::answers::answer))
     }
 
     pub(crate) fn serve_with(self, handler: Handler) -> io::Result<Server> {
         if squall_sys::fork::forked() {
-            let message = "this is the child of a fork, which may only exec";
+            let message = "a forked child cannot serve; serve in the parent, or after exec";
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
         let path = match self.path {
@@ -134,7 +145,7 @@ impl Builder {
         let listener =
             listen_at(&path).map_err(|error| paths::with_path("cannot serve at", &path, &error))?;
         let identity = paths::identity(&path);
-        // From here on the file is taken away again whatever happens.
+        // From here on the file is removed on every return.
         let mut server = Server { path, identity, process: std::process::id(), stop: None, thread: None };
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let serving = Serving::new(listener, Arc::clone(&stop), handler, self.limits);
@@ -144,7 +155,7 @@ impl Builder {
     }
 }
 
-/// A socket to which only the owner can connect: until its mode is right, nobody can.
+/// Creates a socket that only the owner can connect to. It does not listen until its mode is set.
 fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -160,12 +171,13 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// A program that lets itself be looked at, for as long as this lives.
+/// A running server. Inspection is served as long as it lives.
 ///
-/// Dropping it removes the socket, ends the connections and joins the thread. A request that runs meanwhile ends first: a
-/// swap may take as long as its deadline. So do not drop it inside an operation, for which such a swap would wait.
+/// Dropping it removes the socket, ends the connections and joins the thread. A request that is running ends
+/// first; a swap may take as long as its deadline. Do not drop it inside an operation, for which such a swap
+/// would wait.
 #[derive(Debug)]
-#[must_use = "when it is dropped, nobody can look any more"]
+#[must_use = "dropping it ends the server"]
 pub struct Server {
     path: PathBuf,
     identity: Option<(u64, u64)>,
@@ -175,7 +187,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where clients connect.
+    /// Returns the path that clients connect to.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -183,9 +195,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // In a forked child (I3): the thread is the parent's, and so are the file and the count behind `stop`.
+        // In a forked child (I3) the thread belongs to the parent, and so do the file and the counter behind
+        // `stop`.
         if std::process::id() != self.process {
-            // To let go of a thread that is not there is no better than to join it.
+            // The thread does not exist here, so its handle is neither joined nor dropped.
             std::mem::forget(self.thread.take());
             return;
         }
@@ -193,16 +206,16 @@ impl Drop for Server {
             let _ = fs::remove_file(&self.path);
         }
         let (Some(stop), Some(thread)) = (self.stop.take(), self.thread.take()) else { return };
-        // A count of one that nobody has read: this cannot fail.
+        // Cannot fail: the counter is at most one.
         let _ = rustix::io::write(&*stop, &1_u64.to_ne_bytes());
-        // Dropped by what a request runs: the loop ends after it.
+        // If a request drops the server, it runs on the server's thread. The loop ends after it.
         if thread.thread().id() != thread::current().id() {
             let _ = thread.join();
         }
     }
 }
 
-/// The line that answers a line.
+/// Answers one line with one line.
 fn answer_line(handler: &mut Handler, line: &[u8]) -> String {
     let request = match serde_json::from_slice::<Request>(line) {
         Ok(request) => request,
@@ -214,12 +227,12 @@ fn answer_line(handler: &mut Handler, line: &[u8]) -> String {
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().copied();
             let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            let what = text.unwrap_or("with something that is no text");
+            let what = text.unwrap_or("with a payload that is not text");
             let refusal = Refusal::new(
                 RefusalKind::Panicked,
-                format!("the program panicked over this request: {what}"),
+                format!("the program panicked while it handled this request: {what}"),
             );
-            // What a panic carries may panic when it is dropped; it is kept for ever.
+            // The drop of a payload may panic, so it is leaked.
             std::mem::forget(panic);
             refused(refusal)
         }
@@ -237,9 +250,9 @@ fn bad_request(line: &[u8], error: &serde_json::Error) -> Refusal {
     Refusal::new(RefusalKind::BadRequest, message)
 }
 
-/// A refusal, as a line.
+/// Encodes a refusal as a line.
 fn refused(refusal: Refusal) -> String {
-    // Text and a name: there is nothing in it that cannot be written.
+    // Cannot fail: it holds only text and a name.
     serde_json::to_string(&Answer::<()>::Refused(refusal)).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! The loop of the server's thread.
+//! Loop of the server's thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use super::connection::{Connection, Input, Life};
 use super::{Handler, Limits, answer_line, refused};
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
 
-/// How long nobody is let in after the system could not give a descriptor.
+/// Pause in accepting clients after the system had no descriptor or memory for one.
 const REST: Duration = Duration::from_millis(200);
 
-/// What the thread owns.
+/// State of the server's thread.
 pub(super) struct Serving {
     listener: OwnedFd,
     stop: Arc<OwnedFd>,
     handler: Handler,
     clients: Vec<Connection>,
     limits: Limits,
-    /// Until then nobody is let in.
+    /// Time until which no client is accepted.
     resting_until: Option<Instant>,
 }
 
-/// What a turn of the loop found.
+/// Result of one wait.
 struct Ready {
     stop: bool,
     listener: bool,
@@ -44,7 +44,7 @@ impl Serving {
             let ready = match self.wait() {
                 Ok(ready) => ready,
                 Err(Errno::INTR) => continue,
-                // Without memory for it the kernel cannot wait. Later it may.
+                // The kernel had no memory for the wait. It is tried again later.
                 Err(_) => {
                     std::thread::sleep(REST);
                     continue;
@@ -69,12 +69,12 @@ impl Serving {
         }
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until there is work.
     fn wait(&self) -> Result<Ready, Errno> {
         let now = Instant::now();
         let mut waits: Vec<PollFd<'_>> = Vec::with_capacity(self.clients.len() + 2);
         waits.push(PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN));
-        // One that is resting is asked for nothing, but errors, which it does not have.
+        // While accepting pauses, only errors are polled, which a listener does not have.
         let listen = if self.resting_until.is_some() { PollFlags::empty() } else { PollFlags::IN };
         waits.push(PollFd::from_borrowed_fd(self.listener.as_fd(), listen));
         for client in &self.clients {
@@ -88,7 +88,7 @@ impl Serving {
         } else {
             first.map(|first| first.saturating_duration_since(now))
         };
-        // A time that does not fit is as good as none.
+        // A time that does not fit counts as no limit.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         poll(&mut waits, timeout.as_ref())?;
         let is_ready = |wait: &PollFd<'_>| !wait.revents().is_empty();
@@ -99,7 +99,7 @@ impl Serving {
         })
     }
 
-    /// Lets in one who waits at the door.
+    /// Accepts one waiting client.
     fn let_in(&mut self, now: Instant) {
         let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => socket,
@@ -107,7 +107,7 @@ impl Serving {
                 self.resting_until = Some(now + REST);
                 return;
             }
-            // It has gone, or something else that is its own affair.
+            // The client has gone, or the error concerns it alone.
             Err(_) => return,
         };
         if let Err(refusal) = check_user(&socket) {
@@ -131,36 +131,37 @@ impl Serving {
 
 const ROOT: u32 = 0;
 
-/// Only the user itself may look and steer, and root.
+/// Checks that the client is the same user, or root.
 ///
-/// The socket's mode says so already. This is for a socket whose mode somebody changed, or a path that was chosen.
+/// The mode of the socket already ensures this. The check is for a socket with a changed mode, and for a
+/// custom path.
 fn check_user(socket: &OwnedFd) -> Result<(), Refusal> {
     let own = geteuid();
     match squall_sys::peer::peer(socket.as_fd()) {
         Ok(peer) if peer.uid == own.as_raw() || peer.uid == ROOT => Ok(()),
         Ok(peer) => {
             let message = format!(
-                "user {} may not look at this program; user {} may, and root",
+                "user {} may not inspect this program; only user {} and root may",
                 peer.uid,
                 own.as_raw()
             );
             Err(Refusal::new(RefusalKind::NotAllowed, message))
         }
         Err(error) => {
-            let message = format!("the system does not say who is asking: {error}");
+            let message = format!("the system did not report the client's user: {error}");
             Err(Refusal::new(RefusalKind::NotAllowed, message))
         }
     }
 }
 
-/// Says why not, as far as the socket takes it at once.
+/// Sends the reason, as far as the socket accepts it at once.
 fn turn_away(socket: &OwnedFd, refusal: Refusal) {
     let mut line = refused(refusal);
     line.push('\n');
     let _ = send(socket, line.as_bytes(), SendFlags::NOSIGNAL);
 }
 
-/// One step with one client: at most one request.
+/// Runs one step for one client: at most one request.
 fn turn(
     client: &mut Connection,
     handler: &mut Handler,

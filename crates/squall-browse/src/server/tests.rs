@@ -1,4 +1,4 @@
-//! The server with handlers that behave as no program should.
+//! The server with misbehaving handlers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ fn hello() -> Result<String, Refusal> {
     crate::answers::answer(Request::Hello {})
 }
 
-/// A server whose handler does this with all requests but the first kind.
+/// Starts a server with a handler that answers `hello` normally and passes all other requests to `odd`.
 fn serve(
     folder: &Folder,
     mut odd: impl FnMut(Request) -> Result<String, Refusal> + Send + 'static,
@@ -60,7 +60,7 @@ fn a_panic_becomes_an_answer_and_the_next_request_is_served() {
         _ => Ok("null".to_owned()),
     });
     let mut client = client(&folder);
-    for part in ["the program's own code", "plain", "no text"] {
+    for part in ["the program's own code", "plain", "not text"] {
         match client.freeze_all(true) {
             Err(ClientError::Refused(refusal)) => {
                 assert_eq!(refusal.kind, RefusalKind::Panicked);
@@ -74,7 +74,7 @@ fn a_panic_becomes_an_answer_and_the_next_request_is_served() {
 }
 
 #[test]
-fn who_was_silent_for_longest_gives_way() {
+fn the_longest_silent_client_gives_way() {
     let folder = Folder::new("silent");
     let builder = Builder::new().path(folder.socket()).clients_max(2).silence(Duration::ZERO);
     let _server = builder.serve_with(Box::new(|_| hello())).expect("a server");
@@ -96,7 +96,7 @@ fn an_answer_that_is_not_understood_is_an_error_of_the_client() {
 }
 
 #[test]
-fn an_answer_that_does_not_come_leaves_the_client_with_an_error_and_the_server_whole() {
+fn a_missing_answer_is_a_client_error_and_the_server_goes_on() {
     let folder = Folder::new("late");
     let (go, wait) = channel::<()>();
     let server = serve(&folder, move |_| {

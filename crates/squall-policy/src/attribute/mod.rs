@@ -141,7 +141,7 @@ pub use schema::{ATTRIBUTES_MAX, Schema};
 #[doc(hidden)]
 pub use value::check_names;
 pub use value::{Choice, Kind, NoValue, Value};
-pub use values::{AttributeInfo, ClassValues, InstanceValues, Scope, AttributeView};
+pub use values::{AttributeInfo, AttributeView, ClassValues, InstanceValues, Scope};
 
 #[doc(inline)]
 pub use crate::choices;

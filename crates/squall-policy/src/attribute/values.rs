@@ -577,7 +577,10 @@ pub struct AttributeView<'a> {
 
 impl fmt::Debug for AttributeView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AttributeView").field("values", self.values).field("call", &self.call).finish_non_exhaustive()
+        f.debug_struct("AttributeView")
+            .field("values", self.values)
+            .field("call", &self.call)
+            .finish_non_exhaustive()
     }
 }
 

@@ -264,7 +264,10 @@ impl Drop for Hidden {
 #[cold]
 #[inline(never)]
 fn resize_above(top: usize) {
-    assert!(top as u64 <= INDEX, "calls with attributes are nested too deep: a thread can have 2^28 attributes waiting");
+    assert!(
+        top as u64 <= INDEX,
+        "calls with attributes are nested too deep: a thread can have 2^28 attributes waiting"
+    );
     ABOVE.with(|above| match top.saturating_sub(ROOM) {
         0 => *above.borrow_mut() = Vec::new(),
         len => above.borrow_mut().resize(len, Entry::NONE),

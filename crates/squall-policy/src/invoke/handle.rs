@@ -108,7 +108,9 @@ pub(super) struct Runner<R>(Arc<Invocation<R>>);
 
 impl<R: Send + 'static> Runner<R> {
     /// Creates an invocation of `f` and its pending result.
-    pub(super) fn new(f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static) -> (Runner<R>, PendingCall<R>) {
+    pub(super) fn new(
+        f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static,
+    ) -> (Runner<R>, PendingCall<R>) {
         let invocation = Arc::new(Invocation {
             function: Mutex::new(Some(Box::new(f))),
             slot: Mutex::new(Slot::Empty(None)),

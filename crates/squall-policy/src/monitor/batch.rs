@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_whole_and_leave_out_what_has_no_name() {
+    fn json_lines_are_complete_and_omit_unnamed_values() {
         let json = text(|out| batch().write_json(out));
         let lines: Vec<&str> = json.lines().collect();
         assert_eq!(lines.len(), 5);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_a_line_for_each_record_and_one_for_what_is_not_there() {
+    fn text_has_a_line_for_each_record_and_one_for_lost_records() {
         let text = text(|out| batch().write_text(out));
         assert!(text.lines().nth(1).is_some_and(|line| line.ends_with(": lock.fail -")), "{text}");
         assert!(text.ends_with("7 records dropped\n"), "{text}");

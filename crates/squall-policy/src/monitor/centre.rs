@@ -243,7 +243,13 @@ pub fn collect() -> usize {
 /// ```
 pub fn stats() -> MonitorStats {
     if forked() {
-        return MonitorStats { subscriptions: 0, buffers: 0, bytes: 0, collector: CollectorState::None, rounds: 0 };
+        return MonitorStats {
+            subscriptions: 0,
+            buffers: 0,
+            bytes: 0,
+            collector: CollectorState::None,
+            rounds: 0,
+        };
     }
     let centre = centre();
     let resting = centre.collector == CollectorState::Working && is_rest(RESTS.load(Ordering::Relaxed));

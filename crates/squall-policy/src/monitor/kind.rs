@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_keeps_its_number_whoever_asks_first() {
+    fn a_kind_gets_one_number_under_contention() {
         static KIND: Kind = Kind::new("kind.test", ["", ""]);
         let numbers: Vec<u16> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..4).map(|_| scope.spawn(|| KIND.number())).collect();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_has_are_of_the_other_kind() {
+    fn unknown_numbers_belong_to_the_other_kind() {
         assert_eq!(Kind::of(NONE).name(), "other");
         assert_eq!(Kind::of(OTHER).name(), "other");
         assert_eq!(Kind::of(u16::MAX).name(), "other");

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_gives_back_what_it_was_made_of() {
+    fn a_record_returns_its_fields() {
         static KIND: Kind = Kind::new("record.test", ["first", ""]);
         let id = Id::from_parts(17, 3).expect("it is one");
         let record = Record::now(&KIND, id, [u64::MAX, 5]);

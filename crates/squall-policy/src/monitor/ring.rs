@@ -62,7 +62,10 @@ pub(super) enum Pushed {
 impl Ring {
     /// Creates a ring with this capacity, a power of two.
     pub(super) fn new(capacity: usize) -> Ring {
-        assert!(capacity.is_power_of_two() && capacity > 1, "the capacity of a ring must be a power of two above 1");
+        assert!(
+            capacity.is_power_of_two() && capacity > 1,
+            "the capacity of a ring must be a power of two above 1"
+        );
         let place = || [const { AtomicU64::new(0) }; WORDS];
         Ring {
             places: (0..capacity).map(|_| place()).collect(),
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_up_to_the_capacity_and_then_all_is_counted() {
+    fn records_within_the_capacity_are_kept_and_surplus_ones_counted() {
         let ring = Ring::new(8);
         let pushed: Vec<_> = (0..10).map(|n| ring.push(&record(n))).collect();
         let halves = pushed.iter().filter(|&&one| one == Pushed::KeptHalf).count();

@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_as_told() {
+    fn sizes_match_the_documentation() {
         assert_eq!([size_of::<Tally>(), size_of::<Count>(), size_of::<Peak>()], [8; 3]);
         assert_eq!((size_of::<Threshold>(), size_of::<Blocked>()), (4, 40));
         assert_eq!((size_of::<super::super::Window>(), size_of::<super::super::Every>()), (24, 8));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_of_nothing_never_posts_and_one_that_posted_is_quiet() {
+    fn a_threshold_of_zero_never_posts_and_a_posted_one_is_quiet() {
         let never = Threshold::new(0);
         assert!((0..10).all(|_| never.note() == Noted::Quiet));
         let threshold = Threshold::new(3);

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_so_many_one_is_due() {
+    fn one_caller_per_period_is_due() {
         let due = |period| {
             let every = Every::new(period);
             (0..12).filter(|_| every.is_due()).count()
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_takes_falls_for_standstill_and_time_at_its_ends() {
+    fn a_window_accepts_falling_readings_and_extreme_times() {
         let window = Window::new(Duration::ZERO);
         assert_eq!(window.look_at(9, 0), None);
         assert_eq!(window.look_at(5, 11), Some(Rate { growth: 0, span_ns: 10 }));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_who_look_the_growth_is_told_once() {
+    fn concurrent_samples_report_the_growth_once() {
         const READING: u64 = 1_000;
         const THREADS: u64 = 4;
         let window = Window::new(Duration::ZERO);

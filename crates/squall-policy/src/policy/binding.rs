@@ -9,7 +9,6 @@ use squall_core::swap::{Replacement, State};
 use squall_core::wrap::{self, Around, Invoked, Refusal, Wrap, all_blocking};
 use squall_core::{Handle, Id, Interface, InterfaceOf, Owned, Root, class_of, interfaces_count};
 use squall_machine::ClusterSize;
-use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -163,7 +162,7 @@ impl<P: Policy> Binding<P> {
         self.make(|| wrap::wrapped(|handle: Handle<I>| self.bound_around(handle, make)))
     }
 
-    /// Creates an object whose state can move in a swap, like
+    /// Creates an object with a state that can move in a swap, like
     /// [`swappable_with`](squall_core::swappable_with).
     ///
     /// # Errors
@@ -274,7 +273,11 @@ impl<P: Policy> Binding<P> {
         Around::new(Governor::new(self), rep)
     }
 
-    fn bound_around<I, T>(&self, handle: Handle<I>, make: impl FnOnce(&Binding<P>) -> T) -> Around<Governor<P>, T>
+    fn bound_around<I, T>(
+        &self,
+        handle: Handle<I>,
+        make: impl FnOnce(&Binding<P>) -> T,
+    ) -> Around<Governor<P>, T>
     where
         I: ?Sized + Interface,
     {
@@ -287,7 +290,8 @@ impl<P: Policy> Binding<P> {
         // `make` has checked that the binding is free. If two threads bind at once, `make` detects the loser
         // afterwards.
         let interfaces = interfaces_count::<I>();
-        let _ = self.0.object.set(Object { id: Handle::id(handle), callee: Callee::from(handle), interfaces });
+        let _ =
+            self.0.object.set(Object { id: Handle::id(handle), callee: Callee::from(handle), interfaces });
     }
 
     /// Asks the policy to create an object.
@@ -299,12 +303,12 @@ impl<P: Policy> Binding<P> {
             return Err(GovernError::Bound(id));
         }
         let (policy, values) = (&self.0.policy, self.values());
-        let (mut make, mut owned, made) = (Some(make), None, Cell::new(false));
+        let (mut make, mut owned) = (Some(make), None);
         let mut object_create = || {
             owned = make.take().map(|make| make()).transpose()?;
             Ok(())
         };
-        let creation = Creation::new(Shape::of::<I>(), values, &mut object_create, &made);
+        let creation = Creation::new(Shape::of::<I>(), values, &mut object_create);
         policy.set_state_attributes(&creation)?;
         policy.set_objects_attributes(&creation)?;
         policy.set_operation_attributes(&creation)?;
@@ -371,7 +375,8 @@ impl<P: Policy> Governor<P> {
         let Some(object) = bound.object.get() else {
             // A representative that serves belongs to an object, unless its root was created without the
             // binding.
-            return Err(self.refusal("its object was created without its policy; create it with Binding::govern_root"));
+            return Err(self
+                .refusal("its object was created without its policy; create it with Binding::govern_root"));
         };
         receive(object.callee, |attributes| {
             if !attributes.is_empty() && bound.are_unknown(attributes) {

@@ -1,7 +1,6 @@
 //! Creation of an object with a policy: the policy's methods run first.
 
 use squall_core::{CreateError, Id, Interface};
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,7 +32,6 @@ pub struct Creation<'a> {
     shape: Shape,
     values: Option<&'a Arc<InstanceValues>>,
     make: &'a mut dyn FnMut() -> Result<(), CreateError>,
-    made: &'a Cell<bool>,
 }
 
 /// Names of an interface and its methods.
@@ -59,9 +57,8 @@ impl<'a> Creation<'a> {
         shape: Shape,
         values: Option<&'a Arc<InstanceValues>>,
         make: &'a mut dyn FnMut() -> Result<(), CreateError>,
-        made: &'a Cell<bool>,
     ) -> Creation<'a> {
-        Creation { shape, values, make, made }
+        Creation { shape, values, make }
     }
 
     /// Returns the name of the interface of the object.
@@ -79,7 +76,7 @@ impl<'a> Creation<'a> {
         self.values
     }
 
-    /// Sets an attribute of the object. Does nothing if the policy has no class.
+    /// Sets an attribute of the object. Has no effect if the policy has no class.
     ///
     /// # Errors
     /// See [`InstanceValues::set`].
@@ -87,7 +84,7 @@ impl<'a> Creation<'a> {
         self.values.map_or(Ok(()), |values| values.set(attribute, value))
     }
 
-    /// Sets an attribute of one operation of the object. Does nothing if the policy has no class.
+    /// Sets an attribute of one operation of the object. Has no effect if the policy has no class.
     ///
     /// # Errors
     /// See [`InstanceValues::set_for`].
@@ -108,7 +105,6 @@ impl<'a> Creation<'a> {
     /// If the author's function that makes the value does.
     pub fn object_create(self) -> Result<Created, GovernError> {
         (self.make)().map_err(GovernError::Create)?;
-        self.made.set(true);
         Ok(Created(()))
     }
 }

@@ -21,7 +21,7 @@
 //! | [`Monitor`] | its caller's thread | one, apart from those that wait for a condition |
 //! | [`Task`] | the object's own thread | one, in order of arrival |
 //!
-//! The last three make callers wait. So they require interfaces whose methods are all marked `#[blocking]`;
+//! The last three make callers wait. So they require interfaces with all methods marked `#[blocking]`;
 //! others do not compile:
 //!
 //! ```compile_fail
@@ -92,7 +92,7 @@
 //!
 //! # Cost
 //!
-//! An object without a policy pays nothing. An intercepted call costs a few nanoseconds more than a plain
+//! An object without a policy has no extra cost. An intercepted call costs a few nanoseconds more than a plain
 //! call, plus the time that the policy takes.
 //!
 //! # Source
@@ -116,7 +116,7 @@ use crate::attribute::{AttributeError, ClassValues};
 /// All methods have defaults, so a policy implements only those in which it differs. For an example see
 /// [`Block`].
 pub trait Policy: Sized + Send + Sync + 'static {
-    /// `true` if the policy makes callers wait. Then it can govern only interfaces whose methods are all
+    /// `true` if the policy makes callers wait. Then it can govern only interfaces with all methods
     /// marked `#[blocking]`, which the compiler checks.
     const WAITS: bool = false;
 

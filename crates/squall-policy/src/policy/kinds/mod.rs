@@ -13,4 +13,5 @@ pub use threaded::ThreadedAdt;
 /// Refusal of a call from inside an operation, by a policy that waits.
 const IN_OPERATION: &str = "it may block, but was called inside an operation; call it outside";
 /// Refusal of a call from an export or an import, by a policy that runs calls on another thread.
-const IN_TRANSFER: &str = "another thread would run it, but this thread moves an object's state and must not wait";
+const IN_TRANSFER: &str =
+    "another thread would run it, but this thread moves an object's state and must not wait";

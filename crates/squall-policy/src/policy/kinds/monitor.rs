@@ -15,7 +15,7 @@
 //! from outside, but after the signaller.
 
 use squall_core::wrap::{goes_on, in_transfer, shall_leave};
-use squall_core::{Interrupted, Id};
+use squall_core::{Id, Interrupted};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -384,10 +384,9 @@ impl Policy for Monitor {
                 let _inside = Inside(&self.gate);
                 block.proceed();
             }
-            Entered::Again => {
-                block.refuse("this thread is in the monitor already and would wait for itself")
-            }
-            Entered::InTransfer => block.refuse("another call is inside, but this thread moves an object's state and must not wait"),
+            Entered::Again => block.refuse("this thread is in the monitor already and would wait for itself"),
+            Entered::InTransfer => block
+                .refuse("another call is inside, but this thread moves an object's state and must not wait"),
             // `proceed` checks the deadline and refuses.
             Entered::Late => block.proceed(),
         }

@@ -1,15 +1,13 @@
-//! What a client can do to a program's objects, and that the program's own code may fail at it.
-
-mod common;
+//! Control of a program's objects by a client, including failures of the program's own code.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::Program;
+use crate::common::{Program, alone};
 use squall_adapt::control;
 use squall_browse::protocol::RefusalKind;
 use squall_browse::{Builder, ClientError};
-use squall_core::swap::{StateFormats, Replacement, State};
+use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{Handle, Id, Owned, swappable};
 
 #[squall_macros::interface(crate = squall_core)]
@@ -92,7 +90,7 @@ fn an_object_is_swapped_under_load_and_no_call_is_lost() {
                 let name = if round % 2 == 0 { "second" } else { "first" };
                 match client.swap(&id, name) {
                     Ok(swap) => swap.id == id && swap.outcome == "swapped",
-                    // With more threads than processors one may pass its deadline.
+                    // With more threads than processors a swap may pass its deadline.
                     Err(error) if error.is_refusal() => false,
                     Err(error) => panic!("{error}"),
                 }
@@ -126,7 +124,7 @@ fn an_implementation_that_cannot_be_is_refused_and_the_object_serves_on() {
 }
 
 #[test]
-fn what_does_not_adapt_has_nothing_to_freeze_or_to_set() {
+fn a_plain_object_cannot_be_frozen_or_set() {
     let program = Program::new(Builder::new());
     let object = tally();
     let (_, id) = id(&object);
@@ -141,6 +139,7 @@ fn what_does_not_adapt_has_nothing_to_freeze_or_to_set() {
 
 #[test]
 fn everything_is_frozen_and_thawed() {
+    let _alone = alone();
     let program = Program::new(Builder::new());
     let mut client = program.client();
     for frozen in [true, false] {

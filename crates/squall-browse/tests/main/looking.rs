@@ -1,8 +1,6 @@
-//! What a good client sees of a program, and that looking changes nothing.
+//! A well-behaved client's view of a program. Inspection changes no object.
 
-mod common;
-
-use common::{Hits, Program, hits};
+use crate::common::{Hits, Program, hits};
 use squall_browse::protocol::{ListQuery, RefusalKind, Sort};
 use squall_browse::{Builder, ClientError};
 use squall_core::{Handle, info_of};
@@ -14,7 +12,7 @@ fn an_object_is_seen_as_inspection_sees_it() {
     let info = info_of(Handle::id(program.object.handle())).expect("it lives");
     let detail = program.client().object(&program.id()).expect("an answer");
     assert_eq!(detail.row.interface, info.interface);
-    assert_eq!(detail.row.class, "Central");
+    assert_eq!(detail.row.class, "Shared");
     assert_eq!(detail.class_path, info.class);
     assert_eq!((detail.row.bytes, detail.value_bytes), (info.bytes, info.value_bytes));
     assert_eq!((detail.row.misses, detail.row.reps), (info.misses, info.reps.len()));

@@ -1,5 +1,5 @@
-//! Monitors in one process. The general monitor is one for all, so its tests take turns, and each looks at records of its
-//! own kinds alone.
+//! Monitors. The general monitor is process-wide, so its tests take turns, and each test reads only records
+//! of its own kinds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
@@ -12,7 +12,8 @@ use squall_policy::monitor::{
     collect, emit, stats, subscribe, subscribe_without_collector,
 };
 
-/// One test of the general monitor at a time; begins with nobody subscribed, no buffer and no collector.
+/// Serialises the tests of the general monitor. Waits until there is no subscription, no buffer and no
+/// collector.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,24 +24,26 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// Comes back when it is so; a test in which it never is hangs.
+/// Waits for a condition. If it never holds, the test hangs.
 fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Runs `f` in a thread of its own, whose buffer goes with it. Not in a scope: that may end before its threads' locals.
+/// Runs `f` on a thread of its own, and joins it, so that its buffer is gone. A scoped thread may outlive its
+/// scope with its thread-locals.
 fn apart(f: impl FnOnce() + Send + 'static) {
     thread::spawn(f).join().expect("it does not panic");
 }
 
-/// Values of which the second follows from the first, so that a torn record is seen.
+/// Returns two values, the second computed from the first, so that a torn record is detected.
 fn sealed(n: u64) -> [u64; 2] {
     [n, n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ 0x5bd1_e995]
 }
 
-/// What is left in a subscription's queue, of one kind; and how many were dropped.
+/// Takes the remaining records of one kind from a subscription. Returns them and the number of dropped
+/// records.
 fn rest(subscription: &Subscription, kind: &'static Kind) -> (Vec<Record>, u64) {
     let (mut records, mut dropped) = (Vec::new(), 0);
     while let Some(batch) = subscription.try_recv() {
@@ -71,7 +74,7 @@ fn off_allocates_nothing_and_starts_nothing() {
 }
 
 #[test]
-fn nothing_is_lost_below_the_capacity_and_what_is_above_is_counted() {
+fn records_within_the_capacity_are_kept_and_surplus_ones_counted() {
     static KIND: Kind = Kind::new("test.capacity", ["n", "seal"]);
     let _turn = turn();
     apart(|| {
@@ -88,7 +91,7 @@ fn nothing_is_lost_below_the_capacity_and_what_is_above_is_counted() {
 }
 
 #[test]
-fn a_record_says_who_where_and_when() {
+fn a_record_names_its_thread_object_and_time() {
     static KIND: Kind = Kind::new("test.record", ["n", "seal"]);
     let _turn = turn();
     apart(|| {
@@ -114,14 +117,14 @@ fn kt_18_no_record_is_torn_doubled_or_out_of_order_under_load() {
     let write = |writer| {
         for n in 0..RECORDS {
             emit(&KIND, Object::number(writer), sealed(n));
-            // In every other stretch so many without a break that the buffer overflows.
+            // Every other stretch has no pauses, so that the buffer overflows.
             if n % 64 == 0 && n / 4096 % 2 == 0 {
                 thread::yield_now();
             }
         }
     };
     let writers: Vec<_> = (1..=WRITERS).map(|writer| thread::spawn(move || write(writer))).collect();
-    // Two gather: this thread now and then, and the collector.
+    // Two threads gather: this one from time to time, and the collector.
     while !writers.iter().all(|writer| writer.is_finished()) {
         collect();
         thread::yield_now();
@@ -179,7 +182,7 @@ fn a_record_of_a_thread_at_its_very_end_is_kept_or_counted() {
     }
 }
 
-/// Whether there is a thread of the collector's name.
+/// Returns `true` if a thread with the collector's name exists.
 fn collector_is_there() -> bool {
     let mut tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it").flatten();
     tasks.any(|task| {
@@ -193,7 +196,8 @@ fn the_collector_is_woken_rests_and_ends_with_its_last_subscription() {
     let _turn = turn();
     let (one, two) = (subscribe(8).expect("a thread"), subscribe(64).expect("the same thread"));
     until(collector_is_there);
-    // Each record finds the collector at rest, and must wake it: the writer neither ends nor writes another meanwhile.
+    // Each record finds the collector at rest and must wake it. The writer neither ends nor writes another
+    // record meanwhile.
     let (to_writer, orders) = mpsc::channel();
     let writer = thread::spawn(move || orders.iter().for_each(|n| emit(&KIND, Object::NONE, sealed(n))));
     for n in 0..20 {
@@ -205,7 +209,7 @@ fn the_collector_is_woken_rests_and_ends_with_its_last_subscription() {
     until(|| stats().collector == CollectorState::Resting);
     let rounds = stats().rounds;
     thread::sleep(Duration::from_millis(50));
-    // One more, should the kernel wake it for nothing.
+    // Allows for one spurious wake-up.
     assert!(stats().rounds <= rounds + 1, "it is awake while nobody emits");
     one.close();
     assert!(monitor::is_on() && collector_is_there());
@@ -240,13 +244,13 @@ fn a_reader_that_does_not_read_misses_and_others_do_not() {
 }
 
 #[test]
-fn a_reader_gets_nothing_from_before_its_time() {
+fn a_reader_gets_no_records_from_before_its_subscription() {
     static KIND: Kind = Kind::new("test.before", ["n", "seal"]);
     let _turn = turn();
     apart(|| {
         let first = subscribe_without_collector(8).expect("it needs no thread");
         emit(&KIND, Object::NONE, sealed(1));
-        // Not gathered yet: the second's beginning does it, for the first.
+        // Not gathered yet: the second subscription gathers it for the first.
         let second = subscribe_without_collector(8).expect("it needs no thread");
         emit(&KIND, Object::NONE, sealed(2));
         first.close();
@@ -261,7 +265,7 @@ fn a_reader_gets_nothing_from_before_its_time() {
     });
 }
 
-/// Subscribes and closes; one's own record of in between is received, or told as lost.
+/// Subscribes, writes a record, and closes. The record is received or counted as lost.
 fn come_and_go(reader: u32, round: u32, kind: &'static Kind) {
     let subscription = match (round + reader) % 3 {
         0 => subscribe_without_collector(4).expect("it needs no thread"),
@@ -309,7 +313,7 @@ fn subscriptions_may_come_and_go_while_all_write() {
 }
 
 #[test]
-fn who_waits_for_a_batch_is_let_go_when_the_subscription_closes() {
+fn closing_a_subscription_wakes_its_waiting_reader() {
     let _turn = turn();
     let subscription = subscribe(1).expect("a thread can be started");
     thread::scope(|scope| {
@@ -332,7 +336,8 @@ fn a_threshold_posts_exactly_once_per_arming_under_contention() {
             scope.spawn(|| {
                 for arming in 0..ARMINGS {
                     if barrier.wait().is_leader() {
-                        // Reached by all together in every arming: at the first fact, the last, or in between.
+                        // All threads reach it together in each arming: at the first event, the last, or in
+                        // between.
                         sensor.rearm(1 + arming % (NOTES * THREADS as u32));
                         posts.store(0, Ordering::Relaxed);
                     }
@@ -366,7 +371,7 @@ fn a_threshold_that_its_poster_arms_again_posts_once_for_each_arming() {
             });
         }
     });
-    // Between a post and its arming facts are not counted, so there may be fewer; never more.
+    // Events between a post and its arming are not counted, so there may be fewer posts, but never more.
     let posts = posts.into_inner();
     assert!((1..=THREADS * NOTES / THRESHOLD).contains(&posts), "{posts}");
     let left = sensor.missing();
@@ -374,7 +379,7 @@ fn a_threshold_that_its_poster_arms_again_posts_once_for_each_arming() {
     assert_eq!(more.iter().position(|&noted| noted == Noted::Post), Some(left as usize - 1));
 }
 
-/// What is entered by one thread at a time, and decides by itself how those wait who come later.
+/// A gate for one thread at a time that chooses by itself how later threads wait.
 struct Gate {
     lock: Mutex<()>,
     is_fair: AtomicBool,

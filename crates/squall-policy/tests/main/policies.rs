@@ -1,11 +1,11 @@
-//! What a policy sees and may do: creation, interception, refusals, attributes, swaps.
+//! Policies: creation, interception, refusals, attributes, swaps.
 
+use squall_core::swap::{Replacement, State, StateFormats, Swap};
+use squall_core::wrap::Around;
+use squall_core::{CallError, CallErrorKind, Handle, Owned, RepContext, Root, shared};
+use squall_machine::ClusterSize;
 use squall_policy::attribute::{self, Attribute, AttributeError, ClassValues, Schema, Scope, with};
 use squall_policy::{Binding, Block, Created, Creation, GovernError, Governor, Policy, governed};
-use squall_core::swap::{StateFormats, Replacement, State, Swap};
-use squall_core::wrap::Around;
-use squall_core::{RepContext, CallError, Handle, Owned, CallErrorKind, Root, shared};
-use squall_machine::ClusterSize;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ trait Count: Send + Sync {
 trait Hits: Count {
     fn add(&self, n: u64) -> u64;
     fn checked_add(&self, n: u64) -> Result<u64, CallError>;
-    /// Nothing of this can be sent.
+    /// Has arguments that are not `Send`.
     fn show(&self, name: Rc<str>, show: &mut dyn FnMut(&str, u64)) -> Rc<str>;
     #[blocking]
     fn wait(&self, text: &str) -> String;
@@ -29,15 +29,15 @@ trait Hits: Count {
 }
 
 #[derive(Default)]
-struct Central(AtomicU64);
+struct Shared(AtomicU64);
 
-impl Count for Central {
+impl Count for Shared {
     fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-impl Hits for Central {
+impl Hits for Shared {
     fn add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Relaxed) + n
     }
@@ -56,8 +56,8 @@ impl Hits for Central {
     }
 }
 
-impl State for Central {
-    fn formats(formats: &mut StateFormats<'_, Central>) {
+impl State for Shared {
+    fn formats(formats: &mut StateFormats<'_, Shared>) {
         formats.export(|this| Ok(this.value())).import(|this, value: u64| {
             this.0.store(value, Relaxed);
             Ok(())
@@ -72,7 +72,7 @@ static SCHEMA: Schema = Schema::new("limited", &[&LIMIT, &SHUT]).with_operations
 static CLASS: ClassValues = ClassValues::new(&SCHEMA);
 static ELSEWHERE: Attribute<u64> = Attribute::new("elsewhere", 0);
 
-/// Notes what it is asked, and refuses what is shut or beyond the limit.
+/// Records the calls it sees, and refuses calls while it is shut or beyond the limit.
 #[derive(Default)]
 struct Limited {
     seen: Mutex<Vec<String>>,
@@ -120,7 +120,7 @@ impl Policy for Limited {
             "checked_add" if block.get(&LIMIT) <= 3 => block.refuse("three is too little"),
             _ => {
                 block.proceed();
-                // Too late, and again: both do nothing.
+                // Too late, and a second time: both have no effect.
                 block.refuse("too late");
                 block.proceed();
             }
@@ -147,7 +147,7 @@ fn kt_07_the_policy_is_asked_in_ktks_order_before_there_is_an_object() {
         .govern(|binding| {
             assert_eq!(binding.id(), None);
             binding.note("value");
-            Central::default()
+            Shared::default()
         })
         .unwrap();
     let operations = "add0 checked_add0 show0 wait1 fail0";
@@ -155,8 +155,8 @@ fn kt_07_the_policy_is_asked_in_ktks_order_before_there_is_an_object() {
     assert_eq!(binding.id(), Some(Handle::id(hits.handle())));
     let values = attribute::of(Handle::id(hits.handle())).unwrap();
     assert_eq!((values.get(&LIMIT), values.get_text("checked_add.limit").unwrap()), (10, "3".into()));
-    // One policy, one object.
-    let again = binding.govern::<dyn Hits, _>(|_| Central::default()).unwrap_err();
+    // One binding, one object.
+    let again = binding.govern::<dyn Hits, _>(|_| Shared::default()).unwrap_err();
     assert!(matches!(again, GovernError::Bound(id) if Some(id) == binding.id()), "{again}");
 }
 
@@ -178,7 +178,7 @@ fn kt_07_a_policy_that_does_not_make_the_object_leaves_none() {
     for (kind, said) in [(0, "limit"), (1, "never")] {
         let make = |_: &Binding<Never>| {
             made.set(true);
-            Central::default()
+            Shared::default()
         };
         let error = Binding::new(Never(kind)).govern::<dyn Hits, _>(make).unwrap_err();
         assert!(error.to_string().contains(said), "{error}");
@@ -189,7 +189,7 @@ fn kt_07_a_policy_that_does_not_make_the_object_leaves_none() {
 #[test]
 fn kt_08_every_call_goes_through_the_policy_with_what_it_borrows() {
     let binding = Binding::new(Limited::default());
-    let hits: Owned<dyn Hits> = binding.govern(|_| Central::default()).unwrap();
+    let hits: Owned<dyn Hits> = binding.govern(|_| Shared::default()).unwrap();
     binding.seen();
     assert_eq!(hits.add(2), 2);
     assert_eq!(hits.try_add(3).unwrap(), 5);
@@ -206,13 +206,14 @@ fn kt_08_every_call_goes_through_the_policy_with_what_it_borrows() {
 
 #[test]
 fn kt_08_a_refusal_is_an_error_where_there_is_room_for_one() {
-    let hits: Owned<dyn Hits> = governed(Limited::default(), |_| Central::default());
+    let hits: Owned<dyn Hits> = governed(Limited::default(), |_| Shared::default());
     let error = hits.checked_add(1).unwrap_err();
     assert_eq!(error.reason(), CallErrorKind::Refused("three is too little"));
     let id = Handle::id(hits.handle());
     assert_eq!((error.interface(), error.method(), error.id()), ("Hits", "checked_add", id));
-    assert!(error.class().unwrap().ends_with("Central"), "the author's type: {error}");
-    // The checked form of any method is an error, nested or not; the plain form of others panics.
+    assert!(error.class().unwrap().ends_with("Shared"), "the author's type: {error}");
+    // The checked form of each method returns an error, nested or not. The plain form of a method without an
+    // error panics.
     attribute::of(id).unwrap().set(&SHUT, true).unwrap();
     assert_eq!(hits.try_add(1).unwrap_err().reason(), CallErrorKind::Refused("it is shut"));
     assert_eq!(hits.try_checked_add(1).unwrap_err().reason(), CallErrorKind::Refused("it is shut"));
@@ -224,14 +225,14 @@ fn kt_08_a_refusal_is_an_error_where_there_is_room_for_one() {
 #[test]
 fn kt_08_attributes_of_a_call_reach_its_policy_and_nobody_else() {
     let binding = Binding::new(Limited::default());
-    let hits: Owned<dyn Hits> = binding.govern(|_| Central::default()).unwrap();
+    let hits: Owned<dyn Hits> = binding.govern(|_| Shared::default()).unwrap();
     let refused = with(hits.handle(), (&LIMIT, 0), |hits| hits.try_add(1)).unwrap();
     assert_eq!(refused.unwrap_err().reason(), CallErrorKind::Refused("nothing may be added"));
-    // Call before operation before object.
+    // The call's value wins over the operation's, and that over the object's.
     assert!(hits.checked_add(1).is_err());
     assert_eq!(with(hits.handle(), (&LIMIT, 4), |hits| hits.checked_add(1)).unwrap().unwrap(), 1);
     assert_eq!(hits.add(1), 2, "for that call alone");
-    // One that the policy does not know.
+    // An attribute that the policy does not have.
     let unknown = with(hits.handle(), (&ELSEWHERE, 4), |hits| hits.try_add(1)).unwrap().unwrap_err();
     assert!(unknown.to_string().contains("an attribute that its policy does not have"), "{unknown}");
     let values = binding.values().unwrap();
@@ -241,13 +242,13 @@ fn kt_08_attributes_of_a_call_reach_its_policy_and_nobody_else() {
 #[test]
 fn kt_03_the_policy_survives_swaps_and_ends_with_the_object() {
     let binding = Binding::new(Limited::default());
-    let hits: Owned<dyn Hits> = binding.govern_swappable(|_| Central::default()).unwrap();
+    let hits: Owned<dyn Hits> = binding.govern_swappable(|_| Shared::default()).unwrap();
     assert_eq!(hits.add(7), 7);
-    Swap::new(hits.handle()).run(binding.next_swappable(|_| Central::default())).unwrap();
+    Swap::new(hits.handle()).run(binding.next_swappable(|_| Shared::default())).unwrap();
     assert_eq!(hits.add(1), 8, "with its state");
     assert!(hits.checked_add(1).is_err(), "the same policy");
-    // One that comes to nothing changes nothing.
-    drop::<Replacement<dyn Hits>>(binding.next(|_| Central::default()));
+    // A replacement that is dropped unused has no effect.
+    drop::<Replacement<dyn Hits>>(binding.next(|_| Shared::default()));
     assert_eq!(binding.ended.load(Relaxed), 0);
     Owned::destroy(hits).wait().unwrap();
     squall_rcu::barrier().unwrap();
@@ -255,7 +256,7 @@ fn kt_03_the_policy_survives_swaps_and_ends_with_the_object() {
     assert!(binding.id().is_some_and(|id| attribute::of(id).is_none()));
 }
 
-/// A root that gives each representative to the policy.
+/// A root that wraps each representative in the policy.
 struct Map(Binding<Limited>);
 struct Here(RepContext<Map>, AtomicU64);
 
@@ -288,7 +289,7 @@ fn kt_10_an_object_reconfigures_itself_through_its_policy() {
     struct Own(Binding<Limited>);
     impl Count for Own {
         fn value(&self) -> u64 {
-            // Within a call, of the policy's operations and attributes.
+            // Calls the policy's functions and sets its attributes from inside a call.
             self.0.note("called");
             self.0.values().map(|values| values.set(&LIMIT, 77));
             self.0.values().map_or(0, |values| values.get(&LIMIT))
@@ -304,7 +305,7 @@ fn kt_10_an_object_reconfigures_itself_through_its_policy() {
 #[test]
 fn a_wrapper_in_a_wrapper_asks_both() {
     let outer = Binding::new(Limited::default());
-    let nested: Owned<dyn Hits> = outer.govern(|_| Around::new(Twice, Central::default())).unwrap();
+    let nested: Owned<dyn Hits> = outer.govern(|_| Around::new(Twice, Shared::default())).unwrap();
     outer.seen();
     assert_eq!(nested.add(1), 1);
     assert_eq!(outer.seen(), ["add1"]);
@@ -336,16 +337,16 @@ fn a_policy_that_catches_a_panic_has_no_result_to_give() {
             let _ = catch_unwind(AssertUnwindSafe(|| block.proceed()));
         }
     }
-    let hits: Owned<dyn Hits> = governed(Catches, |_| Central::default());
+    let hits: Owned<dyn Hits> = governed(Catches, |_| Shared::default());
     assert!(hits.try_fail().unwrap_err().to_string().contains("panicked before"));
     assert_eq!(hits.add(1), 1);
 }
 
 #[test]
 fn an_object_without_a_policy_has_checked_forms_as_before() {
-    let hits: Owned<dyn Hits> = shared(Central::default());
+    let hits: Owned<dyn Hits> = shared(Shared::default());
     assert_eq!(hits.try_add(1).unwrap(), 1);
-    // By the interface itself, too.
-    let local: &dyn Hits = &Central::default();
+    // Through the trait itself, too.
+    let local: &dyn Hits = &Shared::default();
     assert_eq!(local.try_add(1).unwrap(), 1);
 }

@@ -1,10 +1,10 @@
-//! KTK's kinds: who runs a call, how many at once, in what order; and that swaps, panics and the object's end change nothing of
-//! it (KT-05).
+//! KTK's kinds of objects (KT-05): the thread that runs a call, the number of calls at once, and their order.
+//! Swaps, panics and the object's end do not change these.
 
+use squall_core::swap::{Format, Replacement, State, StateFormats, Swap, SwapFailure, SwapPhase};
+use squall_core::{CallError, CallErrorKind, Handle, Interrupted, Owned};
 use squall_policy::invoke::{self, InvokeError, synchronous_by};
 use squall_policy::{Binding, Condition, Monitor, Policy, Task, ThreadedAdt, governed};
-use squall_core::swap::{Format, StateFormats, Replacement, State, Swap, SwapFailure, SwapPhase};
-use squall_core::{CallError, Handle, Interrupted, Owned, CallErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Small where an interpreter runs it.
+/// Returns a small count under Miri.
 const fn shrunk(count: u64) -> u64 {
     if cfg!(miri) { 4 } else { count }
 }
@@ -24,16 +24,16 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// An object all of whose methods may wait.
+/// Interface with methods that may all block.
 #[squall_macros::interface(crate = squall_core)]
 trait Desk: Send + Sync {
-    /// In which thread it runs, and of which version.
+    /// Returns the thread it runs on, and the version.
     #[blocking]
     fn place(&self) -> (ThreadId, u32);
-    /// Adds, the slow way: whoever is in at the same time is noticed.
+    /// Adds slowly, so that a second call inside is noticed.
     #[blocking]
     fn add(&self, from: u64, n: u64);
-    /// What was added, in this order.
+    /// Returns the added numbers, in order.
     #[blocking]
     fn added(&self) -> Vec<(u64, u64)>;
     #[blocking]
@@ -60,13 +60,13 @@ struct Clerk {
 }
 
 impl Clerk {
-    /// One whose calls exclude each other.
+    /// Creates a clerk with calls that exclude each other.
     fn alone(version: u32) -> Clerk {
         Clerk { version, inside: AtomicBool::new(false), log: Mutex::default(), shared: false }
     }
 }
 
-/// Across all versions of an object: how many are inside.
+/// Number of calls inside, across all versions of an object.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
 
 impl Desk for Clerk {
@@ -115,7 +115,7 @@ fn swap_to<P: Policy>(desk: Handle<dyn Desk>, binding: &Binding<P>, version: u32
     swap.run(new).map(drop).map_err(|error| error.failure())
 }
 
-/// Many threads add while the object is swapped; what each added is there, in its order.
+/// Has many threads add while the object is swapped. All additions are there, each thread's in its order.
 fn adds_across_swaps<P: Policy>(policy: P) {
     let binding = Binding::new(policy);
     let desk: Owned<dyn Desk> = binding.govern_swappable(|_| Clerk::alone(0)).unwrap();
@@ -139,29 +139,32 @@ fn adds_across_swaps<P: Policy>(policy: P) {
     Owned::destroy(desk).wait().unwrap();
 }
 
-/// What all kinds that wait have in common.
+/// Checks the properties that all waiting kinds share.
 fn common<P: Policy>(make: impl Fn() -> P) {
     let desk: Owned<dyn Desk> = governed(make(), |_| Clerk::alone(0));
-    // Borrowed, and back before the call returns.
+    // Borrowed arguments are back before the call returns.
     let mut lent = String::new();
     desk.lend("borrowed", &mut |text| lent.push_str(text));
     assert_eq!(lent, "BORROWED");
-    // What cannot be sent runs in its caller's thread.
+    // Arguments that are not `Send` stay on the caller's thread.
     let here = Rc::new(7);
     let (ran_in, same) = desk.kept(here.clone());
     assert!(ran_in == thread::current().id() && Rc::ptr_eq(&here, &same));
-    // A panic is the caller's, and the object goes on.
+    // A panic reaches the caller, and the object goes on.
     for _ in 0..2 {
         let payload = catch_unwind(AssertUnwindSafe(|| desk.fail())).unwrap_err();
         assert_eq!(*payload.downcast_ref::<&str>().unwrap(), "the clerk failed");
     }
     desk.add(0, 1);
     assert_eq!(desk.added(), [(0, 1)]);
-    // Inside an operation nothing may wait.
+    // Inside an operation the call is refused.
     let co = desk.handle();
     let refused = squall_rcu::pin(|_| co.try_place()).unwrap_err();
-    assert!(matches!(refused.reason(), CallErrorKind::Refused(why) if why.contains("operation")), "{refused}");
-    // Destroyed while a call is under way and another waits: both end in peace, later ones err.
+    assert!(
+        matches!(refused.reason(), CallErrorKind::Refused(why) if why.contains("operation")),
+        "{refused}"
+    );
+    // Destroyed while one call runs and another waits: both end normally, later calls return errors.
     let ((begin, begun), (over, end)) = (channel(), channel());
     let last = thread::spawn(move || co.last(begin, end));
     begun.recv().unwrap();
@@ -177,7 +180,7 @@ fn common<P: Policy>(make: impl Fn() -> P) {
 fn kt_05_a_threaded_adt_has_a_thread_for_each_call() {
     common(ThreadedAdt::new);
     let desk: Owned<dyn Desk> = governed(ThreadedAdt::new(), |_| Clerk { shared: true, ..Clerk::alone(3) });
-    // Two calls at once, which wait for each other.
+    // Two calls at once that wait for each other.
     let (one, other) = (desk.handle(), desk.handle());
     let ((begin, begun), (over, end)) = (channel(), channel());
     let first = thread::spawn(move || one.last(begin, end));
@@ -186,7 +189,7 @@ fn kt_05_a_threaded_adt_has_a_thread_for_each_call() {
     assert!(ran_in != thread::current().id() && version == 3);
     over.send(()).unwrap();
     first.join().unwrap();
-    // It may call itself: that is another thread's.
+    // It may call itself, because the call runs on another thread.
     assert_ne!(desk.again(desk.handle()).unwrap().0, ran_in);
 }
 
@@ -222,7 +225,7 @@ fn kt_05_calls_enter_a_monitor_in_the_order_in_which_they_came() {
             other
         })
         .collect();
-    // One gives up: its deadline passes in the line.
+    // One gives up, because its deadline passes while it waits.
     let soon = Instant::now() + Duration::from_millis(20);
     assert!(matches!(synchronous_by(co, soon, |desk| desk.add(9, 9)), Err(InvokeError::TooLate)));
     assert_eq!(binding.entering(), 4);
@@ -232,14 +235,14 @@ fn kt_05_calls_enter_a_monitor_in_the_order_in_which_they_came() {
     assert_eq!(desk.added(), [(0, 0), (1, 1), (2, 2), (3, 3)]);
 }
 
-/// A queue whose takers wait for a condition.
+/// Queue with takers that wait for a condition.
 #[squall_macros::interface(crate = squall_core)]
 trait Line: Send + Sync {
     #[blocking]
     fn put(&self, n: u64);
     #[blocking]
     fn take(&self) -> Option<u64>;
-    /// The same, with an argument that a call uses up.
+    /// Like `take`, with an argument that the call consumes.
     #[blocking]
     fn take_with(&self, used_up: Vec<u64>) -> Option<u64>;
     #[blocking]
@@ -306,7 +309,7 @@ fn fifo(version: u32) -> impl Fn(&Binding<Monitor>) -> Fifo {
     move |monitor| Fifo { version, numbers: Mutex::default(), not_empty: monitor.condition("not empty") }
 }
 
-/// The tests that use `INSIDE` come one after the other.
+/// Serialises the tests that use `INSIDE`.
 static LINES: Mutex<()> = Mutex::new(());
 
 fn line(binding: &Binding<Monitor>) -> Owned<dyn Line> {
@@ -360,7 +363,7 @@ fn kt_05_a_waiting_call_that_cannot_be_made_again_waits_on_and_the_swap_gives_up
     let binding = Binding::new(Monitor::new());
     let line = line(&binding);
     let (co, not_empty) = (line.handle(), binding.condition("not empty"));
-    // One that can be and one that cannot: the swap fails, and neither is lost.
+    // One call can be repeated and one cannot: the swap fails, and both calls survive.
     let with = thread::spawn(move || co.take_with(vec![0; 100]).unwrap());
     wait_for(|| not_empty.waiting() == 1);
     let again = thread::spawn(move || co.take().unwrap());
@@ -407,7 +410,10 @@ fn kt_05_conditions_and_swaps_under_load_lose_no_number_and_let_no_two_in() {
     let mut version = 0;
     while !takers.iter().all(|taker| taker.is_finished()) {
         version += 1;
-        Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_swappable(fifo(version))).unwrap();
+        Swap::new(co)
+            .drain_timeout(Duration::from_secs(60))
+            .run(binding.next_swappable(fifo(version)))
+            .unwrap();
     }
     putters.into_iter().for_each(|putter| putter.join().unwrap());
     let mut taken: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
@@ -435,10 +441,10 @@ fn kt_05_a_task_takes_calls_one_at_a_time_in_its_own_thread_across_swaps() {
     wait_for(|| !invoke::threads().iter().any(|name| name == "a-desk"));
 }
 
-/// What the calls of an import were answered.
+/// Results of the calls that an import made.
 type Answers = Arc<Mutex<Vec<Result<(), CallErrorKind>>>>;
 
-/// A clerk that, while its state moves to it, has `other` call the object that it will serve as.
+/// A clerk with an import that makes `other` call the object that is being swapped.
 struct Successor {
     co: Handle<dyn Desk>,
     other: Handle<dyn Desk>,
@@ -475,7 +481,8 @@ impl State for Successor {
     }
 }
 
-/// Swaps a plain object for one whose import calls an object of this policy; returns what those calls were answered.
+/// Swaps a plain object for one with an import that calls an object of this policy. Returns the results of
+/// those calls.
 fn answers_in_an_import<P: Policy>(policy: P) -> Vec<Result<(), CallErrorKind>> {
     let other: Owned<dyn Desk> = governed(policy, |_| Clerk::alone(0));
     let desk: Owned<dyn Desk> = squall_core::swappable(Clerk::alone(0));
@@ -497,7 +504,7 @@ fn kt_05_an_import_has_no_other_thread_make_a_call_for_which_its_swap_would_wait
     assert!(is_refused(&answers[0]), "{answers:?}");
     assert_eq!(answers[1], Ok(()), "what stays in its caller's thread is made");
     let answers = answers_in_an_import(Task::new());
-    // What stays waits for its turn all the same.
+    // A call that stays on its thread waits for its turn all the same.
     assert!(answers.len() == 2 && answers.iter().all(is_refused), "{answers:?}");
 }
 
@@ -545,7 +552,8 @@ fn kt_05_a_task_keeps_the_order_of_arrival_of_what_stays_with_its_caller_too() {
     over.send(()).unwrap();
     first.join().unwrap();
     others.into_iter().for_each(|other| other.join().unwrap());
-    // Those that stay note after their turn: so only what the task ran is in strict order.
+    // Calls that stay on their threads note after their turn. So only the calls that the task ran are in
+    // strict order.
     let order = order.lock().unwrap();
     assert!(order.iter().filter(|n| **n % 2 == 0).eq(&[0, 2]) && order.len() == 4, "{order:?}");
     assert_eq!(binding.taken(), 5);
@@ -561,7 +569,7 @@ fn kt_05_a_deadline_that_passes_in_a_tasks_line_refuses_the_call() {
     begun.recv().unwrap();
     let soon = Instant::now() + Duration::from_millis(20);
     let late = thread::spawn(move || synchronous_by(co, soon, |desk| desk.add(1, 1)));
-    // It never waits there if this machine stood still meanwhile.
+    // If the machine stood still, the call never waits there.
     wait_for(|| binding.waiting() == 1 || late.is_finished());
     wait_for(|| Instant::now() > soon);
     over.send(()).unwrap();

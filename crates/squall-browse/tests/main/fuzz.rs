@@ -1,21 +1,20 @@
-//! Random bytes, and random changes of good requests: every line is answered by one line, and nobody is disturbed.
+//! Random bytes, and random changes of valid requests: each line is answered by one line, and other clients
+//! are not disturbed.
 //!
-//! `SQUALL_TEST_SEED=N cargo test -p squall-browse --test fuzz` repeats a run.
-
-mod common;
+//! `SQUALL_TEST_SEED=N cargo test -p squall-browse --test main fuzz` repeats a run.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::Program;
+use crate::common::{Program, alone};
 use serde_json::Value;
 use squall_browse::Builder;
 
-/// Requests of a run.
+/// Requests of one run.
 const ROUNDS: usize = if cfg!(miri) { 50 } else { 4000 };
 
-/// A generator whose draws depend on its seed alone (splitmix64).
+/// Random generator that depends only on its seed (splitmix64).
 struct Draw(u64);
 
 impl Draw {
@@ -42,11 +41,11 @@ fn seed() -> u64 {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |now| now.as_nanos() as u64)
     });
-    println!("SQUALL_TEST_SEED={seed} cargo test -p squall-browse --test fuzz");
+    println!("SQUALL_TEST_SEED={seed} cargo test -p squall-browse --test main fuzz");
     seed
 }
 
-/// Good requests, but those that would take long.
+/// Returns valid requests, except those that take long.
 fn good(id: &str) -> Vec<String> {
     let of = |op: &str| format!(r#"{{"op":"{op}","id":"{id}"}}"#);
     let mut requests: Vec<String> = ["object", "history", "implementations", "attributes", "freeze", "thaw"]
@@ -71,7 +70,7 @@ fn good(id: &str) -> Vec<String> {
     requests
 }
 
-/// One line: a good one, a changed one, or noise. It holds no newline.
+/// Returns one line without a newline: a valid request, a changed one, or noise.
 fn line(draw: &mut Draw, good: &[String]) -> Vec<u8> {
     let mut line = if draw.below(4) == 0 {
         (0..draw.below(200)).map(|_| draw.byte()).collect()
@@ -98,7 +97,8 @@ fn line(draw: &mut Draw, good: &[String]) -> Vec<u8> {
 
 #[test]
 fn every_line_is_answered_by_a_line() {
-    // Nobody is to be cut off because the machine is busy.
+    let _alone = alone();
+    // A client must not be cut off because the machine is busy.
     let program = Program::new(Builder::new().patience(Duration::from_secs(3600)));
     let good = good(&program.id());
     let mut draw = Draw(seed());
@@ -106,7 +106,7 @@ fn every_line_is_answered_by_a_line() {
     let mut kinds = std::collections::BTreeMap::<String, usize>::new();
     for round in 0..ROUNDS {
         let line = line(&mut draw, &good);
-        // In pieces, at times.
+        // Some lines are sent in two pieces.
         let cut = if draw.below(8) == 0 { draw.below(line.len() + 1) } else { 0 };
         raw.send(&line[..cut]);
         raw.send(&[&line[cut..], b"\n"].concat());
@@ -133,7 +133,7 @@ fn every_line_is_answered_by_a_line() {
 }
 
 #[test]
-fn streams_of_noise_disturb_nobody() {
+fn streams_of_noise_do_not_disturb_other_clients() {
     let program = Program::new(Builder::new());
     let mut draw = Draw(seed());
     for round in 0..ROUNDS / 20 {
@@ -147,7 +147,7 @@ fn streams_of_noise_disturb_nobody() {
                 byte => byte,
             })
             .collect();
-        // It reads no answers, and goes at any moment.
+        // It reads no answers and disconnects at a random moment.
         write_some(&raw.stream, &noise);
         drop(raw);
         if round % 20 == 0 {
@@ -168,7 +168,7 @@ fn write_some(mut stream: &UnixStream, bytes: &[u8]) {
     }
 }
 
-/// Those who have gone may still be counted for a moment.
+/// Checks the server, and waits while clients that have gone still count.
 fn check_patiently(program: &Program) {
     loop {
         let mut raw = program.raw();

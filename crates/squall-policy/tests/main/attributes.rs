@@ -1,10 +1,10 @@
-//! Attributes: every scope, every type as text and typed, every error's words.
+//! Attributes: each scope, each type as text and typed, each error message.
 
+use squall_core::{Handle, Id, Owned, shared_with};
 use squall_policy::attribute::{
     self, AnyAttribute, Attribute, AttributeError, CALL_ATTRIBUTES_MAX, CallAttributes, Choice, ClassValues,
     InstanceValues, Kind, Received, Refusal, Schema, Scope, Value, choices, receive, with,
 };
-use squall_core::{Handle, Id, Owned, shared_with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -33,13 +33,13 @@ static LEVEL: Attribute<f64> = Attribute::new("level", 2.0);
 static PATIENCE: Attribute<Duration> = Attribute::<Duration>::new("patience", Duration::from_millis(250))
     .between(Duration::from_micros(1), Duration::from_secs(10));
 static WAIT: Attribute<Wait> = Attribute::new("wait", Wait::Spin);
-/// Of no class.
+/// Belongs to no class.
 static STRANGER: Attribute<u64> = Attribute::new("stranger", 9);
 
 static LOCK: Schema = Schema::new("lock", &[&FAIR, &SPINS, &WIDTH, &BIAS, &SHARE, &LEVEL, &PATIENCE, &WAIT])
     .with_operations(&["lock", "unlock"]);
 
-/// A class of a test's own, since what is set for a class is seen by every object of it.
+/// Declares a class for one test, because all objects of a class see the values set for it.
 macro_rules! lock_class {
     () => {{
         static CLASS: ClassValues = ClassValues::new(&LOCK);
@@ -84,16 +84,16 @@ fn the_innermost_scope_counts() {
     assert_eq!(seen(Received::NONE), (3, Scope::Operation));
     in_call(&|received| assert_eq!(seen(received), (4, Scope::Call)));
 
-    // The other operation, the object as a whole, another object and the class see their own.
+    // The other operation, the object as a whole, another object and the class have values of their own.
     assert_eq!(values.view(Some(1), Received::NONE).get(&SPINS), 2);
     assert_eq!(values.view(None, Received::NONE).get(&SPINS), 2);
     assert_eq!(values.get(&SPINS), 2);
     assert_eq!(InstanceValues::of_class(class).get(&SPINS), 1);
     assert_eq!(class.get(&SPINS), 1);
-    // An attribute that is set nowhere, beside one that is set everywhere.
+    // An attribute that no scope sets, next to one that all scopes set.
     in_call(&|received| assert_eq!(values.view(Some(0), received).get(&WIDTH), 7));
 
-    // And back, one by one.
+    // Unset again, from the innermost scope outwards.
     assert_eq!(values.unset("lock.spins"), Ok(true));
     assert_eq!(values.unset("lock.spins"), Ok(false));
     assert_eq!(seen(Received::NONE), (2, Scope::Instance));
@@ -101,12 +101,12 @@ fn the_innermost_scope_counts() {
     assert_eq!(seen(Received::NONE), (1, Scope::Class));
     assert_eq!(class.unset("spins"), Ok(true));
     assert_eq!(seen(Received::NONE), (100, Scope::Default));
-    // For an operation alone, with nothing else set.
+    // Only an operation has a value.
     let other = InstanceValues::of_class(lock_class!());
     other.set_for("unlock", &SPINS, 6).unwrap();
     let spins = |operation| other.view(operation, Received::NONE).get(&SPINS);
     assert_eq!((spins(Some(0)), spins(Some(1)), spins(Some(2)), spins(None)), (100, 6, 100, 100));
-    // Set again, after it was unset.
+    // Set again after it was unset.
     values.set(&SPINS, 5).unwrap();
     assert_eq!(seen(Received::NONE), (5, Scope::Instance));
 }
@@ -146,7 +146,7 @@ fn typed_and_text_are_the_same_setting() {
     assert_eq!(class.get_text("bias").unwrap(), "3");
     assert_eq!(class.get_text("share").unwrap(), "0.5");
 
-    // What a list says can be set: on another object, it makes the same list.
+    // Listed values can be set on another object, and then its list is equal.
     let other = InstanceValues::of_class(class);
     values.set_for("unlock", &SPINS, 8).unwrap();
     for info in values.list() {
@@ -249,9 +249,9 @@ fn an_unknown_name_is_answered_with_those_there_are() {
     assert_eq!(words(bare.set_text("x", "1")), "an object of class bare has no attribute `x`; it has none");
     assert_eq!(words(bare.set_text("o.x", "1")), "an object of class bare has no operation `o`; it has none");
 
-    // Nothing was changed.
+    // All values are unchanged.
     assert!(values.list().iter().chain(&class.list()).all(|info| info.from == Scope::Default));
-    // And the parts can be had.
+    // The error's fields are accessible.
     let error = values.set_text("lok.spins", "3").unwrap_err();
     assert_eq!((error.name(), error.holder().class_name(), error.holder().id()), ("lok", Some("lock"), None));
     assert_eq!(error.refusal(), &Refusal::UnknownOperation { operations: &["lock", "unlock"] });
@@ -296,7 +296,7 @@ fn a_wrong_type_is_answered_with_what_is_taken() {
         wrong("patience", text, "a duration from 1us to 10s");
     }
     wrong("wait", "Spin", "one of `spin`, `block`, `spin-then-block`");
-    // Nothing was changed.
+    // All values are unchanged.
     assert!(values.list().iter().all(|info| info.from == Scope::Default));
 }
 
@@ -341,12 +341,12 @@ fn a_value_out_of_range_is_answered_with_the_range() {
     static FOREVER: Attribute<Duration> = Attribute::new("forever", Duration::ZERO);
     assert!(!FOREVER.accepts(Duration::MAX));
     assert!(FOREVER.accepts(Duration::from_nanos(u64::MAX)));
-    // Nothing was changed.
+    // All values are unchanged.
     assert!(values.list().iter().chain(&class.list()).all(|info| info.from == Scope::Default));
 }
 
 #[test]
-fn what_an_error_repeats_is_harmless() {
+fn errors_escape_and_truncate_foreign_text() {
     let values = InstanceValues::of_class(lock_class!());
     let shown = words(values.set_text("spins", "\u{1b}[2J\n\0"));
     assert!(shown.contains(r"`\u{1b}[2J\n\0` is of the wrong type"), "{shown}");
@@ -376,7 +376,7 @@ fn an_object_with_an_id_is_named_by_it() {
              it takes a whole number from -5 to 5"
         )
     );
-    // Those that were attached first stay.
+    // The values attached first stay.
     let late = attribute::attach(id, Arc::new(InstanceValues::of_class(class)));
     assert!(Arc::ptr_eq(&late, &values) && Arc::ptr_eq(&attribute::of(id).unwrap(), &values));
     assert!(attribute::attached().contains(&id));
@@ -384,11 +384,11 @@ fn an_object_with_an_id_is_named_by_it() {
     assert!(attribute::of(id).is_none() && attribute::detach(id).is_none());
 }
 
-/// Whether what is shown is read back as the same value, whose bits give it back, too.
+/// Checks that the text and the bits of a value convert back to the same value.
 fn round_trip<T: Value + PartialEq + std::fmt::Debug>(value: T) {
     let text = value.show();
     let read = T::parse(&text).unwrap_or_else(|error| panic!("{text:?}: {error:?}"));
-    // By their bits, as 0.0 and -0.0 are two values.
+    // Compared by bits, because 0.0 and -0.0 are two values.
     assert_eq!(read.to_bits(), value.to_bits(), "{text:?}");
     assert_eq!(T::from_bits(value.to_bits()), value);
     assert_eq!(T::parse(&format!("\t {text} \n")), Ok(read));
@@ -504,21 +504,22 @@ fn readers_see_whole_values_while_others_set() {
     assert!(reads.iter().all(|reads| *reads >= 1000));
 }
 
-// The attributes of one call.
+// Attributes of one call.
 
 #[squall_macros::interface(crate = squall_core)]
 trait Probe: Send + Sync {
-    /// What this call was given: spins and bias.
+    /// Returns the spins and the bias given to this call.
     fn given(&self) -> (Option<u64>, Option<i64>);
-    /// What a call of `other` has that this one makes: without more ado, passed on whole, passed on in part.
+    /// Calls `other` without attributes, with all attributes passed on, and with one passed on. Returns the
+    /// spins that each call got.
     fn nested(&self, other: Handle<dyn Probe>) -> [Option<u64>; 3];
     /// Receives, and panics.
     fn panic(&self);
-    /// Its own call, made again from the inside.
+    /// Returns the spins of this call, and those of a call of itself from the inside.
     fn again(&self) -> (Option<u64>, Option<u64>);
-    /// Calls itself this often, each time with one attribute more than it was given.
+    /// Calls itself `depth` times, each time with different attributes.
     fn dive(&self, depth: u64) -> u64;
-    /// Does not receive, but calls `other`.
+    /// Calls `other` without receiving.
     fn ignore(&self, other: Handle<dyn Probe>) -> Option<u64>;
 }
 
@@ -547,7 +548,7 @@ impl<I: ?Sized + squall_core::Interface + Probe> Probe for Plain<I> {
                 Some(spins) => with(other, (&SPINS, spins + 1), |other| other.given().0).unwrap(),
                 None => None,
             };
-            // What was received is still there.
+            // The received attributes are still there.
             assert_eq!(call.len(), call.names().count());
             [other.given().0, whole, part]
         })
@@ -569,7 +570,7 @@ impl<I: ?Sized + squall_core::Interface + Probe> Probe for Plain<I> {
                 _ => with(self.0, ((&BIAS, 1), (&SPINS, depth), (&FAIR, true)), |co| co.dive(depth - 1))
                     .unwrap(),
             };
-            // Whatever was written since, this frame is as it was.
+            // This frame is unchanged by the later ones.
             assert_eq!(call.get(&SPINS), mine);
             assert_eq!(call.keep().get(&SPINS), mine);
             below + mine.unwrap_or(0)
@@ -607,7 +608,7 @@ fn a_call_has_what_it_was_given() {
     assert_eq!(with(co, four, |co| co.given()), Ok((Some(4), Some(-2))));
     assert_eq!(with(co, ((&SPINS, 5), (&SPINS, 6)), |co| co.given()), Ok((Some(5), None)));
     assert_eq!(with(co, &CallAttributes::NONE, |co| co.given()), Ok(NOTHING));
-    // Nothing is left.
+    // No attribute is left.
     assert_eq!(co.given(), NOTHING);
 }
 
@@ -663,7 +664,7 @@ fn an_inner_with_hides_the_outer() {
         })
         .unwrap();
         assert_eq!((co.given(), other.given()), ((Some(3), Some(1)), NOTHING));
-        // One that is refused changes nothing.
+        // A rejected `with` changes no attribute.
         with(co, (&SPINS, 99_999), |_| ()).unwrap_err();
         assert_eq!(co.given(), (Some(3), Some(1)));
     })
@@ -696,7 +697,7 @@ fn calls_nest_without_a_limit() {
         assert_eq!(co.dive(depth), depth * (depth + 1) / 2);
         assert_eq!(with(co, (&SPINS, 1), |co| co.dive(depth)), Ok(depth * (depth + 1) / 2 + 1));
     }
-    // Deep, and then a panic.
+    // Deep nesting that ends in a panic.
     fn deep(co: Handle<dyn Probe>, depth: u64) {
         with(co, ((&SPINS, depth), (&BIAS, 1)), |co| match depth {
             0 => panic!("deep"),
@@ -720,7 +721,7 @@ fn an_object_receives_under_each_of_its_interfaces() {
     assert_eq!(with(wide, (&SPINS, 3), |co| co.more()), Ok(Some(3)));
     assert_eq!(with(wide, (&SPINS, 3), |co| co.given()), Ok((Some(3), None)));
     assert_eq!(with(narrow, (&SPINS, 3), |co| co.given()), Ok((Some(3), None)));
-    // By a plain id, exactly the interface of that id.
+    // A plain id stands for exactly the interface with that id.
     let of_id = |id: Id| receive(id, |call| call.get(&SPINS));
     with(wide, (&SPINS, 3), |_| {
         assert_eq!((of_id(Handle::id(wide)), of_id(Handle::id(narrow))), (Some(3), None));
@@ -741,7 +742,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
     assert_eq!(format!("{call:?}"), r#"["spins", "bias", "patience"]"#);
     assert_eq!(with(co, &call, |co| co.given()), Ok((Some(4), Some(-3))));
 
-    // What is refused changes nothing.
+    // A rejected value changes no attribute.
     assert_eq!(
         words(call.set(&BIAS, 6).map(drop)),
         "attribute `bias` of a call: 6 is out of range; it takes a whole number from -5 to 5"
@@ -758,7 +759,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
     );
     assert_eq!((call.len(), call.get(&BIAS)), (3, Some(-3)));
 
-    // As many as there can be.
+    // The largest number of attributes.
     call.set(&FAIR, true)
         .unwrap()
         .set(&WIDTH, 1)
@@ -775,7 +776,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
     );
     call.set(&SPINS, 1).unwrap();
 
-    // Received, kept, and given by another thread.
+    // Received, copied, and given by another thread.
     let kept = with(co, &call, |co| receive(co, |call| call.keep())).unwrap();
     assert_eq!(kept.names().collect::<Vec<_>>(), call.names().collect::<Vec<_>>());
     let given = std::thread::spawn(move || with(co, &kept, |co| co.given())).join().unwrap();
@@ -783,7 +784,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
 }
 
 #[test]
-fn who_receives_can_check_that_the_class_has_them() {
+fn a_receiver_can_check_that_its_class_has_the_attributes() {
     let owner = probe();
     let co = owner.handle();
     let check = |co: Handle<dyn Probe>| receive(co, |call| call.check(&LOCK));
@@ -829,7 +830,7 @@ fn names_in_a_class_are_different() {
 #[cfg(debug_assertions)]
 #[test]
 #[should_panic(expected = "class lock has no attribute `stranger`")]
-fn a_look_at_what_the_class_has_not_is_an_error_of_the_program() {
+fn a_lookup_of_a_foreign_attribute_panics_in_debug_builds() {
     InstanceValues::of_class(lock_class!()).get(&STRANGER);
 }
 
@@ -841,7 +842,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     for owner in &keepers {
         attribute::attach(Handle::id(owner.handle()), values());
     }
-    // An object that is not there yet: its maker keeps the values.
+    // An object that does not exist yet: its creator keeps the values.
     let (early, early_id) = (values(), Id::from_parts(4095, u32::MAX).unwrap());
     attribute::attach(early_id, early.clone());
     let mut ended = Vec::new();
@@ -854,7 +855,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     }
     let known = attribute::attached();
     let left = ended.iter().filter(|id| known.contains(id)).count();
-    // 41 that stay, and a few of other tests: pruned at twice that, or at the least.
+    // 41 entries stay, and a few belong to other tests. Pruning starts at twice that, or at the minimum.
     assert!(left < 200, "{left} ended objects are known");
     for owner in &keepers {
         assert!(attribute::of(Handle::id(owner.handle())).is_some());
@@ -865,8 +866,8 @@ fn values_of_ended_objects_do_not_pile_up() {
 
 #[test]
 fn a_size_of_clusters_is_a_value_and_reads_what_it_shows() {
-    use squall_policy::attribute::Value;
     use squall_machine::ClusterSize;
+    use squall_policy::attribute::Value;
     let fixed = [1, 2, 3, u32::MAX].map(ClusterSize::fixed);
     for size in ClusterSize::LEVELS.into_iter().chain(fixed) {
         assert_eq!(ClusterSize::from_bits(size.to_bits()), size);

@@ -1,8 +1,4 @@
-//! What needs a process of its own: where the socket is by default, who may use it, what a forked child does.
-
-mod common;
-#[path = "../../squall-rcu/tests/forked/mod.rs"]
-mod forked;
+//! Tests that run in a process of their own: the default path, the users allowed, and forked children.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,22 +8,24 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Folder, Hits, Program, hits};
-use forked::in_forked_child;
+use crate::common::{Folder, Hits, Program, hits};
+use crate::forked::in_forked_child;
 use rustix::process::geteuid;
 use squall_browse::{Builder, Client, ClientError, THREAD_NAME, Target, serve};
 
 const CHILD: &str = "SQUALL_TEST_CHILD";
 
-/// Whether this is the process that was started for this test.
+/// Returns `true` in the process that was started for this test.
 fn is_child(test: &str) -> bool {
     std::env::var(CHILD).is_ok_and(|name| name == test)
 }
 
-/// A process of this file for one test alone.
+/// Returns the command for a process that runs only this test.
 fn child(program: &Path, test: &str) -> Command {
     let mut command = Command::new(program);
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(CHILD, test);
+    command
+        .args(["--exact", &format!("process::{test}"), "--nocapture", "--test-threads=1"])
+        .env(CHILD, test);
     command
 }
 
@@ -47,7 +45,7 @@ fn own() -> Target {
     Target::Process(std::process::id())
 }
 
-/// Names of this process's threads.
+/// Returns the names of this process's threads.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("proc").flatten();
     tasks
@@ -65,7 +63,7 @@ fn below_the_run_time_folder() {
     }
     let runtime = std::env::var("XDG_RUNTIME_DIR").expect("given");
     let name = format!("{}.sock", std::process::id());
-    // A umask that takes nothing, and one that takes all: the modes are the same.
+    // The modes are the same for a umask that removes no bits and for one that removes all.
     for umask in ["000", "777"] {
         rustix::process::umask(u32::from_str_radix(umask, 8).expect("octal").into());
         let server = serve().expect("a server");
@@ -73,7 +71,7 @@ fn below_the_run_time_folder() {
         assert_eq!(server.path(), folder.join(&name));
         assert_eq!((mode(&folder), mode(server.path())), (0o700, 0o600), "umask {umask}");
         assert_eq!(Client::connect(&own()).expect("found").hello().expect("served").pid, std::process::id());
-        // It has served, so it has its name.
+        // The thread has served a request, so it has its name.
         assert!(threads().iter().any(|thread| thread == THREAD_NAME), "the thread is listed");
         let error = serve().expect_err("one is there");
         assert_eq!(error.kind(), ErrorKind::AddrInUse, "{error}");
@@ -87,8 +85,8 @@ fn below_the_run_time_folder() {
 }
 
 #[test]
-fn while_nobody_asks_the_thread_is_not_woken() {
-    const NAME: &str = "while_nobody_asks_the_thread_is_not_woken";
+fn an_idle_server_thread_is_not_woken() {
+    const NAME: &str = "an_idle_server_thread_is_not_woken";
     if !is_child(NAME) {
         let runtime = Folder::new();
         return passed(&child(&this(), NAME).env("XDG_RUNTIME_DIR", &runtime.0).output().expect("started"));
@@ -102,7 +100,7 @@ fn while_nobody_asks_the_thread_is_not_woken() {
         .map(|task| task.path())
         .find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == THREAD_NAME));
     let task = task.expect("its name is known since it served");
-    // How often it has gone to sleep; it does so once more after its answer was read.
+    // Number of times that it went to sleep. It sleeps once more after its answer was read.
     let sleeps = || {
         let status = fs::read_to_string(task.join("status")).expect("it lives");
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -139,8 +137,8 @@ fn without_a_run_time_folder_below_tmp() {
 }
 
 #[test]
-fn a_folder_of_somebody_else_is_refused() {
-    const NAME: &str = "a_folder_of_somebody_else_is_refused";
+fn a_folder_of_another_user_is_refused() {
+    const NAME: &str = "a_folder_of_another_user_is_refused";
     if !is_child(NAME) {
         let runtime = Folder::new();
         return passed(&child(&this(), NAME).env("XDG_RUNTIME_DIR", &runtime.0).output().expect("started"));
@@ -150,7 +148,7 @@ fn a_folder_of_somebody_else_is_refused() {
     symlink(&elsewhere.0, &folder).expect("free");
     let error = serve().expect_err("a link");
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
-    assert!(error.to_string().contains("it is no folder"), "{error}");
+    assert!(error.to_string().contains("it is not a folder"), "{error}");
     fs::remove_file(&folder).expect("own");
     fs::create_dir(&folder).expect("free");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("own");
@@ -168,7 +166,7 @@ fn a_folder_of_somebody_else_is_refused() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced_and_nothing_else_is() {
+fn only_a_stale_socket_is_replaced() {
     let folder = Folder::new();
     let path = folder.0.join("it.sock");
     drop(UnixListener::bind(&path).expect("free"));
@@ -220,7 +218,7 @@ fn another_user_is_turned_away() {
             .env("SQUALL_TEST_PID", std::process::id().to_string());
         command.output().expect("started")
     };
-    // By the socket's mode; and where somebody opened that, by what the kernel says of the client.
+    // Rejected by the mode of the socket; with a changed mode, by the user that the kernel reports.
     passed(&as_nobody(NAME));
     fs::set_permissions(program.path(), fs::Permissions::from_mode(0o666)).expect("own");
     passed(&as_nobody(NAME));

@@ -1,17 +1,15 @@
-//! What comes over the socket disturbs nobody: garbage, half a request, a huge one, clients that die, that do not read,
-//! that are too many. After each a good client is answered and the program's objects work.
-
-mod common;
+//! Hostile input: garbage, partial and huge requests, clients that die, that do not read, and too many
+//! clients. After each, a well-behaved client is answered and the program's objects work.
 
 use std::net::Shutdown;
 use std::time::Duration;
 
-use common::{Program, Raw, hits};
+use crate::common::{Program, Raw, hits};
 use squall_browse::{Builder, Client, ClientError, Target, protocol};
 
 /// Longer than any test takes.
 const PATIENT: Duration = Duration::from_secs(3600);
-/// Short enough for a test, and nothing is measured by it.
+/// Short enough for a test. The tests do not measure it.
 const IMPATIENT: Duration = Duration::from_millis(50);
 
 #[test]
@@ -61,11 +59,11 @@ fn half_a_request_and_then_silence_ends_that_connection() {
 }
 
 #[test]
-fn who_says_nothing_may_stay() {
+fn a_silent_client_may_stay() {
     let program = Program::new(Builder::new().patience(Duration::from_millis(1)));
     let mut raw = program.raw();
     let mut other = program.raw();
-    // The other one's time runs out, so that this one's would have.
+    // The other client's time runs out first, so this client's time would have run out too.
     other.send(b"x");
     assert_eq!(other.error().0, "too-slow");
     raw.send(b"{\"op\":\"hello\"}\n");
@@ -121,8 +119,8 @@ fn a_request_may_come_byte_by_byte_and_many_at_once() {
     program.check();
 }
 
-/// So many that their list does not fit between the two sides.
-fn crowd() -> Vec<squall_core::Owned<dyn common::Hits>> {
+/// Creates so many objects that their list does not fit the socket buffers.
+fn crowd() -> Vec<squall_core::Owned<dyn crate::common::Hits>> {
     (0..protocol::OBJECTS_MAX).map(|_| hits()).collect()
 }
 
@@ -143,13 +141,13 @@ fn a_client_that_dies_in_the_middle_of_an_answer_is_forgotten() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting() {
+fn a_client_that_does_not_read_is_dropped_and_delays_no_other() {
     let program = Program::new(Builder::new().patience(IMPATIENT));
     let crowd = crowd();
     let mut raw = program.raw();
     raw.send("{\"op\":\"list\"}\n".repeat(100).as_bytes());
     program.check();
-    // What it says later is not heard: the connection ends before a hundred answers came.
+    // Its later requests are not read: the connection ends before a hundred answers were sent.
     let mut silent = program.raw();
     silent.send(b"x");
     assert_eq!(silent.error().0, "too-slow", "more time has passed than the first one had");
@@ -178,7 +176,7 @@ fn one_client_too_many_is_turned_away_and_told() {
     }
     inside.pop();
     program.check_when_there_is_room();
-    // A crowd at the door: each is let in, or told; nobody hangs.
+    // Many clients at once: each is accepted or turned away, and all return.
     let seen: Vec<bool> = std::thread::scope(|scope| {
         let knock = || match Client::connect(&target) {
             Ok(mut client) => client.hello().is_ok(),
@@ -194,19 +192,19 @@ fn one_client_too_many_is_turned_away_and_told() {
 }
 
 #[test]
-fn a_client_that_comes_and_goes_leaves_nothing() {
+fn a_client_that_comes_and_goes_leaks_no_descriptor() {
     let program = Program::new(Builder::new());
     for _ in 0..200 {
         drop(program.raw());
     }
     program.check_when_there_is_room();
     let open = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
-    // Other tests of this process open some, too: a leak would be of hundreds.
+    // Other tests of this process open descriptors, too. A leak would be hundreds.
     assert!(open() < 200, "{} descriptors", open());
 }
 
 impl Program {
-    /// As `check`, once the server has noticed who has gone.
+    /// Runs `check` once the server has noticed the clients that have gone.
     fn check_when_there_is_room(&self) {
         let target = Target::Path(self.path().to_owned());
         loop {

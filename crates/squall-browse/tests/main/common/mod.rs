@@ -1,11 +1,11 @@
-//! A program that lets itself be looked at, and what clients do to it.
-#![allow(dead_code, reason = "each test uses a part of it")]
+//! A program that serves inspection, and well-behaved and raw clients.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use squall_browse::{Builder, Client, Server, Target, protocol::ListQuery};
@@ -17,20 +17,26 @@ pub(crate) trait Hits: Send + Sync {
 }
 
 #[derive(Default)]
-struct Central(AtomicU64);
+struct Shared(AtomicU64);
 
-impl Hits for Central {
+impl Hits for Shared {
     fn add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::Relaxed) + n
     }
 }
 
-/// An object.
-pub(crate) fn hits() -> Owned<dyn Hits> {
-    shared(Central::default())
+/// Serialises the tests that freeze or thaw all objects of the process.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static FREEZING: Mutex<()> = Mutex::new(());
+    FREEZING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder that is gone with the value.
+/// Creates an object.
+pub(crate) fn hits() -> Owned<dyn Hits> {
+    shared(Shared::default())
+}
+
+/// A folder that is removed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Folder(pub(crate) PathBuf);
 
@@ -50,7 +56,7 @@ impl Drop for Folder {
     }
 }
 
-/// A server at a path of its own, and an object that must go on working.
+/// A server at a path of its own, and an object that must keep working.
 pub(crate) struct Program {
     pub(crate) server: Server,
     pub(crate) object: Owned<dyn Hits>,
@@ -81,7 +87,7 @@ impl Program {
         Handle::id(self.object.handle()).to_string()
     }
 
-    /// A good client is answered, and the object has every call that was made.
+    /// Checks that a well-behaved client is answered, and that the object has counted every call.
     pub(crate) fn check(&self) {
         let mut client = self.client();
         let listing = client.list(&ListQuery { limit: Some(1), ..ListQuery::default() }).expect("an answer");
@@ -92,7 +98,7 @@ impl Program {
     }
 }
 
-/// A client that knows no manners.
+/// A client that sends raw bytes.
 pub(crate) struct Raw {
     pub(crate) stream: UnixStream,
     reader: BufReader<UnixStream>,
@@ -105,12 +111,12 @@ impl Raw {
         Raw { stream, reader }
     }
 
-    /// Writes as much as the other side takes before it goes away.
+    /// Writes as much as the server accepts before it closes.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// The next answer; none when the connection has ended.
+    /// Reads the next answer; empty once the connection has ended.
     pub(crate) fn answer(&mut self) -> Option<Value> {
         let mut line = Vec::new();
         match self.reader.read_until(b'\n', &mut line) {
@@ -121,7 +127,7 @@ impl Raw {
         }
     }
 
-    /// The next answer, which is an error: its kind and its message.
+    /// Reads the next answer, which is an error. Returns its kind and its message.
     pub(crate) fn error(&mut self) -> (String, String) {
         let answer = self.answer().expect("an answer");
         let text = |key: &str| answer["error"][key].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();

@@ -1,10 +1,10 @@
-//! The invocation modes, and handles that are waited for, polled, awaited, or dropped at any moment.
+//! Invocation modes, and pending calls that are waited for, polled, awaited, or dropped at any moment.
 
-use squall_policy::invoke::{
-    self, Event, PendingCall, InvokeError, Work, asynchronous, asynchronous_by, asynchronous_on, event_dependent,
-    synchronous, synchronous_by,
-};
 use squall_core::{CallError, Owned, shared};
+use squall_policy::invoke::{
+    self, Event, InvokeError, PendingCall, Work, asynchronous, asynchronous_by, asynchronous_on,
+    event_dependent, synchronous, synchronous_by,
+};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -15,14 +15,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The pool is the process's: tests that change it, or count its threads, come one after the other.
+/// Serialises the tests that change the process-wide pool or count its threads.
 static POOL: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A payload that counts how many of it live.
+/// Payload that counts its living instances.
 struct Live(Arc<AtomicU64>);
 
 impl Live {
@@ -115,9 +115,9 @@ fn kt_09_a_synchronous_call_has_its_result_or_an_error() {
     drop(desk);
     let gone = synchronous(co, |desk| desk.add(2)).unwrap_err();
     assert!(matches!(&gone, InvokeError::Call(error) if error.method() == "add"), "{gone}");
-    // A method that can carry the error does.
+    // A method with an error in its result returns the error there.
     assert!(synchronous(co, |desk| desk.checked()).unwrap().is_err());
-    // Outside of it, such a call panics as ever, with its text.
+    // Outside of `synchronous`, such a call panics with the text of the error.
     let payload = catch_unwind(|| co.add(1)).unwrap_err();
     assert_eq!(*payload.downcast_ref::<String>().unwrap(), gone.to_string());
 }
@@ -154,6 +154,7 @@ fn a_panic_comes_back_from_the_handle_and_the_pool_goes_on() {
 
 #[test]
 fn an_object_destroyed_before_the_call_ran_is_an_error_of_the_call() {
+    let _alone = alone();
     let desk = desk();
     let event = Event::new();
     let handle = event_dependent(&event, desk.handle(), |desk| desk.add(1));
@@ -166,7 +167,7 @@ fn an_object_destroyed_before_the_call_ran_is_an_error_of_the_call() {
     );
 }
 
-/// Wakes by noting it.
+/// Waker that counts its wake-ups.
 #[derive(Default)]
 struct Noted(AtomicU64);
 
@@ -210,7 +211,7 @@ fn handles_dropped_at_any_moment_leak_nothing() {
             1 => drop(handle.wait().unwrap()),
             2 => drop(handle.try_take()),
             3 => {
-                // Polled once, with a waker that counts among the living.
+                // Polled once, with a waker that counts as alive.
                 let noted = Arc::new(Noted::default());
                 let waker = Waker::from(noted);
                 let _ = pin!(handle).poll(&mut Context::from_waker(&waker));
@@ -221,13 +222,13 @@ fn handles_dropped_at_any_moment_leak_nothing() {
             }
         }
     }
-    // Before it began, by an executor that never runs it.
+    // Dropped before it began, by an executor that never runs it.
     let lost = asynchronous_on(&|work: Work| drop(work), desk.handle(), {
         let payload = Live::new(&live);
         move |desk| desk.pass(payload)
     });
     assert!(matches!(lost.wait(), Err(InvokeError::Dropped)));
-    // And while it waits for an event that goes away.
+    // Dropped while it waits for an event that is dropped.
     let event = Event::new();
     let payload = Live::new(&live);
     let waiting = event_dependent(&event, desk.handle(), move |desk| desk.pass(payload));
@@ -246,7 +247,7 @@ fn waiting_inside_an_operation_is_an_error_not_a_deadlock() {
     desk.inside(&mut || result = handle.take().map(PendingCall::wait));
     assert!(matches!(result, Some(Err(InvokeError::InOperation))));
     over.send(()).unwrap();
-    // One that is there is taken.
+    // A result that is there is taken.
     let done = asynchronous(desk.handle(), |desk| desk.add(3));
     wait_for(|| done.is_finished());
     let mut done = Some(done);
@@ -261,7 +262,7 @@ fn invocations_that_wait_for_each_other_do_not_use_the_pool_up() {
     let before = invoke::pool_size();
     invoke::set_pool_size(1);
     let desk = desk();
-    // Each waits, in the pool's only thread, for one that is submitted after it.
+    // Each invocation waits, on the only thread of the pool, for one that is submitted after it.
     let nested = asynchronous(desk.handle(), |desk| {
         let inner = asynchronous(desk, |desk| asynchronous(desk, |desk| desk.add(1)).wait().unwrap() + 1);
         inner.wait().unwrap() + 1
@@ -310,14 +311,14 @@ fn kt_10_a_deadline_refuses_what_has_not_begun_and_reports_what_is_late() {
     let far = Instant::now() + Duration::from_secs(3600);
     let done = synchronous_by(desk.handle(), far, |desk| desk.add(1)).unwrap();
     assert_eq!((done.value, done.late), (1, None));
-    // Under way when the time comes: it goes on, and is late.
+    // Running when the deadline passes: it goes on and is late.
     let soon = Instant::now() + Duration::from_millis(200);
     let late = synchronous_by(desk.handle(), soon, |desk| {
         let added = desk.add(1);
         wait_for(|| Instant::now() > soon + Duration::from_millis(1));
         added
     });
-    // On a machine that stood still for so long it did not begin.
+    // If the machine stood still for that long, the call did not begin.
     match late {
         Ok(late) => {
             assert!(late.value == 2 && late.late.is_some_and(|late| late >= Duration::from_millis(1)))

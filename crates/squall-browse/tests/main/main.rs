@@ -1,0 +1,10 @@
+//! Tests of the server and the client over real sockets.
+
+mod common;
+#[path = "../../../squall-rcu/tests/forked/mod.rs"]
+mod forked;
+mod fuzz;
+mod hostile;
+mod looking;
+mod process;
+mod steering;
