@@ -1,28 +1,28 @@
-//! Which attributes of the user's items are repeated on generated ones.
+//! The attributes of the user's items that are repeated on generated items.
 //!
-//! Problem: a generated method must be there exactly when its model is (`cfg`), and must not warn where the
-//! user has silenced a warning; but `#[inline]` or another macro's attribute repeated would be wrong or
-//! noisy. Idea: a list of the attributes that are repeated, applied inside `cfg_attr` too. Everything else
-//! stays where it was.
+//! Problem: a generated method must exist exactly when its original does (`cfg`), and must not warn where the
+//! user has silenced a warning. Repeating `#[inline]` or another macro's attribute would be wrong or noisy.
+//! Idea: a list of the attributes to repeat, applied inside `cfg_attr` too. All others stay on the original
+//! only.
 //!
-//! - I1. `#[blocking]` is ours and reaches no output.
-//! - I2. `cfg` is repeated everywhere, so a generated item exists if and only if its model does.
+//! - I1. `#[blocking]` belongs to this macro and appears in no output.
+//! - I2. `cfg` is repeated everywhere, so a generated item exists if and only if its original does.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
 
-/// What an item is generated as, which decides what is repeated on it.
+/// The kind of a generated item, which selects the attributes repeated on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
     /// A checked form: callers see it beside the method.
     Checked,
-    /// An implementation: nobody sees its attributes.
+    /// An implementation: its attributes are invisible to callers.
     Implementation,
 }
 
-/// The attributes among `attributes` to repeat on an item generated as `on`.
+/// Returns the attributes among `attributes` to repeat on a generated item of kind `on`.
 pub(crate) fn repeated(attributes: &[Attribute], on: On) -> TokenStream {
     attributes
         .iter()
@@ -31,12 +31,13 @@ pub(crate) fn repeated(attributes: &[Attribute], on: On) -> TokenStream {
         .collect()
 }
 
-/// What of one attribute is repeated.
+/// Returns the repeated part of one attribute.
 fn repeated_meta(meta: &Meta, on: On) -> Option<TokenStream> {
     let name = meta.path().get_ident()?.to_string();
     match (name.as_str(), meta) {
         ("cfg" | "allow", _) => Some(meta.to_token_stream()),
-        // An expectation is met once, by the user's own item; on ours it would be a warning.
+        // An expectation is fulfilled once, by the user's own item. On a generated item it would be a
+        // warning.
         ("expect", Meta::List(list)) => {
             let lints = &list.tokens;
             Some(quote!(allow(#lints)))
@@ -54,7 +55,7 @@ fn repeated_meta(meta: &Meta, on: On) -> Option<TokenStream> {
     }
 }
 
-/// The condition of a `cfg_attr`, and what it applies.
+/// Returns the condition of a `cfg_attr` and the attributes that it applies.
 fn conditional(meta: &Meta) -> Option<(Meta, Vec<Meta>)> {
     let Meta::List(list) = meta else { return None };
     if !list.path.is_ident("cfg_attr") {
@@ -65,7 +66,7 @@ fn conditional(meta: &Meta) -> Option<(Meta, Vec<Meta>)> {
     Some((metas.next()?, metas.collect()))
 }
 
-/// Whether this is `#[blocking]`, in any form.
+/// Whether this is `#[blocking]`, with or without arguments.
 pub(crate) fn is_blocking(attribute: &Attribute) -> bool {
     attribute.path().is_ident("blocking")
 }

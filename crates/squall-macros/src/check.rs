@@ -1,12 +1,12 @@
-//! What cannot be an interface, and what to write instead.
+//! Rejection of traits that cannot be interfaces, with advice.
 //!
-//! Problem: a call on a reference is one call through a table of functions, inside an operation that ends
-//! with it, on an object that others may replace or destroy meanwhile. Much that a trait can say does not
-//! fit, and what the compiler would say about the expansion explains nothing.
+//! Problem: a call through a handle is one virtual call inside an operation that ends with it. Other threads
+//! may replace or destroy the object meanwhile. Much that a trait can express does not fit, and the
+//! compiler's errors about the expansion explain little.
 //! Idea: read the whole trait, collect every reason at its own token, and report them together.
 //!
-//! - I1. Every message says what is wrong with the token it points at, and what to do.
-//! - I2. Nothing is refused for what it is called or where it stands unless a generated name would collide with it.
+//! - I1. Every message names the fault of the token it points at, and the fix.
+//! - I2. A name or a position is a reason only if a generated name would collide with it.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
@@ -20,13 +20,14 @@ use syn::{
 use crate::types::Selves;
 use crate::{attrs, parse, types};
 
-/// The most interfaces that one can extend: an object has at most 16 ids, its own and one for each.
+/// The greatest number of interfaces that one can extend: an object has at most 16 ids, its own and one for
+/// each.
 const SUPERS_MAX: usize = 15;
 
-/// Methods that `Handle` or `Owned` have themselves: a call would find those first.
-const TAKEN: [&str; 3] = ["co", "__call", "__call_blocking"];
+/// Methods of `Handle` and `Owned` themselves, which a call would find first.
+const TAKEN: [&str; 3] = ["handle", "__call", "__call_blocking"];
 
-/// Every reason to refuse `item`.
+/// Collects every reason to reject `item`.
 pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
     let mut reasons = Reasons { interface: item.ident.unraw().to_string(), errors: Vec::new() };
     reasons.check_head(item);
@@ -37,8 +38,8 @@ pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
             TraitItem::Fn(method) => reasons.check_method(method),
             TraitItem::Const(constant) => reasons.add(
                 constant.const_token,
-                "an interface has methods only: which constant it would be depends on the object that \
-                 stands behind a reference; make it a method",
+                "an interface has methods only: the value of a constant would depend on the object behind \
+                 the handle; make it a method",
             ),
             TraitItem::Type(associated) => reasons.add(
                 associated.type_token,
@@ -47,8 +48,8 @@ pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
             ),
             TraitItem::Macro(call) => reasons.add(
                 &call.mac.path,
-                "an interface has methods only, and what a macro makes here is not seen in time; write the \
-                 methods out",
+                "an interface has methods only, and the attribute cannot see methods that a macro makes; \
+                 write the methods out",
             ),
             other => reasons.add(other, "an interface has methods only"),
         }
@@ -68,27 +69,27 @@ impl Reasons {
         self.errors.push(Error::new_spanned(at, message));
     }
 
-    /// What stands before the braces, but for the supertraits.
+    /// Checks the part before the braces, except the supertraits.
     fn check_head(&mut self, item: &ItemTrait) {
         if let Some(unsafety) = &item.unsafety {
             self.add(
                 unsafety,
-                "an interface cannot be an unsafe trait: a reference implements it whatever object stands \
-                 behind it, and cannot promise for that; remove `unsafe`",
+                "an interface cannot be an unsafe trait: a handle implements it for every object and \
+                 cannot keep the trait's promise; remove `unsafe`",
             );
         }
         if let Some(auto) = &item.modifiers.auto_token {
             self.add(auto, "an interface cannot be an auto trait; remove `auto`");
         }
         for attribute in item.attrs.iter().filter(|attribute| attrs::is_blocking(attribute)) {
-            self.add(attribute, "`#[blocking]` stands on methods; mark each that may wait");
+            self.add(attribute, "`#[blocking]` goes on methods; mark each method that may wait");
         }
         for parameter in &item.generics.params {
             if let GenericParam::Lifetime(lifetime) = parameter {
                 self.add(
                     &lifetime.lifetime,
-                    "an interface has no lifetime parameters, since no borrow outlives its objects; own the \
-                     value, or let the methods borrow it",
+                    "an interface cannot have lifetime parameters, since its objects may outlive any \
+                     borrow; own the value, or let the methods borrow it",
                 );
             }
         }
@@ -97,7 +98,7 @@ impl Reasons {
             self.add(
                 predicate,
                 format!(
-                    "what an interface extends stands after its name, as in `trait {}: Send + Sync`",
+                    "write the supertraits of an interface after its name, as in `trait {}: Send + Sync`",
                     self.interface
                 ),
             );
@@ -116,17 +117,14 @@ impl Reasons {
                 }
                 TypeParamBound::Trait(bound) if names_sized(&bound.path) => self.add(
                     bound,
-                    "an interface is called as `dyn`, which has no size of its own; remove this bound",
+                    "an interface is called as `dyn Trait`, which is not `Sized`; remove this bound",
                 ),
                 TypeParamBound::Trait(bound) if bound.lifetimes.is_some() => {
                     let binder = &bound.lifetimes;
-                    self.add(
-                        binder,
-                        "an interface has no lifetime parameters, so there is nothing to bind; remove this",
-                    );
+                    self.add(binder, "an interface has no lifetime parameters to bind; remove this");
                 }
                 TypeParamBound::Trait(bound) => self.refuse_selves(|search| search.visit_trait_bound(bound)),
-                other => self.add(other, "an interface extends other interfaces, and nothing else"),
+                other => self.add(other, "an interface can extend only interfaces"),
             }
         }
         if let Some(beyond) = parse::extended(item).nth(SUPERS_MAX) {
@@ -137,7 +135,8 @@ impl Reasons {
         }
     }
 
-    /// What is extended is `Send + Sync` already; what extends nothing must say so itself.
+    /// Checks for `Send + Sync`. Extended interfaces have them already; a trait that extends no interface
+    /// must name them.
     fn check_threads(&mut self, item: &ItemTrait) {
         let named = |mark: &str| parse::marks(item).any(|name| name == mark);
         let mut extended = parse::extended(item).filter(|bound| !names_sized(&bound.path));
@@ -194,7 +193,7 @@ impl Reasons {
             if !matches!(attribute.meta, Meta::Path(_)) {
                 self.add(attribute, "`#[blocking]` takes no arguments");
             } else if marked {
-                self.add(attribute, "`#[blocking]` stands here already; remove one");
+                self.add(attribute, "`#[blocking]` is repeated; remove one");
             }
             marked = true;
         }
@@ -204,22 +203,22 @@ impl Reasons {
         if let Some(constness) = &signature.constness {
             self.add(
                 constness,
-                "a method of an interface cannot be `const`: which one runs is known only \
-                 when it is called; remove `const`",
+                "a method of an interface cannot be `const`: the implementation is chosen when it is \
+                 called; remove `const`",
             );
         }
         if let Some(asyncness) = &signature.asyncness {
             self.add(
                 asyncness,
-                "a method of an interface cannot be `async`: a call ends before anything waits; return a \
-                 future that owns what it needs, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark \
-                 one that waits `#[blocking]`",
+                "a method of an interface cannot be `async`: its call ends before the future runs; return \
+                 a future that owns its data, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark a \
+                 method that waits `#[blocking]`",
             );
         }
         if let Safety::Unsafe(unsafety) = &signature.safety {
             self.add(
                 unsafety,
-                "a method of an interface cannot be `unsafe`: whoever holds a reference may call it; check \
+                "a method of an interface cannot be `unsafe`: every holder of a handle may call it; check \
                  the conditions and return an error",
             );
         }
@@ -250,7 +249,7 @@ impl Reasons {
         for predicate in bounds_of_self(&signature.generics) {
             self.add(
                 predicate,
-                "a method with a condition on `Self` cannot be called through a reference; make it a free \
+                "a method with a condition on `Self` cannot be called through a handle; make it a free \
                  function, or put it into a trait of its own",
             );
         }
@@ -258,10 +257,10 @@ impl Reasons {
     }
 
     fn check_receiver(&mut self, receiver: &Receiver) {
-        let exclusive = "a method of an interface takes `&self`, for many threads call it at once; keep \
-                         what changes in atomics, cells or locks";
-        let other = "a method of an interface takes `&self`, for its object belongs to all who hold a \
-                     reference; write `&self`";
+        let exclusive = "a method of an interface takes `&self`, since many threads call it at once; keep \
+                         mutable state in atomics, cells or locks";
+        let other = "a method of an interface takes `&self`, since all holders of a handle share its \
+                     object; write `&self`";
         match &receiver.kind {
             ReceiverKind::Value => self.add(receiver, other),
             ReceiverKind::Reference(_, _, Some(_)) => self.add(receiver, exclusive),
@@ -278,10 +277,7 @@ impl Reasons {
 
     fn check_lifetime_of_self(&mut self, lifetime: Option<&syn::Lifetime>) {
         if let Some(lifetime) = lifetime.filter(|lifetime| lifetime.ident != "_") {
-            self.add(
-                lifetime,
-                "an object is borrowed for the time of one call, whatever else is; write `&self`",
-            );
+            self.add(lifetime, "an object is borrowed only for one call; write `&self`");
         }
     }
 
@@ -309,30 +305,31 @@ impl Reasons {
         if let Type::Never(never) = returned {
             self.add(
                 never,
-                "a method of an interface returns, if only to say that its object is gone; return \
-                 `std::convert::Infallible`",
+                "a method of an interface must be able to return, for example when its object is gone; \
+                 return `std::convert::Infallible`",
             );
         }
         let opaque = types::opaque(returned);
         for implementation in &opaque {
             self.errors.push(Error::new(
                 *implementation,
-                "`impl Trait` is a type of its own for each implementation, and a caller knows none; return \
-                 `Box<dyn Trait>`",
+                "`impl Trait` is another type for each implementation, and a caller cannot know it; \
+                 return `Box<dyn Trait>`",
             ));
         }
-        // The bounds of an `impl Trait` go with it.
+        // The bounds of an `impl Trait` are reported with it.
         if let Some(borrow) = types::returned_borrow(returned, own).filter(|_| opaque.is_empty()) {
             self.add(
                 borrow,
-                "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it ends; \
-                 return an owned value, or take a `&mut dyn FnMut(…)` and show it the borrowed one",
+                "a borrow cannot leave a call: the object may be destroyed or replaced as soon as the \
+                 call ends; return an owned value, or take a `&mut dyn FnMut(…)` and pass the borrowed \
+                 value to it",
             );
         }
         self.refuse_selves(|search| search.visit_type(returned));
     }
 
-    /// Refuses every `Self` in what `show` shows to the search.
+    /// Rejects every `Self` in the syntax that `show` passes to the search.
     fn refuse_selves(&mut self, show: impl FnOnce(&mut Selves)) {
         let mut search = Selves::default();
         show(&mut search);
@@ -340,15 +337,15 @@ impl Reasons {
             self.add(
                 name,
                 format!(
-                    "`Self` is another type for each representative, and a caller knows none; name another \
-                     object by its reference, as in `Handle<dyn {}>`",
+                    "`Self` is another type for each representative, and a caller cannot know it; pass \
+                     another object by its handle, as in `Handle<dyn {}>`",
                     self.interface
                 ),
             );
         }
     }
 
-    /// Names that generated methods, or references, have.
+    /// Checks for names of generated methods, and of methods of handles.
     fn check_names(&mut self, item: &ItemTrait) {
         let names: Vec<&Ident> = item
             .items
@@ -364,8 +361,8 @@ impl Reasons {
                 self.add(
                     name,
                     format!(
-                        "references and owners have a method `{plain}` of their own, which \
-                         callers would get; rename this"
+                        "`Handle` or `Owned` has its own method `{plain}`, which callers would get; \
+                         rename this method"
                     ),
                 );
             }
@@ -401,13 +398,13 @@ fn is_bound_of_self(predicate: &WherePredicate) -> bool {
     matches!(predicate, WherePredicate::Type(predicate) if names_self(&predicate.bounded_ty))
 }
 
-/// The predicates of a `where` clause on `Self` itself.
+/// Returns the predicates of a `where` clause on `Self` itself.
 fn bounds_of_self(generics: &Generics) -> Vec<TokenStream> {
     let predicates = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
     predicates.filter(|predicate| is_bound_of_self(predicate)).map(|predicate| quote!(#predicate)).collect()
 }
 
-/// `generics` without those.
+/// Returns `generics` without the predicates on `Self`.
 fn without_self_bounds(generics: &Generics) -> Generics {
     let mut others = generics.clone();
     if let Some(clause) = &mut others.where_clause {

@@ -1,17 +1,18 @@
-//! What stands in place of a trait: the trait, its checked forms, and the impls that make it an interface.
+//! The expansion: the trait, its checked forms, and the impls that make it an interface.
 //!
-//! Problem: the expansion stands in the user's code. It must mean the same whatever names are in scope
-//! there, warn about nothing, and carry each position that the user should see.
-//! Idea: paths begin with `::core` or with the path to `squall`; a method is called by its trait, never by
-//! its name alone; arguments that have no plain name get one that is not the user's.
+//! Problem: the expansion is compiled in the user's scope. It must keep its meaning with any names in scope
+//! there, cause no warnings, and keep the positions that errors should point at.
+//! Idea: paths begin with `::core` or with the path to `squall`. A method is called through its trait, never
+//! by its name alone. Arguments without a plain name get a hygienic one.
 //!
-//! - I1. A generated method calls its model through exactly one `__call` or `Blocking`: whether it may block is decided by
-//!   the mark alone, in its checked form too.
-//! - I2. Every method of the impl for references is `#[track_caller]`, and so is what it calls: a panic because the
-//!   object is gone carries the caller's line.
-//! - I3. Every method of the impl for `Around`, in its checked form too, goes through exactly one `Through`, which decides by
-//!   types alone whether another thread may run it.
-//! - I4. The types of the trait's parameters are `'static` where `dyn Trait` is made an interface, and only there.
+//! - I1. A generated method calls its original through exactly one `__call` or `Blocking`. The mark alone
+//!   decides whether it may block, in its checked form too.
+//! - I2. Every method of the impl for handles is `#[track_caller]`, and so are the functions it calls. A
+//!   panic because the object is gone reports the caller's line.
+//! - I3. Every method of the impl for `Around`, and its checked form, goes through exactly one `Through`.
+//!   Types alone decide whether another thread may run it.
+//! - I4. The types of the trait's parameters are `'static` where `dyn Trait` is made an interface, and only
+//!   there.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -22,7 +23,7 @@ use syn::{GenericParam, Generics, Path, Token, TraitItem, parse_quote};
 use crate::attrs::{self, On};
 use crate::parse::{Interface, Method, Refused};
 
-/// The whole macro: what the attribute and its item become.
+/// Runs the macro: expands the attribute and its item.
 pub(crate) fn attribute(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match Interface::parse(arguments, item) {
         Ok(interface) => Expansion::new(&interface).tokens(),
@@ -39,7 +40,7 @@ struct Expansion<'a> {
     bound: TokenStream,
     /// The attributes of each impl.
     attributes: TokenStream,
-    /// Type parameters of ours that are none of the user's.
+    /// Generated type parameters, different from all of the user's.
     parameter: Ident,
     wrapper: Ident,
 }
@@ -58,7 +59,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The path to the module that holds what is named here, written because of `written`.
+    /// Returns the path to the hidden module, with the position of `written`.
     fn hidden(&self, written: &impl Spanned) -> TokenStream {
         let facade = &self.interface.facade;
         let path = quote!(#facade::__macro).into_iter().map(|mut token| {
@@ -78,7 +79,7 @@ impl<'a> Expansion<'a> {
         quote!(#item #interface #(#extends)* #view #references #around)
     }
 
-    /// The trait, with a checked form after each method.
+    /// Returns the trait, with a checked form after each method.
     fn item(&self) -> TokenStream {
         let mut item = self.interface.item.clone();
         let with_checked = |method: &Method| [method.item.to_token_stream(), self.checked_form(method)];
@@ -95,15 +96,15 @@ impl<'a> Expansion<'a> {
         let attributes = attrs::repeated(&method.item.attrs, On::Checked);
         let docs = [
             format!(
-                "The checked form of [`{0}`](Self::{0}): on a reference to an object that is gone, an \
-                     error.",
+                "The checked form of [`{0}`](Self::{0}): on a handle, it returns an error if the object \
+                 is gone.",
                 name.unraw()
             ),
             String::new(),
             "# Errors".into(),
             String::new(),
-            "The object was destroyed, was never there, or refused the call; the method did not run. On \
-             anything but a reference there is no error."
+            "On a handle: the object was destroyed, is not installed, or refused the call, and the method \
+             did not run. On a representative: never."
                 .into(),
         ];
         quote_spanned! {here(name)=>
@@ -117,7 +118,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The signature of a generated method, without `;` or body.
+    /// Returns the signature of a generated method, without `;` or body.
     fn signature(&self, method: &Method, checked: bool) -> TokenStream {
         let signature = &method.item.sig;
         let hidden = self.hidden(&signature.ident);
@@ -138,13 +139,13 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// `dyn Trait` is an interface.
+    /// Returns the impl that makes `dyn Trait` an interface.
     fn interface_impl(&self) -> TokenStream {
         let Expansion { bound, attributes, .. } = self;
         let item = &self.interface.item;
         let hidden = self.hidden(&item.ident);
         let name = item.ident.unraw().to_string();
-        // At the name of the trait: `line!()` would answer where the attribute stands.
+        // At the trait's name: `line!()` would return the line of the attribute.
         let place = quote_spanned!(item.ident.span()=> ::core::panic::Location::caller());
         let methods = self.interface.methods.iter().map(|method| method.item.sig.ident.unraw().to_string());
         let blocking = self.interface.methods.iter().map(|method| method.blocking);
@@ -175,7 +176,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// `dyn Trait` extends the interface at `path`.
+    /// Returns the impl for an interface that `dyn Trait` extends, at `path`.
     fn extends_impl(&self, path: &Path) -> TokenStream {
         let Expansion { bound, attributes, .. } = self;
         let (base, hidden) = (object(path), self.hidden(path));
@@ -187,7 +188,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Whatever implements the trait can be seen as `dyn Trait`.
+    /// Returns the impl that converts every implementing type to `dyn Trait`.
     fn view_impl(&self) -> TokenStream {
         let Expansion { bound, attributes, parameter, .. } = self;
         let item = &self.interface.item;
@@ -206,7 +207,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// A reference to an object with this interface, or one that extends it, implements the trait.
+    /// Returns the impl of the trait for handles with this interface, or with one that extends it.
     fn reference_impl(&self) -> TokenStream {
         let Expansion { bound, attributes, parameter, .. } = self;
         let item = &self.interface.item;
@@ -227,7 +228,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The method `method` of the impl for references, or its checked form.
+    /// Returns the method `method` of the impl for handles, or its checked form.
     fn forwarded(&self, method: &Method, checked: bool) -> TokenStream {
         let parameter = &self.parameter;
         let name = &method.item.sig.ident;
@@ -252,7 +253,8 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The call of the method, or of its checked form, on a `&of`; what names that; and what is answered if it does not happen.
+    /// Returns the call of the method, or of its checked form, on a `&of`: the name of that borrow, the call,
+    /// and the `Answer` for a call that does not happen.
     fn inner_call(&self, method: &Method, of: &Ident, checked: bool) -> (Ident, TokenStream, TokenStream) {
         let bound = &self.bound;
         let name = &method.item.sig.ident;
@@ -268,7 +270,7 @@ impl<'a> Expansion<'a> {
         (target, result, gone)
     }
 
-    /// A representative with a wrapper around each of its methods implements the trait.
+    /// Returns the impl of the trait for representatives with a wrapper around each method.
     fn around_impl(&self) -> TokenStream {
         let Expansion { bound, attributes, parameter, wrapper, .. } = self;
         let item = &self.interface.item;
@@ -290,7 +292,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// The method `method` of the impl for wrapped representatives, or its checked form.
+    /// Returns the method `method` of the impl for wrapped representatives, or its checked form.
     fn wrapped(&self, method: &Method, index: usize, checked: bool) -> TokenStream {
         let parameter = &self.parameter;
         let name = &method.item.sig.ident;
@@ -321,8 +323,8 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Whether a method that may block can be called again: decided by its arguments. The first of the two traits has the
-    /// method if they can all be used again, the second always.
+    /// Decides by the argument types whether a method that may block can be called again. The first of the
+    /// two traits has the method if all arguments can be reused, the second always.
     fn way(&self, method: &Method) -> TokenStream {
         let name = &method.item.sig.ident;
         let hidden = self.hidden(name);
@@ -334,8 +336,8 @@ impl<'a> Expansion<'a> {
         })
     }
 
-    /// What the plain form does when the object is gone: decided by the type that it returns. The first of
-    /// the two traits has the method if that type can carry the error, the second always.
+    /// Decides by the return type how the plain form reports that the object is gone. The first of the two
+    /// traits has the method if that type can carry the error, the second always.
     fn gone(&self, method: &Method) -> TokenStream {
         let name = &method.item.sig.ident;
         let (hidden, returned) = (self.hidden(name), &method.returned);
@@ -347,19 +349,18 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// A span for what we write because of `written`: the compiler's messages about it point there, as ours
-/// would.
+/// A span for tokens generated because of `written`. The compiler's messages about them point there.
 fn here(written: &impl Spanned) -> Span {
     Span::call_site().located_at(written.span())
 }
 
-/// `dyn base`, with the position of `base`.
+/// Returns `dyn base`, with the position of `base`.
 fn object(base: &Path) -> TokenStream {
     let object = Token![dyn](base.span());
     quote!(#object #base)
 }
 
-/// These parameters, the types among them `'static`.
+/// Returns these parameters, with a `'static` bound on the types.
 fn static_types(generics: &Generics) -> Generics {
     let mut generics = generics.clone();
     let types: Vec<_> = generics.type_params().map(|parameter| parameter.ident.clone()).collect();
@@ -372,7 +373,7 @@ fn static_types(generics: &Generics) -> Generics {
     generics
 }
 
-/// `name`, or a longer one if it is a parameter already, written because of `written`.
+/// Returns `name`, or a longer name if that is a parameter already, with the position of `written`.
 fn unused(name: &str, generics: &Generics, written: &Ident) -> Ident {
     let taken = |name: &str| {
         generics.params.iter().any(|parameter| match parameter {

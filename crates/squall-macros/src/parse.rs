@@ -1,8 +1,8 @@
-//! The attribute's arguments and the trait, as the expansion needs them.
+//! The attribute's arguments and the trait, in the form that the expansion needs.
 //!
-//! - I1. The trait that is kept here is the user's, without `#[blocking]`; each method remembers whether it had
-//!   one.
-//! - I2. Each argument of a method has a name to pass it on by, the user's where there is one.
+//! - I1. The trait kept here is the user's, without `#[blocking]`. Each method records whether it had the
+//!   mark.
+//! - I2. Each argument of a method has a name for passing it on: the user's, if there is one.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -16,20 +16,20 @@ use syn::{
 
 use crate::{attrs, check};
 
-/// Supertraits that are no interfaces, since they have no methods: the compiler's marks.
+/// Supertraits without methods. They are not interfaces.
 const MARKS: [&str; 5] = ["Send", "Sync", "Unpin", "UnwindSafe", "RefUnwindSafe"];
 
 /// A trait that was accepted.
 pub(crate) struct Interface {
-    /// The crate `squall`, as a path from here.
+    /// The path to the crate `squall`.
     pub(crate) facade: TokenStream,
-    /// Whether its representatives may lend something.
+    /// Whether its representatives may publish a view.
     pub(crate) lends: bool,
     /// The trait, without `#[blocking]`.
     pub(crate) item: ItemTrait,
     /// The interfaces that it extends.
     pub(crate) supers: Vec<Path>,
-    /// Its methods, in the order of `item.items`, which are these and nothing else.
+    /// Its methods, in the order of `item.items`, which contains only methods.
     pub(crate) methods: Vec<Method>,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Interface {
 pub(crate) struct Method {
     /// The trait's item, without `#[blocking]`.
     pub(crate) item: TraitItemFn,
-    /// Whether it was marked.
+    /// Whether it was marked `#[blocking]`.
     pub(crate) blocking: bool,
-    /// Arguments after `self`.
+    /// The arguments after `self`.
     pub(crate) arguments: Vec<Argument>,
-    /// What it returns, written out.
+    /// The return type, written out.
     pub(crate) returned: Type,
 }
 
@@ -53,16 +53,16 @@ pub(crate) struct Argument {
     pub(crate) ty: Type,
 }
 
-/// A trait that was refused.
+/// A trait that was rejected.
 pub(crate) struct Refused {
-    /// What to leave in its place.
+    /// The item to leave in its place.
     pub(crate) item: TokenStream,
-    /// Why, once for each reason.
+    /// The errors, one for each reason.
     pub(crate) error: Error,
 }
 
 impl Interface {
-    /// Reads the arguments of the attribute, and the item that it stands on.
+    /// Parses the arguments of the attribute and the item under it.
     pub(crate) fn parse(arguments: TokenStream, item: TokenStream) -> Result<Interface, Refused> {
         let arguments = Arguments::parse.parse2(arguments);
         let parsed = trait_keyword(&item).and_then(|()| syn::parse2::<ItemTrait>(item.clone()));
@@ -104,7 +104,7 @@ impl Method {
         let named = typed.enumerate().map(|(index, typed)| Argument {
             name: match &*typed.pat {
                 Pat::Ident(plain) if plain.by_ref.is_none() && plain.subpat.is_none() => plain.ident.clone(),
-                // Not the user's: what he calls `arg0` is another.
+                // Hygienic: differs from an `arg0` of the user.
                 pattern => format_ident!("arg{index}", span = Span::mixed_site().located_at(pattern.span())),
             },
             ty: (*typed.ty).clone(),
@@ -117,19 +117,19 @@ impl Method {
         Method { item, blocking, arguments, returned }
     }
 
-    /// The name of its checked form.
+    /// Returns the name of the checked form.
     pub(crate) fn checked_name(&self) -> Ident {
         let name = &self.item.sig.ident;
         Ident::new(&format!("try_{}", name.unraw()), name.span())
     }
 }
 
-/// The supertraits that must be interfaces.
+/// Returns the supertraits that must be interfaces.
 pub(crate) fn extended(item: &ItemTrait) -> impl Iterator<Item = &TraitBound> {
     supertraits(item).filter(|bound| mark(bound).is_none())
 }
 
-/// The supertraits that are marks.
+/// Returns the supertraits that are marks.
 pub(crate) fn marks(item: &ItemTrait) -> impl Iterator<Item = &Ident> {
     supertraits(item).filter_map(mark)
 }
@@ -146,7 +146,8 @@ fn mark(bound: &TraitBound) -> Option<&Ident> {
     MARKS.iter().any(|mark| name == mark).then_some(name)
 }
 
-/// `crate = path`, or nothing: the path to the crate `squall`. After the path, where `squall` has the interface itself, perhaps `lends`.
+/// The arguments of the attribute: empty, or `crate = path`, the path to the crate `squall`. Squall's own
+/// interfaces may add `lends`.
 struct Arguments {
     facade: TokenStream,
     lends: bool,
@@ -158,7 +159,7 @@ impl Parse for Arguments {
             return Ok(Arguments { facade: quote!(::squall), lends: false });
         }
         let expected =
-            "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
+            "`#[interface]` takes no arguments, or `crate = path` with the path of the crate `squall`";
         let facade = input.parse::<Token![crate]>().and_then(|_| {
             input.parse::<Token![=]>()?;
             input.call(Path::parse_mod_style)
@@ -179,7 +180,7 @@ impl Parse for Arguments {
     }
 }
 
-/// Refuses what is no trait, at its keyword.
+/// Rejects an item other than a trait, at its keyword.
 fn trait_keyword(item: &TokenStream) -> syn::Result<()> {
     let keyword = |input: ParseStream<'_>| {
         input.call(Attribute::parse_outer)?;
@@ -193,13 +194,13 @@ fn trait_keyword(item: &TokenStream) -> syn::Result<()> {
         if is_trait {
             Ok(())
         } else {
-            Err(Error::new(first, "`#[interface]` stands on a trait, and this is none"))
+            Err(Error::new(first, "`#[interface]` goes on a trait, and this is not a trait"))
         }
     };
     keyword.parse2(item.clone())
 }
 
-/// Removes `#[blocking]`, where it is refused too; which of the methods had it.
+/// Removes `#[blocking]`, also where it is rejected. Returns, for each method, whether it had the mark.
 fn take_marks(item: &mut ItemTrait) -> Vec<bool> {
     let take = |attributes: &mut Vec<Attribute>| {
         let before = attributes.len();
@@ -214,7 +215,7 @@ fn take_marks(item: &mut ItemTrait) -> Vec<bool> {
     functions.map(|function| take(&mut function.attrs)).collect()
 }
 
-/// All of these errors as one.
+/// Combines errors into one.
 pub(crate) fn all(errors: impl IntoIterator<Item = Option<Error>>) -> syn::Result<()> {
     let first_then_others = |mut first: Error, other| {
         first.combine(other);

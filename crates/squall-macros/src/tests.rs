@@ -1,4 +1,4 @@
-//! Each refusal: the token it points at, and what it says. And that what is accepted is left as it was.
+//! Tests of each rejection: its token and its message. Accepted traits must stay unchanged.
 
 use proc_macro2::TokenStream;
 
@@ -9,7 +9,7 @@ fn tokens(text: &str) -> TokenStream {
     text.parse().expect("tokens")
 }
 
-/// What is said about `item` under `#[interface(arguments)]`: at which text, and what.
+/// Returns the rejections of `item` under `#[interface(arguments)]`: the text of each token, and the message.
 fn refusals_with(arguments: &str, item: &str) -> Vec<(String, String)> {
     match Interface::parse(tokens(arguments), tokens(item)) {
         Ok(_) => Vec::new(),
@@ -24,14 +24,14 @@ fn refusals(item: &str) -> Vec<(String, String)> {
     refusals_with("", item)
 }
 
-/// Each of these texts is refused in `item` with `message`, in this order, and nothing else is.
+/// Asserts that exactly these texts are rejected in `item` with `message`, in this order.
 #[track_caller]
 fn refused(item: &str, at: &[&str], message: &str) {
     let expected: Vec<_> = at.iter().map(|at| (at.to_string(), message.to_owned())).collect();
     assert_eq!(refusals(item), expected, "{item}");
 }
 
-/// `method` alone is refused at `at`.
+/// Asserts that `method` alone is rejected at `at`.
 #[track_caller]
 fn method_refused(method: &str, at: &str, message: &str) {
     refused(&format!("trait Hits: Send + Sync {{ {method} }}"), &[at], message);
@@ -44,7 +44,8 @@ fn accepted(item: &str) {
 
 #[test]
 fn arguments_of_the_attribute() {
-    let message = "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
+    let message = "`#[interface]` takes no arguments, or `crate = path` with the path of the crate \
+                   `squall`";
     for (arguments, at) in [
         ("krate = x", "krate"),
         ("crate: x", ":"),
@@ -71,7 +72,7 @@ fn arguments_of_the_attribute() {
 
 #[test]
 fn other_items() {
-    let message = "`#[interface]` stands on a trait, and this is none";
+    let message = "`#[interface]` goes on a trait, and this is not a trait";
     for (item, at) in [
         ("struct S;", "struct"),
         ("#[doc = \"an enum\"] pub(crate) enum S {}", "enum"),
@@ -89,8 +90,8 @@ fn kinds_of_trait() {
     refused(
         "pub unsafe trait Hits: Send + Sync {}",
         &["unsafe"],
-        "an interface cannot be an unsafe trait: a reference implements it whatever object stands behind \
-         it, and cannot promise for that; remove `unsafe`",
+        "an interface cannot be an unsafe trait: a handle implements it for every object and cannot keep \
+         the trait's promise; remove `unsafe`",
     );
     refused(
         "auto trait Hits: Send + Sync {}",
@@ -100,13 +101,13 @@ fn kinds_of_trait() {
     refused(
         "trait Hits<'a, K, 'b>: Send + Sync {}",
         &["'a", "'b"],
-        "an interface has no lifetime parameters, since no borrow outlives its objects; own the value, or \
-         let the methods borrow it",
+        "an interface cannot have lifetime parameters, since its objects may outlive any borrow; own the \
+         value, or let the methods borrow it",
     );
     refused(
         "#[blocking] trait Hits: Send + Sync {}",
         &["#[blocking]"],
-        "`#[blocking]` stands on methods; mark each that may wait",
+        "`#[blocking]` goes on methods; mark each method that may wait",
     );
 }
 
@@ -117,7 +118,7 @@ fn supertraits() {
         &["'a"],
         "an object may outlive any borrow; remove this bound, or write `'static`",
     );
-    let sized = "an interface is called as `dyn`, which has no size of its own; remove this bound";
+    let sized = "an interface is called as `dyn Trait`, which is not `Sized`; remove this bound";
     refused("trait Hits: Base + Sized {}", &["Sized"], sized);
     refused(
         "trait Hits: Base + ::core::marker::Sized + ?Sized {}",
@@ -127,12 +128,12 @@ fn supertraits() {
     refused(
         "trait Hits: for<'a> Base<'a> {}",
         &["for<'a>"],
-        "an interface has no lifetime parameters, so there is nothing to bind; remove this",
+        "an interface has no lifetime parameters to bind; remove this",
     );
     refused(
         "trait Hits where Self: Send, u8: Copy, Self: Sync {}",
         &["Self: Send", "Self: Sync"],
-        "what an interface extends stands after its name, as in `trait Hits: Send + Sync`",
+        "write the supertraits of an interface after its name, as in `trait Hits: Send + Sync`",
     );
     refused(
         "trait Hits: A0 + A1 + A2 + A3 + A4 + A5 + A6 + A7 + A8 + A9 + A10 + A11 + A12 + A13 + A14 + Send + \
@@ -174,8 +175,8 @@ fn items_that_are_no_methods() {
     method_refused(
         "const MAX: u8 = 1;",
         "const",
-        "an interface has methods only: which constant it would be depends on the object that stands behind \
-         a reference; make it a method",
+        "an interface has methods only: the value of a constant would depend on the object behind the \
+         handle; make it a method",
     );
     method_refused(
         "type Item: Send;",
@@ -186,8 +187,8 @@ fn items_that_are_no_methods() {
     method_refused(
         "some::methods!();",
         "some::methods",
-        "an interface has methods only, and what a macro makes here is not seen in time; write the methods \
-         out",
+        "an interface has methods only, and the attribute cannot see methods that a macro makes; write \
+         the methods out",
     );
     method_refused("pub fn add(&self);", "pub fn add(&self);", "an interface has methods only");
 }
@@ -210,7 +211,7 @@ fn generic_methods() {
                     take `&dyn Trait`, `&mut dyn FnMut(…)` or `Box<dyn Trait>`";
     method_refused("fn add(&self, f: impl Fn());", "impl", argument);
     method_refused("fn add(&self, f: &mut Vec<impl Fn()>);", "impl", argument);
-    let returned = "`impl Trait` is a type of its own for each implementation, and a caller knows none; \
+    let returned = "`impl Trait` is another type for each implementation, and a caller cannot know it; \
                     return `Box<dyn Trait>`";
     method_refused("fn add(&self) -> impl Fn();", "impl", returned);
     method_refused("fn add(&self) -> Option<impl Iterator<Item = u8> + '_>;", "impl", returned);
@@ -218,13 +219,13 @@ fn generic_methods() {
 
 #[test]
 fn receivers() {
-    let exclusive = "a method of an interface takes `&self`, for many threads call it at once; keep what \
-                     changes in atomics, cells or locks";
+    let exclusive = "a method of an interface takes `&self`, since many threads call it at once; keep \
+                     mutable state in atomics, cells or locks";
     for receiver in ["&mut self", "&'a mut self", "self: &mut Self"] {
         method_refused(&format!("fn add({receiver});"), receiver, exclusive);
     }
-    let other = "a method of an interface takes `&self`, for its object belongs to all who hold a \
-                 reference; write `&self`";
+    let other = "a method of an interface takes `&self`, since all holders of a handle share its object; \
+                 write `&self`";
     for receiver in
         ["self", "mut self", "self: Self", "self: Box<Self>", "self: &Arc<Self>", "self: Pin<&Self>"]
     {
@@ -234,7 +235,7 @@ fn receivers() {
                 implementing type";
     method_refused("fn new();", "new", none);
     method_refused("fn of(value: u8);", "of", none);
-    let named = "an object is borrowed for the time of one call, whatever else is; write `&self`";
+    let named = "an object is borrowed only for one call; write `&self`";
     method_refused("fn add<'a>(&'a self, to: &mut Vec<&'a u8>);", "'a", named);
     method_refused("fn add(self: &'static Self);", "'static", named);
     accepted(
@@ -244,8 +245,9 @@ fn receivers() {
 
 #[test]
 fn returned_borrows() {
-    let message = "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it \
-                   ends; return an owned value, or take a `&mut dyn FnMut(…)` and show it the borrowed one";
+    let message = "a borrow cannot leave a call: the object may be destroyed or replaced as soon as the \
+                   call ends; return an owned value, or take a `&mut dyn FnMut(…)` and pass the borrowed \
+                   value to it";
     for (returned, at) in [
         ("&u8", "&"),
         ("&mut u8", "&"),
@@ -283,21 +285,21 @@ fn qualifiers() {
     method_refused(
         "async fn add(&self);",
         "async",
-        "a method of an interface cannot be `async`: a call ends before anything waits; return a future \
-         that owns what it needs, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark one that waits \
-         `#[blocking]`",
+        "a method of an interface cannot be `async`: its call ends before the future runs; return a \
+         future that owns its data, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark a method \
+         that waits `#[blocking]`",
     );
     method_refused(
         "unsafe fn add(&self);",
         "unsafe",
-        "a method of an interface cannot be `unsafe`: whoever holds a reference may call it; check the \
+        "a method of an interface cannot be `unsafe`: every holder of a handle may call it; check the \
          conditions and return an error",
     );
     method_refused(
         "const fn add(&self);",
         "const",
-        "a method of an interface cannot be `const`: which one runs is known only when it is called; remove \
-         `const`",
+        "a method of an interface cannot be `const`: the implementation is chosen when it is called; \
+         remove `const`",
     );
     let abi = "a method of an interface has Rust's calling convention; remove this";
     method_refused("extern \"C\" fn add(&self);", "extern \"C\"", abi);
@@ -310,15 +312,15 @@ fn qualifiers() {
     method_refused(
         "fn stop(&self) -> !;",
         "!",
-        "a method of an interface returns, if only to say that its object is gone; return \
+        "a method of an interface must be able to return, for example when its object is gone; return \
          `std::convert::Infallible`",
     );
 }
 
 #[test]
 fn the_type_of_the_object() {
-    let message = "`Self` is another type for each representative, and a caller knows none; name another \
-                   object by its reference, as in `Handle<dyn Hits>`";
+    let message = "`Self` is another type for each representative, and a caller cannot know it; pass \
+                   another object by its handle, as in `Handle<dyn Hits>`";
     for method in [
         "fn add(&self, other: Self);",
         "fn add(&self, other: &[&Self]);",
@@ -333,7 +335,7 @@ fn the_type_of_the_object() {
     method_refused(
         "fn add(&self) where Self: Sized;",
         "Self: Sized",
-        "a method with a condition on `Self` cannot be called through a reference; make it a free function, \
+        "a method with a condition on `Self` cannot be called through a handle; make it a free function, \
          or put it into a trait of its own",
     );
     accepted("trait Hits: Send + Sync { fn add(&self) { fn of<S: ?Sized>(_: &S) {} of::<Self>(self) } }");
@@ -350,8 +352,8 @@ fn names() {
     accepted("trait Hits: Send + Sync { fn try_add(&self); fn sub(&self); fn try_(&self); }");
     method_refused(
         "fn handle(&self);",
-        "co",
-        "references and owners have a method `co` of their own, which callers would get; rename this",
+        "handle",
+        "`Handle` or `Owned` has its own method `handle`, which callers would get; rename this method",
     );
 }
 
@@ -370,7 +372,7 @@ fn marks() {
     method_refused(
         "#[blocking] #[blocking] fn add(&self);",
         "#[blocking]",
-        "`#[blocking]` stands here already; remove one",
+        "`#[blocking]` is repeated; remove one",
     );
     let condition = "whether a method blocks cannot depend on a condition, since its callers rely on it; \
                      write `#[blocking]`";
@@ -393,7 +395,7 @@ fn all_at_once_and_in_order() {
     assert_eq!(at, ["", "unsafe", "'a", "Sized", "Hits", "const", "new", "X", "&mut self", "&"]);
 }
 
-/// What is left of a refused item is the item, without marks.
+/// A rejected item is kept, without marks.
 #[test]
 fn a_refused_item_stays() {
     let left = |item: &str| match Interface::parse(tokens(""), tokens(item)) {
@@ -409,7 +411,7 @@ fn a_refused_item_stays() {
     assert!(whole.starts_with("struct S ; :: core :: compile_error"), "{whole}");
 }
 
-/// What an accepted trait becomes, without white space.
+/// Returns the expansion of an accepted trait, without white space.
 fn expansion(arguments: &str, item: &str) -> String {
     squeezed(&expand::attribute(tokens(arguments), tokens(item)).to_string())
 }

@@ -1,7 +1,7 @@
-//! What stands inside types: borrows that would leave a call, `impl Trait`, and `Self`.
+//! Searches inside types: borrows that would leave a call, `impl Trait`, and `Self`.
 //!
-//! Each search answers the tokens it found, for an error to point at. They see what is written, so a
-//! lifetime that a type hides (`std::slice::Iter<u8>`) is left to the compiler, which refuses it.
+//! Each search returns the tokens it found, so that an error can point at them. It sees only the written
+//! tokens. A lifetime that a type hides (`std::slice::Iter<u8>`) is left to the compiler, which rejects it.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
@@ -11,10 +11,11 @@ use syn::{
     TypeFnPtr, TypeImplTrait, TypeReference,
 };
 
-/// The first borrow in a returned type that could be one of the object.
+/// Returns the first borrow in a return type that could be a borrow of the object.
 ///
-/// `&'static T` is none, nor is what has one of the method's `own` lifetimes, which the object cannot have. Inside `fn(&T) -> &U` and `dyn Fn(&T) -> &U`, what is elided or bound there is none
-/// either.
+/// `&'static T` is not one. A borrow with one of the method's `own` lifetimes is not one either, since the
+/// object cannot have that lifetime. Inside `fn(&T) -> &U` and `dyn Fn(&T) -> &U`, elided and bound lifetimes
+/// belong to the function type.
 pub(crate) fn returned_borrow(returned: &Type, own: &Generics) -> Option<TokenStream> {
     let bound = own.lifetimes().map(|own| own.lifetime.ident.clone()).collect();
     let mut search = Borrows { bound, ..Borrows::default() };
@@ -22,17 +23,17 @@ pub(crate) fn returned_borrow(returned: &Type, own: &Generics) -> Option<TokenSt
     search.found
 }
 
-/// Every `impl` of an `impl Trait` in a type.
+/// Returns every `impl` of an `impl Trait` in a type.
 pub(crate) fn opaque(within: &Type) -> Vec<Span> {
     let mut search = Opaque::default();
     search.visit_type(within);
     search.found
 }
 
-/// Every `Self` that `search` is shown.
+/// Collects every `Self` in the visited syntax.
 #[derive(Default)]
 pub(crate) struct Selves {
-    /// Where they stand.
+    /// The tokens found.
     pub(crate) found: Vec<Ident>,
 }
 
@@ -48,9 +49,9 @@ impl<'ast> Visit<'ast> for Selves {
 #[derive(Default)]
 struct Borrows {
     found: Option<TokenStream>,
-    /// Lifetimes of the method's own, and those bound by a `for<…>` around here.
+    /// The method's own lifetimes, and those bound by an enclosing `for<…>`.
     bound: Vec<Ident>,
-    /// How many function signatures are around here: what they elide is theirs.
+    /// Nesting depth of function signatures. Lifetimes elided inside one belong to it, not to the method.
     signatures: usize,
 }
 
@@ -63,7 +64,7 @@ impl Borrows {
         }
     }
 
-    /// Visits with what `lifetimes` binds.
+    /// Visits with the lifetimes that `lifetimes` binds.
     fn under(&mut self, lifetimes: Option<&BoundLifetimes>, visit: impl FnOnce(&mut Self)) {
         let before = self.bound.len();
         for parameter in lifetimes.iter().flat_map(|bound| &bound.lifetimes) {
@@ -95,7 +96,7 @@ impl<'ast> Visit<'ast> for Borrows {
         }
     }
 
-    // What a `for<…>` names is bound there, not used.
+    // The names in a `for<…>` are bound there, not used.
     fn visit_bound_lifetimes(&mut self, _: &'ast BoundLifetimes) {}
 
     fn visit_trait_bound(&mut self, bound: &'ast TraitBound) {

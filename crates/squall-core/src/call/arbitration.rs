@@ -50,9 +50,11 @@ impl Arbitration {
         match (result, state) {
             (Some(result), _) => Ok(result),
             (None, CallState::Refused(why)) => Err(CallError::unnamed(None, id, CallErrorKind::Refused(why))),
-            (None, _) => {
-                Err(CallError::unnamed(None, id, CallErrorKind::Refused("its method panicked before")))
-            }
+            (None, _) => Err(CallError::unnamed(
+                None,
+                id,
+                CallErrorKind::Refused("its method panicked, and the arbiter caught the panic"),
+            )),
         }
     }
 }

@@ -41,14 +41,14 @@ impl fmt::Display for CallErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallErrorKind::Destroyed => f.write_str("the object was destroyed"),
-            CallErrorKind::NotThere => f.write_str("the object is not installed"),
-            CallErrorKind::Refused(why) => write!(f, "it was refused: {why}"),
+            CallErrorKind::NotThere => f.write_str("the object is not installed yet"),
+            CallErrorKind::Refused(why) => write!(f, "the call was refused: {why}"),
             CallErrorKind::Forked => f.write_str("this is the child of a fork, which may only exec"),
             CallErrorKind::Reentrant => {
-                f.write_str("a signal handler interrupted a cold path on this thread")
+                f.write_str("a signal handler interrupted a slow path of Squall on this thread")
             }
             CallErrorKind::InTransfer => {
-                f.write_str("the call would wait for a swap, and this thread moves state for one")
+                f.write_str("this thread moves the state of an object, and the call would wait for a swap")
             }
         }
     }

@@ -139,7 +139,12 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     where
         I: Lends,
     {
-        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
+        const {
+            assert!(
+                I::LENDS,
+                "mark an interface that implements `Lends` with `#[interface(crate = …, lends)]`"
+            )
+        };
         self.header.as_ptr().wrapping_byte_add(view_at::<I>()).cast()
     }
 }

@@ -33,7 +33,7 @@ use crate::protocol::id::Id;
 /// assert_eq!(<dyn Door>::BLOCKING, [false, true]);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no Squall interface",
+    message = "`{Self}` is not a Squall interface",
     label = "not marked `#[squall::interface]`",
     note = "an interface is a trait marked `#[squall::interface]`, and is named here as `dyn Trait`"
 )]
@@ -77,7 +77,7 @@ pub trait InterfaceOf<T>: Interface {
 /// An interface that extends another one directly. See [`Handle::upcast`](crate::Handle::upcast).
 #[diagnostic::on_unimplemented(
     message = "the interface `{Self}` does not extend `{S}`",
-    note = "a reference is upcast one declared step at a time"
+    note = "a handle is upcast one declared step at a time"
 )]
 pub trait Extends<S: ?Sized + Interface>: Interface {}
 
@@ -196,7 +196,7 @@ pub(crate) fn offset_of<I: ?Sized + Extends<S>, S: ?Sized + Interface>() -> u32 
         }
         offset += entry.interfaces;
     }
-    panic!("`{}` says that it extends `{}`, which its SUPERS do not list", I::NAME, S::NAME)
+    panic!("`{}` extends `{}`, but its SUPERS do not list it", I::NAME, S::NAME)
 }
 
 /// The headers of a representative that is being built.
@@ -218,7 +218,12 @@ impl Headers {
     pub(crate) unsafe fn write<I: ?Sized + Interface>(id: Option<Id>, place: *mut Header, view: &I) {
         let mut headers = Headers { id, place, count: 0, limit: I::INTERFACES };
         headers.add_all(view);
-        assert_eq!(headers.count, headers.limit, "`{}` has not the interfaces that it lists", I::NAME);
+        assert_eq!(
+            headers.count,
+            headers.limit,
+            "`{}` does not have the interfaces that its SUPERS list",
+            I::NAME
+        );
     }
 
     fn add_all<S: ?Sized + Interface>(&mut self, view: &S) {

@@ -56,7 +56,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
     pub(crate) const BYTES: usize = round_up(Self::VALUE_AT + size_of::<T>(), Self::ALIGN);
     pub(crate) const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
         Ok(layout) => layout,
-        Err(_) => panic!("an object of more bytes than there are addresses"),
+        Err(_) => panic!("the object is larger than the address space"),
     };
 
     /// Returns the owner in a block.

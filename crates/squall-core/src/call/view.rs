@@ -116,7 +116,12 @@ type FindView<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
 impl<T, I: ?Sized + Lends> Lender<T, I> {
     /// Makes a `Lender` from the function that finds the view.
     pub const fn of(find: FindView<T, I>) -> Lender<T, I> {
-        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
+        const {
+            assert!(
+                I::LENDS,
+                "mark an interface that implements `Lends` with `#[interface(crate = …, lends)]`"
+            )
+        };
         unsafe fn call<T, I: ?Sized + Lends>(find: fn(), rep: &T) -> (u8, ViewWords) {
             // SAFETY: the inverse of the transmutation in `of`, with the same types.
             let find = unsafe { transmute::<fn(), FindView<T, I>>(find) };

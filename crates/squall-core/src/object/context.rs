@@ -296,7 +296,7 @@ impl<R: Root> RepContext<R> {
         let here = Vp::current();
         assert!(
             self.has_peers(),
-            "{}: local was called when its representatives are dropped",
+            "{}: `local` was called while its representatives are being dropped",
             std::any::type_name::<R>()
         );
         if let Some(rep) = self.find(here) {
@@ -477,7 +477,7 @@ impl<R: Root> RepContext<R> {
 #[track_caller]
 fn misplaced(class: &str) -> ! {
     panic!(
-        "an At of {class} answers only inside its representative: keep it in a field, not in a Box or elsewhere"
+        "a RepContext of {class} works only inside its representative: keep it in a field, not in a Box or elsewhere"
     )
 }
 
@@ -491,7 +491,10 @@ impl<R: Root> Drop for RepContext<R> {
 
 impl<R: Root> fmt::Debug for RepContext<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("At").field("object", &self.handle()).field("vp", &self.vp).finish_non_exhaustive()
+        f.debug_struct("RepContext")
+            .field("object", &self.handle())
+            .field("vp", &self.vp)
+            .finish_non_exhaustive()
     }
 }
 
@@ -516,6 +519,6 @@ impl<'a, R: Root> Iterator for RepIter<'a, R> {
 
 impl<R: Root> fmt::Debug for RepIter<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peers").finish_non_exhaustive()
+        f.debug_struct("RepIter").finish_non_exhaustive()
     }
 }

@@ -261,7 +261,7 @@ impl<R: Root> Multi<R> {
             let mine = FROZEN.try_with(|frozen| frozen.borrow().contains(&this)).unwrap_or(false);
             assert!(
                 !mine,
-                "{}#{} of class {}: a thread that holds its representatives still called it on a VP that has none (CO-16)",
+                "{}#{} of class {}: a thread inside `freeze` called the object on a VP without a representative; call it outside `freeze`",
                 self.object.class.interface,
                 self.object.id,
                 (self.object.class.name)(),
@@ -318,7 +318,7 @@ impl<R: Root> Multi<R> {
                     assert_eq!(
                         rep.as_ref().owner.object,
                         object,
-                        "a root answered with another object's representative"
+                        "`handle_miss` returned a representative of another object"
                     );
                     Ok(Found { owner: RepBlock::<R>::owner(rep), cache })
                 }

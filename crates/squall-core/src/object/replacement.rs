@@ -172,6 +172,6 @@ pub(crate) unsafe fn discard(object: NonNull<Object>) {
 
 impl<I: ?Sized + Interface> fmt::Debug for Replacement<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "New({} of class {})", I::NAME, (self.class().name)())
+        write!(f, "Replacement({} of class {})", I::NAME, (self.class().name)())
     }
 }

@@ -367,12 +367,12 @@ impl<R: Root> std::fmt::Debug for Miss<'_, R> {
 
 impl<R: Root> std::fmt::Debug for RepRef<'_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Found").finish_non_exhaustive()
+        f.debug_struct("RepRef").finish_non_exhaustive()
     }
 }
 
 impl<R: Root> std::fmt::Debug for MissAnswer<'_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reply").finish_non_exhaustive()
+        f.debug_struct("MissAnswer").finish_non_exhaustive()
     }
 }

@@ -331,13 +331,13 @@ impl<'a, R: Root> Whole<'a, R> {
 
 impl<T> fmt::Debug for StateFormats<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Formats(out: {}; in: {})", self.list.exports(), self.list.imports())
+        write!(f, "StateFormats(exports: {}; imports: {})", self.list.exports(), self.list.imports())
     }
 }
 
 impl<R: Root> fmt::Debug for RootFormats<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RootFormats(out: {}; in: {})", self.list.exports(), self.list.imports())
+        write!(f, "RootFormats(exports: {}; imports: {})", self.list.exports(), self.list.imports())
     }
 }
 

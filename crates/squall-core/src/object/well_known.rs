@@ -165,7 +165,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
             let (number, claim) = (*number, *claim);
             drop(claims);
             panic!(
-                "the well-known number {number} is taken by {}, from {} on: it cannot be of {} too",
+                "the well-known number {number} belongs to {}, which starts at {}; choose another number for {}",
                 claim.name,
                 claim.first,
                 I::NAME

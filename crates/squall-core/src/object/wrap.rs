@@ -582,7 +582,7 @@ pub struct NotRun;
 
 impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what was to run the call dropped it, or it was made by what moves an object's state")
+        f.write_str("the job was dropped before it ran, or this thread moves the state of an object")
     }
 }
 
@@ -644,7 +644,7 @@ pub fn hand_off<R: Send>(f: impl FnOnce() -> R + Send, submit: impl FnOnce(Job))
     }
     assert!(
         !squall_rcu::in_operation(),
-        "a call was handed to another thread inside an operation, where nothing may wait"
+        "a call cannot be handed to another thread inside an operation, where waiting is not allowed; mark the method #[blocking]"
     );
     if in_transfer() {
         return Err(NotRun);

@@ -204,33 +204,39 @@ impl fmt::Display for SwapFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SwapFailure::Destroyed => f.write_str("the object was destroyed"),
-            SwapFailure::NotThere => f.write_str("the object is not installed"),
-            SwapFailure::Busy => f.write_str("another swap of it is under way"),
-            SwapFailure::Replaced => f.write_str("another class has taken its place since"),
+            SwapFailure::NotThere => f.write_str("the object is not installed yet"),
+            SwapFailure::Busy => f.write_str("another swap of the object is in progress"),
+            SwapFailure::Replaced => f.write_str("the object was swapped for another class since"),
             SwapFailure::Arbitrated => f.write_str("another function arbitrates its calls"),
             SwapFailure::InOperation => {
-                f.write_str("asked for inside an operation, it would wait for itself")
+                f.write_str("a swap inside an operation would wait for itself; swap outside operations")
             }
-            SwapFailure::InMethod => {
-                f.write_str("asked for inside a method of the same object, it would wait for itself")
+            SwapFailure::InMethod => f.write_str(
+                "a swap inside a method of the same object would wait for itself; swap outside its methods",
+            ),
+            SwapFailure::InTransfer => {
+                f.write_str("this thread moves the state of an object; swap from another thread")
             }
-            SwapFailure::InTransfer => f.write_str("asked for by a thread that moves the state of an object"),
             SwapFailure::InDeferredCall => {
-                f.write_str("asked for inside a deferred call or a drop, it would wait for itself")
+                f.write_str("a swap inside a deferred call or a drop would wait for itself; swap outside")
             }
-            SwapFailure::WrongInterface => {
-                f.write_str("the reference is of an interface that the object's own one extends")
+            SwapFailure::WrongInterface => f.write_str(
+                "the handle is of an extended interface; use a handle of the object's own interface",
+            ),
+            SwapFailure::NoCommonFormat => {
+                f.write_str("the two implementations have no state format in common")
             }
-            SwapFailure::NoCommonFormat => f.write_str("the two have no format of state in common"),
             SwapFailure::NoSuchMethod => f.write_str("the interface has no such method"),
-            SwapFailure::TimedOut(phase) => write!(f, "the time was over in its phase {phase}"),
-            SwapFailure::Cancelled(phase) => write!(f, "cancelled in its phase {phase}"),
+            SwapFailure::TimedOut(phase) => write!(f, "the time limit expired in phase {phase}"),
+            SwapFailure::Cancelled(phase) => write!(f, "cancelled in phase {phase}"),
             SwapFailure::TransferFailed => f.write_str("the state could not be moved"),
             SwapFailure::TransferPanicked => f.write_str("moving the state panicked"),
-            SwapFailure::OutOfMemory => f.write_str("no address space for the tables of objects"),
-            SwapFailure::NoFence => f.write_str("no grace period can be concluded"),
+            SwapFailure::OutOfMemory => f.write_str("there is no address space for the tables of objects"),
+            SwapFailure::NoFence => f.write_str("grace periods have become impossible in this process"),
             SwapFailure::Forked => f.write_str("this is the child of a fork, which may only exec"),
-            SwapFailure::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+            SwapFailure::Reentrant => {
+                f.write_str("a signal handler interrupted a slow path of Squall on this thread")
+            }
         }
     }
 }

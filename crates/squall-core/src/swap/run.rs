@@ -548,7 +548,7 @@ impl Movement<'_> {
         };
         if parked {
             discard_error(outcome.err());
-            let why = "it called an object that would have had it wait for a swap";
+            let why = "it called an object and would have waited for a swap";
             return Err(Back(SwapFailure::TransferFailed, Some(why.into())));
         }
         outcome
@@ -562,7 +562,7 @@ impl Movement<'_> {
             let (format, bytes) = self.agreed.take(old, part.map(|part| part.owner))?;
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
             let Some(part) = part else { return self.agreed.put(new, None, format) };
-            let miss = InFlight::inside(tables, new, 0).ok_or("the new object has ended")?;
+            let miss = InFlight::inside(tables, new, 0).ok_or("the new object was destroyed")?;
             let found = (new.as_ref().class.more.resolve)(new, part.vp).map_err(|refusal| refusal.0)?;
             drop(miss);
             self.agreed.put(new, Some(found.owner), format)

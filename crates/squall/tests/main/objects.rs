@@ -654,8 +654,8 @@ fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
     let links = std::mem::take(&mut *kept.lock().unwrap());
     let at = Box::new(links.into_iter().next().unwrap());
     assert_eq!(at.handle(), object.handle());
-    assert!(panic_of(|| at.reps().count()).contains("answers only inside its representative"));
-    assert!(panic_of(|| at.local().count()).contains("answers only inside its representative"));
+    assert!(panic_of(|| at.reps().count()).contains("works only inside its representative"));
+    assert!(panic_of(|| at.local().count()).contains("works only inside its representative"));
     let destruction = Owned::destroy(object);
     assert_held_up(destruction);
     drop(at);
@@ -761,7 +761,7 @@ fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
     // While one is missing, a call while it is frozen would wait for itself. It thaws all the same.
     for made in 1..clusters {
         let text = panic_of(|| object.count());
-        assert!(text.contains("CO-16"), "{text}");
+        assert!(text.contains("inside `freeze`"), "{text}");
         assert_eq!(squall::info_of(Handle::id(object.handle())).unwrap().reps.len() as u64, made);
     }
     // When all are there, it may be called.

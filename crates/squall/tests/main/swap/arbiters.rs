@@ -174,7 +174,7 @@ fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
             assert!(catch_unwind(AssertUnwindSafe(|| call.proceed())).is_err());
         });
         let error = co.try_panics().unwrap_err();
-        assert_eq!(error.reason(), CallErrorKind::Refused("its method panicked before"));
+        assert_eq!(error.reason(), CallErrorKind::Refused("its method panicked, and the arbiter caught the panic"));
         drop(arbiter.unwrap());
         end(hits);
     }

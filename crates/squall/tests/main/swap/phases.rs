@@ -244,7 +244,7 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
                 });
                 let error = patient(co).run(new_one("new", &life)).unwrap_err();
                 assert_eq!(error.failure(), SwapFailure::TransferFailed);
-                assert!(error.to_string().ends_with("would have had it wait for a swap"), "{error}");
+                assert!(error.to_string().ends_with("would have waited for a swap"), "{error}");
                 life.assert_over(0);
                 assert_eq!((co.name(), co.total()), ("old", 4));
             }
@@ -385,7 +385,7 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
         panic!("{error}");
     };
     assert_eq!(matches!(error.failure(), SwapFailure::Cancelled(_)), by == By::Cancel);
-    assert!(error.to_string().ends_with(&format!("in its phase {ended}")), "{error}");
+    assert!(error.to_string().ends_with(&format!("in phase {ended}")), "{error}");
     assert_eq!(error.report().unwrap().outcome, SwapOutcome::RolledBack(error.failure()));
     old.forget_hooks();
     assert_serves_on(hits, &old, &life, 4);

@@ -270,7 +270,7 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
         assert_eq!(error.source().unwrap().to_string(), detail);
         assert_eq!(
             error.to_string(),
-            format!("swap of Words#{}: the two have no format of state in common: {detail}", error.id())
+            format!("swap of Words#{}: the two implementations have no state format in common: {detail}", error.id())
         );
     }
     let after = squall::info_of(Handle::id(owner.handle())).unwrap();
