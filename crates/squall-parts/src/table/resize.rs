@@ -85,7 +85,7 @@ impl<L: Layout> Raw<L> {
         // A hasher that contradicts its earlier result must not lead into a home of other keys.
         let (first, last) = slab.range(home);
         // In a smaller slab, all entries go into one home, which has a larger range. Locks are taken in the
-        // order of slabs. The next slab's homes are not moving yet (I1).
+        // order of slabs. The next slab's homes are not moving yet (raw/I1).
         let _lock = shared.then(|| next.bucket(next.home(first)).lock());
         for &(mixed, raw) in &moving.entries {
             let mixed = mixed.clamp(first, last);
@@ -141,7 +141,7 @@ impl<L: Layout> Raw<L> {
         // AcqRel: the release pairs with the acquire of `current`; the acquire with the release that made
         // `slab` current.
         if let Ok(old) = self.current.compare_exchange(old, next, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: from `Box::into_raw`. The exchange cut the only path to it (I5). Only one exchange
+            // SAFETY: from `Box::into_raw`. The exchange cut the only path to it (raw/I5). Only one exchange
             // succeeds: a slab becomes the current one once.
             unsafe { platform::retire_sized(old, slab.bytes()) };
         }

@@ -65,7 +65,7 @@ impl<L: Layout> Raw<L> {
         let lock = bucket.lock();
         let state = bucket.state();
         let found = 'here: {
-            // Acquire: pairs with the release of `begin_move` (I2).
+            // Acquire: pairs with the release of `begin_move` (raw/I2).
             if !bucket.is_exhausted_in(state) && slab.next.load(Ordering::Acquire).is_null() {
                 // SAFETY: the caller. The home is in this slab alone, so without a chain an absent key is
                 // absent everywhere.
@@ -142,7 +142,7 @@ impl<L: Layout> Raw<L> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let lock = first.lock();
-        // Acquire: pairs with the release of `begin_move` (I2).
+        // Acquire: pairs with the release of `begin_move` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
         let is_exhausted = matches!(change, Change::Remove) && location.bucket.is_exhausted();
         if moves && !sites::CHECK_MOVED.is_weak() || is_exhausted {
@@ -195,7 +195,7 @@ impl<L: Layout> Raw<L> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let state = first.state();
-        // Acquire: pairs with the release of `begin_move` (I2).
+        // Acquire: pairs with the release of `begin_move` (raw/I2).
         if is_moved(state) && !sites::CHECK_MOVED.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
             if !is_moved(state) {
                 // SAFETY: the caller; under the home's lock.
