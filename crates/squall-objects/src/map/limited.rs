@@ -15,18 +15,18 @@
 //! - I4. Only the limited map calls the inner map, except to change its form or its clusters: its owner
 //!   gave it up.
 
-use squall_core::{RepContext, Handle, Id, Miss, Owned, MissAnswer, Root};
+use squall_core::{Handle, Id, Miss, MissAnswer, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
-use squall_rcu::{Guard, RcuArc};
 use squall_parts::table::{Budget, Compute, Computed, Exhausted, Reservation};
+use squall_rcu::{Guard, RcuArc};
 use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
-use super::entries::MapExt;
-use super::locked::Copies;
+use super::cloners::Cloners;
+use super::ext::MapExt;
 use super::store::{Form, Store};
 use super::{Map, Resized, Sensors};
 
@@ -67,7 +67,7 @@ impl<V> MapLimit<V> {
 
 impl<V> fmt::Debug for MapLimit<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Limit({} {})", self.most, self.unit)
+        write!(f, "MapLimit({} {})", self.most, self.unit)
     }
 }
 
@@ -120,7 +120,11 @@ impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Exhausted { most, taken, wanted } = self.exhausted;
         let Full { id, unit, .. } = self;
-        write!(f, "map {id} is full: {taken} {unit} of at most {most}, and {wanted} more were to come")
+        write!(
+            f,
+            "map {id} is full: {wanted} more requested, {taken} of {most} {unit} in use; remove entries or \
+             raise the limit"
+        )
     }
 }
 
@@ -134,28 +138,28 @@ pub(super) struct Limited<K, V, S> {
     budget: Arc<Budget>,
     unit: &'static str,
     weigh: Option<Weigh<V>>,
-    copies: Copies<K, V, S>,
+    cloners: Cloners<K, V, S>,
     /// Id of the object with the limit.
     id: OnceLock<Id>,
 }
 
 /// The amount that one change takes while its closure runs, and the amount that it gives back at the end
 /// (I2).
-struct Asked<'a> {
+struct Charge<'a> {
     budget: &'a Budget,
     part: Reservation<'a>,
     back: u64,
     refused: Option<Exhausted>,
 }
 
-impl<'a> Asked<'a> {
-    fn of(budget: &'a Budget) -> Asked<'a> {
-        Asked { budget, part: Reservation::new(budget), back: 0, refused: None }
+impl<'a> Charge<'a> {
+    fn new(budget: &'a Budget) -> Charge<'a> {
+        Charge { budget, part: Reservation::new(budget), back: 0, refused: None }
     }
 
     /// Charges a decision about a value of weight `had`. Returns the decision, or `Keep` if the budget
     /// rejects it.
-    fn may<V>(&mut self, had: u64, wanted: Compute<V>, weight: impl FnOnce(&V) -> u64) -> Compute<V> {
+    fn charge<V>(&mut self, had: u64, wanted: Compute<V>, weight: impl FnOnce(&V) -> u64) -> Compute<V> {
         let needs = match &wanted {
             Compute::Put(value) => weight(value),
             Compute::Keep => had,
@@ -166,7 +170,7 @@ impl<'a> Asked<'a> {
         if self.refused.is_some() { Compute::Keep } else { wanted }
     }
 
-    fn end(self, computed: Computed) -> Result<Computed, Exhausted> {
+    fn finish(self, computed: Computed) -> Result<Computed, Exhausted> {
         if let Some(refused) = self.refused {
             return Err(refused);
         }
@@ -186,17 +190,21 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn new(inner: Owned<dyn Map<K, V, S>>, limit: MapLimit<V>, copies: Copies<K, V, S>) -> Limited<K, V, S> {
+    fn new(
+        inner: Owned<dyn Map<K, V, S>>,
+        limit: MapLimit<V>,
+        cloners: Cloners<K, V, S>,
+    ) -> Limited<K, V, S> {
         let MapLimit { most, unit, weigh } = limit;
         let budget = Arc::new(Budget::new(most));
-        let limited = Limited { inner: Box::new(inner), budget, unit, weigh, copies, id: OnceLock::new() };
-        limited.handle().for_each(|_, value| limited.budget.take_unchecked(limited.weight(value)));
+        let limited = Limited { inner: Box::new(inner), budget, unit, weigh, cloners, id: OnceLock::new() };
+        limited.inner().for_each(|_, value| limited.budget.take_unchecked(limited.weight(value)));
         limited
     }
 
-    fn handle(&self) -> Handle<dyn Map<K, V, S>> {
+    fn inner(&self) -> Handle<dyn Map<K, V, S>> {
         let inner = self.inner.downcast_ref::<Owned<dyn Map<K, V, S>>>();
-        inner.expect("made of one").handle()
+        inner.expect("it was made of an owner").handle()
     }
 
     fn weight(&self, value: &V) -> u64 {
@@ -204,7 +212,7 @@ where
     }
 
     pub(super) fn full<T>(&self, back: T, exhausted: Exhausted) -> Full<T> {
-        let id = *self.id.get().expect("set when its representative was made");
+        let id = *self.id.get().expect("it was set when the representative was made");
         Full { back, id, exhausted, unit: self.unit }
     }
 
@@ -227,59 +235,59 @@ where
         let (mut f, mut read) = (Some(f), None);
         let mut keep = |value: &V| read = f.take().map(|f| f(value));
         let keep: &mut dyn FnMut(&V) = &mut keep;
-        self.handle().with(key, keep)?;
+        self.inner().with(key, keep)?;
         read
     }
 
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         let f: &mut dyn FnMut(&K, &V) = &mut f;
-        self.handle().visit_from(from, f)
+        self.inner().visit_from(from, f)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.handle().len()
+        self.inner().len()
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.handle().capacity()
+        self.inner().capacity()
     }
 
     pub(super) fn try_reserve(&self, more: usize) -> bool {
-        self.handle().try_reserve(more)
+        self.inner().try_reserve(more)
     }
 
     pub(super) fn shrink_to_fit(&self) {
-        self.handle().shrink_to_fit();
+        self.inner().shrink_to_fit();
     }
 
     /// Runs a closure and charges its decision.
-    fn asked<'a>(
+    fn decide<'a>(
         &'a self,
-        asked: &mut Asked<'a>,
+        charge: &mut Charge<'a>,
         there: Option<&V>,
         f: impl FnOnce(Option<&V>) -> Compute<V>,
     ) -> Compute<V> {
         let wanted = f(there);
-        asked.may(there.map_or(0, |value| self.weight(value)), wanted, |value| self.weight(value))
+        charge.charge(there.map_or(0, |value| self.weight(value)), wanted, |value| self.weight(value))
     }
 
-    pub(super) fn compute_within(
+    pub(super) fn compute_or_full(
         &self,
         key: K,
         mut f: impl FnMut(Option<&V>) -> Compute<V>,
     ) -> Result<Computed, Full<()>> {
-        let mut asked = Asked::of(&self.budget);
-        let mut decide = |there: Option<&V>| self.asked(&mut asked, there, &mut f);
+        let mut charge = Charge::new(&self.budget);
+        let mut decide = |there: Option<&V>| self.decide(&mut charge, there, &mut f);
         let decide: &mut dyn FnMut(Option<&V>) -> Compute<V> = &mut decide;
-        let computed = self.handle().compute(key, decide);
-        asked.end(computed).map_err(|exhausted| self.full((), exhausted))
+        let computed = self.inner().compute(key, decide);
+        charge.finish(computed).map_err(|exhausted| self.full((), exhausted))
     }
 
-    pub(super) fn put_within(&self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
-        let copy = || (self.copies.value)(&value);
+    pub(super) fn set_or_full(&self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+        let copy = || (self.cloners.value)(&value);
         if self.weigh.is_some() {
-            let again = (self.copies.key)(&key);
-            let done = self.compute_within(key, |_| Compute::Put(copy()));
+            let again = (self.cloners.key)(&key);
+            let done = self.compute_or_full(key, |_| Compute::Put(copy()));
             return match done {
                 Ok(done) => Ok(done != Computed::Inserted),
                 Err(full) => Err(full.map(|()| (again, value))),
@@ -288,10 +296,10 @@ where
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(1) {
             // A key that is present needs no budget.
-            let there = self.handle().update(&key, |_| copy());
+            let there = self.inner().update(&key, |_| copy());
             return if there { Ok(true) } else { Err(self.full((key, value), exhausted)) };
         }
-        let there = self.handle().set(key, value);
+        let there = self.inner().set(key, value);
         if !there {
             part.keep();
         }
@@ -299,7 +307,7 @@ where
     }
 
     pub(super) fn set(&self, key: K, value: V) -> bool {
-        self.put_within(key, value).unwrap_or_else(|full| self.refuse(full.exhausted))
+        self.set_or_full(key, value).unwrap_or_else(|full| self.refuse(full.exhausted))
     }
 
     pub(super) fn insert(&self, key: K, value: V) -> Option<V>
@@ -311,7 +319,7 @@ where
             old = there.cloned();
             Compute::Put(value.clone())
         };
-        let done = self.compute_within(key, put);
+        let done = self.compute_or_full(key, put);
         let _ = done.unwrap_or_else(|full| self.refuse(full.exhausted));
         old
     }
@@ -319,12 +327,12 @@ where
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(self.weight(&value)) {
-            if self.handle().contains_key(&key) {
+            if self.inner().contains_key(&key) {
                 return Err((key, value));
             }
             self.refuse(exhausted);
         }
-        self.handle().try_insert(key, value)?;
+        self.inner().try_insert(key, value)?;
         part.keep();
         Ok(())
     }
@@ -333,7 +341,7 @@ where
     where
         V: Clone,
     {
-        let handle = self.handle();
+        let handle = self.inner();
         if let Some(there) = handle.get(&key) {
             return there;
         }
@@ -347,7 +355,7 @@ where
             if let Err(exhausted) = taken {
                 self.refuse(exhausted);
             }
-            if handle.try_insert((self.copies.key)(&key), value.clone()).is_ok() {
+            if handle.try_insert((self.cloners.key)(&key), value.clone()).is_ok() {
                 part.keep();
                 return value;
             }
@@ -362,15 +370,15 @@ where
     where
         K: Borrow<Q>,
     {
-        let mut asked = Asked::of(&self.budget);
-        let mut decide = |value: &V| self.asked(&mut asked, Some(value), |_| f(value));
+        let mut charge = Charge::new(&self.budget);
+        let mut decide = |value: &V| self.decide(&mut charge, Some(value), |_| f(value));
         let decide: &mut dyn FnMut(&V) -> Compute<V> = &mut decide;
-        let computed = self.handle().compute_if_present(key, decide);
-        asked.end(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
+        let computed = self.inner().compute_if_present(key, decide);
+        charge.finish(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        self.compute_within(key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
+        self.compute_or_full(key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
     }
 
     /// Clones the value before the removal: a clone that panics leaves it there.
@@ -396,7 +404,7 @@ where
 
     pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
-        let next = self.handle().visit_from(from, |key, _| keys.push((self.copies.key)(key)));
+        let next = self.inner().visit_from(from, |key, _| keys.push((self.cloners.key)(key)));
         for key in keys {
             let _ = self.change(&key, |value| if f(&key, value) { Compute::Keep } else { Compute::Remove });
         }
@@ -405,13 +413,13 @@ where
 }
 
 /// The root of a limited map.
-pub(super) struct Bounded<K, V, S> {
+pub(super) struct LimitedRoot<K, V, S> {
     limited: Arc<Limited<K, V, S>>,
 }
 
 /// The only representative of a limited map.
 #[repr(align(128))]
-pub(super) struct Bound<K, V, S>
+pub(super) struct LimitedRep<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -420,7 +428,7 @@ where
     limited: RcuArc<Limited<K, V, S>>,
 }
 
-impl<K, V, S> Bounded<K, V, S>
+impl<K, V, S> LimitedRoot<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -429,24 +437,24 @@ where
     pub(super) fn new(
         inner: Owned<dyn Map<K, V, S>>,
         limit: MapLimit<V>,
-        copies: Copies<K, V, S>,
-    ) -> Bounded<K, V, S> {
-        Bounded { limited: Arc::new(Limited::new(inner, limit, copies)) }
+        cloners: Cloners<K, V, S>,
+    ) -> LimitedRoot<K, V, S> {
+        LimitedRoot { limited: Arc::new(Limited::new(inner, limit, cloners)) }
     }
 }
 
-impl<K, V, S> Root for Bounded<K, V, S>
+impl<K, V, S> Root for LimitedRoot<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     type Interface = dyn Map<K, V, S>;
-    type Rep = Bound<K, V, S>;
+    type Rep = LimitedRep<K, V, S>;
 
-    fn make_rep(&self, at: RepContext<Self>) -> Bound<K, V, S> {
+    fn make_rep(&self, at: RepContext<Self>) -> LimitedRep<K, V, S> {
         self.limited.id.get_or_init(|| Handle::id(at.handle()));
-        Bound { limited: self.limited.clone().into() }
+        LimitedRep { limited: self.limited.clone().into() }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
@@ -454,33 +462,33 @@ where
     }
 }
 
-impl<K, V, S> Map<K, V, S> for Bound<K, V, S>
+impl<K, V, S> Map<K, V, S> for LimitedRep<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+    fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
         Store::new(Form::Limited(self.limited.lend(guard)))
     }
 
     fn sensors(&self) -> Sensors {
-        self.limited.handle().sensors()
+        self.limited.inner().sensors()
     }
 
     fn budget(&self) -> Option<Arc<Budget>> {
         Some(self.limited.budget.clone())
     }
 
-    fn within(&self) -> Option<Handle<dyn Map<K, V, S>>> {
-        Some(self.limited.handle())
+    fn inner(&self) -> Option<Handle<dyn Map<K, V, S>>> {
+        Some(self.limited.inner())
     }
 
     fn cluster_size(&self) -> ClusterSize {
-        self.limited.handle().cluster_size()
+        self.limited.inner().cluster_size()
     }
 
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
-        self.limited.handle().resized(size)
+        self.limited.inner().resized(size)
     }
 }

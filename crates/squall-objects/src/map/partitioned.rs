@@ -12,16 +12,16 @@
 //! a representative holds several.
 
 use squall_core::swap::{Replacement, RootFormats};
-use squall_core::{RepContext, Miss, MissAnswer, Root};
+use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
-use super::forms::Moved;
-use super::locked::Copies;
+use super::cloners::Cloners;
 use super::parts::{Home, Part, Parts};
 use super::store::{Form, Store};
+use super::structure::EntriesFormat;
 use super::{Map, Resized, Sensors};
 
 /// The root of a partitioned map.
@@ -29,14 +29,14 @@ pub(super) struct Partitioned<K: Send + Sync + 'static, V: Send + Sync + 'static
     count: usize,
     home: Home,
     size: ClusterSize,
-    copies: Copies<K, V, S>,
+    cloners: Cloners<K, V, S>,
     /// Empty until the entries have moved in.
     parts: OnceLock<Arc<Parts<K, V, S>>>,
 }
 
 /// A representative of a partitioned map, on cache lines of its own.
 #[repr(align(128))]
-pub(super) struct Holder<K, V, S>
+pub(super) struct PartitionedRep<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -55,9 +55,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn vacant(count: usize, home: Home, size: ClusterSize, copies: Copies<K, V, S>) -> Self {
-        assert!(count > 0, "a partitioned map has one part at least");
-        Partitioned { count, home, size, copies, parts: OnceLock::new() }
+    fn vacant(count: usize, home: Home, size: ClusterSize, cloners: Cloners<K, V, S>) -> Self {
+        assert!(count > 0, "a partitioned map needs at least one part, and `parts` is 0");
+        Partitioned { count, home, size, cloners, parts: OnceLock::new() }
     }
 
     pub(super) fn new(
@@ -65,20 +65,20 @@ where
         home: Home,
         size: ClusterSize,
         hasher: S,
-        copies: Copies<K, V, S>,
+        cloners: Cloners<K, V, S>,
     ) -> Self {
-        let root = Self::vacant(count, home.clone(), size, copies);
-        let parts = Parts::new(count, home, hasher, copies);
+        let root = Self::vacant(count, home.clone(), size, cloners);
+        let parts = Parts::new(count, home, hasher, cloners);
         Partitioned { parts: OnceLock::from(Arc::new(parts)), ..root }
     }
 
-    pub(super) fn to_come(
+    pub(super) fn replacement(
         count: usize,
         home: Home,
         size: ClusterSize,
-        copies: Copies<K, V, S>,
+        cloners: Cloners<K, V, S>,
     ) -> Replacement<dyn Map<K, V, S>> {
-        Replacement::root(Self::vacant(count, home, size, copies), size)
+        Replacement::root(Self::vacant(count, home, size, cloners), size)
     }
 
     /// Returns the clusters of the representatives that hold parts: the first ones, at most one per part.
@@ -94,20 +94,20 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     type Interface = dyn Map<K, V, S>;
-    type Rep = Holder<K, V, S>;
+    type Rep = PartitionedRep<K, V, S>;
 
-    fn make_rep(&self, at: RepContext<Self>) -> Holder<K, V, S> {
-        let parts = self.parts.get().expect("a miss is refused while nothing moved in").clone();
+    fn make_rep(&self, at: RepContext<Self>) -> PartitionedRep<K, V, S> {
+        let parts = self.parts.get().expect("misses are refused until entries have moved in").clone();
         let holders = self.holders().count();
         let first = self.holders().position(|cluster| cluster == at.cluster());
         let mine = first.into_iter().flat_map(|first| (first..self.count).step_by(holders));
         let held = mine.map(|index| parts.part(index).clone()).collect();
-        Holder { parts: parts.into(), held, at }
+        PartitionedRep { parts: parts.into(), held, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.parts.get().is_none() {
-            return miss.refuse("no entries moved in");
+            return miss.refuse("no entries moved in; repeat the swap with its state");
         }
         // The first call makes the representatives that hold parts. The others lead to them.
         for cluster in self.holders() {
@@ -119,25 +119,28 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let parts = whole.root().parts.get().ok_or("entries that were never moved in")?;
-                Ok(Moved(Arc::new(parts.to_table())))
+                let parts =
+                    whole.root().parts.get().ok_or("the map has no entries: no swap moved its state in")?;
+                Ok(EntriesFormat(Arc::new(parts.to_table())))
             })
-            .import(|whole, state: Moved<K, V, S>| {
+            .import(|whole, state: EntriesFormat<K, V, S>| {
                 let root = whole.root();
-                let parts = Parts::of_table(root.count, root.home.clone(), &state.0, root.copies);
-                root.parts.set(Arc::new(parts)).map_err(|_| "the new object has entries already".into())
+                let parts = Parts::of_table(root.count, root.home.clone(), &state.0, root.cloners);
+                root.parts
+                    .set(Arc::new(parts))
+                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
             });
     }
 }
 
-impl<K, V, S> Map<K, V, S> for Holder<K, V, S>
+impl<K, V, S> Map<K, V, S> for PartitionedRep<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+    fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
         Store::new(Form::Partitioned(self.parts.lend(guard)))
     }
 
@@ -154,7 +157,7 @@ where
 
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
         let root = self.at.root();
-        let new = Partitioned::to_come(root.count, root.home.clone(), size, root.copies);
+        let new = Partitioned::replacement(root.count, root.home.clone(), size, root.cloners);
         Some((self.at.handle(), new))
     }
 }

@@ -5,14 +5,14 @@
 //! - I2. The hashers of all tables are clones of one. So a position means the same in each table, and an
 //!   iteration advances through all of them together.
 
-use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table, position};
+use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use super::locked::Copies;
+use super::cloners::Cloners;
 
 /// A function from a key, as a number, to its home part.
 pub(super) type Home = Arc<dyn Fn(u64) -> usize + Send + Sync>;
@@ -30,7 +30,7 @@ pub(super) struct Parts<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     parts: Box<[Link<K, V, S>]>,
     home: Home,
     hasher: S,
-    copies: Copies<K, V, S>,
+    cloners: Cloners<K, V, S>,
 }
 
 impl<K, V, S> Parts<K, V, S>
@@ -41,9 +41,9 @@ where
 {
     /// # Panics
     /// If `count` is zero.
-    pub(super) fn new(count: usize, home: Home, hasher: S, copies: Copies<K, V, S>) -> Parts<K, V, S> {
-        assert!(count > 0, "a partitioned map has one part at least");
-        Parts { parts: (0..count).map(|_| OnceLock::new()).collect(), home, hasher, copies }
+    pub(super) fn new(count: usize, home: Home, hasher: S, cloners: Cloners<K, V, S>) -> Parts<K, V, S> {
+        assert!(count > 0, "a partitioned map needs at least one part, and `parts` is 0");
+        Parts { parts: (0..count).map(|_| OnceLock::new()).collect(), home, hasher, cloners }
     }
 
     /// Makes parts with clones of a table's entries.
@@ -51,18 +51,18 @@ where
         count: usize,
         home: Home,
         table: &Table<K, V, S>,
-        copies: Copies<K, V, S>,
+        cloners: Cloners<K, V, S>,
     ) -> Parts<K, V, S> {
-        let parts = Parts::new(count, home, (copies.hasher)(table.hasher()), copies);
-        table.for_each(|key, value| _ = parts.made(key).set((copies.key)(key), (copies.value)(value)));
+        let parts = Parts::new(count, home, (cloners.hasher)(table.hasher()), cloners);
+        table.for_each(|key, value| _ = parts.table_of(key).set((cloners.key)(key), (cloners.value)(value)));
         parts
     }
 
     /// Returns a table with clones of the entries.
     pub(super) fn to_table(&self) -> Table<K, V, S> {
-        let table = Table::with_capacity_and_hasher(self.len(), (self.copies.hasher)(&self.hasher));
+        let table = Table::with_capacity_and_hasher(self.len(), (self.cloners.hasher)(&self.hasher));
         for part in self.tables() {
-            part.for_each(|key, value| _ = table.set((self.copies.key)(key), (self.copies.value)(value)));
+            part.for_each(|key, value| _ = table.set((self.cloners.key)(key), (self.cloners.value)(value)));
         }
         table
     }
@@ -84,19 +84,19 @@ where
 
     /// Returns the table of the key's home, if it was made.
     #[inline]
-    fn at<Q: Hash + ?Sized>(&self, key: &Q) -> Option<&Table<K, V, S>> {
+    fn table_if_made<Q: Hash + ?Sized>(&self, key: &Q) -> Option<&Table<K, V, S>> {
         self.parts[self.home(key)].get()?.0.get()
     }
 
     /// Returns the table of the key's home, and makes it if needed.
     #[inline]
-    fn made<Q: Hash + ?Sized>(&self, key: &Q) -> &Table<K, V, S> {
+    fn table_of<Q: Hash + ?Sized>(&self, key: &Q) -> &Table<K, V, S> {
         self.table(self.home(key))
     }
 
     #[inline]
     fn table(&self, index: usize) -> &Table<K, V, S> {
-        self.part(index).0.get_or_init(|| Table::with_hasher((self.copies.hasher)(&self.hasher)))
+        self.part(index).0.get_or_init(|| Table::with_hasher((self.cloners.hasher)(&self.hasher)))
     }
 
     fn tables(&self) -> impl Iterator<Item = &Table<K, V, S>> {
@@ -115,16 +115,16 @@ where
     where
         K: Borrow<Q>,
     {
-        self.at(key)?.read_in(guard, key, f)
+        self.table_if_made(key)?.read_in(guard, key, f)
     }
 
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
-        let next = self.next(from);
-        let within = self.until(next);
+        let next = self.step_end(from);
+        let is_in_step = self.is_before(next);
         for table in self.tables() {
             let visit = |at| {
                 table.visit_from(at, |key, value| {
-                    if within(key) {
+                    if is_in_step(key) {
                         f(key, value);
                     }
                 })
@@ -135,13 +135,13 @@ where
     }
 
     /// Returns the end of the step from this position: the first end of a bucket in any of the tables.
-    fn next(&self, from: u64) -> Option<u64> {
+    fn step_end(&self, from: u64) -> Option<u64> {
         let ends = self.tables().map(|table| table.visit_from(from, |_, _| {}));
         ends.min_by_key(|end| end.unwrap_or(u64::MAX)).flatten()
     }
 
     /// Returns a test of whether a key lies before this position.
-    fn until(&self, next: Option<u64>) -> impl Fn(&K) -> bool {
+    fn is_before(&self, next: Option<u64>) -> impl Fn(&K) -> bool {
         move |key| next.is_none_or(|next| position(&self.hasher, key) < next)
     }
 
@@ -160,23 +160,23 @@ where
     where
         V: Clone,
     {
-        self.made(&key).insert(key, value)
+        self.table_of(&key).insert(key, value)
     }
 
     #[inline]
     pub(super) fn set(&self, key: K, value: V) -> bool {
-        self.made(&key).set(key, value)
+        self.table_of(&key).set(key, value)
     }
 
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
-        self.made(&key).try_insert(key, value)
+        self.table_of(&key).try_insert(key, value)
     }
 
     pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
     where
         V: Clone,
     {
-        self.made(&key).get_or_insert_with(key, value)
+        self.table_of(&key).get_or_insert_with(key, value)
     }
 
     #[inline]
@@ -185,7 +185,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.at(key)?.remove(key)
+        self.table_if_made(key)?.remove(key)
     }
 
     #[inline]
@@ -193,7 +193,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.at(key).is_some_and(|table| table.discard(key))
+        self.table_if_made(key).is_some_and(|table| table.discard(key))
     }
 
     #[inline]
@@ -201,18 +201,18 @@ where
     where
         K: Borrow<Q>,
     {
-        self.at(key).map_or(Computed::Kept, |table| table.change(key, f))
+        self.table_if_made(key).map_or(Computed::Kept, |table| table.change(key, f))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        self.made(&key).compute(key, f)
+        self.table_of(&key).compute(key, f)
     }
 
     pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
-        let next = self.next(from);
-        let within = self.until(next);
+        let next = self.step_end(from);
+        let is_in_step = self.is_before(next);
         for table in self.tables() {
-            let retain = |at| table.retain_from(at, |key, value| !within(key) || f(key, value));
+            let retain = |at| table.retain_from(at, |key, value| !is_in_step(key) || f(key, value));
             walk(from, next, retain);
         }
         next
@@ -318,7 +318,7 @@ mod tests {
 
     fn parts(count: usize, shift: u32) -> Parts<u64, u64, RandomState> {
         let home = Arc::new(move |page: u64| (page >> shift) as usize % count);
-        Parts::new(count, home, RandomState::new(), Copies::new())
+        Parts::new(count, home, RandomState::new(), Cloners::new())
     }
 
     #[test]
@@ -331,13 +331,16 @@ mod tests {
             table.for_each(|page, _| pages.push(*page));
             assert!(pages.iter().all(|page| (page >> 3) % 4 == index as u64), "{index}: {pages:?}");
         }
-        assert!((0..1000).all(|page| parts.at(&page).unwrap().contains_key(&page)));
+        assert!((0..1000).all(|page| parts.table_if_made(&page).unwrap().contains_key(&page)));
     }
 
     #[test]
     fn co_64_a_part_that_nobody_puts_anything_in_has_no_table() {
         let parts = parts(8, 0);
-        assert_eq!((parts.len(), parts.capacity(), parts.discard(&5), parts.next(0)), (0, 0, false, None));
+        assert_eq!(
+            (parts.len(), parts.capacity(), parts.discard(&5), parts.step_end(0)),
+            (0, 0, false, None)
+        );
         parts.set(5, 1);
         assert_eq!((parts.tables().count(), parts.remove(&5), parts.remove(&6)), (1, Some(1), None));
     }
@@ -349,7 +352,7 @@ mod tests {
             12,
             Arc::new(|page: u64| page.ilog2() as usize),
             RandomState::new(),
-            Copies::new(),
+            Cloners::new(),
         );
         (1..4096).for_each(|page| _ = parts.set(page, page));
         let (mut seen, mut at, mut last) = (BTreeSet::new(), Some(0), 0);

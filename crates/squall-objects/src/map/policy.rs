@@ -33,9 +33,11 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::mem::needs_drop;
 
-use super::forms::{One, Terms};
-use super::locked::{Copies, Locked};
+use super::cloners::Cloners;
+use super::locked::Locked;
 use super::replicated::Replicated;
+use super::single::Single;
+use super::structure::LockedTerms;
 use super::{ADAPTS, Map, Sensors};
 
 /// Name of the form in which an adaptive map begins: like [`locked`](super::locked()), up to 16,384
@@ -49,18 +51,18 @@ pub const SHARED: &str = "shared";
 pub const REPLICATED: &str = "replicated";
 
 /// Clusters that have copies in the replicated form: those with memory of their own.
-pub(super) const APART: ClusterSize = ClusterSize::Node;
+pub(super) const COPY_CLUSTERS: ClusterSize = ClusterSize::Node;
 
 /// Whether the machine has several of these clusters, so that a copy can be nearer.
-pub(super) fn is_apart() -> bool {
-    machine().clusters(APART).len() > 1
+pub(super) fn has_several_nodes() -> bool {
+    machine().clusters(COPY_CLUSTERS).len() > 1
 }
 
 /// Steps until a new sensor posts.
 pub(super) const ALARM: u32 = 1024;
 /// Maximum number of entries in the small form. A copy of so many takes a few milliseconds at most. The
 /// growth of `std`'s map to that size takes as long, and its callers wait for that too.
-pub(super) const fn most<K, V>() -> usize {
+pub(super) const fn small_max<K, V>() -> usize {
     if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 }
 }
 
@@ -85,8 +87,8 @@ where
 }
 
 /// Returns the terms of a small form.
-pub(super) fn small<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
-    Terms { copies: Copies::new(), most: most::<K, V>() }
+pub(super) fn small_terms<K: Clone, V: Clone, S: Clone>() -> LockedTerms<K, V, S> {
+    LockedTerms { cloners: Cloners::new(), most: small_max::<K, V>() }
 }
 
 pub(super) struct Maps<K, V, S>(PhantomData<fn(K, V, S)>);
@@ -98,9 +100,9 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     const FORMS: [Form; 3] = [
-        Form::of::<One<K, V, S, Locked<K, V, S>, ADAPTS>>(SMALL),
-        Form::of::<One<K, V, S, Table<K, V, S>, ADAPTS>>(SHARED),
-        Form::of::<One<K, V, S, Replicated<K, V, S>, ADAPTS>>(REPLICATED),
+        Form::of::<Single<K, V, S, Locked<K, V, S>, ADAPTS>>(SMALL),
+        Form::of::<Single<K, V, S, Table<K, V, S>, ADAPTS>>(SHARED),
+        Form::of::<Single<K, V, S, Replicated<K, V, S>, ADAPTS>>(REPLICATED),
     ];
 }
 const SMALL_FORM: usize = 0;
@@ -125,9 +127,9 @@ where
 
     fn make(&self, shape: Shape, _: Handle<dyn Map<K, V, S>>) -> Replacement<dyn Map<K, V, S>> {
         match shape.form {
-            SHARED_FORM => One::<K, V, S, Table<K, V, S>, ADAPTS>::to_come(()),
-            REPLICATED_FORM => One::<K, V, S, Replicated<K, V, S>, ADAPTS>::to_come(Copies::new()),
-            _ => One::<K, V, S, Locked<K, V, S>, ADAPTS>::to_come(small()),
+            SHARED_FORM => Single::<K, V, S, Table<K, V, S>, ADAPTS>::replacement(()),
+            REPLICATED_FORM => Single::<K, V, S, Replicated<K, V, S>, ADAPTS>::replacement(Cloners::new()),
+            _ => Single::<K, V, S, Locked<K, V, S>, ADAPTS>::replacement(small_terms()),
         }
     }
 
@@ -152,8 +154,8 @@ where
         let (detail, is_small) = (load.before.detail, load.shape.form == SMALL_FORM);
         let entries = entries(detail);
         // A map that became a table by its size goes back only when it is much smaller.
-        let most = if is_small { most::<K, V>() } else { most::<K, V>() / 2 };
-        let seen = Seen {
+        let most = if is_small { small_max::<K, V>() } else { small_max::<K, V>() / 2 };
+        let seen = MapLoad {
             callers: callers(load),
             // A small form with a table in its place should get rid of that indirection, however small it
             // has become.
@@ -163,9 +165,9 @@ where
             can_be_owned: !is_small || detail & OWNED != 0,
             is_cheap: is_cheap::<V>(),
             bytes: entries * entry_bytes::<K, V>(),
-            nodes: if is_apart() { machine().clusters(APART).len() } else { 1 },
+            nodes: if has_several_nodes() { machine().clusters(COPY_CLUSTERS).len() } else { 1 },
         };
-        judge(&seen, load.transfer_ns, load.cache_bytes as f64)
+        estimate(&seen, load.transfer_ns, load.cache_bytes as f64)
     }
 
     /// A copy of all entries, there and back again.
@@ -176,7 +178,7 @@ where
     /// A large table stays a table. A table of values that are expensive to copy stays one while it is
     /// read. Copies end at any size: readers then find a table.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
-        let is_small = entries(reading.detail) <= most::<K, V>() / 2;
+        let is_small = entries(reading.detail) <= small_max::<K, V>() / 2;
         shape.form != SHARED_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
     }
 }
@@ -228,18 +230,18 @@ const TO_TABLE: f64 = 40.0;
 /// new copy costs `COPY` beside the read of the original.
 const REPLICATED_READ: f64 = 6.4;
 const ANNOUNCE: f64 = 48.0;
-const LOOK: f64 = 55.0;
+const PROBE: f64 = 55.0;
 const COPY: f64 = 105.0;
 /// Cache lines that move with a call of the small form, and with a write of the table. Then the share of
 /// the table's calls that find that another thread wrote to their bucket.
 const SMALL_LINES: f64 = 3.0;
 const SHARED_LINES: f64 = 2.0;
-const MEETINGS: f64 = 0.1;
+const CONFLICTS: f64 = 0.1;
 /// Cache lines of an entry that a lookup reads, and those that move with a write's announcement.
 const ENTRY_LINES: f64 = 2.0;
 const ANNOUNCE_LINES: f64 = 2.0;
 /// Cost to fetch a line from a node's own memory, relative to another node's memory.
-const NEAR: f64 = 0.25;
+const NEAR_FETCH: f64 = 0.25;
 /// Maximum assumed load of a lock: a waiter waits for a hundred others at most.
 const BUSY_MAX: f64 = 0.99;
 
@@ -260,9 +262,9 @@ impl Caller {
 /// Returns the callers, by the counted calls. A caller that the count missed, because it did not run just
 /// then, counts like the least of the others.
 fn callers(load: &Load<'_>) -> Vec<Caller> {
-    let nodes = machine().clusters(APART);
+    let nodes = machine().clusters(COPY_CLUSTERS);
     let node_of = |vp| nodes.get(vp).map_or(0, |node| node.index());
-    let counted = load.calls.rates_of("look").zip(load.calls.rates_of("lend"));
+    let counted = load.calls.rates_of("read").zip(load.calls.rates_of("write"));
     let mut callers: Vec<Caller> = counted
         .map(|((vp, reads), (_, writes))| Caller { node: node_of(vp), reads, writes })
         .filter(|c| c.calls() > 0.0)
@@ -275,7 +277,7 @@ fn callers(load: &Load<'_>) -> Vec<Caller> {
 }
 
 /// A load.
-struct Seen {
+struct MapLoad {
     callers: Vec<Caller>,
     /// Whether the entries are few enough for the lock of the small form.
     fits_lock: bool,
@@ -289,13 +291,13 @@ struct Seen {
     nodes: usize,
 }
 
-impl Seen {
+impl MapLoad {
     fn sum(&self, of: impl Fn(&Caller) -> f64) -> f64 {
         self.callers.iter().map(of).sum()
     }
 }
 
-fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
+fn estimate(seen: &MapLoad, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
     // Of each caller's calls, those that follow another caller's.
     let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
@@ -317,9 +319,9 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let uncached = (1.0 - cache_bytes / (seen.bytes as f64).max(1.0)).max(0.0);
     let far = 1.0 - 1.0 / readers.max(1) as f64;
     let fetch = uncached * ENTRY_LINES * line;
-    let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * MEETINGS * SHARED_LINES * line;
+    let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * CONFLICTS * SHARED_LINES * line;
     let written = writes * SHARED_WRITE + meet;
-    let shared = reads * (SHARED_READ + fetch * (far + (1.0 - far) * NEAR)) + written;
+    let shared = reads * (SHARED_READ + fetch * (far + (1.0 - far) * NEAR_FETCH)) + written;
     // A map that is too large for the lock has a table within its form. It pays only for the indirection.
     let small = if seen.fits_lock { held + fetched * wait } else { shared * 1.5 };
     let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
@@ -327,10 +329,10 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     if seen.nodes > 1 {
         // After a write, the first reader in each node finds no copy, and makes one.
         let copied: f64 = by_node.values().map(|reads| reads.min(writes)).sum();
-        let announced = ANNOUNCE + ANNOUNCE_LINES * line + readers as f64 * (LOOK + ENTRY_LINES * line);
+        let announced = ANNOUNCE + ANNOUNCE_LINES * line + readers as f64 * (PROBE + ENTRY_LINES * line);
         let copy = COPY + (ENTRY_LINES + ANNOUNCE_LINES) * line;
         let replicated =
-            reads * (REPLICATED_READ + fetch * NEAR) + copied * copy + writes * announced + written;
+            reads * (REPLICATED_READ + fetch * NEAR_FETCH) + copied * copy + writes * announced + written;
         costs.push(cost(REPLICATED_FORM, replicated, seen.bytes * readers));
     }
     costs
@@ -344,20 +346,20 @@ mod tests {
     const CACHE: f64 = 1e6;
 
     /// A load with this many VPs per node, each with these reads and writes per second.
-    fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> Seen {
+    fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> MapLoad {
         let of_node = |(node, vps): (usize, &usize)| vec![Caller { node, reads, writes }; *vps];
         let callers = vps.iter().enumerate().flat_map(of_node).collect();
-        Seen { callers, fits_lock: true, can_be_owned: true, is_cheap: true, bytes: 1000, nodes }
+        MapLoad { callers, fits_lock: true, can_be_owned: true, is_cheap: true, bytes: 1000, nodes }
     }
 
-    fn best_of(seen: &Seen) -> usize {
-        let costs = judge(seen, LINE, CACHE);
+    fn best_of(seen: &MapLoad) -> usize {
+        let costs = estimate(seen, LINE, CACHE);
         costs.iter().min_by(|a, b| a.ns_per_s.total_cmp(&b.ns_per_s)).unwrap().shape.form
     }
 
     /// Returns the best form for VPs of one node, each with these reads and writes per second.
     fn best(vps: usize, reads: f64, writes: f64, large: bool) -> usize {
-        best_of(&Seen { fits_lock: !large, ..on_nodes(&[vps], reads, writes, 1) })
+        best_of(&MapLoad { fits_lock: !large, ..on_nodes(&[vps], reads, writes, 1) })
     }
 
     #[test]
@@ -371,8 +373,8 @@ mod tests {
 
     /// Returns the cost of the small form relative to the table, for a single user.
     fn dearer(reads: f64, writes: f64, fits_lock: bool, can_be_owned: bool) -> f64 {
-        let seen = Seen { fits_lock, can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
-        let costs = judge(&seen, LINE, CACHE);
+        let seen = MapLoad { fits_lock, can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
+        let costs = estimate(&seen, LINE, CACHE);
         costs[SMALL_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s
     }
 
@@ -387,7 +389,7 @@ mod tests {
     #[test]
     fn co_71_what_one_alone_uses_is_a_table_where_values_cost_something_to_copy() {
         for (reads, writes) in [(1e6, 0.0), (1e6, 1e6), (1e5, 1e6)] {
-            let seen = Seen { is_cheap: false, ..on_nodes(&[1], reads, writes, 1) };
+            let seen = MapLoad { is_cheap: false, ..on_nodes(&[1], reads, writes, 1) };
             assert_eq!(best_of(&seen), SHARED_FORM);
         }
     }
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn co_71_the_more_share_it_the_dearer_is_the_lock_for_each() {
         let for_each = |vps: usize| {
-            let costs = judge(&on_nodes(&[vps], 1e5, 1e5, 1), LINE, CACHE);
+            let costs = estimate(&on_nodes(&[vps], 1e5, 1e5, 1), LINE, CACHE);
             costs[SMALL_FORM].ns_per_s / vps as f64
         };
         assert!(for_each(1) < for_each(2) && for_each(2) < for_each(4) && for_each(4) < for_each(16));
@@ -422,8 +424,8 @@ mod tests {
     }
 
     /// A table with a tenth of its entries in the caches.
-    fn huge(seen: Seen) -> Seen {
-        Seen { bytes: 10 * CACHE as usize, fits_lock: false, ..seen }
+    fn huge(seen: MapLoad) -> MapLoad {
+        MapLoad { bytes: 10 * CACHE as usize, fits_lock: false, ..seen }
     }
 
     #[test]
@@ -439,14 +441,14 @@ mod tests {
         let reads = |vps: &[usize], nodes| on_nodes(vps, 1e6, 0.0, nodes);
         assert_eq!(best_of(&reads(&[8, 8], 2)), SHARED_FORM, "each node's caches keep all");
         assert_eq!(best_of(&huge(reads(&[8, 0], 2))), SHARED_FORM, "one node alone reads");
-        let costs = judge(&huge(reads(&[16], 1)), LINE, CACHE);
+        let costs = estimate(&huge(reads(&[16], 1)), LINE, CACHE);
         assert!(costs.iter().all(|cost| cost.shape.form != REPLICATED_FORM), "there is one node");
     }
 
     #[test]
     fn hu_16_it_is_not_where_much_is_written_and_it_goes_back_then() {
         for writes in [1e5, 5e5, 1e6] {
-            let costs = judge(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE);
+            let costs = estimate(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE);
             let dearer = costs[REPLICATED_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s;
             assert!(dearer > 1.0, "{writes}: {dearer}");
             assert!(writes < 5e5 || dearer > 1.3, "more than the margin: {writes}: {dearer}");
@@ -456,7 +458,7 @@ mod tests {
     #[test]
     fn copies_are_paid_for_by_their_bytes() {
         let costs: [Cost; 3] =
-            judge(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE).try_into().unwrap();
+            estimate(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE).try_into().unwrap();
         assert_eq!(costs.map(|cost| cost.bytes), [0, 0, 3 * 10 * CACHE as usize]);
     }
 }

@@ -24,38 +24,38 @@
 
 use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Replacement, RootFormats};
-use squall_core::{RepContext, Miss, MissAnswer, Root};
+use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
-use squall_rcu::{Guard, RcuArc};
 use squall_parts::replica::{Announced, Keyed};
 use squall_parts::table::{Compute, Computed, Table};
+use squall_rcu::{Guard, RcuArc};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
-use super::forms::Moved;
-use super::locked::Copies;
+use super::cloners::Cloners;
 use super::store::{Form, Store};
+use super::structure::EntriesFormat;
 use super::{Map, Resized, Sensors};
 
 /// Number of stripes. A writer announces its key in one of them.
 const STRIPES: usize = 64;
 
 /// A table of copies.
-type Here<K, V, S> = Arc<Table<K, V, S>>;
+type CopyTable<K, V, S> = Arc<Table<K, V, S>>;
 
 /// The structure that all representatives share.
 pub(super) struct Replicated<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    truth: Arc<Table<K, V, S>>,
+    main: Arc<Table<K, V, S>>,
     /// Its places are the tables of copies.
-    keyed: Keyed<Here<K, V, S>>,
-    copies: Copies<K, V, S>,
+    keyed: Keyed<CopyTable<K, V, S>>,
+    cloners: Cloners<K, V, S>,
 }
 
 /// The part of one representative: its table of copies, and the shared structure.
-pub(super) struct Place<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    here: Here<K, V, S>,
-    whole: Arc<Replicated<K, V, S>>,
+pub(super) struct LocalCopies<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    table: CopyTable<K, V, S>,
+    shared: Arc<Replicated<K, V, S>>,
 }
 
 impl<K, V, S> Replicated<K, V, S>
@@ -64,19 +64,19 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    pub(super) fn of_table(truth: Arc<Table<K, V, S>>, copies: Copies<K, V, S>) -> Replicated<K, V, S> {
-        Replicated { truth, keyed: Keyed::new(STRIPES), copies }
+    pub(super) fn of_table(main: Arc<Table<K, V, S>>, cloners: Cloners<K, V, S>) -> Replicated<K, V, S> {
+        Replicated { main, keyed: Keyed::new(STRIPES), cloners }
     }
 
-    pub(super) fn join(self: &Arc<Self>) -> Place<K, V, S> {
-        let hasher = (self.copies.hasher)(self.truth.hasher());
+    pub(super) fn join(self: &Arc<Self>) -> LocalCopies<K, V, S> {
+        let hasher = (self.cloners.hasher)(self.main.hasher());
         let here = Arc::new(Table::with_hasher(hasher));
         self.keyed.join(here.clone());
-        Place { here, whole: self.clone() }
+        LocalCopies { table: here, shared: self.clone() }
     }
 
     pub(super) fn table(&self) -> Arc<Table<K, V, S>> {
-        self.truth.clone()
+        self.main.clone()
     }
 
     /// Announces a change of a key, and removes its copies. The key may be changed while the returned guard
@@ -85,7 +85,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.keyed.announce(self.truth.position(key), |place| {
+        self.keyed.announce(self.main.position(key), |place| {
             // A lookup first: most tables have no copy, and a lookup writes no memory.
             if place.contains_key(key) {
                 place.discard(key);
@@ -98,31 +98,31 @@ where
     where
         K: Borrow<Q>,
     {
-        let copy = |key: &K, value: &V| ((self.copies.key)(key), (self.copies.value)(value));
-        let make = || self.truth.read_entry(key, copy);
-        self.keyed.copy(self.truth.position(key), make, |(key, value)| here.try_insert(key, value));
+        let copy = |key: &K, value: &V| ((self.cloners.key)(key), (self.cloners.value)(value));
+        let make = || self.main.read_entry(key, copy);
+        self.keyed.copy(self.main.position(key), make, |(key, value)| here.try_insert(key, value));
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Place<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for LocalCopies<K, V, S> {
     fn drop(&mut self) {
-        self.whole.keyed.leave(|place| Arc::ptr_eq(place, &self.here));
+        self.shared.keyed.leave(|place| Arc::ptr_eq(place, &self.table));
     }
 }
 
-impl<K, V, S> Place<K, V, S>
+impl<K, V, S> LocalCopies<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    fn truth(&self) -> &Table<K, V, S> {
-        &self.whole.truth
+    fn main(&self) -> &Table<K, V, S> {
+        &self.shared.main
     }
 
     /// Returns the table of copies.
-    pub(super) fn here(&self) -> &Table<K, V, S> {
-        &self.here
+    pub(super) fn table(&self) -> &Table<K, V, S> {
+        &self.table
     }
 
     #[inline]
@@ -136,51 +136,51 @@ where
         K: Borrow<Q>,
     {
         let mut f = Some(f);
-        if let Some(read) = self.here.read_in(guard, key, |value| f.take().map(|f| f(value))) {
+        if let Some(read) = self.table.read_in(guard, key, |value| f.take().map(|f| f(value))) {
             return read;
         }
-        let read = self.truth().read_in(guard, key, f?)?;
-        self.whole.copy(&self.here, key);
+        let read = self.main().read_in(guard, key, f?)?;
+        self.shared.copy(&self.table, key);
         Some(read)
     }
 
     /// Returns the number of copies.
     pub(super) fn copies(&self) -> usize {
-        self.here.len()
+        self.table.len()
     }
 
     pub(super) fn visit_from(&self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
-        self.truth().visit_from(from, f)
+        self.main().visit_from(from, f)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.truth().len()
+        self.main().len()
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.truth().capacity()
+        self.main().capacity()
     }
 
     pub(super) fn insert(&self, key: K, value: V) -> Option<V>
     where
         V: Clone,
     {
-        let _announced = self.whole.announce(&key);
-        self.truth().insert(key, value)
+        let _announced = self.shared.announce(&key);
+        self.main().insert(key, value)
     }
 
     pub(super) fn set(&self, key: K, value: V) -> bool {
-        let _announced = self.whole.announce(&key);
-        self.truth().set(key, value)
+        let _announced = self.shared.announce(&key);
+        self.main().set(key, value)
     }
 
     /// Inserts without an announcement: an absent key has no copies (I2). One that was inserted meanwhile
     /// may have some, and stays unchanged.
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
-        if self.truth().contains_key(&key) {
+        if self.main().contains_key(&key) {
             return Err((key, value));
         }
-        self.truth().try_insert(key, value)
+        self.main().try_insert(key, value)
     }
 
     /// Inserts without an announcement, like [`try_insert`](LocalCopies::try_insert).
@@ -188,7 +188,7 @@ where
     where
         V: Clone,
     {
-        self.truth().get_or_insert_with(key, value)
+        self.main().get_or_insert_with(key, value)
     }
 
     pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
@@ -196,16 +196,16 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        let _announced = self.whole.announce(key);
-        self.truth().remove(key)
+        let _announced = self.shared.announce(key);
+        self.main().remove(key)
     }
 
     pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
-        let _announced = self.whole.announce(key);
-        self.truth().discard(key)
+        let _announced = self.shared.announce(key);
+        self.main().discard(key)
     }
 
     /// Runs `f` while the key is announced, under no lock.
@@ -213,19 +213,19 @@ where
     where
         K: Borrow<Q>,
     {
-        let _announced = self.whole.announce(key);
-        self.truth().change(key, f)
+        let _announced = self.shared.announce(key);
+        self.main().change(key, f)
     }
 
     /// Runs `f` while the key is announced, under no lock.
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        let _announced = self.whole.announce(&key);
-        self.truth().compute(key, f)
+        let _announced = self.shared.announce(&key);
+        self.main().compute(key, f)
     }
 
     pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
-        let next = self.truth().visit_from(from, |key, _| keys.push((self.whole.copies.key)(key)));
+        let next = self.main().visit_from(from, |key, _| keys.push((self.shared.cloners.key)(key)));
         for key in keys {
             let _ = self.change(&key, |value| if f(&key, value) { Compute::Keep } else { Compute::Remove });
         }
@@ -233,13 +233,13 @@ where
     }
 
     pub(super) fn try_reserve(&self, more: usize) -> bool {
-        self.truth().try_reserve(more)
+        self.main().try_reserve(more)
     }
 
     /// Removes all copies. Readers make them again.
     pub(super) fn shrink_to_fit(&self) {
-        self.truth().shrink_to_fit();
-        for place in self.whole.keyed.places().iter() {
+        self.main().shrink_to_fit();
+        for place in self.shared.keyed.places().iter() {
             place.clear();
             place.shrink_to_fit();
         }
@@ -248,20 +248,20 @@ where
 
 /// The root of a replicated map.
 pub(super) struct ReplicatedRoot<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    copies: Copies<K, V, S>,
+    cloners: Cloners<K, V, S>,
     /// Empty until the entries have moved in.
     whole: OnceLock<Arc<Replicated<K, V, S>>>,
 }
 
 /// A representative of a replicated map, on cache lines of its own.
 #[repr(align(128))]
-pub(super) struct Local<K, V, S>
+pub(super) struct ReplicatedRep<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    place: RcuArc<Place<K, V, S>>,
+    place: RcuArc<LocalCopies<K, V, S>>,
     at: RepContext<ReplicatedRoot<K, V, S>>,
 }
 
@@ -271,13 +271,13 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    pub(super) fn new(table: Table<K, V, S>, copies: Copies<K, V, S>) -> ReplicatedRoot<K, V, S> {
-        let whole = Replicated::of_table(Arc::new(table), copies);
-        ReplicatedRoot { copies, whole: OnceLock::from(Arc::new(whole)) }
+    pub(super) fn new(table: Table<K, V, S>, cloners: Cloners<K, V, S>) -> ReplicatedRoot<K, V, S> {
+        let whole = Replicated::of_table(Arc::new(table), cloners);
+        ReplicatedRoot { cloners, whole: OnceLock::from(Arc::new(whole)) }
     }
 
-    pub(super) fn to_come(size: ClusterSize, copies: Copies<K, V, S>) -> Replacement<dyn Map<K, V, S>> {
-        Replacement::root(ReplicatedRoot { copies, whole: OnceLock::new() }, size)
+    pub(super) fn replacement(size: ClusterSize, cloners: Cloners<K, V, S>) -> Replacement<dyn Map<K, V, S>> {
+        Replacement::root(ReplicatedRoot { cloners, whole: OnceLock::new() }, size)
     }
 }
 
@@ -288,18 +288,18 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     type Interface = dyn Map<K, V, S>;
-    type Rep = Local<K, V, S>;
+    type Rep = ReplicatedRep<K, V, S>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(Lent::Third(rep.place.here())));
+    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(Lent::Third(rep.place.table())));
 
-    fn make_rep(&self, at: RepContext<Self>) -> Local<K, V, S> {
-        let whole = self.whole.get().expect("a miss is refused while nothing moved in");
-        Local { place: RcuArc::new(whole.join()), at }
+    fn make_rep(&self, at: RepContext<Self>) -> ReplicatedRep<K, V, S> {
+        let whole = self.whole.get().expect("misses are refused until entries have moved in");
+        ReplicatedRep { place: RcuArc::new(whole.join()), at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.whole.get().is_none() {
-            return miss.refuse("no entries moved in");
+            return miss.refuse("no entries moved in; repeat the swap with its state");
         }
         miss.local().cached()
     }
@@ -307,25 +307,28 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let whole = whole.root().whole.get().ok_or("entries that were never moved in")?;
-                Ok(Moved(whole.truth.clone()))
+                let whole =
+                    whole.root().whole.get().ok_or("the map has no entries: no swap moved its state in")?;
+                Ok(EntriesFormat(whole.main.clone()))
             })
-            .import(|whole, state: Moved<K, V, S>| {
+            .import(|whole, state: EntriesFormat<K, V, S>| {
                 let root = whole.root();
-                let made = Arc::new(Replicated::of_table(state.0, root.copies));
-                root.whole.set(made).map_err(|_| "the new object has entries already".into())
+                let made = Arc::new(Replicated::of_table(state.0, root.cloners));
+                root.whole
+                    .set(made)
+                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
             });
     }
 }
 
-impl<K, V, S> Map<K, V, S> for Local<K, V, S>
+impl<K, V, S> Map<K, V, S> for ReplicatedRep<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+    fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
         Store::new(Form::Replicated(self.place.lend(guard)))
     }
 
@@ -338,6 +341,6 @@ where
     }
 
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
-        Some((self.at.handle(), ReplicatedRoot::to_come(size, self.at.root().copies)))
+        Some((self.at.handle(), ReplicatedRoot::replacement(size, self.at.root().cloners)))
     }
 }

@@ -12,8 +12,8 @@
 //!   a store before a swap finds a state the map had during that read.
 //! - I3. User closures run under no lock.
 
-use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table};
+use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -21,7 +21,7 @@ use super::Map;
 use super::limited::{Full, Limited};
 use super::locked::Locked;
 use super::parts::Parts;
-use super::replicated::Place;
+use super::replicated::LocalCopies;
 
 /// A borrowed reference to the structure that holds a map's entries, returned by a call of the object.
 ///
@@ -51,7 +51,7 @@ pub(super) enum Form<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> 
     Shared(&'a Table<K, V, S>),
     Locked(&'a Locked<K, V, S>),
     Partitioned(&'a Parts<K, V, S>),
-    Replicated(&'a Place<K, V, S>),
+    Replicated(&'a LocalCopies<K, V, S>),
     Limited(&'a Limited<K, V, S>),
 }
 
@@ -80,12 +80,12 @@ macro_rules! each {
 /// and the code for a locked map behind a second one. All other forms are called out of line. So the
 /// frequent forms need no jump table.
 macro_rules! shared {
-    ($store:expr, $table:ident => $within:expr, $form:ident => $do:expr) => {
+    ($store:expr, $table:ident => $inlined:expr, $form:ident => $do:expr) => {
         match $store.0 {
-            Form::Shared($table) => $within,
+            Form::Shared($table) => $inlined,
             Form::Locked($form) => $do,
-            other => apart(move || match other {
-                Form::Shared(_) | Form::Locked(_) => unreachable!("those are other arms'"),
+            other => out_of_line(move || match other {
+                Form::Shared(_) | Form::Locked(_) => unreachable!("the arms above match them"),
                 Form::Partitioned($form) => $do,
                 Form::Replicated($form) => $do,
                 Form::Limited($form) => $do,
@@ -95,7 +95,7 @@ macro_rules! shared {
 }
 
 #[inline(never)]
-fn apart<R>(f: impl FnOnce() -> R) -> R {
+fn out_of_line<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
@@ -127,7 +127,7 @@ where
         // A table with a view is read without this function: see `view.rs`.
         match self.0 {
             Form::Locked(form) => form.read_in(guard, key, f),
-            _ => apart(|| each!(self, form => form.read_in(guard, key, f))),
+            _ => out_of_line(|| each!(self, form => form.read_in(guard, key, f))),
         }
     }
 
@@ -168,7 +168,7 @@ where
 
     /// Runs `f` on the store that a call of `map` returned, within that call.
     #[inline(always)]
-    pub(super) fn within<'o, R>(
+    pub(super) fn run_write<'o, R>(
         self,
         map: &dyn Map<K, V, S>,
         guard: &'o Guard,
@@ -177,7 +177,7 @@ where
         let result = f(guard, self);
         // The map was under its lock when the call began, and has a table now.
         if matches!(self.0, Form::Locked(locked) if locked.spilled().is_some()) {
-            map.spilled();
+            map.note_spill();
         }
         result
     }
@@ -242,22 +242,22 @@ where
     }
 
     /// Sets the key's value, or returns an error if the map is limited and full.
-    pub(super) fn put_within(&self, guard: &Guard, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+    pub(super) fn set_or_full(&self, guard: &Guard, key: K, value: V) -> Result<bool, Full<(K, V)>> {
         match self.0 {
-            Form::Limited(limited) => limited.put_within(key, value),
+            Form::Limited(limited) => limited.set_or_full(key, value),
             _ => Ok(self.set(guard, key, value)),
         }
     }
 
     /// Inserts, replaces, removes or keeps the entry, as `f` decides, or returns an error if the map is
     /// limited and full.
-    pub(super) fn compute_within(
+    pub(super) fn compute_or_full(
         &self,
         key: K,
         f: impl FnMut(Option<&V>) -> Compute<V>,
     ) -> Result<Computed, Full<()>> {
         match self.0 {
-            Form::Limited(limited) => limited.compute_within(key, f),
+            Form::Limited(limited) => limited.compute_or_full(key, f),
             _ => Ok(self.compute(key, f)),
         }
     }

@@ -20,8 +20,8 @@ use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
 
 use super::Map;
-use super::forms::{FEW_LOG2, Sensor};
 use super::locked::Locked;
+use super::sensor::{SAMPLE_LOG2, Sensor};
 use super::store::{Form, Store};
 
 /// The structure that [`read`](Map::read) and [`write`](Map::write) return, published as a view.
@@ -47,25 +47,25 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     if let Some(locked) = hit.second() {
-        let is_mine = locked.is_mine_for_nothing() && locked.spilled().is_none();
-        return is_mine.then(|| Store::new(Form::Locked(locked)));
+        let is_biased_to_me = locked.needs_no_record() && locked.spilled().is_none();
+        return is_biased_to_me.then(|| Store::new(Form::Locked(locked)));
     }
     let table = hit.first()?;
-    if is_noted(hit) {
-        hit.target().written();
+    if is_sampled(hit) {
+        hit.target().note_writes();
     }
     Some(Store::table(table))
 }
 
 /// Whether this write of a table is sampled, so that it is reported for many.
 #[inline(always)]
-pub(super) fn is_noted<K, V, S>(hit: &Hit<'_, dyn Map<K, V, S>>) -> bool
+pub(super) fn is_sampled<K, V, S>(hit: &Hit<'_, dyn Map<K, V, S>>) -> bool
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    hit.beside().is_some() && hit.is_chosen(FEW_LOG2)
+    hit.beside().is_some() && hit.is_chosen(SAMPLE_LOG2)
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn lent(handle: Handle<NumberMap>) -> &'static str {
-        handle.__call_act("lend", What, Panic)
+        handle.__call_act("write", What, Panic)
     }
 
     #[test]
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn a_map_under_one_lock_that_becomes_a_table_lends_that() {
-        use crate::map::{MapExt, forms::One};
+        use crate::map::{MapExt, single::Single};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
         owner.handle().set(1, 5);
         owner
             .handle()
-            .swap_to(One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(()))
+            .swap_to(Single::<_, _, _, Table<u64, u64, RandomState>, true>::replacement(()))
             .expect("it is idle");
         // If readers are counted too, there is no view.
         assert!(["a table, and what counts its writers", "nothing"].contains(&lent(owner.handle())));
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn of_the_writes_of_an_adaptive_table_one_of_many_is_noted_for_all_of_them() {
-        use crate::map::{MapExt, forms::One};
+        use crate::map::{MapExt, single::Single};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
-        let to = One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(());
+        let to = Single::<_, _, _, Table<u64, u64, RandomState>, true>::replacement(());
         owner.handle().swap_to(to).expect("it is idle");
         let calls: u64 = if cfg!(miri) { 2000 } else { 100_000 };
         for call in 0..calls / 4 {

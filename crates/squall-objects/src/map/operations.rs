@@ -7,14 +7,14 @@
 
 use squall_core::__macro::{Act, Hit};
 use squall_core::CallError;
-use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed};
+use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Map;
-use super::direct::{for_write, is_noted};
 use super::store::Store;
+use super::view::{for_write, is_sampled};
 
 /// Implements `Act` for an operation on maps of all types, within these bounds. `briefly` is its fast path.
 macro_rules! act {
@@ -48,7 +48,7 @@ macro_rules! act {
 /// Writes to the store of a call: to the view if that is allowed, otherwise to the store that the
 /// representative returns.
 #[inline(always)]
-fn within<'o, K, V, S, R>(
+fn write_store<'o, K, V, S, R>(
     hit: &Hit<'o, dyn Map<K, V, S>>,
     guard: &'o Guard,
     f: impl FnOnce(&'o Guard, Store<'o, K, V, S>) -> R,
@@ -58,8 +58,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let store = for_write(hit).unwrap_or_else(|| hit.target().lend(guard));
-    store.within(hit.target(), guard, f)
+    let store = for_write(hit).unwrap_or_else(|| hit.target().write(guard));
+    store.run_write(hit.target(), guard, f)
 }
 
 /// Fast path of a write: to the view of a table, or by the owner of a locked map's lock. All other writes
@@ -81,7 +81,7 @@ macro_rules! in_table {
             return Ok(act.act($guard, $hit));
         }
         match $hit.first() {
-            Some($table) if !is_noted(&$hit) => $do,
+            Some($table) if !is_sampled(&$hit) => $do,
             _ => Err($act),
         }
     }};
@@ -96,7 +96,7 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
 act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
 |Read { key, f }, guard, hit| match hit.first() {
     Some(table) => table.read_in(guard, key, f),
-    None => hit.target().look(guard).read(guard, key, f),
+    None => hit.target().read(guard).read(guard, key, f),
 },
 briefly |Read { key, f }| {
     if let Some(table) = hit.first() {
@@ -105,7 +105,7 @@ briefly |Read { key, f }| {
     if let Some(copies) = hit.third() {
         return copies.find_at_home(guard, key, f).map(Some).map_err(|f| Read { key, f });
     }
-    match hit.second().and_then(|locked| locked.read_as_owner(key)) {
+    match hit.second().and_then(|locked| locked.biased_read(key)) {
         Some(read) => Ok(read.map(|value| f(&value))),
         None => Err(Read { key, f }),
     }
@@ -126,7 +126,7 @@ pub(super) struct Contains<'q, Q: ?Sized> {
 act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
 |Contains { key }, guard, hit| match hit.first() {
     Some(table) => table.read_in(guard, key, |_| ()).is_some(),
-    None => hit.target().look(guard).contains(guard, key),
+    None => hit.target().read(guard).contains(guard, key),
 },
 briefly |Contains { key }| {
     let found = if let Some(table) = hit.first() {
@@ -134,7 +134,7 @@ briefly |Contains { key }| {
     } else if let Some(copies) = hit.third() {
         copies.find_at_home(guard, key, |_| ()).ok().map(|()| true)
     } else {
-        hit.second().and_then(|locked| locked.read_as_owner(key)).map(|read| read.is_some())
+        hit.second().and_then(|locked| locked.biased_read(key)).map(|read| read.is_some())
     };
     found.ok_or(Contains { key })
 });
@@ -146,11 +146,11 @@ pub(super) struct Insert<K, V> {
 }
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
-|Insert { key, value }, guard, hit| within(&hit, guard, |guard, store| store.insert(guard, key, value)),
+|Insert { key, value }, guard, hit| write_store(&hit, guard, |guard, store| store.insert(guard, key, value)),
 briefly |Insert { key, value }| in_table!(hit, guard, Insert { key, value }, |table| {
     table.put_at_home(guard, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
 }, |locked| {
-    locked.put_as_owner(key, value).map_err(|(key, value)| Insert { key, value })
+    locked.biased_put(key, value).map_err(|(key, value)| Insert { key, value })
 }));
 
 /// Sets the key's value, and returns whether the key was present.
@@ -160,12 +160,12 @@ pub(super) struct Set<K, V> {
 }
 
 act!([] Set<K, V> => bool, where []
-|Set { key, value }, guard, hit| within(&hit, guard, |guard, store| store.set(guard, key, value)),
+|Set { key, value }, guard, hit| write_store(&hit, guard, |guard, store| store.set(guard, key, value)),
 briefly |Set { key, value }| in_table!(hit, guard, Set { key, value }, |table| {
     let put = table.put_at_home(guard, key, value, |_| ());
     put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
 }, |locked| {
-    let put = locked.put_as_owner(key, value);
+    let put = locked.biased_put(key, value);
     put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
 }));
 
@@ -175,11 +175,11 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
-|Remove { key }, guard, hit| within(&hit, guard, |guard, store| store.remove(guard, key)),
+|Remove { key }, guard, hit| write_store(&hit, guard, |guard, store| store.remove(guard, key)),
 briefly |Remove { key }| in_table!(hit, guard, Remove { key }, |table| {
     table.take_at_home(guard, key, V::clone).map_err(|_| Remove { key })
 }, |locked| {
-    locked.take_as_owner(key).ok_or(Remove { key })
+    locked.biased_take(key).ok_or(Remove { key })
 }));
 
 /// Removes the key, and returns whether it was present.
@@ -188,12 +188,12 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
-|Discard { key }, guard, hit| within(&hit, guard, |guard, store| store.discard(guard, key)),
+|Discard { key }, guard, hit| write_store(&hit, guard, |guard, store| store.discard(guard, key)),
 briefly |Discard { key }| in_table!(hit, guard, Discard { key }, |table| {
     let taken = table.take_at_home(guard, key, |_| ());
     taken.map(|old| old.is_some()).map_err(|_| Discard { key })
 }, |locked| {
-    locked.take_as_owner(key).map(|old| old.is_some()).ok_or(Discard { key })
+    locked.biased_take(key).map(|old| old.is_some()).ok_or(Discard { key })
 }));
 
 /// Replaces, removes or keeps the entry of a key that is present, as `f` decides.
@@ -203,13 +203,13 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
-    |Change { key, f }, guard, hit| within(&hit, guard, |guard, store| store.change(guard, key, f)),
+    |Change { key, f }, guard, hit| write_store(&hit, guard, |guard, store| store.change(guard, key, f)),
 briefly |Change { key, mut f }| {
     if hit.first().is_some() {
         return match hit.first() {
-            Some(table) if !is_noted(&hit) => table.change_at_home(guard, key, f).map_err(|f| Change { key, f }),
+            Some(table) if !is_sampled(&hit) => table.change_at_home(guard, key, f).map_err(|f| Change { key, f }),
             _ => Err(Change { key, f }),
         };
     }
-    hit.second().and_then(|locked| locked.change_as_owner(key, &mut f)).ok_or(Change { key, f })
+    hit.second().and_then(|locked| locked.biased_change(key, &mut f)).ok_or(Change { key, f })
 });

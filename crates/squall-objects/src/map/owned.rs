@@ -5,7 +5,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
 
-use super::entries::{MapExt, Iter};
+use super::ext::MapExt;
+use super::iter::Iter;
 use super::{Map, shared_with};
 
 /// The owner of a map. Its drop destroys the map. It dereferences to the handle, so all methods of

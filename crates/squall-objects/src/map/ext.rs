@@ -1,18 +1,14 @@
 //! `MapExt`: the methods of a map, on its handle and with the caller's types.
-
-use squall_core::__macro::{Checked, Panic};
-use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
-use squall_core::{CallError, Handle, Id};
+use squall_core::CallError;
+use squall_core::swap::{Replacement, SwapError, SwapReport};
 use squall_machine::ClusterSize;
-use squall_rcu::Guard;
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::vec;
 
-use super::acts::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead};
+use super::entry::Entry;
+use super::iter::Iter;
 use super::limited::Full;
-use super::store::Store;
+use super::resize_error::ResizeError;
 use super::{Compute, Computed, Map};
 
 /// The methods of a map. Import it to call them on a handle or an owner.
@@ -295,13 +291,13 @@ where
     /// ```
     fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>>;
 
-    /// Changes the size of the clusters that have a representative each, by a [`Swap`] while the map is
+    /// Changes the size of the clusters that have a representative each, by a [`Swap`](squall_core::swap::Swap) while the map is
     /// used. A [`limited`](super::limited) map swaps the map inside.
     ///
     /// # Errors
     /// [`ResizeError`]: the form has no choice of cluster size, or the swap failed. The map is unchanged.
     /// # Cost
-    /// A [`Swap`], during which callers wait. A replicated map keeps its entries, and readers make its
+    /// A [`Swap`](squall_core::swap::Swap), during which callers wait. A replicated map keeps its entries, and readers make its
     /// copies again. A partitioned map clones its entries twice.
     ///
     /// ```
@@ -315,12 +311,12 @@ where
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError>;
 
     /// Replaces the map's implementation by `new` while the map is used. A [`limited`](super::limited) map
-    /// keeps its limit. [`Swap`] has more options.
+    /// keeps its limit. [`Swap`](squall_core::swap::Swap) has more options.
     ///
     /// # Errors
     /// [`SwapError`]: the map is unchanged.
     /// # Cost
-    /// A [`Swap`], during which callers wait. Some forms clone the entries.
+    /// A [`Swap`](squall_core::swap::Swap), during which callers wait. Some forms clone the entries.
     ///
     /// ```
     /// use squall_objects::map::{self, MapExt};
@@ -442,7 +438,7 @@ where
     fn fold<T>(self, from: T, mut f: impl FnMut(T, &K, &V) -> T) -> T {
         let mut folded = Some(from);
         self.for_each(|key, value| folded = folded.take().map(|folded| f(folded, key, value)));
-        folded.expect("put back after each entry")
+        folded.expect("it was put back after each entry")
     }
 
     /// Returns the number of entries: exact while no thread writes, approximate otherwise.
@@ -485,7 +481,10 @@ where
     /// If memory is exhausted.
     #[track_caller]
     fn reserve(self, more: usize) {
-        assert!(self.try_reserve(more), "no memory for {more} entries more");
+        assert!(
+            self.try_reserve(more),
+            "a map cannot reserve room for {more} further entries: memory is exhausted"
+        );
     }
 
     /// Frees the room that the entries do not need. A replicated map also removes all copies.
@@ -572,405 +571,4 @@ where
     /// is built on it.
     #[doc(hidden)]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>;
-}
-
-/// Runs `f` on the store of a map, in a call that writes.
-#[inline(always)]
-#[track_caller]
-fn write<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    handle.__call_in("lend", |guard, map| map.lend(guard).within(map, guard, f), Panic)
-}
-
-/// Runs `f` on the store of a map, in a call that writes. Returns an error if the map was destroyed.
-#[inline(always)]
-fn try_write<K, V, S, R>(
-    handle: Handle<dyn Map<K, V, S>>,
-    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
-) -> Result<R, CallError>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    handle.__call_in("lend", |guard, map| Ok(map.lend(guard).within(map, guard, f)), Checked)
-}
-
-/// Runs `f` on the store of a map, in a call that reads.
-#[inline(always)]
-#[track_caller]
-fn look<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    handle.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
-}
-
-/// Runs `f` on the store of a map, in a call that reads. Returns an error if the map was destroyed.
-#[inline(always)]
-fn try_look<K, V, S, R>(
-    handle: Handle<dyn Map<K, V, S>>,
-    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
-) -> Result<R, CallError>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    handle.__call_in("look", |guard, map| Ok(f(guard, map.look(guard))), Checked)
-}
-
-impl<K, V, S> MapExt<K, V, S> for Handle<dyn Map<K, V, S>>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    #[inline]
-    #[track_caller]
-    fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
-    where
-        K: Borrow<Q>,
-    {
-        self.__call_act("look", Read { key, f }, Panic)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn contains_key<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.__call_act("look", Contains { key }, Panic)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn insert(self, key: K, value: V) -> Option<V>
-    where
-        V: Clone,
-    {
-        self.__call_act("lend", Insert { key, value }, Panic)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn set(self, key: K, value: V) -> bool {
-        self.__call_act("lend", Set { key, value }, Panic)
-    }
-
-    #[track_caller]
-    fn try_insert(self, key: K, value: V) -> Result<(), (K, V)> {
-        write(self, |_, store| store.try_insert(key, value))
-    }
-
-    #[track_caller]
-    fn get_or_insert_with(self, key: K, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        write(self, |_, store| store.get_or_insert_with(key, value))
-    }
-
-    #[inline]
-    #[track_caller]
-    fn remove<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-        V: Clone,
-    {
-        self.__call_act("lend", Remove { key }, Panic)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.__call_act("lend", Discard { key }, Panic)
-    }
-
-    #[track_caller]
-    fn remove_if<Q: Eq + Hash + ?Sized>(self, key: &Q, mut f: impl FnMut(&V) -> bool) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let decide = |value: &V| if f(value) { Compute::Remove } else { Compute::Keep };
-        write(self, |guard, store| store.change(guard, key, decide)) == Computed::Removed
-    }
-
-    #[inline]
-    #[track_caller]
-    fn update<Q: Eq + Hash + ?Sized>(self, key: &Q, mut f: impl FnMut(&V) -> V) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let f = |value: &V| Compute::Put(f(value));
-        self.__call_act("lend", Change { key, f }, Panic) == Computed::Updated
-    }
-
-    #[track_caller]
-    fn compute_if_present<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
-    where
-        K: Borrow<Q>,
-    {
-        self.__call_act("lend", Change { key, f }, Panic)
-    }
-
-    #[track_caller]
-    fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        write(self, |_, store| store.compute(key, f))
-    }
-
-    #[track_caller]
-    fn set_or_full(self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
-        write(self, |guard, store| store.put_within(guard, key, value))
-    }
-
-    #[track_caller]
-    fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
-        write(self, |_, store| store.compute_within(key, f))
-    }
-
-    #[track_caller]
-    fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError> {
-        let (handle, new) = self.resized(size).ok_or(ResizeError::OneForAll(Handle::id(self)))?;
-        Swap::new(handle).run(new).map_err(ResizeError::Swap)
-    }
-
-    #[track_caller]
-    fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError> {
-        let mut handle = self;
-        while let Some(within) = handle.within() {
-            handle = within;
-        }
-        Swap::new(handle).run(new)
-    }
-
-    #[track_caller]
-    fn for_each(self, mut f: impl FnMut(&K, &V)) {
-        let mut from = Some(0);
-        while let Some(at) = from {
-            from = self.visit_from(at, &mut f);
-        }
-    }
-
-    #[track_caller]
-    fn retain(self, mut f: impl FnMut(&K, &V) -> bool) {
-        let mut from = Some(0);
-        while let Some(at) = from {
-            from = write(self, |_, store| store.retain_from(at, &mut f));
-        }
-    }
-
-    #[track_caller]
-    fn len(self) -> usize {
-        look(self, |_, store| store.len())
-    }
-
-    #[track_caller]
-    fn capacity(self) -> usize {
-        look(self, |_, store| store.capacity())
-    }
-
-    #[track_caller]
-    fn try_reserve(self, more: usize) -> bool {
-        write(self, |_, store| store.try_reserve(more))
-    }
-
-    #[track_caller]
-    fn shrink_to_fit(self) {
-        write(self, |_, store| store.shrink_to_fit());
-    }
-
-    #[inline]
-    fn try_with<Q: Eq + Hash + ?Sized, R>(
-        self,
-        key: &Q,
-        f: impl FnOnce(&V) -> R,
-    ) -> Result<Option<R>, CallError>
-    where
-        K: Borrow<Q>,
-    {
-        self.__call_act("look", TryRead(Read { key, f }), Checked)
-    }
-
-    fn try_set(self, key: K, value: V) -> Result<bool, CallError> {
-        try_write(self, |guard, store| store.set(guard, key, value))
-    }
-
-    fn try_delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
-    where
-        K: Borrow<Q>,
-    {
-        try_write(self, |guard, store| store.discard(guard, key))
-    }
-
-    fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
-        try_write(self, |_, store| store.compute(key, f))
-    }
-
-    fn try_for_each(self, mut f: impl FnMut(&K, &V)) -> Result<(), CallError> {
-        let mut from = Some(0);
-        while let Some(at) = from {
-            from = try_look(self, |_, store| store.visit_from(at, &mut f))?;
-        }
-        Ok(())
-    }
-
-    #[track_caller]
-    fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
-        look(self, |_, store| store.visit_from(from, f))
-    }
-}
-
-/// The error of [`MapExt::set_cluster_size`]: the reason why the cluster size is unchanged.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ResizeError {
-    /// The map has one representative for all clusters, or its policy chooses the number.
-    OneForAll(Id),
-    /// The swap failed.
-    Swap(SwapError),
-}
-
-impl fmt::Display for ResizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ResizeError::OneForAll(id) => {
-                write!(f, "map {id} is not replicated or partitioned: its clusters have no size to be set")
-            }
-            ResizeError::Swap(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ResizeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ResizeError::OneForAll(_) => None,
-            ResizeError::Swap(error) => Some(error),
-        }
-    }
-}
-
-/// A view of one key of a map, present or absent, made by [`MapExt::entry`].
-///
-/// It holds no lock: each of its methods is one operation on the map. Other threads may change the entry
-/// between two of them.
-///
-/// ```
-/// use squall_objects::map::{self, MapExt};
-///
-/// let hits = map::shared::<&str, u64>();
-/// assert_eq!(hits.entry("home").or_default(), 0);
-/// assert_eq!(hits.entry("home").and_modify(|n| n + 1).or_default(), 1);
-/// ```
-#[derive(Debug)]
-pub struct Entry<M, K> {
-    map: M,
-    key: K,
-}
-
-impl<M, K> Entry<M, K> {
-    /// Returns the key.
-    pub fn key(&self) -> &K {
-        &self.key
-    }
-}
-
-impl<K, V, S> Entry<Handle<dyn Map<K, V, S>>, K>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    /// Replaces the value by the result of `f` if the key is present, like [`MapExt::update`].
-    #[track_caller]
-    pub fn and_modify(self, f: impl FnMut(&V) -> V) -> Self {
-        self.map.update(&self.key, f);
-        self
-    }
-
-    /// Inserts `value` if the key is absent. Returns a clone of the key's value.
-    #[track_caller]
-    pub fn or_insert(self, value: V) -> V
-    where
-        V: Clone,
-    {
-        self.or_insert_with(|| value)
-    }
-
-    /// Inserts the result of `value` if the key is absent, like [`MapExt::get_or_insert_with`]. Returns a
-    /// clone of the key's value.
-    #[track_caller]
-    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        self.map.get_or_insert_with(self.key, value)
-    }
-
-    /// Inserts the type's default if the key is absent. Returns a clone of the key's value.
-    #[track_caller]
-    pub fn or_default(self) -> V
-    where
-        V: Clone + Default,
-    {
-        self.or_insert_with(V::default)
-    }
-}
-
-/// An iterator over clones of a map's entries, keys or values, made by [`MapExt::iter`] and its like. Each
-/// step of a few entries is one call of the map; between two steps the iterator holds no resource of the
-/// map.
-pub struct Iter<M, K, V, S, T = (K, V)> {
-    map: M,
-    make: fn(&K, &V) -> T,
-    /// Position of the next entries, or empty at the end.
-    from: Option<u64>,
-    found: vec::IntoIter<T>,
-    hasher: std::marker::PhantomData<fn(S)>,
-}
-
-impl<M, K, V, S, T> Iter<M, K, V, S, T> {
-    fn new(map: M, make: fn(&K, &V) -> T) -> Self {
-        Iter { map, make, from: Some(0), found: Vec::new().into_iter(), hasher: std::marker::PhantomData }
-    }
-}
-
-impl<M, K, V, S, T> Iterator for Iter<M, K, V, S, T>
-where
-    M: MapExt<K, V, S>,
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        loop {
-            if let Some(next) = self.found.next() {
-                return Some(next);
-            }
-            let (at, make) = (self.from?, self.make);
-            let mut found = Vec::new();
-            // A clone may panic: then the position is unchanged, and only complete clones are kept.
-            self.from = self.map.visit_from(at, |key, value| found.push(make(key, value)));
-            self.found = found.into_iter();
-        }
-    }
-}
-
-impl<M, K, V, S, T> fmt::Debug for Iter<M, K, V, S, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter").finish_non_exhaustive()
-    }
 }

@@ -1,0 +1,158 @@
+//! The locked form: `hashbrown`'s hash table, which is also `std`'s, under one biased lock. In an adaptive
+//! map a concurrent table replaces it when it has too many entries.
+//!
+//! Problem: no user closure may run under the lock, but its decision must apply to the value that it saw.
+//! Idea: each stored value has a number. The closure gets a copy of the value. Its decision is applied if
+//! the key's value still has the same number; otherwise the closure runs again. If no entry moved
+//! meanwhile, the value is found by its index in the hash table, without a second search.
+//!
+//! - I1. The lock is held only for operations of the hash table, and for clones of its contents. Drops of
+//!   user types run without the lock, even if a clone panics. One exception: if `Eq` or `Hash` panics,
+//!   which they must not, the hash table may drop its arguments under the lock.
+//! - I2. A number is used once, for one value of one key. A value with a given number was neither changed
+//!   nor removed since its insertion.
+//! - I3. `spilled` is set under the lock, when the table has all entries. From then on the hash table stays
+//!   empty. An operation that finds `spilled` set runs on the table.
+mod biased;
+mod read;
+mod spill;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use hashbrown::HashTable;
+use squall_lock::{BiasedGuard, BiasedLock};
+use squall_parts::table::Table;
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::cloners::Cloners;
+
+/// A hash table under a biased lock.
+pub struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    inner: BiasedLock<Inner<K, V>>,
+    hasher: S,
+    /// Number of entries in the hash table. Written under the lock, read without it: a thread that asks for
+    /// the length must not take the lock from its owner.
+    entries: AtomicUsize,
+    /// Number of entries for which the hash table has room. Written under the lock, read without it.
+    room: AtomicUsize,
+    /// The table with the entries, once there were too many (I3).
+    spilled: OnceLock<Arc<Table<K, V, S>>>,
+    cloners: Cloners<K, V, S>,
+}
+
+struct Inner<K, V> {
+    map: HashTable<(K, Numbered<V>)>,
+    /// Maximum number of entries under the lock.
+    most: usize,
+    /// The number given last (I2).
+    numbers: u64,
+}
+
+/// A stored value and its number (I2).
+struct Numbered<V> {
+    number: u64,
+    value: V,
+}
+
+/// Place of a value: the key's hash, the index in the hash table, and the value's number.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u64,
+    index: usize,
+    number: u64,
+}
+
+/// Result of a lookup: the place and a copy of the value; or, if the key is absent, its hash.
+type Lookup<V> = Result<(Place, V), u64>;
+
+impl<K, V> Inner<K, V> {
+    /// Returns the number of a value that is about to be stored.
+    #[inline]
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+}
+
+type LockGuard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;
+
+/// The table that has replaced the hash table.
+type Spilled<'a, K, V, S> = &'a Table<K, V, S>;
+/// The table that has replaced the hash table, and the entry that is to be inserted there.
+type Redirected<'a, K, V, S> = (Spilled<'a, K, V, S>, K, V);
+
+impl<K, V, S> Locked<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    pub(super) fn new(capacity: usize, hasher: S, most: usize, cloners: Cloners<K, V, S>) -> Locked<K, V, S> {
+        let map = HashTable::with_capacity(capacity.min(most));
+        let (entries, room) = (AtomicUsize::new(0), AtomicUsize::new(map.capacity()));
+        let inner = BiasedLock::new(Inner { map, most, numbers: 0 });
+        Locked { inner, hasher, entries, room, spilled: OnceLock::new(), cloners }
+    }
+
+    #[inline(always)]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Returns the table that has replaced the hash table, if there were too many entries.
+    #[inline]
+    pub(super) fn spilled(&self) -> Option<&Arc<Table<K, V, S>>> {
+        self.spilled.get()
+    }
+
+    /// Locks the hash table, or returns the table that has replaced it.
+    #[inline(always)]
+    fn lock(&self) -> Result<LockGuard<'_, K, V>, Spilled<'_, K, V, S>> {
+        let inner = self.inner.lock();
+        match self.spilled() {
+            None => Ok(inner),
+            Some(table) => Err(table),
+        }
+    }
+
+    /// Whether the lock is biased to the calling thread, so far as the thread knows. Then no other thread
+    /// used the map since this one used it much.
+    #[inline(always)]
+    pub(super) fn is_biased_to_me(&self) -> bool {
+        self.inner.is_mine()
+    }
+
+    /// Whether the lock may ever be biased to a thread.
+    pub(super) fn can_be_owned(&self) -> bool {
+        self.inner.can_be_owned()
+    }
+
+    /// Publishes the number of entries and the room.
+    #[inline(always)]
+    fn publish_counts(&self, inner: &Inner<K, V>) {
+        // Relaxed, both: the lock protects the entries themselves.
+        self.entries.store(inner.map.len(), Ordering::Relaxed);
+        self.room.store(inner.map.capacity(), Ordering::Relaxed);
+    }
+
+    /// Ends an insertion. Moves to a table if there are too many entries. If they cannot be cloned, the
+    /// limit is doubled.
+    #[inline]
+    fn end_insertion(&self, inner: LockGuard<'_, K, V>) {
+        self.publish_counts(&inner);
+        if inner.map.len() > inner.most {
+            let _ = self.spill(inner, 0);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.spilled().map_or_else(|| self.entries.load(Ordering::Relaxed), |table| table.len())
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.spilled().map_or_else(|| self.room.load(Ordering::Relaxed), |table| table.capacity())
+    }
+}

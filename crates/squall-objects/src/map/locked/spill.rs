@@ -1,0 +1,135 @@
+//! Growth of a locked map to a table, conversions from and to a table, and changes of its room.
+
+use squall_parts::table::Table;
+use std::hash::{BuildHasher, Hash};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use super::{Inner, LockGuard, Locked, Numbered};
+use crate::map::cloners::Cloners;
+
+impl<K, V, S> Locked<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Makes a locked form with clones of a table's entries. If the table has more than `most` entries, it
+    /// is used itself.
+    pub(in crate::map) fn of_table(
+        table: Arc<Table<K, V, S>>,
+        most: usize,
+        cloners: Cloners<K, V, S>,
+    ) -> Locked<K, V, S> {
+        let (hasher, entries) = ((cloners.hasher)(table.hasher()), table.len());
+        if entries > most {
+            let mut locked = Locked::new(0, hasher, most, cloners);
+            locked.spilled = OnceLock::from(table);
+            return locked;
+        }
+        let mut locked = Locked::new(entries, hasher, most, cloners);
+        let Locked { inner, hasher, .. } = &mut locked;
+        let inner = inner.get_mut();
+        let hash = |key: &K| hasher.hash_one(key);
+        table.for_each(|key, value| {
+            let held = Numbered { number: inner.number(), value: cloners.copy(value) };
+            inner.map.insert_unique(hash(key), ((cloners.key)(key), held), |(key, _)| hash(key));
+        });
+        let (entries, room) = (inner.map.len(), inner.map.capacity());
+        (locked.entries, locked.room) = (AtomicUsize::new(entries), AtomicUsize::new(room));
+        locked
+    }
+
+    /// Returns a table with clones of the entries, or the table that has them already.
+    pub(in crate::map) fn to_table(&self) -> Arc<Table<K, V, S>> {
+        // Declared before the guard, so that they are dropped after it, as in `spill`.
+        let (mut made, mut half) = (None, None);
+        match self.lock() {
+            Ok(inner) => _ = self.clone_into_table(&inner, 0, &mut made, &mut half),
+            Err(_) => return self.spilled().expect("it was just found").clone(),
+        }
+        Arc::new(made.expect("it was just made"))
+    }
+
+    pub(in crate::map) fn try_reserve(&self, more: usize) -> bool {
+        let mut inner = match self.lock() {
+            Ok(inner) => inner,
+            Err(table) => return table.try_reserve(more),
+        };
+        if inner.map.len().saturating_add(more) <= inner.most {
+            let reserved = inner.map.try_reserve(more, |(key, _)| self.hash(key)).is_ok();
+            self.publish_counts(&inner);
+            return reserved;
+        }
+        self.spill(inner, more).unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    pub(in crate::map) fn shrink_to_fit(&self) {
+        match self.lock() {
+            Ok(mut inner) => {
+                inner.map.shrink_to_fit(|(key, _)| self.hash(key));
+                self.publish_counts(&inner);
+            }
+            Err(table) => table.shrink_to_fit(),
+        }
+    }
+
+    /// Replaces the hash table by a table, with room for `more` further entries. Returns `false` if there
+    /// is no memory. In that case, or if a clone panics, the entries stay, and their permitted number is
+    /// doubled.
+    #[cold]
+    pub(super) fn spill(&self, inner: LockGuard<'_, K, V>, more: usize) -> thread::Result<bool> {
+        // Declared before the guard, so that they are dropped after it.
+        let (mut made, mut half) = (None, None);
+        let mut inner = inner;
+        let copied =
+            catch_unwind(AssertUnwindSafe(|| self.clone_into_table(&inner, more, &mut made, &mut half)));
+        match (&copied, made.take()) {
+            (Ok(true), Some(table)) => {
+                let set = self.spilled.set(Arc::new(table));
+                debug_assert!(set.is_ok(), "the holder of the lock found no table (I3)");
+                let old = mem::take(&mut inner.map);
+                // The counts stay: a thread that saw no table just now reads the hash table's old counts.
+                drop(inner);
+                drop(old);
+            }
+            (_, in_vain) => {
+                inner.most = inner.most.max(inner.map.len().saturating_mul(2));
+                drop(inner);
+                drop(in_vain);
+            }
+        }
+        copied
+    }
+
+    /// Makes a table of clones, with room for `more` further entries. Returns `false` if there is no memory
+    /// for that room. If a clone panics, the caller gets the clones in `made`, to drop them without the
+    /// lock. `half` is a cloned key that has no cloned value yet.
+    ///
+    /// # Panics
+    /// If there is no memory for the entries and `more` is zero.
+    fn clone_into_table(
+        &self,
+        inner: &Inner<K, V>,
+        more: usize,
+        made: &mut Option<Table<K, V, S>>,
+        half: &mut Option<K>,
+    ) -> bool {
+        let hasher = (self.cloners.hasher)(&self.hasher);
+        let entries = inner.map.len();
+        // A table that grows retires its old memory, which an operation delays. So no memory is reclaimed
+        // under the lock.
+        let table = made.insert(Table::with_capacity_and_hasher(if more == 0 { entries } else { 0 }, hasher));
+        if more > 0 && !table.try_reserve(entries.saturating_add(more)) {
+            return false;
+        }
+        for (key, held) in &inner.map {
+            let (key, value) = self.cloners.copy_entry(key, &held.value, half);
+            table.set(key, value);
+        }
+        true
+    }
+}

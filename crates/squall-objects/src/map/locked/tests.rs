@@ -1,0 +1,348 @@
+//! Tests of the locked form.
+
+use super::*;
+use squall_parts::table::{Compute, Computed};
+use std::hash::{Hasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Weak;
+use std::thread::{self, ThreadId};
+
+const MOST: usize = 8;
+
+fn small() -> Locked<u64, u64, RandomState> {
+    Locked::new(0, RandomState::new(), MOST, Cloners::new())
+}
+
+fn filled(entries: u64) -> Locked<u64, u64, RandomState> {
+    let map = small();
+    (0..entries).for_each(|key| _ = map.set(key, key));
+    map
+}
+
+fn get(map: &Locked<u64, u64, RandomState>, key: u64) -> Option<u64> {
+    squall_rcu::pin(|guard| map.read_in(guard, &key, |value| *value))
+}
+
+#[test]
+fn one_more_than_it_may_have_and_a_table_has_them_all() {
+    let map = filled(MOST as u64);
+    assert!(map.spilled().is_none() && map.lock().is_ok());
+    assert!(map.set(3, 3), "another value is no entry more");
+    assert!(map.spilled().is_none());
+    assert_eq!(map.insert(8, 8), None);
+    let table = map.spilled().expect("there are nine");
+    assert_eq!((table.len(), map.len(), map.inner.lock().map.len()), (9, 9, 0));
+    assert!((0..9).all(|key| get(&map, key) == Some(key)));
+    // Operations that got this form before go to the table.
+    assert_eq!(
+        (map.insert(1, 2), map.remove(&2), map.discard(&2), map.set(2, 5)),
+        (Some(1), Some(2), false, false)
+    );
+    assert_eq!(map.try_insert(1, 9), Err((1, 9)));
+    assert_eq!((map.get_or_insert_with(1, || 9), map.get_or_insert_with(20, || 9)), (2, 9));
+    assert_eq!(map.change(&1, |value| Compute::Put(value + 1)), Computed::Updated);
+    assert_eq!(map.compute(1, |_| Compute::Remove), Computed::Removed);
+    let mut seen = 0;
+    let mut at = Some(0);
+    while let Some(from) = at {
+        at = map.visit_from(from, |_, _| seen += 1);
+    }
+    assert_eq!((seen, table.len(), map.len()), (9, 9, 9));
+    let mut at = Some(0);
+    while let Some(from) = at {
+        at = map.retain_from(from, |key, _| *key == 3);
+    }
+    map.shrink_to_fit();
+    assert_eq!((table.len(), get(&map, 3)), (1, Some(3)));
+    assert!(Arc::ptr_eq(&map.to_table(), map.spilled().unwrap()), "nothing is copied");
+}
+
+#[test]
+fn who_asks_for_more_room_than_it_may_have_gets_a_table() {
+    let map = filled(3);
+    assert!(map.try_reserve(5) && map.spilled().is_none());
+    assert!(map.try_reserve(6) && map.spilled().is_some());
+    assert!(map.capacity() >= 9 && map.len() == 3);
+    assert!(map.try_reserve(100) && map.capacity() >= 103);
+}
+
+#[test]
+fn who_asks_how_large_it_is_leaves_the_lock_to_its_owner() {
+    let map = filled(4);
+    (0..100).for_each(|_| _ = map.set(1, 1));
+    if !map.is_biased_to_me() {
+        eprintln!("SKIP: a lock has no owner here");
+        return;
+    }
+    let seen = thread::scope(|scope| scope.spawn(|| (map.len(), map.capacity())).join().unwrap());
+    assert!(map.is_biased_to_me(), "who only asked took it away");
+    assert_eq!(seen, (4, map.inner.lock().map.capacity()));
+}
+
+#[test]
+fn an_owner_puts_in_and_takes_out_what_others_do_at_length() {
+    assert_eq!(filled(0).biased_put(1, 1), Err((1, 1)), "nobody owns it");
+    assert_eq!(filled(0).biased_take(&1), None, "nobody owns it");
+    let strings = Locked::<String, u64, _>::new(0, RandomState::new(), MOST, Cloners::new());
+    let map = filled(4);
+    (0..100).for_each(|_| _ = (map.set(1, 1), strings.set("a".into(), 1)));
+    if !map.is_biased_to_me() || !strings.is_biased_to_me() {
+        eprintln!("SKIP: a lock has no owner here");
+        return;
+    }
+    assert!(strings.biased_put("a".into(), 2).is_err(), "a key is dropped");
+    assert_eq!(strings.biased_take("a"), None, "a key is dropped");
+    assert_eq!((map.biased_put(1, 5), map.biased_take(&9)), (Ok(Some(1)), Some(None)));
+    assert_eq!((map.biased_take(&1), map.biased_take(&1), map.len()), (Some(Some(5)), Some(None), 3));
+    assert_eq!((map.biased_put(1, 6), map.len(), get(&map, 1)), (Ok(None), 4, Some(6)));
+    // Until there is no room. The slow path then makes some.
+    let full = (10..).find(|key| map.biased_put(*key, 0).is_err()).unwrap();
+    let (room, len) = (map.inner.lock().map.capacity(), map.len());
+    assert!(len == room || len == MOST, "{len} of {room}");
+    assert_eq!(get(&map, full), None, "it was given back, and put in");
+    (10..30).for_each(|key| _ = map.set(key, 0));
+    assert!(map.spilled().is_some() && map.is_biased_to_me());
+    assert_eq!((map.biased_put(1, 7), map.biased_take(&1)), (Err((1, 7)), None), "the table has it");
+    assert!(map.inner.lock().map.is_empty());
+    // While the lock is held.
+    let held = map.inner.lock();
+    let other = thread::scope(|scope| scope.spawn(|| map.biased_take(&1)).join().unwrap());
+    assert_eq!(other, None, "another thread is not the owner");
+    drop(held);
+}
+
+#[test]
+fn a_value_that_an_owner_put_in_is_another_than_a_closure_was_told_of() {
+    let map = filled(4);
+    (0..100).for_each(|_| _ = map.set(1, 1));
+    let mut told = Vec::new();
+    // The owner itself writes while its closure runs.
+    let computed = map.change(&1, |value| {
+        told.push(*value);
+        if told.len() < 3 {
+            let put = map.biased_put(1, value + 10).or_else(|(key, value)| Ok(map.insert(key, value)));
+            assert_eq!(put, Ok::<_, ()>(Some(*value)));
+        } else if told.len() == 3 {
+            _ = map.biased_take(&1).or_else(|| Some(map.remove(&1)));
+            _ = map.biased_put(1, 50).or_else(|(key, value)| Ok::<_, ()>(map.insert(key, value)));
+        }
+        Compute::Put(value + 1)
+    });
+    assert_eq!((computed, told, get(&map, 1)), (Computed::Updated, vec![1, 11, 21, 50], Some(51)));
+}
+
+#[test]
+fn what_it_says_that_it_has_room_for_is_what_the_hash_table_has() {
+    let most = usize::MAX;
+    let map = Locked::<u64, u64, _>::new(5, RandomState::new(), most, Cloners::new());
+    let is_so = |what| assert_eq!(map.capacity(), map.inner.lock().map.capacity(), "{what}");
+    is_so("made");
+    (0..100).for_each(|key| {
+        map.set(key, key);
+        is_so("set");
+    });
+    assert!(map.try_reserve(1000) && map.capacity() >= 1100);
+    is_so("reserved");
+    assert!(map.discard(&5) && map.try_insert(200, 0).is_ok());
+    assert_eq!(map.change(&7, |_| Compute::Remove), Computed::Removed);
+    assert_eq!(map.get_or_insert_with(300, || 1), 1);
+    is_so("changed");
+    (10..100).for_each(|key| _ = map.remove(&key));
+    is_so("removed");
+    map.shrink_to_fit();
+    is_so("shrunk");
+    assert!(map.capacity() < 1000);
+    let table = map.to_table();
+    let again = Locked::of_table(table, most, Cloners::new());
+    assert_eq!(again.capacity(), again.inner.lock().map.capacity());
+}
+
+#[test]
+fn a_table_that_is_too_large_is_taken_as_it_is_and_a_small_one_is_copied() {
+    for (entries, taken) in [(MOST as u64, false), (MOST as u64 + 1, true)] {
+        let table = Arc::new(Table::new());
+        (0..entries).for_each(|key| _ = table.set(key, key));
+        let map = Locked::of_table(table.clone(), MOST, Cloners::new());
+        assert_eq!((map.spilled().is_some_and(|spilled| Arc::ptr_eq(spilled, &table))), taken);
+        assert!((0..entries).all(|key| get(&map, key) == Some(key)));
+        assert_eq!(Arc::ptr_eq(&map.to_table(), &table), taken);
+    }
+}
+
+#[test]
+fn a_closure_that_thinks_while_the_table_comes_is_asked_again() {
+    let map = filled(3);
+    let mut asked = 0;
+    let done = map.change(&1, |value| {
+        asked += 1;
+        if asked == 1 {
+            (10..20).for_each(|key| _ = map.set(key, key));
+        }
+        Compute::Put(value + 100)
+    });
+    assert_eq!((done, asked, get(&map, 1)), (Computed::Updated, 2, Some(101)));
+    assert!(map.lock().is_err());
+}
+
+#[test]
+fn a_value_that_moved_is_found_again_and_one_in_its_place_is_not_taken_for_it() {
+    let map = filled(2);
+    let place = |key: u64| map.lookup(&key).ok().unwrap().unwrap().0;
+    let first = place(1);
+    let room = map.capacity();
+    (2..MOST as u64).for_each(|key| _ = map.set(key, key));
+    assert!(map.capacity() > room, "the hash table has grown, and all are elsewhere");
+    assert_eq!(map.apply(&1, first, Compute::Put(7)), Some(Computed::Updated));
+    // The index of another key, with a number that matches no value there.
+    let wrong = Place { index: place(2).index, ..first };
+    assert_eq!(map.apply(&1, wrong, Compute::Put(9)), None);
+    let right = Place { index: place(2).index, ..place(1) };
+    assert_eq!(map.apply(&1, right, Compute::Remove), Some(Computed::Removed));
+    assert_eq!((get(&map, 1), get(&map, 2), map.len()), (None, Some(2), MOST - 1));
+    assert!(
+        !squall_rcu::pin(|guard| map.contains_in(guard, &1))
+            && squall_rcu::pin(|guard| map.contains_in(guard, &2))
+    );
+}
+
+#[test]
+fn an_owner_changes_without_another_search_and_asks_again_where_it_must() {
+    let map = filled(4);
+    let mut add = |value: &u64| Compute::Put(value + 100);
+    assert_eq!(filled(0).biased_change(&1, &mut add), None);
+    (0..100).for_each(|_| _ = map.set(1, 1));
+    if !map.is_biased_to_me() {
+        eprintln!("SKIP: a lock has no owner here");
+        return;
+    }
+    assert_eq!((map.biased_read(&1), map.biased_read(&9)), (Some(Some(1)), Some(None)));
+    assert_eq!(map.biased_change(&1, &mut add), Some(Computed::Updated));
+    assert_eq!(map.biased_change(&9, &mut add), None, "it is not there");
+    assert_eq!(map.biased_change(&1, &mut |_| Compute::Keep), Some(Computed::Kept));
+    let meanwhile = map.biased_change(&1, &mut |value| {
+        assert!(map.set(1, 7), "no lock is held");
+        Compute::Put(value + 1)
+    });
+    assert_eq!((meanwhile, get(&map, 1)), (None, Some(7)));
+    assert_eq!(map.biased_change(&2, &mut |_| Compute::Remove), Some(Computed::Removed));
+    assert_eq!((get(&map, 2), map.len()), (None, 3));
+    // Other threads are not owners. Even the owner has no fast path once a table has the entries.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!((map.biased_read(&1), map.biased_change(&1, &mut |_| unreachable!())), (None, None))
+        });
+    });
+    (10..20).for_each(|key| _ = map.set(key, key));
+    assert!(map.is_biased_to_me() && map.spilled().is_some());
+    assert_eq!((map.biased_read(&1), map.biased_read(&9)), (None, None));
+    assert_eq!(map.biased_change(&1, &mut |_| unreachable!()), None);
+}
+
+#[test]
+fn a_closure_is_asked_again_for_its_own_key_alone() {
+    let map = filled(4);
+    let place = |key: u64| map.lookup(&key).ok().unwrap().unwrap().0;
+    let (first, second, third) = (place(1), place(1), place(2));
+    map.set(3, 0);
+    assert!(!map.discard(&9));
+    assert_eq!(map.apply(&1, first, Compute::Put(1)), Some(Computed::Updated));
+    assert_eq!(map.apply(&1, second, Compute::Put(1)), None, "the first was faster");
+    assert_eq!(map.apply(&2, third, Compute::Remove), Some(Computed::Removed));
+    map.set(2, 2);
+    assert_eq!(map.apply(&2, third, Compute::Remove), None, "an equal value is another one");
+}
+
+#[test]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer ends a process that asks for so much")]
+fn no_memory_for_more_room_leaves_the_map_under_its_lock() {
+    let map = filled(3);
+    assert!(!map.try_reserve(usize::MAX / 2) && map.spilled().is_none());
+    assert!((0..3).all(|key| get(&map, key) == Some(key)));
+    assert!(map.set(1, 7) && map.try_reserve(6) && map.spilled().is_some());
+    assert_eq!((map.len(), get(&map, 1)), (3, Some(7)));
+}
+
+/// A key or value with a limited number of clones; a further clone panics. Its drop checks that the
+/// lock is free.
+struct Fragile(u64, Arc<Shaft>);
+
+struct Shaft {
+    clones: AtomicUsize,
+    map: OnceLock<Weak<Locked<Fragile, Fragile, RandomState>>>,
+    /// The only thread that uses the map.
+    user: ThreadId,
+    went_under_lock: AtomicUsize,
+}
+
+impl Clone for Fragile {
+    fn clone(&self) -> Fragile {
+        let left = self.1.clones.load(Ordering::Relaxed);
+        assert!(left > 0, "as asked");
+        self.1.clones.store(left - 1, Ordering::Relaxed);
+        Fragile(self.0, self.1.clone())
+    }
+}
+
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Fragile) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        let map = self.1.map.get().and_then(Weak::upgrade);
+        let by_user = thread::current().id() == self.1.user;
+        let under_lock = by_user && map.is_some_and(|map| map.inner.try_lock().is_none());
+        self.1.went_under_lock.fetch_add(usize::from(under_lock), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_cannot_be_copied_stays_under_the_lock_and_inserts_go_on() {
+    let shaft = Arc::new(Shaft {
+        clones: AtomicUsize::new(0),
+        map: OnceLock::new(),
+        user: thread::current().id(),
+        went_under_lock: AtomicUsize::new(0),
+    });
+    let map = Arc::new(Locked::<Fragile, Fragile, _>::new(0, RandomState::new(), MOST, Cloners::new()));
+    shaft.map.set(Arc::downgrade(&map)).ok().unwrap();
+    let fragile = |number| Fragile(number, shaft.clone());
+    let has_so_many = |entries: u64| {
+        assert!(map.spilled().is_none() && map.len() == entries as usize);
+    };
+    for key in 0..2 * MOST as u64 {
+        // The last clone panics: a value, after its key.
+        shaft.clones.store(2 * MOST + 1, Ordering::Relaxed);
+        match key % 2 {
+            0 => assert!(!map.set(fragile(key), fragile(key))),
+            _ => assert!(map.try_insert(fragile(key), fragile(key)).is_ok()),
+        }
+        has_so_many(key + 1);
+        let left = shaft.clones.load(Ordering::Relaxed);
+        assert_eq!(left == 0, key == MOST as u64, "tried again at twice the size only");
+    }
+    let fails = |clones, f: &dyn Fn()| {
+        shaft.clones.store(clones, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
+    };
+    for clones in [3, 4] {
+        fails(clones, &|| _ = map.to_table());
+        fails(clones, &|| _ = map.try_reserve(100));
+        fails(clones, &|| _ = map.visit_from(0, |_, _| ()));
+    }
+    has_so_many(2 * MOST as u64);
+    shaft.clones.store(1_000, Ordering::Relaxed);
+    (100..200).for_each(|key| _ = map.get_or_insert_with(fragile(key), || fragile(key)));
+    assert!(map.spilled().is_some() && map.len() == 2 * MOST + 100);
+    assert_eq!(shaft.went_under_lock.load(Ordering::Relaxed), 0);
+}

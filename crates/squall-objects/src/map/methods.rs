@@ -1,0 +1,273 @@
+//! The methods of [`MapExt`] on a map's handle: each runs one operation on the store of a call.
+
+use squall_core::__macro::{Checked, Panic};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{CallError, Handle};
+use squall_machine::ClusterSize;
+use squall_rcu::Guard;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+
+use super::ext::MapExt;
+use super::limited::Full;
+use super::operations::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead};
+use super::resize_error::ResizeError;
+use super::store::Store;
+use super::{Compute, Computed, Map};
+
+/// Runs `f` on the store of a map, in a call that writes.
+#[inline(always)]
+#[track_caller]
+fn write<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    handle.__call_in("write", |guard, map| map.write(guard).run_write(map, guard, f), Panic)
+}
+
+/// Runs `f` on the store of a map, in a call that writes. Returns an error if the map was destroyed.
+#[inline(always)]
+fn try_write<K, V, S, R>(
+    handle: Handle<dyn Map<K, V, S>>,
+    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
+) -> Result<R, CallError>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    handle.__call_in("write", |guard, map| Ok(map.write(guard).run_write(map, guard, f)), Checked)
+}
+
+/// Runs `f` on the store of a map, in a call that reads.
+#[inline(always)]
+#[track_caller]
+fn read<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    handle.__call_in("read", |guard, map| f(guard, map.read(guard)), Panic)
+}
+
+/// Runs `f` on the store of a map, in a call that reads. Returns an error if the map was destroyed.
+#[inline(always)]
+fn try_read<K, V, S, R>(
+    handle: Handle<dyn Map<K, V, S>>,
+    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
+) -> Result<R, CallError>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    handle.__call_in("read", |guard, map| Ok(f(guard, map.read(guard))), Checked)
+}
+
+impl<K, V, S> MapExt<K, V, S> for Handle<dyn Map<K, V, S>>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    #[inline]
+    #[track_caller]
+    fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        self.__call_act("read", Read { key, f }, Panic)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn contains_key<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.__call_act("read", Contains { key }, Panic)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn insert(self, key: K, value: V) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.__call_act("write", Insert { key, value }, Panic)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn set(self, key: K, value: V) -> bool {
+        self.__call_act("write", Set { key, value }, Panic)
+    }
+
+    #[track_caller]
+    fn try_insert(self, key: K, value: V) -> Result<(), (K, V)> {
+        write(self, |_, store| store.try_insert(key, value))
+    }
+
+    #[track_caller]
+    fn get_or_insert_with(self, key: K, value: impl FnOnce() -> V) -> V
+    where
+        V: Clone,
+    {
+        write(self, |_, store| store.get_or_insert_with(key, value))
+    }
+
+    #[inline]
+    #[track_caller]
+    fn remove<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.__call_act("write", Remove { key }, Panic)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.__call_act("write", Discard { key }, Panic)
+    }
+
+    #[track_caller]
+    fn remove_if<Q: Eq + Hash + ?Sized>(self, key: &Q, mut f: impl FnMut(&V) -> bool) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let decide = |value: &V| if f(value) { Compute::Remove } else { Compute::Keep };
+        write(self, |guard, store| store.change(guard, key, decide)) == Computed::Removed
+    }
+
+    #[inline]
+    #[track_caller]
+    fn update<Q: Eq + Hash + ?Sized>(self, key: &Q, mut f: impl FnMut(&V) -> V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let f = |value: &V| Compute::Put(f(value));
+        self.__call_act("write", Change { key, f }, Panic) == Computed::Updated
+    }
+
+    #[track_caller]
+    fn compute_if_present<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        self.__call_act("write", Change { key, f }, Panic)
+    }
+
+    #[track_caller]
+    fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        write(self, |_, store| store.compute(key, f))
+    }
+
+    #[track_caller]
+    fn set_or_full(self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+        write(self, |guard, store| store.set_or_full(guard, key, value))
+    }
+
+    #[track_caller]
+    fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
+        write(self, |_, store| store.compute_or_full(key, f))
+    }
+
+    #[track_caller]
+    fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError> {
+        let (handle, new) = self.resized(size).ok_or(ResizeError::OneForAll(Handle::id(self)))?;
+        Swap::new(handle).run(new).map_err(ResizeError::Swap)
+    }
+
+    #[track_caller]
+    fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError> {
+        let mut handle = self;
+        while let Some(inner) = handle.inner() {
+            handle = inner;
+        }
+        Swap::new(handle).run(new)
+    }
+
+    #[track_caller]
+    fn for_each(self, mut f: impl FnMut(&K, &V)) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = self.visit_from(at, &mut f);
+        }
+    }
+
+    #[track_caller]
+    fn retain(self, mut f: impl FnMut(&K, &V) -> bool) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = write(self, |_, store| store.retain_from(at, &mut f));
+        }
+    }
+
+    #[track_caller]
+    fn len(self) -> usize {
+        read(self, |_, store| store.len())
+    }
+
+    #[track_caller]
+    fn capacity(self) -> usize {
+        read(self, |_, store| store.capacity())
+    }
+
+    #[track_caller]
+    fn try_reserve(self, more: usize) -> bool {
+        write(self, |_, store| store.try_reserve(more))
+    }
+
+    #[track_caller]
+    fn shrink_to_fit(self) {
+        write(self, |_, store| store.shrink_to_fit());
+    }
+
+    #[inline]
+    fn try_with<Q: Eq + Hash + ?Sized, R>(
+        self,
+        key: &Q,
+        f: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>, CallError>
+    where
+        K: Borrow<Q>,
+    {
+        self.__call_act("read", TryRead(Read { key, f }), Checked)
+    }
+
+    fn try_set(self, key: K, value: V) -> Result<bool, CallError> {
+        try_write(self, |guard, store| store.set(guard, key, value))
+    }
+
+    fn try_delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
+    where
+        K: Borrow<Q>,
+    {
+        try_write(self, |guard, store| store.discard(guard, key))
+    }
+
+    fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
+        try_write(self, |_, store| store.compute(key, f))
+    }
+
+    fn try_for_each(self, mut f: impl FnMut(&K, &V)) -> Result<(), CallError> {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = try_read(self, |_, store| store.visit_from(at, &mut f))?;
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
+        read(self, |_, store| store.visit_from(from, f))
+    }
+}

@@ -1,0 +1,230 @@
+//! Objects of the forms with one structure: the root and the representatives.
+//!
+//! Each representative holds the structure itself, so that a call finds it there. The root gets it from a swap
+//! that moves the entries in.
+
+use squall_adapt::family::is_reading;
+use squall_core::__macro::Lender;
+use squall_core::swap::{Replacement, RootFormats};
+use squall_core::{Miss, MissAnswer, RepContext, Root};
+use squall_machine::{Cluster, ClusterSize, machine};
+use squall_rcu::{Guard, RcuArc};
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use super::policy::post;
+use super::sensor::{SAMPLE, Sensor, is_sampled};
+use super::store::{Form, Store};
+use super::structure::{EntriesFormat, Structure, counts_readers};
+use super::{Map, Sensors};
+
+/// The root of a map with one structure. `ADAPTS`: its sensors post to the policy.
+pub(super) struct Single<K, V, S, F, const ADAPTS: bool>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Structure<K, V, S>,
+{
+    store: OnceLock<Arc<F>>,
+    with: F::Params,
+    types: PhantomData<fn(K, V, S)>,
+}
+
+/// A representative of a map with one structure, on cache lines of its own.
+#[repr(align(128))]
+pub(super) struct SingleRep<K, V, S, F, const ADAPTS: bool>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Structure<K, V, S>,
+{
+    store: RcuArc<F::Local>,
+    /// Present in adaptive forms. A separate allocation, away from the words that every call reads.
+    sensor: Option<Arc<Sensor>>,
+    /// Whether the sensor, which is each processor's own, also counts reads of a table.
+    counts_readers: bool,
+    at: RepContext<Single<K, V, S, F, ADAPTS>>,
+}
+
+impl<K, V, S, F, const ADAPTS: bool> Single<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Structure<K, V, S>,
+{
+    pub(super) const SIZE: ClusterSize = if ADAPTS { F::SENSOR_CLUSTERS } else { ClusterSize::Machine };
+
+    pub(super) fn new(store: F, with: F::Params) -> Self {
+        Single { store: OnceLock::from(Arc::new(store)), ..Single::vacant(with) }
+    }
+
+    /// Returns an implementation that gets its entries from a swap.
+    pub(super) fn replacement(with: F::Params) -> Replacement<dyn Map<K, V, S>> {
+        Replacement::root(Self::vacant(with), Self::SIZE)
+    }
+
+    fn vacant(with: F::Params) -> Self {
+        Single { store: OnceLock::new(), with, types: PhantomData }
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> Root for Single<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Structure<K, V, S>,
+{
+    type Interface = dyn Map<K, V, S>;
+    type Rep = SingleRep<K, V, S, F, ADAPTS>;
+
+    const LENDER: Lender<Self::Rep, Self::Interface> =
+        Lender::of(|rep| F::view(&rep.store, rep.sensor.as_deref()));
+
+    fn make_rep(&self, at: RepContext<Self>) -> Self::Rep {
+        let store = self.store.get().expect("misses are refused until entries have moved in");
+        let counts_readers = F::SENSOR_CLUSTERS == ClusterSize::Cpu && counts_readers(ADAPTS);
+        let local = F::local(store);
+        let sensor = ADAPTS.then(Sensor::new);
+        SingleRep { store: local.into(), sensor, counts_readers, at }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
+        if self.store.get().is_none() {
+            return miss.refuse("no entries moved in; repeat the swap with its state");
+        }
+        // A policy that reads sensors gets any representative. No representative is made for it.
+        let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
+        match (ADAPTS && is_reading()).then(any).flatten() {
+            Some(any) => any.once(),
+            None => miss.local().cached(),
+        }
+    }
+
+    fn formats(formats: &mut RootFormats<'_, Self>) {
+        formats
+            .export(|whole| {
+                let store =
+                    whole.root().store.get().ok_or("the map has no entries: no swap moved its state in")?;
+                Ok(EntriesFormat(F::to_table(store)))
+            })
+            .import(|whole, state: EntriesFormat<K, V, S>| {
+                let root = whole.root();
+                let store = F::of_table(state.0, root.with);
+                root.store
+                    .set(store)
+                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
+            });
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> SingleRep<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Structure<K, V, S>,
+{
+    #[inline]
+    fn record(&self, calls: u32) {
+        if let Some(sensor) = &self.sensor {
+            sensor.step(calls, || post(self.at.handle()));
+        }
+    }
+
+    /// Samples a call if the sensor is shared by threads that need not wait for each other otherwise.
+    #[inline]
+    fn record_sampled(&self) {
+        if is_sampled() {
+            self.record(SAMPLE);
+        }
+    }
+
+    fn sees_all_calls(form: &Form<'_, K, V, S>) -> bool {
+        match form {
+            Form::Shared(_) => F::SENSOR_CLUSTERS != ClusterSize::Machine,
+            Form::Replicated(_) => false,
+            _ => true,
+        }
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> Map<K, V, S> for SingleRep<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Structure<K, V, S>,
+{
+    #[inline]
+    fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        let form = F::form(self.store.lend(guard));
+        if ADAPTS {
+            match form {
+                // An owner is not counted. Losing the lock triggers the policy.
+                Form::Locked(map) if map.needs_no_record() => {}
+                Form::Locked(_) => self.record(1),
+                // A table that has replaced a locked map's hash table is sampled for reads too. The policy
+                // then gives it a form of its own.
+                Form::Shared(_) if F::SENSOR_CLUSTERS == ClusterSize::Machine => self.record_sampled(),
+                Form::Shared(_) if self.counts_readers => self.record_sampled(),
+                // A reader of a table writes no shared memory.
+                _ => {}
+            }
+        }
+        Store::new(form)
+    }
+
+    #[inline]
+    fn write<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        let form = F::form(self.store.lend(guard));
+        if ADAPTS {
+            match &form {
+                Form::Locked(map) if map.needs_no_record() => {}
+                form if Self::sees_all_calls(form) => self.record(1),
+                _ => self.record_sampled(),
+            }
+        }
+        Store::new(form)
+    }
+
+    #[cold]
+    fn note_writes(&self) {
+        self.record(SAMPLE);
+    }
+
+    /// If the policy misses this post or makes no change, the sensor posts again.
+    #[cold]
+    fn note_spill(&self) {
+        if ADAPTS {
+            post(self.at.handle());
+        }
+    }
+
+    fn sensors(&self) -> Sensors {
+        let form = F::form(&self.store);
+        let spilled = F::SENSOR_CLUSTERS == ClusterSize::Machine && matches!(form, Form::Shared(_));
+        let can_be_owned = matches!(form, Form::Locked(map) if map.can_be_owned());
+        let entries = Store::new(form).len();
+        let mut sensors = Sensors { entries, spilled, can_be_owned, ..Sensors::default() };
+        for rep in self.at.reps() {
+            sensors.reps += 1;
+            sensors.copies += F::copies(&rep.store);
+            if let Some(sensor) = &rep.sensor {
+                sensors.here = sensors.here.wrapping_add(sensor.here.load(Ordering::Relaxed));
+                sensors.elsewhere = sensors.elsewhere.wrapping_add(sensor.elsewhere.load(Ordering::Relaxed));
+            }
+        }
+        sensors
+    }
+
+    fn arm(&self, after: u32) {
+        let sensors = self.at.reps().filter_map(|rep| rep.sensor.as_ref());
+        sensors.for_each(|sensor| sensor.alarm.store(after, Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,191 @@
+//! Structures that can hold a map's entries in a form with one structure, and the state format in which entries
+//! move between forms.
+//!
+//! The entries move as a shared [`Table`]. A form with a table moves in the time of a call; others clone their
+//! entries.
+
+use squall_core::__macro::Lent;
+use squall_core::swap::Format;
+use squall_machine::ClusterSize;
+use squall_parts::table::Table;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use super::Map;
+use super::cloners::Cloners;
+use super::locked::Locked;
+use super::policy::{COPY_CLUSTERS, has_several_nodes};
+use super::replicated::{LocalCopies, Replicated};
+use super::sensor::Sensor;
+use super::store::Form;
+
+/// The state format of maps: a table of all entries.
+pub(super) struct EntriesFormat<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(
+    pub(super) Arc<Table<K, V, S>>,
+);
+
+impl<K, V, S> Format for EntriesFormat<K, V, S>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+}
+
+/// A structure that can hold the entries of a form.
+pub(super) trait Structure<K, V, S>: Send + Sync + Sized + 'static
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Data beside a table from which this structure is made.
+    type Params: Copy + Send + Sync + 'static;
+    /// Clusters that have a representative each in an adaptive map. A small size keeps the sensors apart; a
+    /// structure with a part per cluster needs its own size.
+    const SENSOR_CLUSTERS: ClusterSize;
+    /// The part of the structure that a representative holds.
+    type Local: Send + Sync + 'static;
+
+    fn local(this: &Arc<Self>) -> Arc<Self::Local>;
+    fn form(local: &Self::Local) -> Form<'_, K, V, S>;
+    /// Returns the view that a representative with this sensor publishes.
+    fn view<'a>(local: &'a Self::Local, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
+        let _ = (local, sensor);
+        None
+    }
+    /// Returns the number of copies of entries that this part holds.
+    fn copies(local: &Self::Local) -> usize {
+        let _ = local;
+        0
+    }
+    fn of_table(table: Arc<Table<K, V, S>>, with: Self::Params) -> Arc<Self>;
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>>;
+}
+
+impl<K, V, S> Structure<K, V, S> for Table<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Params = ();
+    const SENSOR_CLUSTERS: ClusterSize = ClusterSize::Cpu;
+    type Local = Self;
+
+    fn local(this: &Arc<Self>) -> Arc<Self> {
+        this.clone()
+    }
+
+    #[inline(always)]
+    fn form(local: &Self) -> Form<'_, K, V, S> {
+        Form::Shared(local)
+    }
+
+    fn view<'a>(local: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
+        // Where a replicated form may pay, reads are counted, so there is no view.
+        (!counts_readers(sensor.is_some())).then_some(Lent::First(local, sensor))
+    }
+
+    fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
+        table
+    }
+
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>> {
+        this.clone()
+    }
+}
+
+/// How a locked form clones its contents, and how many entries it may have before a table replaces it.
+pub(super) struct LockedTerms<K, V, S> {
+    pub(super) cloners: Cloners<K, V, S>,
+    pub(super) most: usize,
+}
+
+impl<K, V, S> Clone for LockedTerms<K, V, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V, S> Copy for LockedTerms<K, V, S> {}
+
+impl<K, V, S> Structure<K, V, S> for Locked<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Params = LockedTerms<K, V, S>;
+    const SENSOR_CLUSTERS: ClusterSize = ClusterSize::Machine;
+    type Local = Self;
+
+    fn local(this: &Arc<Self>) -> Arc<Self> {
+        this.clone()
+    }
+
+    #[inline(always)]
+    fn form(local: &Self) -> Form<'_, K, V, S> {
+        match local.spilled() {
+            None => Form::Locked(local),
+            Some(table) => Form::Shared(table),
+        }
+    }
+
+    fn view<'a>(local: &'a Self, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
+        Some(Lent::Second(local))
+    }
+
+    fn of_table(table: Arc<Table<K, V, S>>, with: LockedTerms<K, V, S>) -> Arc<Self> {
+        Arc::new(Locked::of_table(table, with.most, with.cloners))
+    }
+
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>> {
+        Locked::to_table(this)
+    }
+}
+
+/// One table with the entries, and a table of copies for each representative.
+impl<K, V, S> Structure<K, V, S> for Replicated<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Params = Cloners<K, V, S>;
+    const SENSOR_CLUSTERS: ClusterSize = COPY_CLUSTERS;
+    type Local = LocalCopies<K, V, S>;
+
+    fn local(this: &Arc<Self>) -> Arc<LocalCopies<K, V, S>> {
+        Arc::new(this.join())
+    }
+
+    #[inline(always)]
+    fn form(local: &LocalCopies<K, V, S>) -> Form<'_, K, V, S> {
+        Form::Replicated(local)
+    }
+
+    fn view<'a>(
+        local: &'a LocalCopies<K, V, S>,
+        _: Option<&'a Sensor>,
+    ) -> Option<Lent<'a, dyn Map<K, V, S>>> {
+        Some(Lent::Third(local.table()))
+    }
+
+    fn copies(local: &LocalCopies<K, V, S>) -> usize {
+        local.copies()
+    }
+
+    fn of_table(table: Arc<Table<K, V, S>>, cloners: Cloners<K, V, S>) -> Arc<Self> {
+        Arc::new(Replicated::of_table(table, cloners))
+    }
+
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>> {
+        this.table()
+    }
+}
+
+/// Whether reads of a table are counted: only where a replicated form may pay, since it serves readers.
+pub(super) fn counts_readers(adapts: bool) -> bool {
+    adapts && has_several_nodes()
+}
