@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
-//! Shared objects that scale. This crate is what users depend on; it only names what the others have.
+//! Counters, maps, configuration values, locks and drain gates that spread over the processors by themselves.
+//!
+//! Programs depend on this crate alone. It re-exports the other crates of Squall.
 //!
 #![doc = include_str!("../README.md")]
 
@@ -8,10 +10,10 @@ pub use squall_alloc as alloc;
 #[cfg(feature = "browse")]
 pub use squall_browse as browse;
 pub use squall_core::{
-    RepContext, CallError, ClassInfo, Cleanup, Handle, CreateError, Destruction, Interrupted, Extends, RepRef, Id, Interface,
-    InterfaceOf, Miss, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, RepIter, CallErrorKind, RepInfo, RepMemory,
-    MissAnswer, Root, Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, swappable,
-    swappable_with, swap, tables, try_shared,
+    CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
+    InterfaceOf, Interrupted, Miss, MissAnswer, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, RepContext,
+    RepInfo, RepIter, RepMemory, RepRef, Root, Source, WellKnown, class_of, info_of, shared, shared_with,
+    snapshot, swap, swappable, swappable_with, tables, try_shared,
 };
 pub use squall_lock as lock;
 pub use squall_machine::{
@@ -27,7 +29,7 @@ pub use squall_rcu as rcu;
 #[doc(hidden)]
 pub use squall_core::__macro;
 
-/// What most programs need.
+/// The names that most programs with objects of their own need.
 pub mod prelude {
-    pub use crate::{RepContext, CallError, ClusterSize, Handle, Owned, Root, Vp, interface};
+    pub use crate::{CallError, ClusterSize, Handle, Owned, RepContext, Root, Vp, interface};
 }
