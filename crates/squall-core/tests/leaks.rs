@@ -1,5 +1,5 @@
-//! Of objects that are over nothing is left, and a link does not answer where its representative is not: seen with an
-//! allocator that counts.
+//! Ended objects leave no memory behind, and a context works only inside its representative. A program of its
+//! own, because it counts the bytes of the program's allocator.
 #![cfg(not(any(loom, miri, squall_global_alloc)))]
 
 use squall_core::{Owned, RepContext, RepMemory, Root, shared};
@@ -10,12 +10,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::thread;
 
-/// The system's allocator, and how many bytes it has given out.
+/// The system's allocator with a count of the allocated bytes.
 struct Counting;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: all is passed on.
+// SAFETY: passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The tests of this file, one at a time.
+/// Makes the tests of this file run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[squall_macros::interface(crate = squall_core)]
@@ -40,7 +40,7 @@ trait Count: Send + Sync {
     fn count(&self) -> usize;
 }
 
-/// Every third `make_rep` panics.
+/// A root with a `make_rep` that panics every third time.
 struct Fails(AtomicUsize);
 
 struct Rep {
@@ -52,11 +52,11 @@ struct Rep {
 impl Root for Fails {
     type Interface = dyn Count;
     type Rep = Rep;
-    // Where it is counted; `placement.rs` counts the others.
+    // In counted memory; `placement.rs` counts the pools.
     const REP_MEMORY: RepMemory = RepMemory::Program;
     fn make_rep(&self, at: RepContext<Fails>) -> Rep {
         assert!(!self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(3), "not this time");
-        // Others may make the same one meanwhile: all but one of them are dropped.
+        // Another thread may make the same representative meanwhile: all but one are dropped.
         thread::yield_now();
         Rep { at, text: "x".repeat(300) }
     }
@@ -76,7 +76,8 @@ impl Count for Text {
     }
 }
 
-/// Makes, calls from two threads, and ends so many objects of each kind. Returns the bytes that are live after that.
+/// Makes, calls from two threads, and destroys `count` objects of each kind. Returns the bytes that are live
+/// afterwards.
 fn lives(count: usize) -> isize {
     let (next, taken) = std::sync::mpsc::sync_channel(1);
     thread::scope(|scope| {
@@ -99,16 +100,16 @@ fn lives(count: usize) -> isize {
     for _ in 0..3 {
         squall_rcu::barrier().unwrap();
     }
-    // Blocks of ended objects that are kept for the next ones are no loss.
+    // Blocks kept for recycling are not leaked.
     LIVE.load(Ordering::Relaxed) - squall_core::tables::stats().kept_bytes as isize
 }
 
 #[test]
 fn co_31_of_objects_that_are_over_nothing_is_left() {
     let _turn = TURN.lock().unwrap_or_else(|poison| poison.into_inner());
-    // Panics are expected by the hundred: their backtraces would be cached, which counts.
+    // Hundreds of panics are expected. Their backtraces would be cached, which would count as memory.
     std::panic::set_hook(Box::new(|_| ()));
-    // Lists grow to what was once needed. A block lost with each object of either kind would be much more.
+    // Lists keep their greatest size. A block lost with each object of either kind would be much more.
     const COUNT: usize = if cfg!(debug_assertions) { 4_000 } else { 20_000 };
     let before = lives(COUNT);
     for _ in 0..3 {
@@ -119,7 +120,7 @@ fn co_31_of_objects_that_are_over_nothing_is_left() {
     assert!(lost < 256 << 10, "{lost} bytes were lost with {} objects of each kind", 4 * COUNT);
 }
 
-/// Gives its links away.
+/// A root that gives its contexts away.
 struct Escape;
 
 static ESCAPED: Mutex<Vec<RepContext<Escape>>> = Mutex::new(Vec::new());
@@ -132,7 +133,7 @@ impl Count for Never {
     }
 }
 
-/// As large as some array of links.
+/// A representative as large as an array of contexts.
 struct Room(#[allow(dead_code)] [Option<RepContext<Escape>>; 20]);
 
 impl Count for Room {
@@ -144,7 +145,7 @@ impl Count for Room {
 impl Root for Escape {
     type Interface = dyn Count;
     type Rep = Room;
-    // From where the arrays below are.
+    // From the allocator of the arrays below.
     const REP_MEMORY: RepMemory = RepMemory::Program;
     fn make_rep(&self, at: RepContext<Escape>) -> Room {
         ESCAPED.lock().unwrap().push(at);
@@ -153,7 +154,7 @@ impl Root for Escape {
 }
 
 #[test]
-fn a_link_answers_in_no_memory_but_that_of_its_representative() {
+fn a_context_works_only_inside_its_representative() {
     let _turn = TURN.lock().unwrap_or_else(|poison| poison.into_inner());
     std::panic::set_hook(Box::new(|_| ()));
     let _: Owned<dyn Count> = shared(Never);
@@ -162,8 +163,8 @@ fn a_link_answers_in_no_memory_but_that_of_its_representative() {
     for _ in 0..20 {
         assert!(catch_unwind(AssertUnwindSafe(|| object.count())).is_err());
         let mut link = ESCAPED.lock().unwrap().pop();
-        // Arrays of about the size of the block in which the representative was to be, so that one of them would lie there
-        // if the block had been freed.
+        // Allocates arrays of about the size of the representative's block. One of them would lie there if
+        // the block had been freed.
         let mut kept = Vec::new();
         for length in (20..26).cycle().take(12) {
             let mut array: Vec<Option<RepContext<Escape>>> = Vec::with_capacity(length);
@@ -182,12 +183,12 @@ fn a_link_answers_in_no_memory_but_that_of_its_representative() {
     Owned::destroy(object).wait().unwrap();
 }
 
-/// Where there are pools: not below sanitizers.
+/// Requires pools, which builds with sanitizers do not have.
 #[cfg(not(any(squall_asan, squall_tsan)))]
 mod no_memory {
     use super::*;
 
-    /// With a root and representatives that the pools are asked for: of a KiB.
+    /// An object with a root and representatives of a KiB in the pools.
     struct Long;
 
     struct LongRep {
@@ -208,7 +209,7 @@ mod no_memory {
 
     #[squall_macros::interface(crate = squall_core)]
     trait Lies: Send + Sync {
-        /// The addresses of its root and its representatives.
+        /// Returns the addresses of its root and its representatives.
         fn lies(&self) -> Vec<usize>;
     }
 
@@ -221,14 +222,15 @@ mod no_memory {
         }
     }
 
-    /// How many of the parts of these objects are of pools, and how many are not.
+    /// Counts the parts of these objects that are in pools, and those that are not.
     fn of_pools(objects: &[Owned<dyn Lies>]) -> (usize, usize) {
         let all: Vec<usize> = objects.iter().flat_map(|object| object.lies()).collect();
         let of_pools = all.iter().filter(|at| squall_alloc::owns(std::ptr::without_provenance(**at))).count();
         (of_pools, all.len() - of_pools)
     }
 
-    /// Blocks of pools that have users, when all caches are empty; `None` where they cannot be emptied.
+    /// Returns the number of used blocks of the pools when all caches are empty; `None` if they cannot be
+    /// emptied.
     fn of_pools_used() -> Option<u64> {
         let emptied = squall_alloc::trim() || squall_alloc::mode() == Some(squall_alloc::Mode::Locked);
         let stats = squall_alloc::stats()?;
@@ -239,7 +241,8 @@ mod no_memory {
     #[test]
     fn where_the_pools_have_no_memory_the_programs_allocator_has() {
         const TEST: &str = "no_memory::where_the_pools_have_no_memory_the_programs_allocator_has";
-        // The arena is 4 MiB; without restartable sequences, in the debug mode, and where there is no ground at first.
+        // Each child has an arena of 4 MiB: one with defaults, one without restartable sequences, one in
+        // debug mode, and one without address space at first.
         const CHILD: &str = "SQUALL_TEST_CHILD";
         let Some(child) = std::env::var_os(CHILD) else {
             for variable in ["SQUALL_TEST_NONE", "SQUALL_RSEQ", "SQUALL_ALLOC_DEBUG", "SQUALL_TEST_NO_GROUND"]
@@ -277,16 +280,16 @@ mod no_memory {
             end(late);
             assert!(of_pools_used().is_none_or(|used| used == 0));
         }
-        // All of the arena, and as much again.
+        // Fills the arena, and as much again from the program's allocator.
         let (objects, before) = (make(8_000), LIVE.load(Ordering::Relaxed));
         let (inside, outside) = of_pools(&objects);
         assert!(inside > 2_000 && outside > 2_000, "{inside} of pools, {outside} of the program's allocator");
         end(objects);
         let freed = before - LIVE.load(Ordering::Relaxed);
-        // A KiB and more each, but for the roots among them.
+        // At least a KiB each, except for the roots among them.
         assert!(freed > outside as isize / 3 * 1024, "{freed} bytes of {outside} were freed");
         assert!(of_pools_used().is_none_or(|used| used == 0), "{:?} blocks are left", of_pools_used());
-        // What has come back is taken again.
+        // Freed blocks are allocated again.
         let again = make(100);
         assert_eq!(of_pools(&again).1, 0);
         end(again);

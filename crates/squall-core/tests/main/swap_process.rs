@@ -1,13 +1,9 @@
-//! What only a whole process shows of hot-swap: the child of a fork, wherever its parent was.
-#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+//! Hot-swap in forked children, at every moment of the parent's swap.
 
-#[path = "../../squall-rcu/tests/forked/mod.rs"]
-mod forked;
-
-use forked::in_forked_child;
+use crate::forked::in_forked_child;
+use crate::support::{alone, is_emulated};
 use squall_core::swap::{Replacement, State, StateFormats, Swap, SwapFailure, arbitrate, recent};
 use squall_core::{CallErrorKind, Handle, ObjectState, Owned, info_of, swappable};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -59,32 +55,20 @@ fn new() -> Replacement<dyn Hits> {
     Replacement::swappable(Count::default())
 }
 
-/// Runs one test of this file in a process of its own. Returns whether this is that process.
-fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
-    if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
-        return true;
-    }
-    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
-        eprintln!("SKIP {test}: the emulator does not pass on what it needs");
+/// Runs a test in processes of its own, unless it is emulated. Returns whether this is such a process.
+fn alone_unless_emulated(test: &str) -> bool {
+    if is_emulated() {
+        eprintln!("SKIP {test}: the emulator hides features that it needs");
         return false;
     }
-    for environment in environment {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env("SQUALL_TEST_CHILD", test)
-            .envs(environment.iter().copied())
-            .output()
-            .unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
-        assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
-    }
-    false
+    alone(test, MODES)
 }
 
-/// Whether a forked child comes to call what its parent has just called, without a miss, which it could not have: by and by, since a call
-/// is cached only where nothing of a swap or an arbiter is left.
+/// Whether a forked child can eventually make a call that its parent has just made. The child can only hit,
+/// since a miss fails there. A call is cached only after a swap or an arbiter has left no trace, so this
+/// retries.
 fn is_cached_at_last(handle: Handle<dyn Hits>, total: u64) -> bool {
-    // What is cached is cached for the VP that called.
+    // An entry is cached for the VP that called.
     squall_sys::affinity::restrict_to(&[squall_sys::affinity::current_cpu()]).unwrap();
     (0..400).any(|_| {
         assert_eq!(handle.total(), total);
@@ -100,8 +84,8 @@ const MODES: &[&[(&str, &str)]] =
 
 #[test]
 fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
-    const NAME: &str = "pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one";
-    if !alone(NAME, MODES) {
+    const NAME: &str = "swap_process::pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one";
+    if !alone_unless_emulated(NAME) {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
@@ -114,12 +98,12 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
     let is_forked = |error: squall_core::CallError| error.reason() == CallErrorKind::Forked;
     assert!(in_forked_child(|| swap_fails(SwapFailure::Forked)));
     assert!(in_forked_child(|| recent().is_empty() && info_of(Handle::id(handle)).is_none()));
-    // What is built there is dropped there, too.
+    // A replacement built in the child is also dropped there.
     assert!(in_forked_child(|| {
         drop(new());
         true
     }));
-    // Forked in `Forward` and in `Transfer`: nobody there will ever end the swap.
+    // Forked in `Forward` and in `Transfer`: in the child the swap never ends.
     let (come, came) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
     let (come, may_go) = (Mutex::new(come), Mutex::new(may_go));
@@ -159,18 +143,19 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
 
 #[test]
 fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
-    const NAME: &str = "pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang";
-    if !alone(NAME, MODES) {
+    const NAME: &str =
+        "swap_process::pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang";
+    if !alone_unless_emulated(NAME) {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
     let handle = hits.handle();
-    // From its first operation on a process knows its children.
+    // A process detects its children from its first operation on.
     handle.add(1);
     let (stop, added) = (AtomicBool::new(false), AtomicU64::new(1));
     let mut good = 0;
     thread::scope(|scope| {
-        // One swaps and arbitrates, one calls, whatever lock they hold at the moment of a fork.
+        // One thread swaps and arbitrates, one calls, holding any lock at the moment of a fork.
         scope.spawn(|| {
             while !stop.load(Relaxed) {
                 let _ = Swap::new(handle).timeout(Duration::from_secs(600)).run(new());
@@ -188,7 +173,7 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
             good += i32::from(in_forked_child(|| {
                 let began = Instant::now();
                 let swap = Swap::new(handle).deadline(began).run(new()).unwrap_err();
-                // A call may hit what is cached; else it errs.
+                // A call may hit a cached entry; otherwise it fails.
                 let called =
                     handle.try_total().map_or_else(|error| error.reason() == CallErrorKind::Forked, |_| true);
                 swap.failure() == SwapFailure::Forked && called && recent().is_empty()
@@ -203,8 +188,8 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
 
 #[test]
 fn pitfall_13_no_arbiter_begins_in_a_forked_child() {
-    const NAME: &str = "pitfall_13_no_arbiter_begins_in_a_forked_child";
-    if !alone(NAME, MODES) {
+    const NAME: &str = "swap_process::pitfall_13_no_arbiter_begins_in_a_forked_child";
+    if !alone_unless_emulated(NAME) {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());
@@ -219,8 +204,8 @@ fn pitfall_13_no_arbiter_begins_in_a_forked_child() {
 
 #[test]
 fn pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing() {
-    const NAME: &str = "pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing";
-    if !alone(NAME, MODES) {
+    const NAME: &str = "swap_process::pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing";
+    if !alone_unless_emulated(NAME) {
         return;
     }
     let hits: Owned<dyn Hits> = swappable(Count::default());

@@ -1,5 +1,4 @@
-//! What the report of a grace period that does not end says of objects: the handler is the process's, hence one test.
-#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+//! Objects in reports of stalled grace periods. One test, because the stall handler belongs to the process.
 
 use squall_core::{Handle, Owned, RepContext, Root, shared};
 use squall_machine::ClusterSize;
@@ -12,7 +11,7 @@ use std::time::Duration;
 static INSIDE: Barrier = Barrier::new(2);
 static GO_ON: Barrier = Barrier::new(2);
 
-/// Stays in the operation in which it is called until its stall was told.
+/// Stays in the current operation until its stall was reported.
 fn stay() {
     INSIDE.wait();
     GO_ON.wait();
@@ -53,7 +52,7 @@ impl ManyHits for Central {
     }
 }
 
-/// The representative stays where it is made, if the root says so.
+/// A root that stays in `make_rep` if its flag is set.
 struct Spread(AtomicBool);
 struct Local(RepContext<Spread>);
 
@@ -71,7 +70,7 @@ impl Root for Spread {
 impl Hits for Local {
     fn add(&self) {}
     fn stay(&self) {
-        // Nested: the outermost operation is what counts.
+        // Nested on purpose: only the outermost operation counts.
         squall_rcu::pin(|_| self.0.handle().call(self.0.handle()));
     }
     fn call(&self, _: Handle<dyn Hits>) {
@@ -80,7 +79,8 @@ impl Hits for Local {
     fn stay_in_operation(&self) {}
 }
 
-/// Runs `body` on a thread of this name. For each time that it stays: calls `meanwhile`, and returns what is told.
+/// Runs `body` on a thread with this name. Each time `body` stays, calls `meanwhile` and collects the report
+/// of the stall.
 fn stalls_of(
     name: &str,
     told: &mpsc::Receiver<Stall>,
@@ -93,9 +93,9 @@ fn stalls_of(
         for meanwhile in meanwhile {
             INSIDE.wait();
             meanwhile();
-            // Not waited for here: it may need a grace period that the next stay holds up.
+            // Not joined here: it may need a grace period that the next stay delays.
             scope.spawn(|| squall_rcu::wait().unwrap());
-            // With so little patience others may be told of as well.
+            // With a timeout this short, other stalls may be reported as well.
             stalls.push(told.iter().find(|stall| stall.thread_name == name).unwrap());
             GO_ON.wait();
         }
@@ -103,7 +103,7 @@ fn stalls_of(
     stalls
 }
 
-/// What only builds with debug assertions know.
+/// Returns facts that only builds with debug assertions record.
 fn known<T>(what: T) -> Option<T> {
     cfg!(debug_assertions).then_some(what)
 }
@@ -119,7 +119,8 @@ fn a_stall_names_the_object_whose_call_it_is() {
     squall_rcu::set_stall_timeout(Duration::from_millis(1));
     squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));
 
-    // A distributed object; then, by the same thread, an operation that is no call, though one is made in it.
+    // A distributed object. Then, on the same thread, an operation that is no call, although a call is made
+    // in it.
     let hits = Spread(AtomicBool::new(false)).create(ClusterSize::Machine);
     let (handle, here) = (hits.handle(), line!() + 2);
     let stalls = stalls_of("spread", &told, vec![nothing(), nothing(), nothing()], move || {
@@ -142,7 +143,7 @@ fn a_stall_names_the_object_whose_call_it_is() {
     let other = stalls[1].to_string();
     assert!(other.contains("inside an operation "), "{other}");
 
-    // A representative that is being made; and the outer of two objects.
+    // A representative that is being made, and the outer of two objects.
     let slow = Spread(AtomicBool::new(true)).create(ClusterSize::Machine);
     let outer: Owned<dyn Hits> = shared(Central);
     let (slow_handle, outer_handle) = (slow.handle(), outer.handle());
@@ -155,17 +156,17 @@ fn a_stall_names_the_object_whose_call_it_is() {
     assert_eq!(stalls[0].object, known(slow_name));
     assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", Handle::id(outer_handle))));
 
-    // A blocking method is in no operation of its object's.
+    // A blocking method is in no operation of its object.
     let stalls = stalls_of("blocking", &told, vec![nothing()], move || outer_handle.stay_in_operation());
     assert_eq!(stalls[0].object, None);
 
-    // One that is destroyed during the call.
+    // An object that is destroyed during the call.
     let meanwhile: Box<dyn FnOnce()> = Box::new(move || drop(outer));
     let stalls = stalls_of("dying", &told, vec![meanwhile], move || outer_handle.stay());
     let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", Handle::id(outer_handle));
     assert_eq!(stalls[0].object, known(dying));
 
-    // Called through an interface that its own extends: as long as it lives the object is named by its own.
+    // A call through an extended interface. While the object lives, the report names its own interface.
     let many: Owned<dyn ManyHits> = shared(Central);
     let (own, upcast) = (many.handle(), Handle::upcast::<dyn Hits>(many.handle()));
     let meanwhile: Vec<Box<dyn FnOnce()>> = vec![nothing(), nothing(), Box::new(move || drop(many))];

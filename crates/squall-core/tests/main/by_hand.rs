@@ -1,5 +1,5 @@
-//! Interfaces that are implemented without the macro, rightly and wrongly, and representatives of odd shapes.
-#![cfg(not(loom))]
+//! Interfaces implemented without the macro, correctly and incorrectly, and representatives of unusual sizes
+//! and alignments.
 
 use squall_core::__macro::Panic;
 use squall_core::{
@@ -31,7 +31,7 @@ impl Interface for dyn Base {
 impl Interface for dyn Sub {
     const NAME: &'static str = "Sub";
     const SOURCE: Source = HERE;
-    // Twice the same: two ways to it.
+    // One interface listed twice: two paths lead to it.
     const SUPERS: &'static [Super<Self>] = &[
         Super::new::<dyn Base>(|sub: &(dyn Sub + 'static)| sub.base()),
         Super::new::<dyn Base>(|_| &Elsewhere),
@@ -39,7 +39,7 @@ impl Interface for dyn Sub {
 }
 
 impl Extends<dyn Base> for dyn Sub {}
-// A lie: it is not in the list.
+// Incorrect on purpose: `SUPERS` does not list it.
 impl Extends<dyn Sub> for dyn Base {}
 
 struct Elsewhere;
@@ -50,7 +50,7 @@ impl Base for Elsewhere {
     }
 }
 
-/// What the representative shows of itself is not itself.
+/// A representative that passes another value off as its interface.
 struct Boxed(Box<Inner>);
 
 struct Inner(String);
@@ -85,7 +85,7 @@ fn text(handle: Handle<dyn Base>) -> String {
 }
 
 #[test]
-fn a_view_may_lead_into_a_box_and_an_upcast_to_something_else() {
+fn an_interface_may_be_provided_by_a_box_and_an_upcast_by_another_value() {
     let object: Owned<dyn Sub> = shared(Boxed(Box::new(Inner("in a box".into()))));
     assert_eq!(n(object.handle()), 8);
     assert_eq!(text(Handle::upcast(object.handle())), "in a box");
@@ -93,7 +93,7 @@ fn a_view_may_lead_into_a_box_and_an_upcast_to_something_else() {
 }
 
 #[test]
-fn pitfall_04_an_upcast_that_is_not_in_the_list_leads_nowhere() {
+fn pitfall_04_an_upcast_that_supers_do_not_list_panics() {
     struct Plain;
     impl InterfaceOf<Plain> for dyn Base {
         fn view(_: &Plain) -> &(dyn Base + 'static) {
@@ -127,7 +127,7 @@ impl InterfaceOf<Refuses> for dyn Base {
     }
 }
 
-/// Its representative's view panics, too.
+/// A root with representatives that can panic in `InterfaceOf::view`.
 struct Shy(Dropped);
 
 struct ShyRep {
@@ -146,7 +146,7 @@ impl Root for Shy {
 
 impl InterfaceOf<ShyRep> for dyn Base {
     fn view(rep: &ShyRep) -> &(dyn Base + 'static) {
-        // The link lies where it belongs already, and its peers are there.
+        // The context is already inside its representative, and peers can be reached.
         assert_eq!(rep.at.reps().count(), 0);
         assert!(!PANICS.load(Ordering::Relaxed), "nothing to see here");
         &Elsewhere
@@ -154,7 +154,7 @@ impl InterfaceOf<ShyRep> for dyn Base {
 }
 
 #[test]
-fn a_view_that_panics_gives_everything_back() {
+fn a_conversion_that_panics_returns_all_memory() {
     let dropped = Arc::new(AtomicUsize::new(0));
     PANICS.store(true, Ordering::Relaxed);
     for round in 1..=3 {
@@ -172,16 +172,16 @@ fn a_view_that_panics_gives_everything_back() {
     }
     PANICS.store(false, Ordering::Relaxed);
     assert_eq!(text(handle), "elsewhere");
-    // Nothing that failed keeps the root.
+    // The failed attempts keep no link to the root.
     Owned::destroy(object).wait().unwrap();
     assert_eq!(dropped.load(Ordering::Relaxed), 2, "the representative and the root");
 }
 
-// --- odd shapes ---
+// --- unusual sizes and alignments ---
 
 #[squall_macros::interface(crate = squall_core)]
 trait Shape: Send + Sync {
-    /// Its address, and what it holds.
+    /// Returns its address and its value.
     fn look(&self) -> (usize, u64);
 }
 
@@ -210,7 +210,7 @@ impl Shape for Large {
     }
 }
 
-/// A root of no size, whose representative is aligned and keeps its link at its end.
+/// A root of size zero. Its representative is aligned and keeps its context at its end.
 struct Empty;
 
 #[repr(align(256))]
@@ -236,7 +236,7 @@ impl Shape for AlignedRep {
     }
 }
 
-/// A representative of no size, which does not keep its link.
+/// A root with representatives of size zero, which do not keep their context.
 struct Forgets;
 
 impl Root for Forgets {

@@ -1,6 +1,9 @@
-//! Where representatives lie: on lines that no other VP's have, in memory of their VP's node; and that nothing of them is lost.
-#![cfg(not(any(loom, miri, squall_asan, squall_tsan)))]
+//! Placement of representatives: on cache lines that no other VP uses, in memory of their VP's node. Their
+//! memory is not leaked.
+//!
+//! Each test runs in processes of its own, because it inspects the memory of the whole process.
 
+use crate::support::alone;
 use squall_alloc::{Arena, Placement, home_of, stats, trim};
 use squall_core::{Owned, RepContext, RepMemory, Root, shared, tables};
 use squall_machine::{ClusterSize, Vp, machine};
@@ -9,60 +12,26 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const CHILD: &str = "SQUALL_TEST_CHILD";
-
-/// The tests of this file, one at a time: they look at what the whole process has.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Runs `body` here, and in a child on each of these machines.
+/// Runs `body` in a process of its own on each of these machines.
 fn on_machines(test: &str, body: impl FnOnce()) {
-    let _turn = TURN.lock().unwrap_or_else(|poison| poison.into_inner());
-    body();
-    if std::env::var_os(CHILD).is_some() {
-        return;
-    }
-    for variable in [("SQUALL_TOPOLOGY", "nodes:2,cores:2,threads:2"), ("SQUALL_ALLOC_DEBUG", "1")] {
-        in_child(test, variable);
+    const TOPOLOGY: (&str, &str) = ("SQUALL_TOPOLOGY", "nodes:2,cores:2,threads:2");
+    if alone(test, &[&[], &[TOPOLOGY], &[("SQUALL_ALLOC_DEBUG", "1")]]) {
+        body();
     }
 }
 
-/// Runs a test in a child with this variable; it must pass.
-fn in_child(test: &str, variable: (&str, &str)) {
-    let program = std::env::current_exe().expect("this program has a path");
-    // Emulated programs start others through the emulator.
-    let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
-        Ok(runner) => {
-            let mut words = runner.split_whitespace();
-            let mut command = Command::new(words.next().expect("a runner"));
-            command.args(words).arg(program);
-            command
-        }
-        Err(_) => Command::new(program),
-    };
-    command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").env(variable.0, variable.1);
-    let output = command.output().expect("a child");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{test} {variable:?}: {text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-/// Says why a test shows nothing here, where nobody swallows it.
+/// Reports why a test is skipped on this machine; `alone` passes the line on.
 fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIP: {why}");
 }
 
-/// A block of the general pool, which others lie between.
+/// A block of the general pool, between those under test.
 struct Between(std::ptr::NonNull<u8>);
 
 impl Between {
-    /// As long as a representative may be.
+    /// The size of a representative under test.
     const LAYOUT: Layout = Layout::new::<[u64; 20]>();
 
     fn new() -> Between {
@@ -76,26 +45,26 @@ impl Between {
 
 impl Drop for Between {
     fn drop(&mut self) {
-        // SAFETY: of this layout, once.
+        // SAFETY: freed once, with its layout.
         unsafe { Arena::new(Placement::General).free(self.0, Between::LAYOUT) };
     }
 }
 
-/// Whose a line may be.
+/// The owner of a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// The strictly local things of a cluster together, as far as they are no representatives.
+    /// The strictly local data of a cluster, without representatives.
     Of(usize),
-    /// A representative, or a root, at this address.
+    /// The representative or root at this address.
     Alone(usize),
-    /// The blocks between them together.
+    /// The blocks between those under test.
     Between,
 }
 
-/// A part of something: its owner, its address and its bytes.
+/// A piece of memory: its owner, address and size in bytes.
 type Piece = (Owner, usize, usize);
 
-/// Where a representative lies, and for whom it is.
+/// The address of a representative, and the VP and cluster it serves.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     vp: Vp,
@@ -135,17 +104,17 @@ impl Kind for OwnLines {
     const MEMORY: RepMemory = RepMemory::OwnLines;
 }
 
-/// Makes a representative for each cluster, ahead of calls.
+/// A root that makes the representatives of all clusters ahead of calls.
 struct Spread<K>(PhantomData<K>, u64);
 
 struct Rep<K: Kind> {
     at: RepContext<Spread<K>>,
     of_its: squall_alloc::Placed<u64>,
-    /// So that what is in its block is no multiple of a line.
+    /// Makes the block's size differ from a multiple of a cache line.
     _more: [u64; 3],
 }
 
-/// What precedes the value in a representative's block: what leads to its peers, and the header of one interface.
+/// Bytes in front of the value in a representative's block: the bookkeeping and one header.
 const PREFIX_BYTES: usize = 96;
 
 impl<K: Kind> Root for Spread<K> {
@@ -174,7 +143,7 @@ impl<K: Kind> Places for Rep<K> {
     }
 }
 
-/// An object, with the representatives that it has, and a block beside it.
+/// An object, its representatives, and a block beside it.
 type Made = (Owned<dyn Places>, Vec<Place>, Between);
 
 fn make<K: Kind>(count: usize, size: ClusterSize) -> Vec<Made> {
@@ -188,7 +157,7 @@ fn make<K: Kind>(count: usize, size: ClusterSize) -> Vec<Made> {
     (0..count).map(make).collect()
 }
 
-/// Two on one line of this length that are not of one owner.
+/// Returns two pieces on one line of this length that have different owners.
 fn on_one_line(line: usize, pieces: impl Iterator<Item = Piece>) -> Option<(Piece, Piece)> {
     let mut owners: HashMap<usize, Piece> = HashMap::new();
     for piece in pieces {
@@ -211,15 +180,15 @@ fn between(made: &[Made]) -> impl Iterator<Item = Piece> {
     made.iter().map(|(_, _, between)| between.piece())
 }
 
-/// That blocks are of the heap of the VP they were made for, and their pages of its node's pool: in the child with a machine that is
-/// known, as the allocator may number the processors of others in its own way.
+/// Asserts that blocks come from the heap of their VP, and their pages from the pool of its node. Only for
+/// the known topology of a child: on other machines the allocator may number the processors differently.
 fn are_at_home(places: impl Iterator<Item = Place>) {
     if std::env::var_os("SQUALL_TOPOLOGY").is_none() {
         return;
     }
     for place in places {
         for address in [place.at, place.of_its] {
-            // SAFETY: within a representative, or what it owns, which its object keeps.
+            // SAFETY: within a representative or memory that it owns, which its object keeps.
             let home = unsafe { home_of(std::ptr::with_exposed_provenance_mut(address)) };
             let (vp, node) = home.expect("it is of a slab");
             assert_eq!(vp as usize, place.vp.index(), "{place:?}");
@@ -231,13 +200,15 @@ fn are_at_home(places: impl Iterator<Item = Place>) {
 
 #[test]
 fn co_14_representatives_of_different_vps_are_never_on_one_line_and_are_at_home() {
-    const TEST: &str = "co_14_representatives_of_different_vps_are_never_on_one_line_and_are_at_home";
+    const TEST: &str =
+        "placement::co_14_representatives_of_different_vps_are_never_on_one_line_and_are_at_home";
     on_machines(TEST, || {
         let made = make::<ByCluster>(200, ClusterSize::Cpu);
         if machine().vp_limit() == 1 {
             skip("there is one VP");
         }
-        // Nor are two of one VP, or one and what another owns: what leads from one to its peers others read and write.
+        // Two representatives of one VP do not share a line either, nor one and the memory of another: other
+        // VPs write a representative's bookkeeping.
         let pieces = places(&made).flat_map(|place| [place.piece(), place.of_its()]);
         let two = on_one_line(64, pieces.chain(between(&made)));
         assert!(two.is_none(), "{two:?}");
@@ -248,7 +219,7 @@ fn co_14_representatives_of_different_vps_are_never_on_one_line_and_are_at_home(
 
 #[test]
 fn co_14_a_representative_that_several_vps_use_has_its_lines_for_itself() {
-    const TEST: &str = "co_14_a_representative_that_several_vps_use_has_its_lines_for_itself";
+    const TEST: &str = "placement::co_14_a_representative_that_several_vps_use_has_its_lines_for_itself";
     on_machines(TEST, || {
         if machine().vp_limit() == 1 {
             return skip("there is one VP");
@@ -272,33 +243,40 @@ impl Count for Beside {
 
 #[test]
 fn co_14_a_root_that_is_to_have_lines_to_itself_is_of_the_pool_of_shared_memory() {
-    on_machines("co_14_a_root_that_is_to_have_lines_to_itself_is_of_the_pool_of_shared_memory", || {
-        // With objects between them whose blocks are the program's allocator's.
-        let (mut made, mut beside) = (Vec::new(), Vec::new());
-        for number in 0..100 {
-            made.extend(make::<OwnLines>(1, ClusterSize::Machine));
-            beside.push(shared::<dyn Count, _>(Beside(number)));
-        }
-        let roots: Vec<usize> = made.iter().map(|(_, places, _)| places[0].root).collect();
-        let pieces = roots.iter().map(|root| (Owner::Alone(*root), *root, size_of::<Spread<OwnLines>>()));
-        let two =
-            on_one_line(128, pieces.chain(places(&made).map(|place| place.piece())).chain(between(&made)));
-        assert!(two.is_none(), "{two:?}");
-        // They lie at the same place of blocks that begin at pairs of lines.
-        assert!(roots.windows(2).all(|two| two[1].abs_diff(two[0]).is_multiple_of(128) && two[0] != two[1]));
-        for root in roots {
-            // SAFETY: within an object's block, which is kept.
-            assert!(unsafe { home_of(std::ptr::with_exposed_provenance_mut(root)) }.is_some());
-        }
-        for (object, ..) in made {
-            Owned::destroy(object).wait().expect("not in an operation");
-        }
-    });
+    on_machines(
+        "placement::co_14_a_root_that_is_to_have_lines_to_itself_is_of_the_pool_of_shared_memory",
+        || {
+            // Alternates with objects in blocks of the program's allocator.
+            let (mut made, mut beside) = (Vec::new(), Vec::new());
+            for number in 0..100 {
+                made.extend(make::<OwnLines>(1, ClusterSize::Machine));
+                beside.push(shared::<dyn Count, _>(Beside(number)));
+            }
+            let roots: Vec<usize> = made.iter().map(|(_, places, _)| places[0].root).collect();
+            let pieces = roots.iter().map(|root| (Owner::Alone(*root), *root, size_of::<Spread<OwnLines>>()));
+            let two = on_one_line(
+                128,
+                pieces.chain(places(&made).map(|place| place.piece())).chain(between(&made)),
+            );
+            assert!(two.is_none(), "{two:?}");
+            // They are at the same offset in blocks that start at pairs of lines.
+            assert!(
+                roots.windows(2).all(|two| two[1].abs_diff(two[0]).is_multiple_of(128) && two[0] != two[1])
+            );
+            for root in roots {
+                // SAFETY: within an object's block, which is kept.
+                assert!(unsafe { home_of(std::ptr::with_exposed_provenance_mut(root)) }.is_some());
+            }
+            for (object, ..) in made {
+                Owned::destroy(object).wait().expect("not in an operation");
+            }
+        },
+    );
 }
 
 const NOT_THIS_TIME: &str = "not this time";
 
-/// Every third `make_rep` panics, and others are made twice.
+/// A root with a `make_rep` that panics every third time and makes some representatives twice.
 struct Fails(AtomicUsize);
 
 #[squall_macros::interface(crate = squall_core)]
@@ -330,7 +308,7 @@ impl Count for Text {
     }
 }
 
-/// Blocks that have users, when all caches are empty; `None` where they cannot be emptied.
+/// Returns the number of used blocks when all caches are empty; `None` if the caches cannot be emptied.
 fn used() -> Option<u64> {
     for _ in 0..3 {
         squall_rcu::barrier().expect("not in an operation");
@@ -342,7 +320,7 @@ fn used() -> Option<u64> {
     emptied.then_some(used)
 }
 
-/// Makes, calls from two threads, and ends so many objects.
+/// Makes, calls and destroys `count` objects. A second thread calls them, too.
 fn live(count: usize) {
     let (next, taken) = std::sync::mpsc::sync_channel(1);
     std::thread::scope(|scope| {
@@ -361,10 +339,10 @@ fn live(count: usize) {
 }
 
 #[test]
-fn of_representatives_that_are_over_or_were_never_finished_nothing_is_left() {
-    const TEST: &str = "of_representatives_that_are_over_or_were_never_finished_nothing_is_left";
+fn ended_and_unfinished_representatives_leave_no_memory_behind() {
+    const TEST: &str = "placement::ended_and_unfinished_representatives_leave_no_memory_behind";
     on_machines(TEST, || {
-        // Panics are expected by the hundred; of all others is told as ever.
+        // Hides the hundreds of expected panics; reports all others.
         let told = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if info.payload_as_str() != Some(NOT_THIS_TIME) {
@@ -378,7 +356,7 @@ fn of_representatives_that_are_over_or_were_never_finished_nothing_is_left() {
         if before.is_none() {
             skip("caches cannot be emptied here");
         }
-        // Beside these tests nobody has blocks of its pools, but where it is the program's allocator.
+        // Only these tests use the pools, unless Squall is the program's allocator.
         assert!(
             cfg!(squall_global_alloc) || before.is_none() || after == before,
             "{before:?}, then {after:?}"
@@ -386,19 +364,18 @@ fn of_representatives_that_are_over_or_were_never_finished_nothing_is_left() {
     });
 }
 
-/// In a virtual topology a thread's VP is no processor: what the allocator notes of the one must not be taken for the other.
+/// In a virtual topology a thread's VP differs from its processor. The allocator's record of one must not be
+/// used for the other.
 #[test]
-fn what_the_allocator_knows_of_a_thread_is_not_its_vp() {
-    const TOPOLOGY: (&str, &str) = ("SQUALL_TOPOLOGY", "cores:1");
-    let test = "what_the_allocator_knows_of_a_thread_is_not_its_vp";
-    if std::env::var_os(CHILD).is_none() {
-        let _turn = TURN.lock().unwrap_or_else(|poison| poison.into_inner());
-        return in_child(test, TOPOLOGY);
+fn the_processor_of_the_allocator_is_not_the_vp() {
+    const TEST: &str = "placement::the_processor_of_the_allocator_is_not_the_vp";
+    if !alone(TEST, &[&[("SQUALL_TOPOLOGY", "cores:1")]]) {
+        return;
     }
     for cpu in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) {
         let vp = std::thread::spawn(move || {
             let _ = squall_sys::affinity::restrict_to(&[cpu]);
-            // Before the thread asks for its VP for the first time.
+            // Allocates before the thread asks for its VP for the first time.
             drop(Between::new());
             Vp::current().index()
         });

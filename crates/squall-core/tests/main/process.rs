@@ -1,16 +1,12 @@
-//! What only a whole process shows of objects: forks, and signal handlers that call.
-#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+//! Objects in forked children, and calls from signal handlers.
 
-#[path = "../../squall-rcu/tests/forked/mod.rs"]
-mod forked;
-
-use forked::in_forked_child;
+use crate::forked::in_forked_child;
+use crate::support::{alone, is_emulated};
 use squall_core::{
     CallError, CallErrorKind, CreateError, Handle, Owned, RepContext, Root, WellKnown, shared, tables,
     try_shared,
 };
 use squall_machine::{ClusterSize, Vp};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -69,35 +65,12 @@ impl Hits for Local {
     }
 }
 
-/// Runs one test of this file in a process of its own. Returns whether this is that process.
-fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
-    if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
-        return true;
-    }
-    for environment in environment {
-        // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
-        let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
-        let this = std::env::current_exe().unwrap().into_os_string();
-        let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
-        let output = Command::new(words.next().unwrap())
-            .args(words)
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env("SQUALL_TEST_CHILD", test)
-            .envs(environment.iter().copied())
-            .output()
-            .unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
-        assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
-    }
-    false
-}
-
 #[test]
-fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
-    const NAME: &str = "pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs";
+fn pitfall_13_in_a_forked_child_slow_paths_fail_and_no_call_hangs() {
+    const NAME: &str = "process::pitfall_13_in_a_forked_child_slow_paths_fail_and_no_call_hangs";
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(3);
-    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
-        eprintln!("SKIP {NAME}: the emulator does not pass on what it needs");
+    if is_emulated() {
+        eprintln!("SKIP {NAME}: the emulator hides features that it needs");
         return;
     }
     if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")], &[("SQUALL_TOPOLOGY", "cores:4")]]) {
@@ -110,7 +83,7 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
     s.add(1);
     d.add(1);
     let place = PLACE.install_shared(Central::default()).unwrap();
-    // Another thread goes on making and ending objects, so that it holds whatever lock there is at some fork.
+    // Another thread makes and destroys objects all the time, so that it holds each lock at some fork.
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -123,7 +96,7 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
             }
         });
         for _ in 0..20 {
-            // Each in a child of its own: some would leave a lock to the next.
+            // Each check runs in a child of its own: some would leave a lock behind.
             assert!(in_forked_child(|| matches!(
                 try_shared::<dyn Hits, _>(Central::default()),
                 Err(CreateError::Forked)
@@ -136,21 +109,21 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
                 PLACE.install(Spread, ClusterSize::Cpu),
                 Err(CreateError::Forked | CreateError::Taken(_))
             )));
-            // What had no entry yet is a miss.
+            // A call without a table entry is a miss.
             let (new, blocking) = (Spread.create(ClusterSize::Machine), Spread.create(ClusterSize::Machine));
             assert!(in_forked_child(|| forked(new.try_add(1).unwrap_err())));
             assert!(in_forked_child(|| forked(new.carried().unwrap_err())));
             assert!(in_forked_child(|| forked(blocking.try_blocked().unwrap_err())));
-            // In the child nobody ends, and nobody waits.
+            // In the child, objects are not destroyed, and waits return an error.
             assert!(
                 in_forked_child(move || Owned::destroy(new).wait() == Err(squall_rcu::WaitError::Forked))
             );
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // A thread that never called has no registration, and gets none.
+    // A thread that never called has no registration, and gets none in the child.
     thread::spawn(move || assert!(in_forked_child(|| forked(s.try_total().unwrap_err())))).join().unwrap();
-    // The parent goes on as before.
+    // The parent goes on unaffected.
     s.add(1);
     d.add(1);
     assert_eq!((s.total(), d.total()), (2, 2));
@@ -163,14 +136,14 @@ static CALLED: OnceLock<Handle<dyn Hits>> = OnceLock::new();
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn call_in_handler(_signal: libc::c_int) {
-    // The entry is there, so this is no miss.
+    // The entry exists, so this call does not miss.
     CALLED.get().unwrap().add(1);
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
 #[test]
-fn pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction() {
-    const NAME: &str = "pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction";
+fn pitfall_05_a_signal_handler_may_call_a_cached_object_at_any_instruction() {
+    const NAME: &str = "process::pitfall_05_a_signal_handler_may_call_a_cached_object_at_any_instruction";
     let on_two = ("SQUALL_TOPOLOGY", "cores:2");
     if !alone(NAME, &[&[on_two], &[on_two, ("SQUALL_MEMBARRIER", "off")]]) {
         return;
@@ -184,12 +157,12 @@ fn pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction() {
         let worker = scope.spawn(|| {
             Vp::assign_current(Vp::new(1)).unwrap();
             called.add(1);
-            // SAFETY: it has no preconditions.
+            // SAFETY: no preconditions.
             tell.send(unsafe { libc::pthread_self() }).unwrap();
             let mut calls = 1;
             while !done.load(Ordering::Relaxed) {
                 called.add(1);
-                // Cold paths are interrupted, too.
+                // Signals interrupt slow paths, too.
                 let other = Spread.create(ClusterSize::Cpu);
                 other.add(1);
                 assert_eq!(other.total(), 1);
@@ -200,7 +173,8 @@ fn pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction() {
         });
         let id = told.recv().unwrap();
         let handler: extern "C" fn(libc::c_int) = call_in_handler;
-        // SAFETY: the handler makes a call that does not miss, on a registered thread, and touches atomics.
+        // SAFETY: the handler makes a call that does not miss, on a registered thread, and touches only
+        // atomics.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         while HANDLED.load(Ordering::Relaxed) < 2000 {
             // SAFETY: the thread lives until it is joined below.

@@ -1,4 +1,8 @@
-//! Husks: what an ended object leaves goes to the next one of its size on its VP, and to nobody else.
+//! Recycling: the id and the block of an ended object go to the next object of its size on its VP, and to no
+//! other.
+//!
+//! A program of its own: it sets the topology of the process and turns the reclaimer off, and it also runs
+//! under Miri, which cannot start processes.
 #![cfg(not(loom))]
 
 use squall_core::{CallError, CallErrorKind, Handle, Owned, info_of, shared, tables};
@@ -8,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, Once};
 use std::thread;
 
-/// Whether this build keeps husks at all (`husks::KEEPS`).
+/// Whether this build recycles blocks (`recycle::KEEPS`).
 const KEEPS: bool = cfg!(squall_husks) || !cfg!(any(miri, squall_asan));
 
 #[squall_macros::interface(crate = squall_core)]
@@ -34,13 +38,13 @@ fn object<const WORDS: usize>(n: u64) -> Owned<dyn Number> {
     shared(Plain(words))
 }
 
-/// On a machine of eight VPs, one test at a time: they look at what others would take.
+/// Sets up a machine of eight VPs. Tests run one at a time, since they inspect blocks that others would take.
 fn machine_of_8() -> MutexGuard<'static, ()> {
     static MADE: Once = Once::new();
     static TURN: Mutex<()> = Mutex::new(());
     MADE.call_once(|| {
         Machine::set_virtual("cores:8".parse().unwrap()).unwrap();
-        // What the reclaimer ends is not ended on its home, and leaves no husk there.
+        // An object that the reclaimer ends is not ended on its home, and leaves no block there.
         squall_rcu::set_reclaimer(false);
     });
     TURN.lock().unwrap_or_else(|poison| poison.into_inner())
@@ -54,7 +58,7 @@ fn end(object: Owned<dyn Number>) {
     Owned::destroy(object).wait().unwrap();
 }
 
-/// Slot, generation and address of its value.
+/// Returns the slot, the generation and the address of the value.
 fn place(object: &Owned<dyn Number>) -> (u32, u32, usize) {
     let id = Handle::id(object.handle());
     (id.slot(), id.generation(), object.address())
@@ -83,7 +87,7 @@ fn co_29_the_next_object_of_a_size_has_slot_and_block_under_the_next_generation(
 }
 
 #[test]
-fn another_size_and_another_vp_do_not_get_it() {
+fn other_sizes_and_other_vps_get_other_blocks() {
     let _turn = machine_of_8();
     let address = on(1, || {
         let first = object::<3>(1);
@@ -107,8 +111,8 @@ fn another_size_and_another_vp_do_not_get_it() {
 }
 
 #[test]
-fn what_ends_elsewhere_comes_home() {
-    // No other test uses these two.
+fn slots_of_objects_ended_elsewhere_return_home() {
+    // Only this test uses these two VPs.
     const HOME: u32 = 6;
     const ELSEWHERE: u32 = 7;
     let _turn = machine_of_8();
@@ -127,10 +131,10 @@ fn what_ends_elsewhere_comes_home() {
 }
 
 #[test]
-fn more_than_are_kept_end_and_come_again() {
+fn objects_beyond_the_kept_ones_are_made_again() {
     let _turn = machine_of_8();
     let count = if cfg!(miri) { 40 } else { 5000 };
-    // No other test uses this one.
+    // Only this test uses this VP.
     on(5, || {
         let mut seen = HashSet::new();
         for round in 0..3 {
@@ -157,7 +161,7 @@ fn more_than_are_kept_end_and_come_again() {
 }
 
 #[test]
-fn what_is_kept_can_be_given_back() {
+fn trim_returns_the_kept_blocks() {
     const VP: u32 = 4;
     let _turn = machine_of_8();
     on(VP, || {
@@ -171,14 +175,14 @@ fn what_is_kept_can_be_given_back() {
         assert_eq!(tables::stats().kept_bytes, before - freed);
         assert!(freed >= if KEEPS { size_of::<u64>() * (1 + 2 + 5) } else { 0 });
         assert_eq!(tables::trim(), 0);
-        // What had no block is as good as any other.
+        // A slot without a kept block is as good as any other.
         let objects: Vec<_> = (0..4).map(object::<3>).collect();
         assert!(objects.iter().all(|object| slots.contains(&Handle::id(object.handle()).slot())));
         objects.into_iter().for_each(end);
     });
 }
 
-/// A value whose drop is counted, of the size of others.
+/// A value with a counted drop, of the size of other values.
 struct Counted<'a>(u64, &'a AtomicUsize);
 
 impl Number for Counted<'static> {
@@ -193,7 +197,7 @@ impl Number for Counted<'static> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.1.fetch_add(1, Ordering::Relaxed);
-        // The next object cannot have this place yet (object/I4).
+        // The next object cannot have this block yet (object/I4).
         let next = shared::<dyn Number, _>(Plain([self.0, 0]));
         assert_ne!(next.address(), std::ptr::from_ref(self).addr());
         assert_eq!(next.number(), self.0);
@@ -201,7 +205,7 @@ impl Drop for Counted<'_> {
 }
 
 #[test]
-fn threads_of_one_vp_and_of_many_never_share_one() {
+fn threads_never_share_a_recycled_block() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     let _turn = machine_of_8();
     let (threads, rounds) = if cfg!(miri) { (3, 4) } else { (8, 2000) };
@@ -210,7 +214,7 @@ fn threads_of_one_vp_and_of_many_never_share_one() {
         for thread in 0..threads {
             let start = &start;
             scope.spawn(move || {
-                // Two of them on each VP, or more.
+                // At least two threads on each VP.
                 Vp::assign_current(Vp::new(thread as u32 / 2 % 4)).unwrap();
                 start.wait();
                 for round in 0..rounds {
@@ -226,7 +230,7 @@ fn threads_of_one_vp_and_of_many_never_share_one() {
             });
         }
     });
-    // Drops make objects, which end in turn.
+    // Drops make objects, which are destroyed in turn.
     squall_rcu::barrier().unwrap();
     assert_eq!(DROPS.load(Ordering::Relaxed), threads * rounds);
 }

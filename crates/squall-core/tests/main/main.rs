@@ -1,0 +1,23 @@
+//! Tests of the public interface, in one program.
+//!
+//! Tests that need a process of their own start this program again (`support::alone`). `tests/recycle.rs` and
+//! `tests/leaks.rs` are programs of their own, for the reasons given there.
+#![cfg(not(loom))]
+
+mod by_hand;
+#[cfg(all(target_os = "linux", not(miri)))]
+#[path = "../../../squall-rcu/tests/forked/mod.rs"]
+mod forked;
+#[cfg(not(any(miri, squall_asan, squall_tsan)))]
+mod placement;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod process;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod stalls;
+#[cfg(not(miri))]
+mod support;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod swap_process;
+#[cfg(not(miri))]
+#[path = "../../../squall-machine/tests/main/this_program.rs"]
+mod this_program;
