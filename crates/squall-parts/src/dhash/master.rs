@@ -143,6 +143,15 @@ where
     ///
     /// # Cost
     /// Proportional to the number of local tables.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, u32>::new(|_frame| 0);
+    /// let places = [pages.local(), pages.local()];
+    /// assert_eq!(pages.locals(), 2);
+    /// drop(places);
+    /// assert_eq!(pages.locals(), 0);
+    /// ```
     pub fn local(&self) -> Local<K, G, L, S> {
         let table = self.shared.add_local(self.shared.hasher().clone());
         Local { shared: self.shared.clone(), table }
@@ -357,6 +366,14 @@ where
     }
 
     /// Empties all keys that are present from begin to end, one after the other.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// stock.extend([("apple", 2), ("pear", 3)]);
+    /// stock.clear();
+    /// assert!(stock.is_empty());
+    /// ```
     pub fn clear(&self) {
         let mut walk = self.add_reference();
         while walk.get_next_and_lock(|element| element.empty_data()).is_some() {}
@@ -402,6 +419,17 @@ where
 
     /// Like [`for_each`](Master::for_each), for some keys from a position on; walks begin at 0. Returns the
     /// next position; `None` at the end.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// stock.extend([("apple", 2), ("pear", 3)]);
+    /// let (mut from, mut total) = (Some(0), 0);
+    /// while let Some(at) = from {
+    ///     from = stock.visit_from(at, |_, n| total += n);
+    /// }
+    /// assert_eq!(total, 5);
+    /// ```
     pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &G)) -> Option<u64> {
         self.shared.read_from(from, &mut f)
     }

@@ -254,6 +254,12 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// gives it a value.
     ///
     /// For objects that replace another one. Reading it before that panics.
+    ///
+    /// ```
+    /// use squall_parts::replica::Master;
+    /// let old = Master::new(10);
+    /// assert!(old.vacant().is_vacant() && !old.is_vacant());
+    /// ```
     pub fn vacant(&self) -> Master<T> {
         Master::make(None, self.refill)
     }
@@ -329,6 +335,14 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// # Cost
     /// See [`Master`]. Blocks other updates; linearizes at the store to the master's word. Every read that
     /// begins after it returns sees this value or a later one.
+    /// # Example
+    /// ```
+    /// use squall_parts::replica::{Master, Replica};
+    /// let limit = Master::new(10);
+    /// let replica = limit.replica();
+    /// assert_eq!(limit.set(20, |reach: &mut dyn FnMut(&Replica<i32>)| reach(&replica)), 2);
+    /// assert_eq!(replica.read(&limit, |value| **value), 20);
+    /// ```
     pub fn set(&self, value: T, walk: impl FnMut(&mut dyn FnMut(&Replica<T>))) -> u64 {
         match self.replace(value, |_| true, walk) {
             Ok(version) => version,

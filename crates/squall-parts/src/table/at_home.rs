@@ -17,6 +17,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// # Errors
     /// The key may be elsewhere: [`read_in`](Table::read_in) is the slow path. `f` comes back uncalled.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::pin;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// let value = pin(|guard| match table.read_at_home(guard, &1, |value| *value) {
+    ///     Ok(found) => found,
+    ///     Err(f) => table.read_in(guard, &1, f),
+    /// });
+    /// assert_eq!(value, Some(10));
+    /// ```
     #[inline(always)]
     pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,

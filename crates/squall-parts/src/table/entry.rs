@@ -38,6 +38,12 @@ where
     }
 
     /// Inserts `value` if the key is absent. Returns a clone of the key's value.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = Table::new();
+    /// assert_eq!((hits.entry("home").or_insert(1), hits.entry("home").or_insert(2)), (1, 1));
+    /// ```
     pub fn or_insert(self, value: V) -> V
     where
         V: Clone,

@@ -109,6 +109,13 @@ pub(crate) fn is_wide<K: 'static, V: 'static>() -> bool {
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
     /// Returns an empty table with `std`'s randomly keyed hasher.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, &str> = Table::new();
+    /// table.set(1, "one");
+    /// assert_eq!(table.get(&1), Some("one"));
+    /// ```
     pub fn new() -> Table<K, V> {
         Table::with_hasher(RandomState::new())
     }
@@ -269,6 +276,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// # Cost
     /// Reads one word per VP.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
+    /// assert_eq!(table.len(), 10);
+    /// ```
     pub fn len(&self) -> usize {
         either!(self, raw => raw.len())
     }
@@ -279,6 +292,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 
     /// Returns the number of entries for which there is room before the table grows.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::with_capacity(100);
+    /// assert!(table.capacity() >= 100);
+    /// ```
     pub fn capacity(&self) -> usize {
         pin(|_| either!(self, raw => raw.slots()))
     }

@@ -66,6 +66,12 @@ impl<T> std::error::Error for Full<T> {}
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Limited<K, V> {
     /// Returns an empty table for at most `most` entries, with `std`'s hasher.
+    ///
+    /// ```
+    /// use squall_parts::table::Limited;
+    /// let limited: Limited<u64, u64> = Limited::new(1);
+    /// assert!(limited.set(1, 1).is_ok() && limited.set(2, 2).is_err());
+    /// ```
     pub fn new(most: u64) -> Limited<K, V> {
         Limited::with_table(Table::new(), most)
     }

@@ -215,6 +215,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 
     /// Like [`change`](Table::change), in an operation that is already open.
+    ///
+    /// ```
+    /// use squall_parts::table::{Compute, Computed, Table};
+    /// use squall_rcu::pin;
+    /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
+    /// let computed = pin(|guard| hits.change_in(guard, "home", |n| Compute::Put(n + 1)));
+    /// assert_eq!(computed, Computed::Updated);
+    /// ```
     #[inline(always)]
     pub fn change_in<Q: Eq + Hash + ?Sized>(
         &self,

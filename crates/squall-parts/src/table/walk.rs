@@ -50,6 +50,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     /// Like [`retain`](Table::retain), for one home at a time, with positions as in
     /// [`visit_from`](Table::visit_from).
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..100).map(|n| (n, n)).collect();
+    /// let mut from = Some(0);
+    /// while let Some(at) = from {
+    ///     // Other work may run between two steps.
+    ///     from = table.retain_from(at, |_, value| *value < 50);
+    /// }
+    /// assert_eq!(table.len(), 50);
+    /// ```
     pub fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
         either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
             // SAFETY: within the operation of `step`.
@@ -78,6 +89,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 
     /// Removes all entries. It may miss entries that come meanwhile.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
+    /// table.clear();
+    /// assert!(table.is_empty());
+    /// ```
     pub fn clear(&self) {
         self.retain(|_, _| false);
     }
@@ -101,6 +119,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 
     /// Iterates over clones of the keys.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, 2 * n)).collect();
+    /// assert_eq!(table.keys().sum::<u64>(), 45);
+    /// ```
     pub fn keys(&self) -> Iter<'_, K, V, S, K>
     where
         K: Clone,
@@ -109,6 +133,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 
     /// Iterates over clones of the values.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, 2 * n)).collect();
+    /// assert_eq!(table.values().sum::<u64>(), 90);
+    /// ```
     pub fn values(&self) -> Iter<'_, K, V, S, V>
     where
         V: Clone,
