@@ -484,7 +484,7 @@ fn misplaced(class: &str) -> ! {
 impl<R: Root> Drop for RepContext<R> {
     fn drop(&mut self) {
         // SAFETY: this value is one of the block's keepers, and uses it no more.
-        unsafe { Multi::<R>::let_go(self.rep) };
+        unsafe { Multi::<R>::release_block(self.rep) };
         drop_link(self.object);
     }
 }

@@ -369,7 +369,7 @@ impl<R: Root> Multi<R> {
             let vp = Vp::new(rep.as_ref().vp);
             let value = RepBlock::<R>::value(rep).read();
             run_drop(|| multi.root.cleanup(vp, value));
-            Self::let_go(rep);
+            Self::release_block(rep);
         }
     }
 
@@ -377,11 +377,11 @@ impl<R: Root> Multi<R> {
     ///
     /// # Safety
     /// The caller is one of the keepers, and uses the block no more.
-    pub(crate) unsafe fn let_go(rep: NonNull<Rep>) {
+    pub(crate) unsafe fn release_block(rep: NonNull<Rep>) {
         // SAFETY: kept by the caller until here, and unused afterwards if the caller was the last keeper.
         unsafe {
             // The class's own constant, equal to the one used when the block was taken (`memory/I1`).
-            if rep.as_ref().let_go() {
+            if rep.as_ref().remove_keeper() {
                 R::REP_MEMORY.give(rep.cast(), Self::REP_LAYOUT);
             }
         }
@@ -470,7 +470,7 @@ impl<R: Root> NewRep<R> {
         impl<R: Root> Drop for Unfilled<R> {
             fn drop(&mut self) {
                 // SAFETY: the object's share of a block without a value.
-                unsafe { Multi::<R>::let_go(self.0) };
+                unsafe { Multi::<R>::release_block(self.0) };
             }
         }
         // SAFETY: the caller is within the object's gate.
@@ -516,7 +516,7 @@ impl<R: Root> Drop for NewRep<R> {
         // SAFETY: built, and unseen by other threads.
         unsafe {
             run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
-            Multi::<R>::let_go(self.rep);
+            Multi::<R>::release_block(self.rep);
         }
     }
 }

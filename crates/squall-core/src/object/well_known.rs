@@ -185,7 +185,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         let tables = tables()?;
         self.with_claim(|claims| {
             let slot = tables.slot(self.number);
-            let vacant = matches!(slot.occupant(), Occupant::Nobody);
+            let vacant = matches!(slot.occupant(), Occupant::Empty);
             let id = Id::new(self.number, slot.generation.load(Ordering::Relaxed));
             if vacant && id.generation() != 0 && claims.installing.insert(self.number) {
                 Ok(Installing { number: self.number, place: Place::Taken(id) })

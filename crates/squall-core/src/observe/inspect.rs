@@ -261,7 +261,7 @@ pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, Ob
                 _ => (mediator.old, ObjectState::Swapping),
             })
         }
-        Occupant::Nobody | Occupant::Gone(..) => None,
+        Occupant::Empty | Occupant::Gone(..) => None,
     }
 }
 

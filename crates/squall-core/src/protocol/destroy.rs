@@ -86,7 +86,7 @@ pub(crate) unsafe fn quiet_call(object: *mut (), class: &'static Class, finish: 
     }
 }
 
-/// Asks the last hold to continue with `finish`, or continues here if there is none any more.
+/// Asks the last hold to continue with `finish`, or continues here if no hold is left.
 ///
 /// # Safety
 /// Called once, when the grace period after the death has passed.

@@ -1,7 +1,7 @@
 //! The untyped list of state formats that a class exports and imports.
 //!
-//! - I1. A function stored in a [`List`] runs only on valid objects of the class that listed it. An import gets a
-//!   value of the format that it names.
+//! - I1. A function stored in a [`List`] runs only on valid objects of the class that listed it. An import
+//!   gets a value of the format that it names.
 
 use std::any::{Any, TypeId, type_name};
 use std::error::Error;

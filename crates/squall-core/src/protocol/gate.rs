@@ -4,9 +4,9 @@
 //! before destruction clears them. No miss may begin afterwards. Waiting for the misses would make `destroy`
 //! block.
 //!
-//! Idea: one word has the number of misses in flight and the mark of death. One change makes that word dead with
-//! zero in flight, and tells the thread that made it. That thread continues the destruction: the destroyer, or the
-//! last miss that leaves.
+//! Idea: one word has the number of misses in flight and the mark of death. One change makes that word dead
+//! with zero in flight, and tells the thread that made it. That thread continues the destruction: the
+//! destroyer, or the last miss that leaves.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|

@@ -27,7 +27,7 @@ use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::sites;
 use crate::protocol::id::SLOTS_MAX;
 
-/// The id of a header whose object was destroyed, or is being destroyed.
+/// The id of a dead header: its object was destroyed, or is being destroyed.
 const POISON: u64 = 0;
 /// The id of a header that is published but not yet active.
 pub(crate) const NEW: u64 = u64::MAX;

@@ -111,11 +111,11 @@ pub(crate) unsafe fn relieve(
     let (out, into) = (mediator_word(from), mediator_word(to));
     // SAFETY: the old object is valid.
     unsafe { this.old.as_ref() }.gate.suspend(true);
-    let there = exchange_first(platform, this.id, out, into);
+    let attached = exchange_first(platform, this.id, out, into);
     exchange_rest(platform, this.id, class.interfaces, out, into);
     // Wake the calls that met the previous mediator.
     platform.sleepers(this.id.slot()).signal(u32::MAX);
-    if there { Attach::Attached } else { Attach::Doomed }
+    if attached { Attach::Attached } else { Attach::Doomed }
 }
 
 /// Answers a call that met this mediator. An error means that the call waits at [`Platform::sleepers`], with
@@ -149,10 +149,10 @@ pub(crate) fn leave(platform: &impl Platform, mediator: &Mediator) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Settled {
-    /// The winner serves, or served before it was destroyed; the caller ends the other object. `there` says
+    /// The winner serves, or served before it was destroyed; the caller ends the other object. `attached` says
     /// whether the next, arbitrating mediator is attached. If it is not, the caller frees that mediator after
     /// a grace period.
-    Decided { there: bool },
+    Decided { attached: bool },
     /// The object was destroyed: the caller ends the new object.
     Doomed,
 }
@@ -184,7 +184,7 @@ pub(crate) unsafe fn settle(
         _ => this.old,
     };
     // SAFETY: the caller's promise.
-    let there = unsafe {
+    let attached = unsafe {
         match next {
             None => install(platform, mediator, winner),
             Some(next) => {
@@ -198,7 +198,7 @@ pub(crate) unsafe fn settle(
     if !sites::RELEASE_PARKED.is_weak() {
         platform.sleepers(this.id.slot()).signal(u32::MAX);
     }
-    Settled::Decided { there }
+    Settled::Decided { attached }
 }
 
 /// Removes an arbitrating mediator from its object. Returns whether the caller owns the mediator now, and

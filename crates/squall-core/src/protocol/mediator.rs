@@ -21,10 +21,10 @@
 //!   each of them ends. A destroyer ends the object that serves: the new one if it finds `Complete`,
 //!   otherwise the old one. In the second case the owner can no longer reach `Complete`. The owner ends the
 //!   other object.
-//! - I3. A mediator has one owner: the thread that put it into the first slot. An arbitration has no owner once
-//!   it is in `Arbitrate`. The thread that changes that phase becomes its owner. So does a thread that takes it
-//!   out of the slot by a tag in that phase. The owner frees the mediator, a grace period after every slot has
-//!   another occupant.
+//! - I3. A mediator has one owner: the thread that put it into the first slot. An arbitration has no owner
+//!   once it is in `Arbitrate`. The thread that changes that phase becomes its owner. So does a thread that
+//!   takes it out of the slot by a tag in that phase. The owner frees the mediator, a grace period after
+//!   every slot has another occupant.
 //!
 //! Source: Appavoo 2005, *Clustered Objects*, §6.2 (CO-34 to CO-40). K42's mediator has separate words for
 //! the phase and the count of each processor. There a thread that is tracked elsewhere can enter between two

@@ -17,10 +17,10 @@
 //!   of an object comes from the program's allocator. So an object with a value of that alignment comes from
 //!   the pool, too.
 //!
-//! Not promised: the right home when the pools have no memory and the program's allocator has some. That happens
-//! when the arena is full, or the system refuses memory (see `squall_alloc`). The block then still has lines of
-//! its own. A block of more than 512 KiB, or aligned to more than a page, always comes from the program's
-//! allocator: its address could not tell its origin.
+//! Not promised: the right home when the pools have no memory and the program's allocator has some. That
+//! happens when the arena is full, or the system refuses memory (see `squall_alloc`). The block then still
+//! has lines of its own. A block of more than 512 KiB, or aligned to more than a page, always comes from the
+//! program's allocator: its address could not tell its origin.
 //!
 //! Under Miri, and in builds with `--cfg squall_asan` or `--cfg squall_tsan`, all memory comes from the
 //! program's allocator, which those tools watch. A sanitizer in a build without its flag sees one range of

@@ -4,9 +4,9 @@
 //! [`world`]. Loom tries every interleaving, up to the preemption bound, and every value that a load may
 //! return. Miri does so at random, by seeds.
 //!
-//! Each ordering that the proof names is then weakened, and so is each step whose order it needs: its model
-//! must fail. Under loom, `twins!` below does that. Under Miri a finding ends the process; there
-//! `SQUALL_WEAKEN` names the sites, and the caller expects the failure.
+//! Each ordering that the proof names is then weakened, and so is each step that must come in a certain
+//! order. The model must then fail. Under loom, `twins!` below does that. Under Miri a finding ends the
+//! process; there `SQUALL_WEAKEN` names the sites, and the caller expects the failure.
 //!
 //! Most models have no operations, because the fences of operations would hide weak orderings from loom. Such
 //! a model frees memory only at its end, except memory that holds protect. Its world checks the condition for
@@ -91,7 +91,7 @@ fn two_misses(vps: [usize; 2], clusters: [u32; 2]) {
         let (thing, name) = world.create(1, 1);
         let call = |n: usize| move || assert_ne!(world.call(vps[n], clusters[n], name), Called::Erred);
         run_both(true, call(0), call(1));
-        // SAFETY: all threads are joined, and nothing was freed.
+        // SAFETY: all threads are joined, and no memory was freed.
         let reps = unsafe { thing.reps() };
         assert_eq!(reps.len(), if clusters[0] == clusters[1] { 1 } else { 2 });
         for (vp, cluster) in vps.into_iter().zip(clusters) {
@@ -139,7 +139,7 @@ fn early_call() {
 }
 
 /// A thread that has the handle early looks up the object while it is published. It finds the object, or
-/// learns that there is none yet.
+/// learns that it is not there yet.
 fn early_answer() {
     World::run(&[], false, |world| {
         let early = thread::spawn(move || {
@@ -158,7 +158,7 @@ fn early_answer() {
 }
 
 /// A stale handle to a well-known object is used while its slot becomes vacant. The caller learns that the
-/// object was destroyed, not that there is none yet.
+/// object was destroyed, not that it is not there yet.
 fn vacant() {
     World::run(&[], false, |world| {
         let (thing, stale) = world.create(1, 1);

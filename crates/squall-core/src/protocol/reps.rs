@@ -90,7 +90,7 @@ impl Rep {
 
     /// Removes one of the two keepers. Returns whether the other one is gone too, so that the caller frees
     /// the block.
-    pub(crate) fn let_go(&self) -> bool {
+    pub(crate) fn remove_keeper(&self) -> bool {
         // AcqRel: pairs with itself: the thread that frees the block sees the other keeper done with it.
         self.keepers.fetch_sub(1, sites::LET_GO.order(Ordering::AcqRel)) == 1
     }

@@ -38,7 +38,7 @@ const _: () = assert!(align_of::<Object>() > MARKS);
 /// The decoded occupant of a slot.
 pub(crate) enum Occupant {
     /// No object has been here, or the slot is vacant.
-    Nobody,
+    Empty,
     /// An object of this class died. True once its id is free.
     Gone(&'static Class, bool),
     /// An object, valid within the operation that found it (`object/I1`). The pointer may be used for the
@@ -101,7 +101,7 @@ impl Slot {
             // A well-known slot has the generation of its next occupant before there is one, and while the
             // last one goes.
             Occupant::Gone(..) if here < asked => Absent::NotThere,
-            Occupant::Nobody if here <= asked => Absent::NotThere,
+            Occupant::Empty if here <= asked => Absent::NotThere,
             _ => Absent::Destroyed(None),
         }
     }
@@ -118,8 +118,8 @@ impl Slot {
     pub(crate) fn advance(&self, generation: u32, class: &'static Class) -> bool {
         let next =
             if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
-        // Also read by the thread that takes the slot, under the lock of its list. Misses with a stale id read
-        // it too; for them both values mean that the object is gone.
+        // Also read by the thread that takes the slot, under the lock of its list. Misses with a stale id
+        // read it too; for them both values mean that the object is gone.
         // Release: pairs with the acquire in `Destruction::is_complete`, which must see the drops done.
         self.generation.store(next.unwrap_or(0), Ordering::Release);
         // Release: pairs with the acquire in `load`: a thread that sees `OVER` sees this generation or a
@@ -177,7 +177,7 @@ pub(super) fn object_in(occupant: *mut ()) -> Option<NonNull<Object>> {
 /// Decodes a slot word.
 pub(super) fn decode(occupant: *mut ()) -> Occupant {
     if occupant.is_null() {
-        return Occupant::Nobody;
+        return Occupant::Empty;
     }
     if let Some(object) = object_in(occupant) {
         return Occupant::Object(object);

@@ -317,7 +317,8 @@ impl Platform for Tables {
     #[inline(always)]
     fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header> {
         debug_assert!(vp < self.vp_limit && slot < SLOTS_MAX);
-        // SAFETY: within the reservation: the VP is below the limit (`current/I2`), and the slot came from an id.
+        // SAFETY: within the reservation: the VP is below the limit (`current/I2`), and the slot came from an
+        // id.
         unsafe { self.local.byte_add(vp << LOCAL_SHIFT).add(slot as usize).as_ref() }
     }
 

@@ -107,7 +107,7 @@ unsafe fn kill_mediated(platform: &impl Platform, id: Id) -> Killed {
         Occupant::Object(object) => unsafe { object.as_ref() }.class,
         // SAFETY: valid within this operation (`object/I1`).
         Occupant::Mediated(mediator) => unsafe { mediator.as_ref().class() },
-        Occupant::Nobody | Occupant::Gone(..) => return Killed::Before,
+        Occupant::Empty | Occupant::Gone(..) => return Killed::Before,
     };
     // SAFETY: the caller's promise; the occupant is taken out here.
     unsafe { kill_taken(platform, id, slot.take(class)) }
@@ -137,7 +137,7 @@ unsafe fn kill_taken(platform: &impl Platform, id: Id, taken: *mut ()) -> Killed
                 killed => killed,
             }
         }
-        Occupant::Nobody | Occupant::Gone(..) => Killed::Before,
+        Occupant::Empty | Occupant::Gone(..) => Killed::Before,
     }
 }
 

@@ -407,12 +407,12 @@ impl<'a> Run<'a> {
         let settled = squall_rcu::pin(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
         self.note_pauses(report);
         match (settled, next) {
-            (Settled::Decided { there: true }, _) | (Settled::Decided { .. }, None) => {}
+            (Settled::Decided { attached: true }, _) | (Settled::Decided { .. }, None) => {}
             // SAFETY: ours, and in no slot; it may have been seen in a slot other than the first.
             (_, Some(next)) => unsafe { retire(next) },
             (Settled::Doomed, None) => {}
         }
-        if let (Settled::Decided { there: true }, Some(arbitration)) = (settled, arbitration) {
+        if let (Settled::Decided { attached: true }, Some(arbitration)) = (settled, arbitration) {
             // SeqCst: pairs with the fence of `take_away`.
             fence(Ordering::SeqCst);
             if !arbitration.is_live() {

@@ -91,8 +91,8 @@ fn swap_of_an_arbitrated(destroy: bool) {
             if !relieved {
                 return swap.discard();
             }
-            // Calls that the first mediator admitted are in no operation here. If the other thread destroys,
-            // there are none.
+            // Calls that the first mediator admitted are in no operation here. There are no such calls if the
+            // other thread destroys.
             let done = destroy && swap.block_and_transfer();
             let phase = if done { Phase::Complete } else { Phase::RolledBack };
             let next = if done { after } else { back };

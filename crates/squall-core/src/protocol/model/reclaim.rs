@@ -163,7 +163,7 @@ fn keepers() {
             // SAFETY: one of two keepers; the last one frees it.
             unsafe {
                 Body::method(header(Body::owner(rep.get()), 0), name.serial);
-                if rep.get().as_ref().let_go() {
+                if rep.get().as_ref().remove_keeper() {
                     Body::free(rep.get());
                     world.log.with_mut(|log| (*log).ended += 1);
                 }

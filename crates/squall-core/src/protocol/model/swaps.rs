@@ -164,11 +164,11 @@ impl Swap {
         // SAFETY: in an operation, or in a model that frees memory only at its end.
         self.world.in_operation(reader, || unsafe {
             self.enter_as_owner() && {
-                let there = attach(self.world, self.mediator.get()) == Attach::Attached;
-                if !there {
+                let attached = attach(self.world, self.mediator.get()) == Attach::Attached;
+                if !attached {
                     self.leave_as_owner(None);
                 }
-                there
+                attached
             }
         })
     }
@@ -271,7 +271,7 @@ impl Swap {
     }
 }
 
-/// Calls meet the mediator while the object is swapped. None of them is in the object while its state moves,
+/// Calls meet the mediator while the object is swapped. They are outside the object while its state moves,
 /// and later calls find the state there.
 fn counted(swap_on_main: bool) {
     Swap::run(false, |swap| {
@@ -653,12 +653,12 @@ fn attach_against_settle() {
         let first = thread::spawn(move || {
             // SAFETY: memory is freed only at the end of the model.
             let settled = unsafe { settle(world, swap.mediator.get(), Phase::RolledBack, None) };
-            assert_eq!(settled, Settled::Decided { there: true });
+            assert_eq!(settled, Settled::Decided { attached: true });
             swap.leave_as_owner(None);
         });
-        let there = second.attach(None);
+        let attached = second.attach(None);
         first.join().unwrap();
-        if there {
+        if attached {
             assert!(!call(world, name).is_hit(), "a call reached a representative past the mediator");
             let moved = second.block_and_transfer();
             assert!(second.end(moved, None));
@@ -680,9 +680,9 @@ fn two_swaps() {
         let mine = swap.attach(None);
         let others = other.join().unwrap();
         assert!(mine != others, "two mediators were attached to one object");
-        let there = if mine { swap } else { second };
-        assert!(there.block_and_transfer());
-        let _ = there.end(true, None);
+        let winner = if mine { swap } else { second };
+        assert!(winner.block_and_transfer());
+        let _ = winner.end(true, None);
         swap.conclude(true);
         // SAFETY: all threads are joined; from `Box::leak`.
         drop(unsafe { Box::from_raw(second.mediator.get().as_ptr()) });
