@@ -1,7 +1,10 @@
 //! Operations on a table, against std's map.
 #![no_main]
 
-#[path = "../../../crates/squall-objects/tests/sequences_common/mod.rs"]
+#[macro_use]
+#[path = "../../../crates/squall-objects/tests/common/maps.rs"]
+mod maps;
+#[path = "../../../crates/squall-objects/tests/common/sequences.rs"]
 mod sequences;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sequences::table(bytes));

@@ -1,20 +1,17 @@
-//! What the fuzzer runs, on random bytes: see `fuzz/`.
-#![cfg(not(miri))]
+//! The fuzzer's interpreters on random bytes: see `instruments/fuzz`.
 
-mod sequences_common;
-
-use sequences_common as sequences;
+use crate::interpreters;
 
 const ROUNDS: u64 = 60;
 
-/// Runs an interpreter on bytes from seeds that follow each other; `SQUALL_SEED` is the first.
+/// Runs an interpreter on bytes from consecutive seeds. `SQUALL_SEED` is the first one.
 fn rounds(run: fn(&[u8])) {
     let first = std::env::var("SQUALL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + ROUNDS {
-        // Shown where it fails.
+        // Printed if the test fails.
         println!("SQUALL_SEED={seed}");
-        // The first byte says what is made: each kind has its turn.
-        let mut bytes = sequences::random(seed, 0, 40 + seed as usize % 20 * 30);
+        // The first byte selects the kind, so all kinds take turns.
+        let mut bytes = interpreters::random(seed, 0, 40 + seed as usize % 20 * 30);
         bytes[0] = seed as u8;
         run(&bytes);
     }
@@ -22,20 +19,20 @@ fn rounds(run: fn(&[u8])) {
 
 #[test]
 fn any_sequence_on_a_table_is_one_on_stds_map() {
-    rounds(sequences::table);
+    rounds(interpreters::table);
 }
 
 #[test]
 fn any_sequence_on_a_map_of_any_form_with_swaps_between_is_one_on_stds_map() {
-    rounds(sequences::map);
+    rounds(interpreters::map);
 }
 
 #[test]
 fn any_sequence_on_a_limited_map_keeps_the_limit_to_the_unit() {
-    rounds(sequences::limited);
+    rounds(interpreters::limited);
 }
 
 #[test]
 fn any_sequence_on_a_read_mostly_value_is_one_on_a_value_and_its_version() {
-    rounds(sequences::cell);
+    rounds(interpreters::cell);
 }

@@ -1,9 +1,7 @@
 //! Adaptive counters, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
-#![cfg(not(miri))]
 
-mod common;
 
-use common::{alone, eventually, form, made, on};
+use crate::common::{alone, eventually, form, made, on};
 use squall_policy::attribute::AttributeError;
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
 use squall_adapt::{engine, settings};

@@ -1,4 +1,5 @@
-//! Maps of every form, as the checks of `squall-history` know one: at rest, and while a thread swaps them from form to form.
+//! Maps of each form for the checks of `squall-history`: at rest, and while a thread swaps them between
+//! forms.
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A form that a map can have.
+/// A form of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Shared,
@@ -25,11 +26,11 @@ pub(crate) enum Form {
 
 pub(crate) const FORMS: [Form; 5] =
     [Form::Shared, Form::Locked, Form::Partitioned, Form::Replicated, Form::Adaptive];
-/// Those that can be swapped in.
+/// Forms that can be swapped in.
 pub(crate) const NEW: [Form; 4] = [Form::Locked, Form::Partitioned, Form::Replicated, Form::Shared];
 const PARTS: usize = 3;
 
-/// Neighbours by pairs: few of the keys of a check are in a part.
+/// Home part of a key. Neighbours go by pairs, so a part has few of a check's keys.
 fn home(key: u64) -> usize {
     (key >> 1) as usize
 }
@@ -59,7 +60,7 @@ pub(crate) trait Hashing: BuildHasher + Clone + Send + Sync + 'static {}
 
 impl<S: BuildHasher + Clone + Send + Sync + 'static> Hashing for S {}
 
-/// Calls by the reference, for the checks.
+/// Implements the checks' interface by calls on the handle.
 macro_rules! as_checked {
     ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $handle:expr) => {
         as_checked!($of<$v $(, $s: $bound)?>, $this => $handle, delete);
@@ -157,7 +158,7 @@ impl<S: Hashing> Maker for Maps<S> {
     }
 }
 
-/// A hasher that tells how many structures have one: each table and each map under a lock has one of its own.
+/// A hasher that counts the structures with a clone of it: each table and each locked map has one.
 #[derive(Clone)]
 pub(crate) struct Tracked(RandomState, Arc<()>);
 
@@ -169,7 +170,7 @@ impl BuildHasher for Tracked {
     }
 }
 
-/// A map that a thread of its own swaps from form to form.
+/// A map that a thread of its own swaps between forms.
 pub(crate) struct Swapped<V: Held> {
     map: Option<OwnedMap<u64, V, Tracked>>,
     turns: Arc<Turns>,
@@ -191,15 +192,15 @@ impl<V: Held> Drop for Swapped<V> {
     }
 }
 
-/// What the threads that swap have in common.
+/// State shared by the swapping threads.
 #[derive(Default)]
 struct Turns {
-    /// Held by each swap. Whether there shall be none.
+    /// Held by each swap. True while swaps are paused.
     paused: Mutex<bool>,
     swaps: AtomicU64,
 }
 
-/// A map that may be there: its hashers, whether it was dropped, and what makes it central.
+/// A map that may be alive: its hashers, whether it was dropped, and a function that makes it shared.
 struct Known {
     hashers: std::sync::Weak<()>,
     gone: Arc<AtomicBool>,
@@ -215,7 +216,7 @@ pub(crate) struct Swapping {
 }
 
 impl Swapping {
-    /// Swaps so far.
+    /// Number of swaps so far.
     pub(crate) fn swaps(&self) -> u64 {
         self.turns.swaps.load(Ordering::Relaxed)
     }
@@ -261,7 +262,7 @@ impl Maker for Swapping {
         Swapped { map: Some(map), turns: self.turns.clone(), swapper: Some(swapper), gone }
     }
 
-    /// Nothing is swapped any more, and of each map there is the one structure of its form, if it is there.
+    /// Stops the swaps, and waits until each live map has only the structure of its form.
     fn settle(&self) {
         *self.turns.paused.lock().unwrap() = true;
         for known in self.known.lock().unwrap().iter() {
@@ -279,19 +280,19 @@ impl Maker for Swapping {
 }
 
 impl<V: Held> Swapped<V> {
-    /// Swaps of all maps of its maker so far.
+    /// Number of swaps of all maps of the same maker so far.
     pub(crate) fn swaps(&self) -> u64 {
         self.turns.swaps.load(Ordering::Relaxed)
     }
 }
 
 pub(crate) fn swap_to<V: Held, S: Hashing>(handle: Handle<dyn Map<u64, V, S>>, form: Form) {
-    // A thread may have been preempted in the midst of a call; a deadlock lasts longer.
+    // A thread may be preempted in a call; a deadlock lasts longer.
     let swap = Swap::new(handle).drain_timeout(Duration::from_secs(60));
     swap.run(form.to_come()).unwrap_or_else(|error| panic!("to {form:?}: {error}"));
 }
 
-/// A map that changes its form by itself with every few calls from outside.
+/// A map that changes its form by itself with every few calls.
 pub(crate) struct Restless<V: Held> {
     map: OwnedMap<u64, V>,
     calls: AtomicUsize,
@@ -309,7 +310,7 @@ impl<V: Held> Restless<V> {
 }
 as_checked!(Restless<V>, this => this.handle());
 
-/// Makes such maps.
+/// Makes maps that change their form by themselves.
 pub(crate) struct RestlessMaps;
 
 impl Maker for RestlessMaps {

@@ -1,5 +1,4 @@
 //! The adaptive counter on the machine as it is: what needs restartable sequences and two processors.
-#![cfg(not(miri))]
 
 use squall_adapt::control;
 use squall_core::Handle;

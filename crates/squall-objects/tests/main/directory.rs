@@ -1,36 +1,24 @@
 //! Directories: one entry for a key, and a part of it in each cluster; on a machine of 32 VPs.
-#![cfg(not(loom))]
 
+use crate::common::{alone, on};
 use squall_core::Owned;
 use squall_core::swap::Swap;
 use squall_history::maps::random;
 use squall_history::rng::Rng;
 use squall_history::spec::{At, KeyOp, KeyRet};
 use squall_history::{History, logs};
-use squall_machine::{ClusterSize, Machine, Vp};
+use squall_machine::ClusterSize;
 use squall_objects::directory::{self, OwnedDirectory, Directory, Parts, new_directory};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Once};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 const MANY: u64 = if cfg!(miri) { 30 } else { 2_000 };
 
-fn machine() {
-    static MADE: Once = Once::new();
-    MADE.call_once(|| {
-        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
-    });
-}
-
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
-
 /// Numbers, whose parts count.
 fn counts(size: ClusterSize) -> OwnedDirectory<u64, u64, u64> {
-    machine();
     directory::distributed(size, |_| 0)
 }
 
@@ -45,6 +33,7 @@ fn sum(of: &OwnedDirectory<u64, u64, u64>, key: u64) -> Option<u64> {
 
 #[test]
 fn co_54_each_cluster_has_a_part_and_all_have_one_entry() {
+    let _alone = alone();
     for (size, clusters) in [
         (ClusterSize::Cpu, 32),
         (ClusterSize::Core, 16),
@@ -74,6 +63,7 @@ fn co_54_each_cluster_has_a_part_and_all_have_one_entry() {
 
 #[test]
 fn what_is_removed_is_gone_everywhere_with_its_last_sum() {
+    let _alone = alone();
     let uses = counts(ClusterSize::Core);
     (0..32).for_each(|vp| _ = on(vp, || count(&uses, 1)));
     assert_eq!((sum(&uses, 1), sum(&uses, 2)), (Some(32), None));
@@ -87,6 +77,7 @@ fn what_is_removed_is_gone_everywhere_with_its_last_sum() {
 
 #[test]
 fn all_keys_are_gathered_visited_kept_and_extended() {
+    let _alone = alone();
     let mut uses = counts(ClusterSize::Cache);
     for key in 0..MANY {
         (0..key % 4).for_each(|cache| _ = on(cache as u32 * 8, || count(&uses, key)));
@@ -111,7 +102,7 @@ fn all_keys_are_gathered_visited_kept_and_extended() {
 
 #[test]
 fn borrowed_keys_errors_and_panics() {
-    machine();
+    let _alone = alone();
     let words = directory::shared::<String, usize, Vec<u8>>(|_| Vec::new());
     let failed = words.try_get_or_make("a", || Err("not now"), |_, _| ());
     assert_eq!((failed, words.contains_key("a")), (Err("not now"), false));
@@ -137,6 +128,7 @@ fn borrowed_keys_errors_and_panics() {
 
 #[test]
 fn parts_stay_when_the_size_of_clusters_changes() {
+    let _alone = alone();
     let uses = counts(ClusterSize::Cpu);
     let mut expected = 0;
     let sizes = [ClusterSize::Node, ClusterSize::Machine, ClusterSize::Cpu, ClusterSize::Core];
@@ -188,7 +180,7 @@ fn perform(of: &Entries, key: u64, guard: &KeyOp) -> KeyRet {
 /// Each call takes effect at one moment, from wherever it is made, for each key and for all keys together, swaps included.
 #[test]
 fn histories_of_many_clusters_are_linearizable_across_swaps() {
-    machine();
+    let _alone = alone();
     let entries: Entries = directory::distributed(ClusterSize::Cpu, |_| 0);
     let (threads, calls, rounds) = (4, 7, if cfg!(miri) { 2 } else { 300 });
     let (meeting, over, swaps) = (Barrier::new(threads), AtomicBool::new(false), AtomicU64::new(0));
@@ -239,6 +231,7 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
 /// What was counted for a key is what its removals and the last look found, whatever came in between.
 #[test]
 fn each_count_is_in_one_sum_across_removals_and_swaps() {
+    let _alone = alone();
     let uses = counts(ClusterSize::Core);
     let (keys, threads, over) = (4_u64, if cfg!(miri) { 2 } else { 4 }, AtomicBool::new(false));
     let summed = AtomicU64::new(0);
@@ -287,7 +280,7 @@ fn each_count_is_in_one_sum_across_removals_and_swaps() {
 
 #[test]
 fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
-    machine();
+    let _alone = alone();
     struct Counted(Arc<AtomicU64>, Option<squall_core::Handle<dyn Directory<u64, Counted, Counted, Hasher>>>);
     type Hasher = std::hash::RandomState;
     impl Counted {

@@ -1,7 +1,6 @@
 //! EX-H4 and EX-H7: what a load costs over the size of clusters has a minimum inside, which moves with the load.
-#![cfg(not(miri))]
 
-#[path = "../examples/cluster_size/count.rs"]
+#[path = "../../examples/cluster_size/count.rs"]
 mod count;
 
 use count::{Load, SIZES, Subject, curve, set_machine};

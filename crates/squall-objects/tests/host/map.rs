@@ -1,17 +1,17 @@
-//! Every form of a map under the checks that every concurrent map passes: recorded histories that are checked for linearizability, acts
-//! of one thread against std's map, and what the test suites of other maps check; at rest, and while it is swapped from form to form.
-#![cfg(not(miri))]
+//! Each form of a map under the checks for concurrent maps, at rest and while it is swapped between forms.
+//!
+//! The checks test recorded histories for linearizability. They compare the operations of one thread with
+//! `std`'s map. They repeat tests from the suites of other maps.
 
-mod map_common;
 
-use map_common::{Form, Maps, RestlessMaps, Swapping};
+use crate::maps::{Form, Maps, RestlessMaps, Swapping};
 use proptest::prelude::*;
 use squall_history::maps::{Act, Load, Maker, Wide, acts, all_checks, checks};
 use std::hash::RandomState;
 
-/// About a second of all checks.
+/// All checks together take about a second.
 fn load() -> Load {
-    // One order of all keys is a test of its own.
+    // The order of all keys has a test of its own.
     Load { many: 500, rounds: 40, one_order: false, ..Load::default() }
 }
 
@@ -47,7 +47,7 @@ fn a_map_passes_every_check_while_it_is_swapped_from_form_to_form() {
     assert!(maker.swaps() > maker.maps() as u64, "{} maps, and {} swaps", maker.maps(), maker.swaps());
 }
 
-/// Random histories of all keys together, and two threads that look for each other's.
+/// Random histories of all keys together, and two threads that read each other's keys.
 #[test]
 fn all_keys_have_one_order_across_swaps_too() {
     fn one_order<M: Maker>(maker: &M) {
@@ -56,7 +56,7 @@ fn all_keys_have_one_order_across_swaps_too() {
             (check.run)(maker, &load).unwrap_or_else(|what| panic!("{}: {what}", check.name));
         }
     }
-    for form in map_common::FORMS {
+    for form in crate::maps::FORMS {
         one_order(&Maps(form, RandomState::new()));
     }
     one_order(&Swapping::default());
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn any_acts_of_one_thread_are_those_of_stds_map(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         let acts = Act::all_from_bytes(&bytes);
-        for form in map_common::FORMS {
+        for form in crate::maps::FORMS {
             let maps = Maps(form, RandomState::new());
             prop_assert_eq!(acts::follow(&maps.make::<u64>(), &acts), Ok(()), "{:?}", form);
             prop_assert_eq!(acts::follow(&maps.make::<Wide>(), &acts), Ok(()), "{:?}", form);

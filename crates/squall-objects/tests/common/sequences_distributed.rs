@@ -1,10 +1,13 @@
-//! Bytes as sequences of operations on objects that keep copies or parts in clusters, each made on a VP that the bytes say, with swaps between,
-//! and on something simple that must do the same. For the test on random bytes beside this, and for the fuzzer: one machine of 32 VPs.
+//! Interpreters of bytes as sequences of operations on objects with copies or parts in clusters, for the
+//! fuzzer and for the tests on random bytes.
+//!
+//! The bytes select the VP of each operation, and swaps between operations. Each operation also runs on a
+//! simple model, and panics where the two differ. All run on one machine of 32 VPs.
 
 #![allow(dead_code, reason = "each user runs some of it")]
 
 use squall_core::swap::Swap;
-use squall_machine::{ClusterSize, Machine, Vp};
+use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::cached::{self, CachedMap, Form, Items};
 use squall_objects::directory::{self, Directory, Parts, new_directory};
 use squall_objects::map::{self, Compute, Computed, MapExt};
@@ -22,11 +25,13 @@ const SIZES: [ClusterSize; 6] = [
 ];
 const KEYS: u8 = 16;
 
-/// Does each operation, of four bytes, on the VP that its last says.
+/// Runs each operation, of four bytes, on the VP of its last byte.
 fn each_on_its_vp(bytes: &[u8], mut act: impl FnMut(u8, u8, u8)) {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
-        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
+        // An error means that another test has set the same machine.
+        let _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap());
+        assert_eq!(machine().vps().len(), 32);
     });
     for [which, key, value, vp] in bytes.as_chunks().0 {
         Vp::with_vp(Vp::new(u32::from(vp % 32)), || act(*which, *key, *value)).unwrap();
@@ -49,8 +54,8 @@ fn form(of: u8) -> Form {
     if of & 4 == 0 { form } else { form.updated() }
 }
 
-/// A map with copies or parts in clusters, against std's.
-pub(crate) fn spread_map(bytes: &[u8]) {
+/// A map with copies or parts in clusters, against `std`'s.
+pub(crate) fn distributed_map(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = match kind % 2 {
@@ -106,7 +111,7 @@ pub(crate) fn spread_map(bytes: &[u8]) {
     assert_eq!(handle.iter().collect::<BTreeMap<_, _>>(), model);
 }
 
-/// A cached map, against std's.
+/// A cached map, against `std`'s.
 pub(crate) fn cached_map(bytes: &[u8]) {
     use cached::CachedMapExt;
     let [kind, acts @ ..] = bytes else { return };
@@ -144,7 +149,7 @@ pub(crate) fn cached_map(bytes: &[u8]) {
     assert_eq!(handle.iter().collect::<BTreeMap<_, _>>(), model);
 }
 
-/// A cached list of numbers, against std's.
+/// A cached list of numbers, against `std`'s.
 pub(crate) fn cached_list(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
@@ -202,7 +207,7 @@ pub(crate) fn parts(bytes: &[u8]) {
     each_on_its_vp(&[], |_, _, _| ());
     let owner = directory::distributed::<u64, u64, u64>(size(*kind), |entry| entry % 2);
     let handle = owner.handle();
-    // What an entry is, and what was added to its parts, without what they began with.
+    // Each entry, and the sum of the additions to its parts, without their initial values.
     let mut model = BTreeMap::<u64, (u64, u64)>::new();
     let added = |sum: &mut u64, entry: &u64, part: &mut u64| *sum += *part - entry % 2;
     each_on_its_vp(acts, |which, key, value| {
@@ -259,5 +264,5 @@ pub(crate) fn parts(bytes: &[u8]) {
 /// Any of them, by the first byte.
 pub(crate) fn any(bytes: &[u8]) {
     let [which, bytes @ ..] = bytes else { return };
-    [spread_map, cached_map, cached_list, parts][usize::from(which % 4)](bytes);
+    [distributed_map, cached_map, cached_list, parts][usize::from(which % 4)](bytes);
 }

@@ -1,10 +1,10 @@
-//! A key whose hash panics when it is told to.
+//! A key with a hash that panics on demand.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A key that panics when it is hashed so many times more.
+/// A key that panics after a given number of hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Touchy(pub(crate) u64);
 
@@ -20,7 +20,7 @@ impl Hash for Touchy {
     }
 }
 
-/// Runs this, with a panic in the hash after so many; whether it came to its end.
+/// Runs `f`, with a panic in the hash after this many calls. Returns whether `f` completed.
 pub(crate) fn ends(hashes: u32, f: impl FnOnce()) -> bool {
     HASHES_LEFT.set(Some(hashes));
     let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();

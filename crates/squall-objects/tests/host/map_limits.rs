@@ -1,10 +1,8 @@
-//! Maps with a limit: of every form, at rest and while the form changes, the limit is kept at every moment, and what is counted in the end is
-//! what is there.
-#![cfg(not(miri))]
+//! Maps with a limit, in each form, at rest and while the form changes. The limit holds at each moment, and
+//! the final count equals the entries.
 
-mod map_common;
 
-use map_common::{FORMS, Form, NEW, swap_to};
+use crate::maps::{FORMS, Form, NEW, swap_to};
 use squall_core::Handle;
 use squall_objects::map::{self, Compute, Computed, MapExt, MapLimit, OwnedMap, Map, ResizeError};
 use std::hash::RandomState;
@@ -24,7 +22,7 @@ fn taken(map: &OwnedMap<u64, u64>) -> u64 {
     map.budget().expect("it has a limit").taken()
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn panic_of(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
     panic.downcast_ref::<String>().cloned().expect("with a text")
@@ -38,10 +36,10 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
         let full = map.set_or_full(7, 70).unwrap_err();
         let id = Handle::id(map.handle());
         assert_eq!((full.back, full.id, full.exhausted.most), ((7, 70), id, 3));
-        let text = format!("map {id} is full: 3 entries of at most 3, and 1 more were to come");
+        let text = format!("map {id} is full: 1 more requested, 3 of 3 entries in use; remove entries or raise the limit");
         assert_eq!(full.to_string(), text);
         assert!(map.compute_or_full(7, |_| Compute::Put(1)).is_err());
-        // What has no other way to say so.
+        // These methods have no way to return the error.
         let refused: [&dyn Fn(); 7] = [
             &|| _ = map.set(7, 1),
             &|| _ = map.insert(7, 1),
@@ -53,7 +51,7 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
         ];
         refused.iter().for_each(|act| assert_eq!(panic_of(act), text, "{form:?}"));
         assert!(!map.contains_key(&7) && taken(&map) == 3 && map.len() == 3);
-        // What is there is found and changed as ever.
+        // A present key is found and changed as before.
         assert_eq!((map.insert(1, 11), map.set(1, 12), map.set_or_full(1, 13)), (Some(1), true, Ok(true)));
         assert_eq!((map.try_insert(1, 1), map.get_or_insert_with(1, || 1)), (Err((1, 1)), 13));
         assert!(map.update(&1, |old| old + 1) && map.get(&1) == Some(14));
@@ -129,7 +127,8 @@ fn a_closure_a_weight_or_a_clone_that_panics_leaves_the_count_right() {
     }
 }
 
-/// How exact it is, stated at `map::limited`: what is there is at no moment more than the limit, under everything at once.
+/// The accuracy that `map::limited` promises: the entries never exceed the limit, under all operations at
+/// once.
 #[test]
 fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end_in_every_form_and_across_swaps() {
     for form in FORMS {
@@ -148,13 +147,14 @@ fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
         if weighed { MapLimit::weight(MOST, "units", |value: &u64| value % 8) } else { MapLimit::entries(MOST) };
     let (map, within) = made(form, limit);
     let weight = |value: u64| if weighed { value % 8 } else { 1 };
-    // Told by those who put in and take out of keys that are theirs alone: before the one, after the other it is more than there is.
+    // Counted by threads that insert and remove keys of their own. They count an insertion after it, and a
+    // removal before it.
     let (over, there, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 assert!(taken(&map) <= MOST);
-                // What was put in and not begun to be taken out is no more than what is there.
+                // Keys that were inserted, with no removal begun, are at most the keys in the map.
                 let there = there.load(Ordering::SeqCst);
                 assert!(there.cast_signed() <= MOST.cast_signed(), "{there} are there");
                 thread::yield_now();
@@ -229,7 +229,7 @@ fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_
 fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
     for form in FORMS {
         let (inner, _) = made(form, MapLimit::entries(8));
-        // A limit around a limit: the form is that of the innermost.
+        // A limit around a limit: the form is that of the innermost map.
         let map = map::limited(inner, MapLimit::weight(100, "units", |value: &u64| *value));
         for new in NEW {
             (1..=8).for_each(|key| _ = map.set(key, key));
@@ -243,7 +243,7 @@ fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
             map.clear();
             assert_eq!(taken(&map), 0);
         }
-        // This object itself has no state to give: nothing is lost by trying.
+        // The outer object has no state to export, so the failed swap loses no entry.
         map.set(1, 1);
         assert!(squall_core::swap::swap(map.handle(), Form::Shared.to_come()).is_err());
         assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));

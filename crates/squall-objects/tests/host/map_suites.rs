@@ -1,14 +1,14 @@
-//! What other maps' own test suites check of several threads, in our words and for our interface: of every form, of a map with a limit, and of one
-//! that is swapped from form to form meanwhile. Each test is named after the suite and the tests that it mirrors.
+//! Multi-threaded tests from the suites of other maps, in new words and for this interface.
 //!
-//! What those suites check of one thread is here only where it is about hashes, growth or drops; the rest is the comparison with std's map in
-//! `map.rs`. What they check of guards, pins and views has nothing to mirror: this interface lends nothing that outlives a closure.
-#![cfg(not(miri))]
+//! They run on each form, on a map with a limit, and on a map that is swapped between forms meanwhile. Each
+//! test is named after its suite and the tests that it repeats.
+//!
+//! Single-threaded tests of those suites are included only if they concern hashes, growth or drops;
+//! `map.rs` compares the rest with `std`'s map. Tests of guards, pins and views are left out: this
+//! interface lends no reference beyond a closure.
 
-mod map_common;
-mod touchy;
 
-use map_common::{FORMS, Form, Hashing, NEW, swap_to};
+use crate::maps::{FORMS, Form, Hashing, NEW, swap_to};
 use squall_core::Handle;
 use squall_history::rng::Rng;
 use squall_objects::map::{self, Compute, MapExt, MapLimit, OwnedMap, Map};
@@ -17,13 +17,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use touchy::{Touchy, ends};
+use crate::touchy::{Touchy, ends};
 
 type Co<S = RandomState> = Handle<dyn Map<u64, u64, S>>;
 
 const THREADS: u64 = 4;
 
-/// Set when this goes, by a panic too.
+/// Sets the flag when it is dropped, by a panic too.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -56,7 +56,7 @@ fn on_each(check: impl Fn(Co)) {
     on_each_with(RandomState::new(), check);
 }
 
-/// Runs as many threads, which begin at once; what each returns.
+/// Runs this many threads, which start together. Returns their results.
 fn at_once<R: Send>(threads: u64, act: impl Fn(u64) -> R + Sync) -> Vec<R> {
     let barrier = Barrier::new(threads as usize);
     let run = |thread| {
@@ -70,7 +70,7 @@ fn at_once<R: Send>(threads: u64, act: impl Fn(u64) -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Keys in an order of a thread's own, each so many times.
+/// Returns the keys, each this many times, in a thread's own random order.
 fn shuffled(keys: u64, times: u64, seed: u64) -> Vec<u64> {
     let mut all: Vec<u64> = (0..times).flat_map(|_| 0..keys).collect();
     let mut rng = Rng::new(seed, 7);
@@ -107,7 +107,8 @@ fn papaya_update_stress_update_or_insert_stress_mixed_entry_stress() {
                 match (thread + key) % 3 {
                     0 => _ = map.compute(key, |value| Compute::Put(value.map_or(1, |value| value + 1))),
                     1 => {
-                        // Perhaps not there: then with nothing yet, so that the addition is one of its own.
+                        // If the key is absent, it gets a zero first, so that the addition is an operation
+                        // of its own.
                         map.entry(key).or_insert(0);
                         assert!(map.update(&key, |value| value + 1));
                     }
@@ -151,7 +152,7 @@ fn papaya_insert_remove_stress_remove_stress_remove_mixed_stress() {
 #[test]
 fn papaya_remove_update_or_insert_stress() {
     on_each(|map| {
-        // Half of them add one; the others take out whatever is there, and keep count of what went.
+        // Half of the threads add one. The others remove each value they find, and count the removed sum.
         let told = at_once(THREADS, |thread| {
             let keys = shuffled(64, 32, thread).into_iter();
             if thread % 2 == 0 {
@@ -169,7 +170,7 @@ fn papaya_remove_update_or_insert_stress() {
 #[test]
 fn papaya_remove_if_update_or_insert_stress_conditional_remove_update_or_insert_stress() {
     on_each(|map| {
-        // Half of them add one; the others take out what is above three, and keep count of what goes.
+        // Half of the threads add one. The others remove values above three, and count the removed sum.
         let told = at_once(THREADS, |thread| {
             let mut sum = 0;
             for key in shuffled(32, 64, thread) {
@@ -251,7 +252,7 @@ fn papaya_concurrent_resize_and_get() {
     });
 }
 
-/// The same hash for all.
+/// A hasher with the same hash for all keys.
 #[derive(Clone)]
 struct Constant(u64);
 
@@ -291,7 +292,7 @@ fn papaya_flurry_test_zero_hasher_test_max_hasher_one_bucket() {
 #[test]
 fn cuckoo_stress_test() {
     on_each(|map| {
-        // Keys are dealt to the threads: each knows what must be there of its own.
+        // The keys are dealt to the threads, so each thread knows the values of its own keys.
         at_once(THREADS, |thread| {
             let (mut rng, mut mine) = (Rng::new(3, thread), std::collections::HashMap::new());
             for _ in 0..2_000 {
@@ -321,7 +322,8 @@ fn cuckoo_stress_test() {
 #[test]
 fn flurry_jdk_concurrent_associate() {
     on_each(|map| {
-        // All put the same in, in their own order, and again by a function: none is lost, none twice.
+        // All threads insert the same keys, in different orders, and again by a function. Each key must be
+        // there once.
         for round in 0..2 {
             at_once(THREADS, |thread| {
                 for key in shuffled(1024, 1, thread + round) {
@@ -355,7 +357,8 @@ fn flurry_jdk_concurrent_contains_key() {
 fn flurry_jdk_map_check_everything() {
     const SIZE: u64 = 512;
     on_each(|map| {
-        // Absent and present keys by turns, through growth, removal of each second, of all, and again.
+        // Absent and present keys alternate, through growth, removal of every second key, removal of all,
+        // and once more.
         at_once(2, |thread| {
             let keys: Vec<u64> = shuffled(SIZE, 1, thread).into_iter().map(|key| key * 2 + thread).collect();
             let there = |at: usize| map.get(&keys[at]);
@@ -376,7 +379,7 @@ fn flurry_jdk_map_check_everything() {
     });
 }
 
-/// Keys put in at random, most of them there already, while the table grows.
+/// Inserts random keys, most of them present already, while the table grows.
 #[test]
 fn flurry_issue_90() {
     on_each(|map| {
@@ -401,7 +404,7 @@ fn papaya_current_kv_dropped_flurry_drop_value_scc_insert_drop_reclaim() {
             Counted { _one: alive.clone() }
         }
     }
-    // Each value holds one count of the `Arc`; what is left at the end is this one.
+    // Each value holds one count of the `Arc`. The count left at the end is this one.
     let alive = Arc::new(AtomicUsize::new(0));
     type Make = fn() -> OwnedMap<u64, Counted>;
     let makes: [Make; 4] = [
@@ -462,7 +465,7 @@ fn scc_insert_retain_insert_prune_insert_read_remove() {
     });
 }
 
-/// Two halves of a value that are always changed together are never read apart.
+/// Two halves of a value always change together. A reader must never see them apart.
 #[test]
 fn scc_read_write_update_get_upsert_peek_remove() {
     on_each(|map| {
@@ -524,7 +527,7 @@ fn dashmap_test_try_reserve_test_try_reserve_errors_iter_count() {
     });
 }
 
-// --- what none of them checks: a hash that panics ---
+// --- not in those suites: a hash that panics ---
 
 #[test]
 fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {
@@ -547,10 +550,10 @@ fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {
             let map = make();
             (0..10).for_each(|key| _ = map.set(Touchy(key), key));
             let mut failed = 0;
-            // Through growth and beyond: each key at every one of its hashes.
+            // Through growth and beyond: for each key, at each of its hashes.
             for key in 10..80 {
                 failed += (0..).take_while(|hashes| !ends(*hashes, || act(map.handle(), key))).count();
-                // Nobody is left waiting for a lock.
+                // No thread waits for a lock that was never released.
                 thread::scope(|scope| _ = scope.spawn(|| map.set(Touchy(1_000), 1_000)));
                 for old in 0..10 {
                     assert_eq!(map.get(&Touchy(old)), Some(old), "act {number}");

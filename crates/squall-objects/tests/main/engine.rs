@@ -1,10 +1,8 @@
 //! What the engine does with families that misbehave, with people who change their minds, and with loads that look like none.
 //! On a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
-#![cfg(not(miri))]
 
-mod common;
 
-use common::{alone, eventually, form, made, on};
+use crate::common::{alone, eventually, form, made, on};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
 use squall_adapt::{engine, settings};

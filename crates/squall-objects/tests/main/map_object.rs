@@ -1,49 +1,22 @@
-//! Maps as objects: calls within calls, ends, swaps, what std knows of them; on a virtual machine of 32 VPs where each thread is on the
-//! VP that a test gives it.
-#![cfg(not(miri))]
+//! Maps as objects: nested calls, destruction, swaps, and implementations of `std`'s traits. Runs on a
+//! virtual machine of 32 VPs, where each thread is on the VP that a test gives it.
 
-mod map_common;
 
-use map_common::{FORMS, Form, NEW, swap_to};
+use crate::common::{VPS, alone, eventually, on};
+use crate::maps::{FORMS, Form, NEW, swap_to};
 use squall_adapt::{control, settings};
 use squall_core::swap::{Swap, SwapReport, swap};
 use squall_core::{Handle, ObjectState, Owned, info_of};
-use squall_machine::{ClusterSize, Machine, Vp, machine};
+use squall_machine::ClusterSize;
 use squall_objects::map::{self, SHARED, Compute, Computed, MapExt, OwnedMap, Map, SMALL};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// The machine of every test here: two nodes of two caches of four cores of two threads.
-fn alone() -> MutexGuard<'static, ()> {
-    static MADE: Once = Once::new();
-    static ALONE: Mutex<()> = Mutex::new(());
-    MADE.call_once(|| {
-        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
-    });
-    assert_eq!(machine().vps().len(), VPS as usize);
-    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
-const VPS: u32 = 32;
-
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
-
-/// Waits for something that must come; the limit is there for those who wait for a test that hangs.
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(300), "this does not come: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
 
 type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
@@ -69,9 +42,9 @@ where
     info_of(Handle::id(map.handle())).unwrap().reps.len()
 }
 
-// --- calls within calls ---
+// --- nested calls ---
 
-/// Every kind of call, within every closure that a call is given; keys from 10 on are free.
+/// Makes each kind of call inside each closure that a call takes. Keys from 10 on are free.
 fn within_each_closure(handle: Co) {
     let calls = || {
         handle.set(10, 10);
@@ -148,12 +121,12 @@ fn every_call_can_be_made_within_every_closure() {
     }
 }
 
-/// Swaps, however long a thread stays in a call.
+/// Swaps with a long timeout, for a thread that stays in a call.
 fn patiently(handle: Co, new: Form) -> SwapReport {
     Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(new.to_come()).unwrap()
 }
 
-/// Runs `f` while a swap waits for it, in `Forward`.
+/// Runs `f` while a swap waits for it in phase `Forward`.
 fn while_a_swap_waits(handle: Co, new: Form, f: impl FnOnce()) {
     thread::scope(|scope| {
         let swapped = handle.with(&1, |_| {
@@ -189,7 +162,8 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
             let handle = map.handle();
             let (leave, left) = mpsc::channel::<()>();
             thread::scope(|scope| {
-                // Keeps the swap in `Forward` until the call below has begun, so that it is one of those that are counted.
+                // Keeps the swap in `Forward` until the call below has begun, so that the swap counts that
+                // call.
                 let (tell, is_in) = mpsc::channel();
                 scope.spawn(move || {
                     squall_rcu::pin(|_| {
@@ -201,10 +175,10 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
                 let swapper = scope.spawn(move || patiently(handle, new));
                 eventually("the swap begins", || is_swapping(handle));
                 let mut leave = Some(leave);
-                // Of a key that no call within it changes: else it would be asked again and again.
+                // No call inside changes this key; otherwise the closure would run again and again.
                 let updated = handle.update(&3, |value| {
                     drop(leave.take());
-                    // In `Forward`, and soon in `Block`, in which others wait for this call.
+                    // In `Forward`, and soon in `Block`, in which other threads wait for this call.
                     let other = scope.spawn(move || handle.get(&1));
                     thread::sleep(Duration::from_millis(2));
                     within_each_closure(handle);
@@ -219,7 +193,7 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
     }
 }
 
-/// Whether a form's entries are in one table, which moves as it is to another such form.
+/// Whether a form has its entries in one table, which moves unchanged to another such form.
 fn has_a_table(form: Form) -> bool {
     matches!(form, Form::Shared | Form::Replicated)
 }
@@ -251,9 +225,10 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                 });
                 eventually("the swap begins", || is_swapping(handle));
                 squall_rcu::pin(|guard| {
-                    let store = handle.look(guard);
+                    let store = handle.read(guard);
                     drop(leave);
-                    // A swap that began to wait for operations after this one did waits for this one, too: nothing is to be seen then.
+                    // A swap that began to wait for operations after this one did waits for this one, too.
+                    // Then the test has no result.
                     let begun = Instant::now();
                     while !swapper.is_finished() {
                         if begun.elapsed() > Duration::from_secs(2) {
@@ -262,7 +237,8 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                         thread::yield_now();
                     }
                     seen_through.fetch_add(1, Ordering::Relaxed);
-                    // Whoever copied has left the old structure as it was; who shares it has gone on with it.
+                    // A form that cloned the entries left the old structure unchanged. A form that shares
+                    // the table has continued with it.
                     let shares = has_a_table(form) && has_a_table(new);
                     assert!(shares || handle.is_empty());
                     let seen: Vec<_> =
@@ -300,7 +276,8 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
             value + 1
         });
         assert_eq!((asked, handle.get(&1)), (2, Some(14)), "{form:?}: it was taken out and put in again");
-        // What comes and goes beside it, in the same bucket too, is no reason: this would go on for ever.
+        // Changes of other keys, also in the same bucket, must not make the closure run again: it would
+        // never end.
         asked = 0;
         let done = handle.compute(1, |_| {
             asked += 1;
@@ -312,9 +289,9 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
     }
 }
 
-// --- ends ---
+// --- destruction ---
 
-/// All keys have one hash.
+/// A hasher with one hash for all keys.
 #[derive(Clone, Default)]
 struct One;
 
@@ -390,7 +367,7 @@ fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
         assert!(computed.is_err() && handle.try_for_each(|_, _| called = true).is_err() && !called);
         let error = catch_unwind(|| handle.get(&2)).unwrap_err();
         let error = error.downcast_ref::<String>().expect("a message");
-        assert!(error.contains("look"), "{error}");
+        assert!(error.contains("read"), "{error}");
         assert!(catch_unwind(|| handle.set(2, 2)).is_err() && catch_unwind(|| handle.iter().next()).is_err());
     }
 }
@@ -408,7 +385,7 @@ fn a_form_into_which_no_entries_moved_says_so() {
     }
 }
 
-/// A key or a value whose drop runs some code.
+/// A key or a value with a drop that runs some code.
 struct Fuse(u64, Arc<OnceLock<Co2>>);
 type Co2 = Handle<dyn Map<Fuse, Fuse, RandomState>>;
 
@@ -437,7 +414,7 @@ impl Drop for Fuse {
         if let Some(handle) = self.1.get()
             && !BURNS.replace(true)
         {
-            // It takes the lock of a map under one lock, and of each bucket's.
+            // Takes the lock of a locked map, and of each bucket.
             let probe = Fuse(self.0, Arc::default());
             let _ = handle.try_delete(&Fuse(1_000 + self.0, Arc::default()));
             let _ = handle.try_with(&probe, |_| ());
@@ -520,7 +497,7 @@ fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
     }
 }
 
-// --- walks ---
+// --- iteration ---
 
 #[test]
 fn a_walk_goes_on_through_swaps_and_sees_each_entry_once() {
@@ -564,7 +541,8 @@ fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
     assert!(catch_unwind(|| map::partitioned::<u64, u64>(0, |_| 0)).is_err());
 }
 
-/// The directory of a cache of file blocks: which clusters have a copy of each. All processors search it, and put in what they bring.
+/// A directory of a file block cache: the clusters that have a copy of each block. All processors search it
+/// and add the blocks they load.
 #[test]
 fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_once() {
     let _alone = alone();
@@ -585,7 +563,7 @@ fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_on
     });
     assert_eq!(pages.len(), 512);
     pages.for_each(|page, copies| assert_eq!(*copies, (1 << threads) - 1, "of {page}"));
-    // What nobody has any more goes.
+    // A block without a copy is removed.
     (0..threads)
         .for_each(|cluster| pages.for_each(|page, _| _ = handle.update(page, |copies| copies & !(1 << cluster))));
     pages.retain(|_, copies| *copies != 0);
@@ -616,7 +594,7 @@ fn with_callers(handle: Co, vps: &[u32], f: impl FnOnce()) {
                             assert!(handle.update(&key, |value| value + 1), "{key} was lost");
                             assert!(handle.get(&key).is_some_and(|value| value > key));
                         }
-                        // So that all of them run, on few processors.
+                        // Lets all threads run, on few processors.
                         thread::yield_now();
                     }
                 });
@@ -635,7 +613,7 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
     with_callers(map.handle(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == SHARED));
     let decided = || control::history(Handle::id(map.handle()));
-    eventually("it is told", || decided().iter().any(|decision| decision.why.contains("lend")));
+    eventually("it is told", || decided().iter().any(|decision| decision.why.contains("write")));
     let sum = map.fold(0, |sum, _, value| sum + value);
     eventually("it folds", || form(&map) == SMALL);
     assert_eq!((map.len(), map.fold(0, |sum, _, value| sum + value)), (64, sum), "an update was lost");
@@ -650,7 +628,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
     let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
     on(0, || (0..MANY).for_each(|key| _ = map.set(key, key)));
-    // In its own form: nobody may swap it. Whoever moves it then copies nothing.
+    // The map keeps its own form, since swaps are frozen. A later change clones no entry.
     assert_eq!((form(&map), map.len()), (SMALL, MANY as usize));
     for to in [SHARED, SMALL, SHARED] {
         control::swap(id, to).unwrap();
@@ -660,7 +638,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
     map.retain(|key, _| *key < 100);
     control::swap(id, SMALL).unwrap();
     assert!(map.into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>().into_iter().eq(0..100));
-    // Where it is known beforehand it begins so.
+    // With a known capacity it begins as a table.
     let large = map::adaptive_with::<u64, u64, _>(MANY as usize, RandomState::new());
     assert_eq!((form(&large), large.capacity() >= MANY as usize), (SHARED, true));
 }
@@ -675,7 +653,7 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
         let sensors = map.sensors();
         (sensors.here, sensors.elsewhere)
     };
-    // Ten calls of one VP, the first of which came from elsewhere. The thread has the map to itself soon, if it can.
+    // Ten calls of one VP, the first one after another VP's call. The thread may soon own the lock.
     let first = seen(&map);
     let unseen = 9 - first.0;
     assert_eq!((first.1, unseen > 0), (1, map.sensors().can_be_owned));
@@ -692,7 +670,7 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
     on(7, || (0..10).for_each(|key| _ = map.set(key, 0)));
     let after = seen(&map);
     assert_eq!((before.0 + before.1, after.0 + after.1), (0, 10), "of a table, writes are counted");
-    // Of a table within the small form, one for all of a few, by chance.
+    // Calls of a table within the small form are sampled at random.
     control::swap(id, SMALL).unwrap();
     on(7, || (0..140_000).for_each(|key| _ = map.set(key, 0)));
     let before = seen(&map);
@@ -705,7 +683,7 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
     assert_eq!(info_of(id).unwrap().reps.len(), reps, "who steers is no caller");
 }
 
-// --- what it is to others ---
+// --- trait implementations ---
 
 #[test]
 fn it_is_filled_from_iterators_and_shown_as_std_s() {
@@ -767,7 +745,7 @@ fn keys_are_looked_for_in_any_borrowed_form() {
     }
 }
 
-/// No `Clone`, no `Debug`, keys that are not of std's.
+/// A key without `Clone` and `Debug`.
 #[derive(PartialEq, Eq, Hash)]
 struct Plain(u64);
 

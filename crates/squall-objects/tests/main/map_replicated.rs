@@ -1,42 +1,27 @@
-//! The replicated form of a map: every check of a concurrent map, and its copies, on a virtual machine of 32 VPs where each thread is on the
-//! VP that a test gives it.
-#![cfg(not(miri))]
+//! The replicated form of a map: all checks of concurrent maps, and its copies. Runs on a virtual machine
+//! of 32 VPs, where each thread is on the VP that a test gives it.
 
-mod map_common;
 
-use map_common::{Form, Maps, swap_to};
+use crate::common::{VPS, alone, on};
+use crate::maps::{Form, Maps, swap_to};
 use squall_core::{Handle, info_of};
 use squall_history::maps::{Counted, Ledger, Load, Maker, checks};
 use squall_history::rng::Rng;
-use squall_machine::{ClusterSize, Machine, Vp};
+use squall_machine::ClusterSize;
 use squall_objects::map::{self, Compute, Computed, MapExt, OwnedMap, Map};
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-
-/// The machine of every test here: two nodes of two caches of four cores of two threads.
-fn begin() {
-    static MADE: Once = Once::new();
-    let topology = "nodes:2,caches:2,cores:4,threads:2";
-    MADE.call_once(|| _ = Machine::set_virtual(topology.parse().unwrap()).unwrap());
-}
-
-const VPS: u32 = 32;
-
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
 
 fn settle() {
     squall_rcu::barrier().unwrap();
 }
 
-/// Recorded histories, linearizability of each key among them, and what the test suites of other maps check.
+/// Recorded histories, linearizability per key, and the tests from the suites of other maps.
 #[test]
 fn a_replicated_map_passes_every_check() {
-    begin();
+    let _alone = alone();
     let maker = Maps(Form::Replicated, RandomState::new());
     let load = Load { many: 500, rounds: 40, one_order: false, ..Load::default() };
     every_check(&maker, &load);
@@ -44,7 +29,7 @@ fn a_replicated_map_passes_every_check() {
 
 fn every_check<M: Maker>(maker: &M, load: &Load) {
     for check in checks::<M>() {
-        // There are copies at rest: see the test of drops below.
+        // At rest there are copies: see the test of drops below.
         if check.name != "drops::counted" {
             (check.run)(maker, load)
                 .unwrap_or_else(|what| panic!("{}, seed {}: {what}", check.name, load.seed));
@@ -52,24 +37,24 @@ fn every_check<M: Maker>(maker: &M, load: &Load) {
     }
 }
 
-/// Where the value is that a read finds.
+/// Returns the address of the value that a read finds.
 fn place(map: &OwnedMap<u64, Box<u64>>, vp: u32) -> usize {
     on(vp, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap())
 }
 
 #[test]
 fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes() {
-    begin();
+    let _alone = alone();
     let map: OwnedMap<u64, Box<u64>> = map::replicated(ClusterSize::Node);
     map.set(1, Box::new(10));
-    // The first look of each cluster finds the original, and copies it.
+    // The first read of each cluster finds the original, and copies it.
     let original = place(&map, 0);
     assert_eq!(place(&map, 20), original);
     let (near, far) = (place(&map, 0), place(&map, 20));
     assert!(near != original && far != original && near != far);
     assert_eq!((place(&map, 15), place(&map, 31)), (near, far), "one for each node");
     assert_eq!(info_of(Handle::id(map.handle())).unwrap().reps.len(), 2);
-    // Another key's change leaves them alone, unless it is in the same stripe, where it takes out its own only.
+    // A change of another key leaves the copies alone. In the same stripe it removes only its own.
     map.set(2, Box::new(0));
     assert_eq!((place(&map, 0), place(&map, 20)), (near, far));
     assert!(on(9, || map.update(&1, |value| Box::new(**value + 1))));
@@ -82,7 +67,7 @@ fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes(
 
 #[test]
 fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
-    begin();
+    let _alone = alone();
     let ledger = Ledger::new();
     let map: OwnedMap<u64, Counted> = map::replicated(ClusterSize::Core);
     thread::scope(|scope| {
@@ -127,14 +112,14 @@ fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
 
 #[test]
 fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
-    begin();
+    let _alone = alone();
     let map: OwnedMap<u64, Box<u64>> = map::shared();
     map.set(1, Box::new(10));
     let original = place(&map, 0);
     for (form, there) in
         [(Form::Replicated, true), (Form::Shared, true), (Form::Replicated, true), (Form::Locked, false)]
     {
-        // The types of `swap_to` are the checks'.
+        // The types of `swap_to` are those of the checks.
         let new = match form {
             Form::Replicated => map::new_replicated(ClusterSize::Cache),
             Form::Shared => map::new_shared(),
@@ -146,10 +131,10 @@ fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
     }
 }
 
-/// Values of each key rise; whoever saw one, in any cluster and in any form, sees no earlier one.
+/// The values of each key rise. A thread that saw one, in any cluster and form, sees no earlier one.
 #[test]
 fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
-    begin();
+    let _alone = alone();
     const KEYS: usize = 3;
     let map: OwnedMap<u64, u64> = Form::Replicated.make(RandomState::new());
     let handle = map.handle();
@@ -185,11 +170,11 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
 
 #[test]
 fn a_closure_may_use_the_map_and_change_any_key() {
-    begin();
+    let _alone = alone();
     let map: OwnedMap<u64, u64> = map::replicated(ClusterSize::Cpu);
     let handle = map.handle();
     (0..200).for_each(|key| _ = handle.set(key, key));
-    // Some of them are in the stripe of the first.
+    // Some of these keys are in the stripe of the first.
     let mut asked = 0;
     assert!(handle.update(&0, |value| {
         asked += 1;
@@ -198,7 +183,7 @@ fn a_closure_may_use_the_map_and_change_any_key() {
         value + 100
     }));
     assert_eq!((asked, handle.get(&0), handle.get(&199)), (1, Some(100), Some(200)));
-    // One that panics leaves the key as it was, and free to be copied.
+    // A panic leaves the key unchanged, and free to be copied.
     assert!(catch_unwind(AssertUnwindSafe(|| handle.compute(0, |_| panic!("in a closure")))).is_err());
     assert_eq!(handle.compute(0, |_| Compute::Keep), Computed::Kept);
     assert_eq!((handle.get(&0), handle.get(&0)), (Some(100), Some(100)));
@@ -206,12 +191,12 @@ fn a_closure_may_use_the_map_and_change_any_key() {
     assert_eq!((handle.len(), handle.get(&7), handle.get(&8)), (100, None, Some(9)));
 }
 
-/// A key and a value of which the so-manieth question panics: whether it is equal, what its hash is, what a copy of it is.
+/// A key and a value that panics after a number of calls of `eq`, `hash` or `clone`.
 #[derive(Debug)]
 struct Touchy(u64);
 
 thread_local! {
-    /// Questions that are still answered.
+    /// Number of calls that still succeed.
     static PATIENCE: std::cell::Cell<u32> = const { std::cell::Cell::new(u32::MAX) };
 }
 
@@ -246,7 +231,7 @@ impl std::hash::Hash for Touchy {
 
 #[test]
 fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agree_on() {
-    begin();
+    let _alone = alone();
     type Act = fn(&OwnedMap<Touchy, Touchy>);
     let acts: [Act; 8] = [
         |map| _ = map.get(&Touchy(1)),
@@ -263,7 +248,7 @@ fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agre
             let map: OwnedMap<Touchy, Touchy> = map::replicated(ClusterSize::Node);
             map.set(Touchy(1), Touchy(10));
             map.set(Touchy(3), Touchy(30));
-            // The far node has a copy of each, and the near one of the other key alone.
+            // The far node has a copy of each key, and the near one has a copy of the other key alone.
             (0..2).for_each(|_| {
                 on(20, || [1, 3].map(|key| _ = map.get(&Touchy(key))).into_iter().for_each(drop))
             });
@@ -274,7 +259,7 @@ fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agre
             let seen: Vec<_> =
                 [0, 20, 0, 20].map(|vp| on(vp, || map.get(&Touchy(1)).map(|value| value.0))).into();
             assert!(seen.windows(2).all(|two| two[0] == two[1]), "act {at}, {patience}: {seen:?}");
-            // It is used and changed as before, and copied again.
+            // The key is used and changed as before, and copied again.
             assert!([0, 20].into_iter().all(|vp| on(vp, || map.get(&Touchy(3))) == Some(Touchy(30))));
             for value in 40..43 {
                 on(20, || _ = map.set(Touchy(1), Touchy(value)));
@@ -303,7 +288,7 @@ fn reps(map: &OwnedMap<u64, u64>) -> usize {
 
 #[test]
 fn x_30_the_size_of_a_maps_clusters_is_changed_and_the_entries_stay() {
-    begin();
+    let _alone = alone();
     let partitioned = map::partitioned::<u64, u64>(5, |key| key as usize);
     for map in [map::replicated(ClusterSize::Cpu), partitioned] {
         (0..100).for_each(|key| _ = map.set(key, 0));
@@ -317,17 +302,17 @@ fn x_30_the_size_of_a_maps_clusters_is_changed_and_the_entries_stay() {
         }
         assert_eq!(map.len(), 100);
     }
-    // The parts stay as many as they are, and their homes what they were.
+    // The number of parts and the home of each key stay the same.
     let map = map::partitioned::<u64, u64>(3, |key| (key >> 4) as usize);
     map.set_cluster_size(ClusterSize::Node).unwrap();
     (0..48).for_each(|key| _ = map.set(key, key));
     assert_eq!((map.len(), map.iter().count()), (48, 48));
 }
 
-/// Writers add, readers see no earlier value than anybody did, while the size of the clusters changes all the time.
+/// Writers add, and readers see no earlier value, while the size of the clusters changes all the time.
 #[test]
 fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_twice() {
-    begin();
+    let _alone = alone();
     const KEYS: u64 = 8;
     const ROUNDS: u64 = 2_000;
     const SWAPS: u64 = 50;
@@ -364,7 +349,7 @@ fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_tw
             }
             scope.spawn(|| {
                 for size in SIZES.into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-                    // One that was not done in time leaves everything as it was.
+                    // A swap that ran into its timeout leaves everything unchanged.
                     swaps.fetch_add(u64::from(handle.set_cluster_size(size).is_ok()), Ordering::Relaxed);
                 }
             });

@@ -1,12 +1,11 @@
 //! Cached lists and maps, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
-#![cfg(not(miri))]
 
-mod touchy;
 
+use crate::common::{VPS, alone, eventually, on};
 use squall_core::swap::{Swap, swap};
 use squall_core::{Handle, Owned};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
-use squall_machine::{ClusterSize, Machine, Vp, machine};
+use squall_machine::{ClusterSize, Vp, machine};
 use squall_objects::cached::{
     self, CachedList, CachedMap, Coherence, Compute, Computed, CachedMapExt, Form, Items, Sensors,
 };
@@ -14,23 +13,11 @@ use std::hash::RandomState;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
-use touchy::{Touchy, ends};
+use std::time::Duration;
+use crate::touchy::{Touchy, ends};
 
-/// The machine of every test here: two nodes of two caches of four cores of two threads.
-fn alone() -> MutexGuard<'static, ()> {
-    static MADE: Once = Once::new();
-    static ALONE: Mutex<()> = Mutex::new(());
-    MADE.call_once(|| {
-        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
-    });
-    assert_eq!(machine().vps().len(), VPS as usize);
-    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
-const VPS: u32 = 32;
 const SIZES: [ClusterSize; 7] = [
     ClusterSize::Cpu,
     ClusterSize::Core,
@@ -40,10 +27,6 @@ const SIZES: [ClusterSize; 7] = [
     ClusterSize::fixed(2),
     ClusterSize::fixed(5),
 ];
-
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
 
 fn everywhere(f: impl Fn(u32)) {
     (0..VPS).for_each(|vp| on(vp, || f(vp)));
@@ -76,15 +59,6 @@ struct Stop<'a>(&'a AtomicBool);
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Waits for something that must come; the limit is there for those who wait for a test that hangs.
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "this does not come: {what}");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -1,13 +1,11 @@
-//! Bytes as sequences of operations, done one after the other to an object and to something simple that must do the same. For the test on
-//! random bytes beside this, and for the fuzzer. Shorter bytes are simpler sequences. Each panics where the two differ.
+//! Interpreters of bytes as sequences of operations, for the fuzzer and for the tests on random bytes.
+//!
+//! Each operation runs on an object and on a simple model, and panics where the two differ. Shorter bytes
+//! are simpler sequences.
 
 #![allow(dead_code, reason = "each user runs some of it")]
 
-#[macro_use]
-#[path = "../map_common/mod.rs"]
-mod map_common;
-
-use map_common::{FORMS, Maps, RestlessMaps};
+use crate::maps::{FORMS, Maps, RestlessMaps};
 use squall_core::swap::{Swap, swap};
 use squall_history::maps::{Act, ConcurrentMap, Held, Maker, Step, Wide, acts};
 use squall_machine::ClusterSize;
@@ -20,7 +18,7 @@ use std::hash::RandomState;
 struct OfTable<V: Held>(Table<u64, V>);
 as_checked!(OfTable<V>, this => this.0, discard);
 
-/// A table, with values in its slots or in nodes, against std's map.
+/// A table, with values in its slots or in nodes, against `std`'s map.
 pub(crate) fn table(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     let acts = Act::all_from_bytes(acts);
@@ -32,7 +30,7 @@ pub(crate) fn table(bytes: &[u8]) {
     done.unwrap_or_else(|what| panic!("{what}"));
 }
 
-/// A map of the form that the first byte says, or one that is swapped from form to form between the acts, against std's.
+/// A map against `std`'s. The first byte selects its form, or swaps between the operations.
 pub(crate) fn map(bytes: &[u8]) {
     let [kind, acts @ ..] = bytes else { return };
     let acts = Act::all_from_bytes(acts);
@@ -47,7 +45,7 @@ pub(crate) fn map(bytes: &[u8]) {
     done.unwrap_or_else(|what| panic!("{what}"));
 }
 
-/// A map with a limit of what values weigh, whose map within is swapped, against std's map and a sum.
+/// A map with a limit on the weight of its values, against `std`'s map and a sum. The inner map is swapped.
 pub(crate) fn limited(bytes: &[u8]) {
     const MOST: u64 = 40;
     let [form, acts @ ..] = bytes else { return };
@@ -94,7 +92,7 @@ pub(crate) fn limited(bytes: &[u8]) {
                 model.retain(|key, _| key % 3 != value % 3);
             }
             6 => assert_eq!(map.get(&key), had),
-            _ => map_common::swap_to(within, map_common::NEW[value as usize % map_common::NEW.len()]),
+            _ => crate::maps::swap_to(within, crate::maps::NEW[value as usize % crate::maps::NEW.len()]),
         }
         assert_eq!(map.budget().unwrap().taken(), model.values().sum::<u64>());
         assert_eq!(map.len(), model.len());
@@ -102,7 +100,7 @@ pub(crate) fn limited(bytes: &[u8]) {
     assert_eq!(map.iter().collect::<BTreeMap<_, _>>(), model);
 }
 
-/// A read-mostly value, in every form and size of clusters, against a value and its version.
+/// A read-mostly value, in each form and size of clusters, against a value and its version.
 pub(crate) fn cell(bytes: &[u8]) {
     const SIZES: [ClusterSize; 3] = [ClusterSize::Machine, ClusterSize::Cpu, ClusterSize::Node];
     let [form, acts @ ..] = bytes else { return };
@@ -157,7 +155,7 @@ pub(crate) fn cell(bytes: &[u8]) {
     }
 }
 
-/// Random bytes: more of them with each round.
+/// Returns random bytes.
 pub(crate) fn random(seed: u64, stream: u64, length: usize) -> Vec<u8> {
     let mut rng = squall_history::rng::Rng::new(seed, stream);
     (0..length).map(|_| rng.below(256) as u8).collect()

@@ -1,47 +1,25 @@
-//! The adaptive map's third form and the way there and back, on a virtual machine of two nodes where each thread is on the VP that a test
-//! gives it.
-#![cfg(not(miri))]
+//! The replicated form of the adaptive map, and its changes of form, on a virtual machine of two nodes.
+//! Each thread runs on the VP that a test gives it.
 
-#[macro_use]
-mod map_common;
 
-use map_common::Form;
+use crate::common::{eventually, on};
+use crate::maps::Form;
 use squall_adapt::decision::Verdict;
 use squall_adapt::{control, settings};
 use squall_core::{Handle, Id};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
-use squall_machine::{Machine, Vp, machine};
 use squall_objects::map::{SHARED, Compute, MapExt, OwnedMap, Map, REPLICATED, SMALL};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once};
+use std::sync::MutexGuard;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The machine of every test here: two nodes of two caches of four cores of two threads, which keep nothing in caches.
+/// Locks out the other tests, and makes the policy assume caches without any room.
 fn alone() -> MutexGuard<'static, ()> {
-    static MADE: Once = Once::new();
-    static ALONE: Mutex<()> = Mutex::new(());
-    MADE.call_once(|| {
-        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
-    });
-    assert_eq!(machine().vps().len(), 32);
-    let alone = ALONE.lock().unwrap_or_else(|poison| poison.into_inner());
+    let alone = crate::common::alone();
     settings::ALL.set(&settings::CACHE, 0).unwrap();
     alone
-}
-
-fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
-    Vp::with_vp(Vp::new(vp), f).unwrap()
-}
-
-/// Waits for something that must come; the limit is there for those who wait for a test that hangs.
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(300), "this does not come: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 type Co = Handle<dyn Map<u64, u64, RandomState>>;
@@ -60,7 +38,8 @@ fn filled(keys: u64) -> OwnedMap<u64, u64> {
     map
 }
 
-/// What the threads of these VPs do while `f` runs: of so many calls one adds to a key, the others look. What they have added.
+/// Runs `f` while threads on these VPs call the map. One in so many calls adds to a key, and the others
+/// read. Returns the sum of the additions.
 fn with_callers(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -89,7 +68,7 @@ fn with_callers(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
                             );
                             last[key as usize] = now;
                         }
-                        // So that all of them run, on few processors.
+                        // Lets all threads run, on few processors.
                         thread::yield_now();
                     }
                 });
@@ -120,7 +99,7 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
     let copied = || control::history(id(&map)).into_iter().find(|decision| decision.to == REPLICATED);
     eventually("it is told", || copied().is_some());
     let why = copied().unwrap().why;
-    assert!(why.contains(REPLICATED) && why.contains("look"), "{why}");
+    assert!(why.contains(REPLICATED) && why.contains("read"), "{why}");
     assert_eq!(sum(&map), added, "an addition was lost");
     added += with_callers(map.handle(), &READERS, 1, || eventually("it goes back", || form(&map) == SHARED));
     assert_eq!((map.len(), sum(&map)), (64, added), "an addition was lost");
@@ -157,13 +136,13 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
     on(0, || (0..5000).for_each(|key| _ = map.set(key, Box::new(key))));
     let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
-    // One that was decided before may be under way.
+    // A swap that was decided before may be under way.
     eventually("nothing else swaps it", || control::swap(id, SHARED).is_ok());
     let place = || on(3, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap());
     let before = place();
     for to in [REPLICATED, SHARED, REPLICATED] {
         control::swap(id, to).unwrap();
-        // The first look of a node finds the original.
+        // The first read of a node finds the original.
         assert_eq!((control::status(id).unwrap().form, map.len(), place()), (to, 5000, before));
     }
     assert_ne!(place(), before, "the next one finds the copy");
@@ -178,7 +157,7 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
         let map = on(0, || filled(0));
         control::freeze(id(&map), true).unwrap();
         on(0, || (0..140_000).for_each(|key| _ = map.set(key, 0)));
-        // However small it is by then.
+        // The map shrinks below the limit of the small form.
         map.retain(|key, _| *key < left);
         thread::sleep(Duration::from_millis(20));
         assert_eq!((form(&map), map.sensors().spilled), (SMALL, true));
@@ -190,12 +169,12 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
     }
 }
 
-/// Each read of the small form copies the value.
+/// Each read of the small form clones the value.
 #[test]
 fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them() {
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
-    // However slow the machine.
+    // For slow machines.
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map: OwnedMap<u64, Vec<u8>> = Form::Adaptive.make(RandomState::new());
     let id = Handle::id(map.handle());
@@ -203,7 +182,7 @@ fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them(
         (0..64).for_each(|key| _ = map.set(key, vec![1; 1000]));
         let began = Instant::now();
         let mut since = None;
-        // It becomes a table, and stays one.
+        // The map becomes a table, and stays one.
         while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(2500)) {
             assert!(began.elapsed() < Duration::from_secs(60), "{:?}", control::history(id));
             (0..64).for_each(|key| assert_eq!(map.with(&key, Vec::len), Some(1000)));
@@ -234,7 +213,7 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
     with_callers(large.handle(), &[0], u64::MAX, || {
         _ = with_callers(small.handle(), &[0], u64::MAX, || {
             eventually("the small one goes back", || form(small) == SMALL);
-            // Who calls it is looked at every second, and for three quiet times.
+            // The policy looks at the called map each second, and waits for three quiet rounds.
             thread::sleep(Duration::from_millis(2500));
         });
     });
@@ -244,7 +223,7 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
     settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
-/// Swaps to the small form that the policy made.
+/// Returns the number of swaps to the small form by the policy.
 fn folds(map: &OwnedMap<u64, u64>) -> usize {
     let is_fold =
         |decision: &control::Decision| (decision.to, &decision.verdict) == (SMALL, &Verdict::Swapped);
@@ -261,7 +240,7 @@ fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a
     for (vps, expected) in [([3, 9].as_slice(), SHARED), (&[3], SMALL), (&[3, 9], SHARED), (&[9], SMALL)] {
         added += with_callers(map.handle(), vps, 2, || {
             eventually("it has the form for these", || form(&map) == expected);
-            // Longer than a cool-down, so that the next change is followed at once.
+            // Longer than a cool-down, so that the policy follows the next change at once.
             thread::sleep(Duration::from_millis(250));
         });
     }
@@ -270,8 +249,8 @@ fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a
     settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
-/// As threads of one processor are: each has it for a while, so that each of them seems to be alone, and takes the lock from the last one
-/// until the lock has no owner any more.
+/// Threads of one processor take turns. Each seems to be alone for a while, and takes the lock from the one
+/// before. In the end the lock has no owner any more.
 #[test]
 fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
     let _alone = alone();
@@ -300,7 +279,7 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
         stop.store(true, Ordering::Relaxed);
         threads.map(|thread| thread.join().unwrap()).iter().sum()
     });
-    // After so long the policy takes them for one, each time.
+    // Times after which the policy takes the threads for one.
     let times = [0.05, 0.2, 0.8, 3.2, 12.8, 51.2, 204.8];
     let needed: f64 = times[..folds(&map).min(times.len())].iter().sum();
     assert!(needed < began.elapsed().as_secs_f64(), "{:?}", control::history(id(&map)));
@@ -310,7 +289,7 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
 
 // --- the checks of a concurrent map ---
 
-/// An adaptive map that is steered into its next form with every few calls from outside.
+/// An adaptive map that a test steers into its next form with every few calls.
 struct Steered<V: Held> {
     map: OwnedMap<u64, V>,
     calls: AtomicUsize,
@@ -322,7 +301,7 @@ impl<V: Held> Steered<V> {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         let handle = self.map.handle();
         if calls % 7 == 6 && !squall_rcu::in_operation() {
-            // Another one may be under way.
+            // Another swap may be under way.
             let _ = control::swap(Handle::id(handle), NEXT[calls / 7 % NEXT.len()]);
         }
         handle
@@ -349,7 +328,7 @@ fn an_adaptive_map_passes_every_check_in_its_three_forms() {
     let _alone = alone();
     let load = Load { many: 300, rounds: 12, ..Load::default() };
     for check in checks::<SteeredMaps>() {
-        // There are copies at rest: those of the copied form.
+        // At rest there are copies, in the replicated form.
         if check.name != "drops::counted" {
             (check.run)(&SteeredMaps, &load).unwrap_or_else(|what| panic!("{}: {what}", check.name));
         }

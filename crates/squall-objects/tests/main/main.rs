@@ -1,0 +1,24 @@
+//! Integration tests on a virtual machine of 32 VPs.
+//!
+//! A process can set its machine once, so tests of other machines are other programs: `host` runs on the real
+//! processors, and `ranking` runs on a virtual machine of four nodes.
+#![cfg(not(any(loom, miri)))]
+
+#[macro_use]
+#[path = "../common/maps.rs"]
+mod maps;
+#[path = "../common/sequences_distributed.rs"]
+mod interpreters;
+#[path = "../common/touchy.rs"]
+mod touchy;
+
+mod adaptive;
+mod cached;
+mod common;
+mod directory;
+mod engine;
+mod map_adaptive;
+mod map_object;
+mod map_replicated;
+mod read_mostly;
+mod sequences_distributed;
