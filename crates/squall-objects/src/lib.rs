@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Ready objects: each shared and distributed, and some adaptive, behind one interface.
+//! Ready objects that scale with the processors: several forms of each behind one interface.
 //!
 #![doc = include_str!("../README.md")]
 

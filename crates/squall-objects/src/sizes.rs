@@ -1,13 +1,16 @@
-//! The size of an object's clusters as an attribute: read and set by name, by whoever has an object's id, as those of policies are.
+//! The cluster size of an object as an attribute, so that it can be read and set by name through the object's
+//! id.
 
 use squall_policy::attribute::Attribute;
 use squall_adapt::control::{PlannedSwap, register_attribute};
 use squall_core::{Handle, Interface};
 use squall_machine::ClusterSize;
 
-/// How large the clusters are of which each has a representative of its own. Read-mostly values have it, cached lists and maps that are not
-/// of the shared form, directories, and maps that are replicated or partitioned. It is set by a swap, while the object is used, as
-/// their methods `set_cluster_size` do: by [`squall_adapt::control::set_attribute`], or from outside by a browser.
+/// Size of the clusters that have a representative each.
+///
+/// Read-mostly values, directories, and replicated or partitioned maps have this attribute. Cached lists and
+/// maps have it unless their form is shared. Setting it swaps the object while it is used, as
+/// `set_cluster_size` does. [`squall_adapt::control::set_attribute`] or a browser sets it.
 ///
 /// ```
 /// use squall_adapt::control;
@@ -20,9 +23,10 @@ use squall_machine::ClusterSize;
 /// assert_eq!(limits.cluster_size(), ClusterSize::Core);
 /// ```
 pub static CLUSTER_SIZE: Attribute<ClusterSize> = Attribute::new("cluster-size", ClusterSize::Machine)
-    .about("how large the clusters are of which each has a representative of its own; set by a swap");
+    .about("size of the clusters that have a representative each; set by a swap");
 
-/// Makes it known of an interface: how it is read, if an object has it, and what is to take which object's place to set it.
+/// Registers the attribute for an interface. `read` returns the size if the object has one; `make` plans the
+/// swap that sets it.
 pub(crate) fn have<I: ?Sized + Interface>(
     read: fn(Handle<I>) -> Option<ClusterSize>,
     make: fn(Handle<I>, ClusterSize) -> Option<PlannedSwap<I>>,

@@ -1,17 +1,28 @@
-//! Iterators over what an object holds, a few entries at a time.
+//! Iterators over the entries of an object, a few entries per call.
 
 use std::fmt;
 use std::vec;
 
-/// Visits some entries from a position on, puts what is made of each into the list, and says where the next ones begin.
+/// Visits some entries from a position on, pushes the results, and returns the position after them.
 type Visit<T> = dyn FnMut(u64, &mut Vec<T>) -> Option<u64> + Send + Sync;
 
-/// What is made of each entry. It is one call of the object for a few entries at a time, and between two of them it holds nothing.
+/// Iterator over the entries of an object. Each call of the object returns a few entries; between calls the
+/// iterator holds no lock and no operation.
 ///
-/// Each call panics as every call does if the object was destroyed.
+/// Each call panics if the object was destroyed.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt};
+///
+/// let map = map::shared::<u64, u64>();
+/// (0..100).for_each(|key| _ = map.insert(key, 1));
+/// let mut walk = map.iter();
+/// map.clear(); // entries that are removed meanwhile may be skipped
+/// assert!(walk.by_ref().count() <= 100);
+/// ```
 pub struct Walk<T> {
     visit: Box<Visit<T>>,
-    /// Where the next ones begin.
+    /// Position at which the next call starts; empty at the end.
     from: Option<u64>,
     found: vec::IntoIter<T>,
 }
@@ -32,7 +43,7 @@ impl<T> Iterator for Walk<T> {
             }
             let at = self.from?;
             let mut found = Vec::new();
-            // Only what was made whole: a clone may panic.
+            // A clone may panic: then `self.from` is unchanged, and the partial batch is dropped.
             self.from = (self.visit)(at, &mut found);
             self.found = found.into_iter();
         }

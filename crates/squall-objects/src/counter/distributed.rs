@@ -1,6 +1,7 @@
-//! The distributed form: a word for each VP that adds, on lines of its own.
+//! The distributed form: one word for each VP that adds, on cache lines of its own.
 //!
-//! Its sensor is on the dear path: who asks for the sum visits every representative, and counts an alarm down in his own.
+//! The sensor sits on the expensive path. A call of `total` visits every representative and counts down an
+//! alarm in the caller's own representative.
 
 use squall_adapt::family::is_reading;
 use squall_core::swap::RootFormats;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Counter, Sensors};
 use crate::counter::policy::{ALARM, post};
 
-/// The root. `ADAPTS`: its representatives' sensors post.
+/// Root of the distributed form. `ADAPTS`: the sensors of its representatives post to the policy.
 pub(super) struct Distributed<const ADAPTS: bool>(());
 
 impl<const ADAPTS: bool> Distributed<ADAPTS> {
@@ -21,7 +22,8 @@ impl<const ADAPTS: bool> Distributed<ADAPTS> {
     }
 }
 
-/// On lines of its own: neighbours in memory belong to other processors.
+/// Representative. The alignment prevents false sharing with neighbours in memory, which belong to other
+/// processors.
 #[repr(align(128))]
 pub(super) struct Local<const ADAPTS: bool> {
     count: BiasedWord,
@@ -29,10 +31,12 @@ pub(super) struct Local<const ADAPTS: bool> {
     at: RepContext<Distributed<ADAPTS>>,
 }
 
-/// What the representative's own callers write when they ask for the sum: apart from what others read then.
+/// Words that the callers of this representative write when they ask for the sum. Alignment keeps them apart
+/// from the count, which other processors read then.
 #[repr(align(64))]
 struct Own {
-    /// Sums that were asked for here, and how many more until the alarm rings; zero: it does not. Both may lose steps.
+    /// `totals` counts calls of `total` on this representative. `alarm` counts down to a post; zero means
+    /// that it is off. Concurrent steps may be lost in both.
     totals: AtomicU32,
     alarm: AtomicU32,
 }
@@ -48,7 +52,7 @@ impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Distributed<ADAPTS>>) -> MissAnswer<'a, Distributed<ADAPTS>> {
-        // Who only looks is no caller.
+        // A policy that reads the sensors is no caller, so no representative is made for it.
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match is_reading().then(any).flatten() {
             Some(any) => any.once(),
@@ -65,9 +69,10 @@ impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
 }
 
 impl<const ADAPTS: bool> Local<ADAPTS> {
-    /// Counts one sum that was asked for.
+    /// Counts a call of `total`, and posts to the policy if the alarm expires.
     fn note_total(&self) {
-        // Loads and stores: steps may be lost to others, but somebody stores the zero that he rings for.
+        // Loads and stores, so concurrent steps may overwrite each other. A thread that counts down to zero
+        // stores that zero before it posts.
         self.own.totals.store(self.own.totals.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let left = self.own.alarm.load(Ordering::Relaxed);
         if left != 0 {

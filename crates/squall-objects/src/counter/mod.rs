@@ -1,29 +1,27 @@
-//! Statistics counters: many add, few ask for the sum.
+//! Statistics counters: many threads add, few ask for the sum.
 //!
-//! | made by | adding | asking for the sum | memory |
+//! | form | adding | asking for the sum | memory |
 //! |---|---|---|---|
-//! | [`shared`] | plain instructions on one VP, a locked one elsewhere; where several VPs add, they fight for a line | one line | one block |
-//! | [`distributed`] | plain instructions, on every VP | a line for each VP that ever added | a block, and 256 bytes for each such VP |
-//! | [`adaptive`] | begins as shared, is distributed where several VPs are seen adding, and goes back when that is over | as the form that it has | as the form that it has |
+//! | [`shared`] | plain instructions on one VP, a locked addition elsewhere; VPs that add at once contend for a cache line | reads one cache line | one block |
+//! | [`distributed`] | plain instructions, on every VP | reads a cache line for each VP that has added | a block, and 256 bytes for each such VP |
+//! | [`adaptive`] | starts as `shared`; becomes `distributed` while several VPs add; goes back afterwards | as its present form | as its present form |
 //!
-//! All three are the same to those who call them: a `Handle<dyn Counter>`.
+//! All three have one interface, [`Counter`], and are called through a `Handle<dyn Counter>`.
 //!
 //! ```
-//! use squall_core::{Handle, Owned};
 //! use squall_objects::counter::{self, Counter};
 //!
-//! let requests: Owned<dyn Counter> = counter::adaptive();
-//! let reference: Handle<dyn Counter> = requests.handle(); // `Copy`, for any thread or task
+//! let requests = counter::adaptive();
 //! std::thread::scope(|scope| {
 //!     for _ in 0..4 {
-//!         scope.spawn(move || (0..1000).for_each(|_| reference.inc()));
+//!         scope.spawn(|| (0..1000).for_each(|_| requests.inc()));
 //!     }
 //! });
-//! assert_eq!(reference.total(), 4000);
+//! assert_eq!(requests.total(), 4000);
 //! ```
 //!
-//! What an adaptive counter did, and why, is in [`squall_adapt::control::history`]; its policy can be set, frozen, or asked
-//! what it would do by [`squall_adapt::control`] and [`squall_adapt::settings`].
+//! [`squall_adapt::control::history`] lists the decisions about an adaptive counter with their reasons.
+//! [`squall_adapt::control`] and [`squall_adapt::settings`] configure, freeze or query its policy.
 
 mod shared;
 mod policy;
@@ -40,10 +38,22 @@ use shared::Shared;
 pub use policy::{SHARED, DISTRIBUTED};
 use distributed::Distributed;
 
-/// A counter.
+/// A counter of 64 bits. Additions wrap around on overflow.
 ///
-/// Every form of it keeps all additions, across hot-swaps too. Additions wrap. Progress: wait-free but for restarts of the
-/// kernel's sequences and swaps; see [`squall_machine::pervp::BiasedWord`].
+/// Every form keeps all additions, across hot-swaps too.
+///
+/// Progress: wait-free, except that the kernel may restart a sequence and that a call waits for a swap. See
+/// [`squall_machine::pervp::BiasedWord`].
+///
+/// ```
+/// use squall_objects::counter::{self, Counter};
+///
+/// let bytes = counter::distributed();
+/// bytes.add(100);
+/// bytes.sub(30);
+/// bytes.inc();
+/// assert_eq!(bytes.total(), 71);
+/// ```
 #[interface(crate = squall_core)]
 pub trait Counter: Send + Sync {
     /// Adds `n`.
@@ -59,72 +69,120 @@ pub trait Counter: Send + Sync {
         self.add(n.wrapping_neg());
     }
 
-    /// The sum of all additions that happened before, the calling thread's own among them; of those that run meanwhile it
-    /// may have any, a later one without an earlier one too.
+    /// Returns the sum of all additions that happened before this call, including the calling thread's own.
+    ///
+    /// Concurrent additions may or may not be included. A later one can be included while an earlier one is
+    /// not.
     fn total(&self) -> u64;
 
-    /// What its sensors read. For policies; of an implementation that has none, zeros.
+    /// Reads the sensors, for policies. An implementation without sensors returns zeros.
     fn sensors(&self) -> Sensors {
         Sensors::default()
     }
 
-    /// Has its sensor trip after about so many steps; zero: never. For policies.
+    /// Sets the sensor to trip after about `after` steps, for policies. Zero switches it off.
     fn arm(&self, after: u32) {
         let _ = after;
     }
 }
 
-/// What the sensors of a counter read.
+/// Readings of a counter's sensors.
+///
+/// ```
+/// use squall_objects::counter::{self, Counter};
+///
+/// let counter = counter::shared();
+/// counter.add(5);
+/// let sensors = counter.sensors();
+/// assert_eq!((sensors.here + sensors.elsewhere, sensors.reps), (5, 1));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sensors {
-    /// What was added by those for whom the counter, or the representative, is at home.
+    /// Sum of the additions made on the VP at which the counter, or the representative, is at home.
     pub here: u64,
-    /// What was added by others.
+    /// Sum of the additions made on other VPs.
     pub elsewhere: u64,
-    /// Sums that were asked for, about, where that is the dear operation.
+    /// Approximate number of calls of [`Counter::total`], counted by forms in which that call is expensive.
     pub totals: u64,
-    /// Where it is at home: in a distributed form, where most was added.
+    /// VP at which the counter is at home; in the distributed form, the VP with the largest sum.
     pub place: Option<Vp>,
-    /// Representatives.
+    /// Number of representatives.
     pub reps: usize,
 }
 
-/// Makes a counter with one representative, at home on the calling thread's VP.
+/// Creates a counter with one representative, at home on the calling thread's VP.
+///
+/// ```
+/// use squall_objects::counter::{self, Counter};
+///
+/// let jobs = counter::shared();
+/// jobs.inc();
+/// assert_eq!(jobs.total(), 1);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`].
 #[track_caller]
 pub fn shared() -> Owned<dyn Counter> {
     made(swappable_with(|handle| Shared::<FIXED>::new(handle, Vp::current())))
 }
 
-/// Makes a counter with a representative for each VP that adds.
+/// Creates a counter with a representative for each VP that adds.
+///
+/// ```
+/// use squall_objects::counter::{self, Counter};
+///
+/// let jobs = counter::distributed();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| jobs.add(2));
+///     scope.spawn(|| jobs.add(3));
+/// });
+/// assert_eq!(jobs.total(), 5);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`].
 #[track_caller]
 pub fn distributed() -> Owned<dyn Counter> {
     made(Distributed::<FIXED>::new().try_create(ClusterSize::Cpu))
 }
 
-/// Makes a counter that is as [`shared`] makes it, and changes when its load does.
+/// Creates an adaptive counter: it starts in the form of [`shared`] and changes form with its load.
 ///
-/// Makes the policy known and starts its thread, `squall-adapt`, with the first: see [`squall_adapt::engine`].
+/// The first call registers the policy and starts its thread, `squall-adapt`. See [`squall_adapt::engine`].
+///
+/// ```
+/// use squall_adapt::control;
+/// use squall_core::Handle;
+/// use squall_objects::counter;
+///
+/// let requests = counter::adaptive();
+/// let status = control::status(Handle::id(requests.handle())).unwrap();
+/// assert_eq!((status.family, status.form), ("counter", counter::SHARED));
+/// ```
 ///
 /// # Panics
-/// As [`try_adaptive`] errs.
+/// If the object cannot be created: see [`CreateError`].
 #[track_caller]
 pub fn adaptive() -> Owned<dyn Counter> {
     made(try_adaptive())
 }
 
-/// As [`adaptive`], with an error in place of the panic.
+/// Like [`adaptive`], but returns an error instead of panicking.
+///
+/// ```
+/// use squall_objects::counter::{self, Counter};
+///
+/// let counter = counter::try_adaptive()?;
+/// assert_eq!(counter.total(), 0);
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 ///
 /// # Errors
-/// [`CreateError`].
+/// [`CreateError`] if the object cannot be created.
 /// # Cost
-/// As [`shared`]: the policy keeps nothing of a counter that nobody shares.
+/// As [`shared`]. The policy uses memory for a counter only after several VPs have used it.
 #[track_caller]
 pub fn try_adaptive() -> Result<Owned<dyn Counter>, CreateError> {
     static KNOWN: Once = Once::new();
@@ -133,16 +191,37 @@ pub fn try_adaptive() -> Result<Owned<dyn Counter>, CreateError> {
     swappable_with(|handle| Shared::<ADAPTS>::new(handle, Vp::current()))
 }
 
-/// Whether an implementation posts to the policy: the forms of adaptive counters are classes of their own.
+/// Values of the parameter `ADAPTS`: whether an implementation posts to the policy. Adaptive counters have
+/// classes of their own.
 const FIXED: bool = false;
 const ADAPTS: bool = true;
 
-/// An implementation, to take the place of a counter: as [`shared`] makes it.
+/// Returns a replacement in the form of [`shared`], for a hot-swap of the counter `handle`.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_objects::counter::{self, Counter};
+///
+/// let counter = counter::distributed();
+/// counter.add(7);
+/// swap(counter.handle(), counter::new_shared(counter.handle())).unwrap();
+/// assert_eq!((counter.total(), counter.sensors().reps), (7, 1));
+/// ```
 pub fn new_shared(handle: Handle<dyn Counter>) -> Replacement<dyn Counter> {
     Replacement::swappable(Shared::<FIXED>::new(handle, Vp::current()))
 }
 
-/// An implementation, to take the place of a counter: as [`distributed`] makes it.
+/// Returns a replacement in the form of [`distributed`], for a hot-swap of a counter.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_objects::counter::{self, Counter};
+///
+/// let counter = counter::shared();
+/// counter.add(7);
+/// swap(counter.handle(), counter::new_distributed()).unwrap();
+/// assert_eq!(counter.total(), 7);
+/// ```
 pub fn new_distributed() -> Replacement<dyn Counter> {
     Replacement::root(Distributed::<FIXED>::new(), ClusterSize::Cpu)
 }

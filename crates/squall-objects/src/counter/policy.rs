@@ -1,4 +1,4 @@
-//! When a counter changes its form: the sensors' posts, and what its load would cost in each form.
+//! The policy of adaptive counters: the posts of the sensors, and the cost of a load in each form.
 
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
@@ -11,15 +11,15 @@ use super::shared::Shared;
 use super::distributed::{Local, Distributed};
 use super::{ADAPTS, Counter};
 
-/// The form in which an adaptive counter begins: [`shared`](super::shared).
+/// Name of the form in which an adaptive counter starts. Constructor: [`shared`](super::shared).
 pub const SHARED: &str = "shared";
-/// The form into which it grows: [`distributed`](super::distributed).
+/// Name of the form for a counter to which several VPs add. Constructor: [`distributed`](super::distributed).
 pub const DISTRIBUTED: &str = "distributed";
 
-/// Steps of a sensor until it posts, at first.
+/// Initial number of sensor steps until a post.
 pub(super) const ALARM: u32 = 1024;
 
-/// Asks the policy for a look.
+/// Asks the policy to examine the counter. Returns false if the post was dropped.
 pub(super) fn post(handle: Handle<dyn Counter>) -> bool {
     engine::post(Handle::id(handle))
 }
@@ -74,21 +74,21 @@ impl Family for Counters {
     }
 }
 
-/// What a call costs whatever serves it, an addition by plain instructions, a locked one, and in a sum each representative
-/// beyond the first, in nanoseconds, as measured on one machine. They matter as ratios.
+/// Costs in nanoseconds, measured on one machine: a call in any form, an addition by plain instructions, a
+/// locked addition, and in a sum each representative beyond the first. Only their ratios matter.
 const CALL: f64 = 1.9;
 const PLAIN: f64 = 0.4;
 const LOCKED: f64 = 5.5;
 const VISIT: f64 = 1.5;
-/// Additions of one VP in a second, at most.
+/// Upper limit for the additions of one VP in a second.
 const AT_HOME_MAX: f64 = 50e6;
-/// A line is never taken for busier: who waits for it waits for a hundred others at most.
+/// Upper limit for the utilisation of a cache line. At this limit a caller waits for about a hundred others.
 const BUSY_MAX: f64 = 0.99;
-/// About what a distributed counter has, and each of its representatives.
+/// Approximate size of a distributed counter without its representatives, and of one representative.
 const ROOT_BYTES: usize = 256;
 const REP_BYTES: usize = size_of::<Local<ADAPTS>>() + 128;
 
-/// What one VP does in a second.
+/// Calls of one VP in a second.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
     vp: Vp,
@@ -96,7 +96,8 @@ struct Caller {
     totals: f64,
 }
 
-/// Who calls: by the calls that were counted, and by the entries of those whom the count missed.
+/// Returns the calling VPs with their rates. Counted calls give the rates; the entry bits add the VPs that
+/// the count missed.
 fn callers(load: &Load<'_>) -> Vec<Caller> {
     let totals = load.calls.rates_of("total");
     let seconds = load.calls.span.as_secs_f64().max(1e-9);
@@ -111,8 +112,9 @@ fn callers(load: &Load<'_>) -> Vec<Caller> {
             totals,
         })
         .collect();
-    // A count of a moment misses those who did not run just then. They are taken for such as the least of those who were
-    // counted, and for no more than the sensors saw: sums are no counts, but of those who add one at a time they are.
+    // A short count misses threads that did not run during it. Such a VP gets the smallest counted rate,
+    // limited by the sensors. The sensors sum up the added numbers, which equals a count of calls if each
+    // call adds one.
     let missed: Vec<Vp> =
         load.callers.iter().filter(|vp| !callers.iter().any(|caller| caller.vp == *vp)).collect();
     let least = |of: fn(&Caller) -> f64| callers.iter().map(of).reduce(f64::min).unwrap_or(0.0);
@@ -130,7 +132,7 @@ fn callers(load: &Load<'_>) -> Vec<Caller> {
     callers
 }
 
-/// How likely others came between, of whom `others` do something for each `own`.
+/// Returns the probability that another VP used the line since a VP's last call, for the given rates of both.
 fn between(others: f64, own: f64) -> f64 {
     if own > 0.0 { (others / own).min(1.0) } else { 0.0 }
 }
@@ -140,8 +142,8 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
     let (adds, totals) = callers.iter().fold((0.0, 0.0), |(a, t), c| (a + c.adds, t + c.totals));
     let line = load.transfer_ns;
     let plain = if restartable { PLAIN } else { LOCKED };
-    // How long the one line of the central form is on its way in a second. Where that is nearly always, those who want it wait
-    // for each other, and that they call no more often is because they wait.
+    // `busy` is the part of a second during which the shared form's cache line is in transfer. Near 1 the
+    // callers wait for each other, and their call rate is low because they wait.
     let fetches = |c: &Caller| {
         let own = c.adds + c.totals;
         c.adds * between(adds + totals - own, own) + c.totals * between(adds - c.adds, own)
@@ -156,11 +158,13 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
         let shape = Shape { form: 0, place };
         Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes: size_of::<Shared<ADAPTS>>() + 88 }
     };
-    // Those that call now are those that would have representatives; those that there are, are visited.
+    // The calling VPs would get representatives. If the form is already distributed, a sum visits the
+    // existing ones.
     let reps = if load.shape.form == DISTRIBUTED_FORM { load.before.reps.max(1) } else { callers.len().max(1) };
     let distributed = {
         let cost = |c: &Caller| {
-            // Each line that its owner wrote since is fetched, and its owner fetches it back.
+            // A sum fetches each line that its owner has written since. The owner fetches the line back
+            // afterwards.
             let fetched: f64 = callers.iter().map(|other| between(other.adds, c.totals)).sum::<f64>()
                 - between(c.adds, c.totals);
             c.adds * (CALL + plain + line * between(totals - c.totals, c.adds))
@@ -170,7 +174,7 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
         let bytes = ROOT_BYTES + reps * REP_BYTES;
         Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes }
     };
-    // The central form, at home where it is, and where most is added.
+    // The shared form: at its present home, and at the VP that adds most.
     let busiest = callers.iter().max_by(|a, b| a.adds.total_cmp(&b.adds));
     let busiest = busiest.filter(|c| c.adds > 0.0).map(|c| c.vp);
     let present = if load.shape.form == 0 { load.shape.place } else { busiest };

@@ -1,7 +1,7 @@
-//! The central form: one word that is biased to one VP.
+//! The shared form: one word that is biased to one VP.
 //!
-//! Its sensor costs nothing while nobody shares it: who adds from elsewhere has to take a second word with a locked
-//! addition anyway, and counts an alarm down beside it.
+//! The sensor is free while one VP adds. An addition from another VP takes a second word with a locked
+//! addition in any case, and counts down an alarm beside that word.
 
 use squall_core::Handle;
 use squall_core::swap::{StateFormats, State};
@@ -11,10 +11,10 @@ use squall_machine::pervp::BiasedWord;
 use super::{Counter, Sensors};
 use crate::counter::policy::{ALARM, post};
 
-/// One representative for everybody. `ADAPTS`: its sensor posts.
+/// The one representative. `ADAPTS`: its sensor posts to the policy.
 pub(super) struct Shared<const ADAPTS: bool> {
     count: BiasedWord,
-    /// The object that it serves.
+    /// Handle of the object that this representative serves.
     own: Handle<dyn Counter>,
 }
 
@@ -30,7 +30,8 @@ impl<const ADAPTS: bool> Shared<ADAPTS> {
     #[cold]
     #[inline(never)]
     fn ring(&self) {
-        // Where there are no restartable sequences who is at home takes this path, too, and is no news.
+        // Without restartable sequences, an addition at home takes this path too. Such an addition is no
+        // reason to post.
         let at_home = Vp::current() == self.count.vp();
         if at_home || !post(self.own) {
             self.count.set_alarm(ALARM);

@@ -1,11 +1,14 @@
 //! The distributed form: the control in the root, and counts in each representative.
 //!
-//! The root's list of counts is its own, not the object's list of representatives: the control walks it while requests wait for
-//! misses on this very object, and a walk that held the representatives still would wait for them in vain (CO-16, CO-51).
-//! Counts that a representative leaves behind (it was made twice, and lost) are taken by the next one on their VP.
+//! The root keeps its own list of counts instead of walking the object's list of representatives. The control
+//! walks the list while requests wait for misses on this same object. A walk that holds the representatives
+//! still would deadlock with them. Source: Appavoo 2005, §4.1.3 (CO-16, CO-51).
 //!
-//! What callers see of a representative are these counts themselves, so that a call goes there at once and not by way of the
-//! representative, which only keeps them.
+//! A representative that loses the race of its creation leaves counts behind. The next representative on that
+//! VP reuses them.
+//!
+//! Callers see the counts themselves as the view of a representative, so that a call reaches them without a
+//! detour. The representative only keeps them.
 
 use squall_core::wrap::shall_leave;
 use squall_core::{RepContext, Handle, InterfaceOf, Root};
@@ -18,17 +21,18 @@ use std::time::Duration;
 
 use super::{ControlError, Refused, Gate, State, until};
 
-/// What the counts know of their object: a reference, from its first representative on.
+/// The object of the counts: a handle, set when the first representative is made.
 type Object = OnceLock<Handle<dyn Gate>>;
 type Counts = parts::Gate<GatedWord, Undisturbed, Object>;
 
 pub(super) struct Distributed {
     requests: SpreadRequests<GatedWord, Undisturbed, Object>,
-    /// Where the first representative's counts are at home.
+    /// VP at which the first representative's counts are at home.
     home: Vp,
 }
 
-/// On lines of its own, as its counts are: callers read its block's headers, and neighbours in memory belong to other processors.
+/// Representative. The alignment prevents false sharing: callers read the headers of its block, and
+/// neighbours in memory belong to other processors.
 #[repr(align(128))]
 pub(super) struct Local(LocalRequests<GatedWord, Undisturbed, Object>);
 
@@ -43,7 +47,7 @@ impl Root for Distributed {
     type Rep = Local;
 
     fn make_rep(&self, at: RepContext<Distributed>) -> Local {
-        // Before any call of a representative, and always the same.
+        // Runs before any call of a representative, and stores the same handle each time.
         self.requests.kept().get_or_init(|| at.handle());
         let vp = at.vp();
         Local(if vp == self.home {
@@ -58,14 +62,14 @@ impl Root for Distributed {
     }
 }
 
-/// Beside the view of everything that implements the trait, which `Local` does not.
+/// Makes the counts the view of a representative, since `Local` does not implement the trait itself.
 impl InterfaceOf<Local> for dyn Gate {
     fn view(rep: &Local) -> &Self {
         &*rep.0
     }
 }
 
-/// Whether a call that waits shall leave: the object ends, or a swap waits for the call.
+/// Returns whether a waiting call must return, because the object ends or a swap waits for the call.
 fn leaves(counts: &Counts) -> bool {
     counts.control().kept().get().is_some_and(|&handle| shall_leave(Handle::id(handle)))
 }

@@ -1,15 +1,16 @@
-//! Request counters: the gate through which a service admits its requests, and by which it is drained.
+//! Gates: a service admits its requests through a gate, and is stopped or drained by it.
 //!
-//! | made by | entering and leaving | stopping | memory |
+//! | form | entering and leaving | stopping | memory |
 //! |---|---|---|---|
-//! | [`shared`] | an atomic addition each, on one line for all | one line | one block |
-//! | [`distributed`] | plain instructions on lines of the caller's VP | two system calls, and two looks at a line for each VP that ever called | a block, and for each such VP a representative and 128 bytes |
+//! | [`shared`] | an atomic addition each, on one cache line for all | one cache line | one block |
+//! | [`distributed`] | plain instructions, on cache lines of the caller's VP | two system calls, and two reads of a line for each VP that has called | a block, and for each such VP a representative and 128 bytes |
 //!
-//! Both are the same to those who call them: a `Handle<dyn Gate>`, on which [`GateExt`] has what requests do. The rules are
-//! those of [`squall_parts::gate`], whose parts these objects are made of.
+//! Both forms have one interface, [`Gate`], and are called through a `Handle<dyn Gate>`. [`GateExt`] has the
+//! methods that requests use. [`squall_parts::gate`] states the rules and has the parts that these objects
+//! consist of.
 //!
 //! ```
-//! use squall_objects::gate::{self, GateExt, Gate};
+//! use squall_objects::gate::{self, Gate, GateExt};
 //!
 //! let gate = gate::distributed();
 //! let handle = gate.handle(); // `Copy`, for any thread or task
@@ -19,18 +20,18 @@
 //!             while let Ok(_request) = handle.request() { /* serve */ }
 //!         });
 //!     }
-//!     handle.stop().unwrap(); // nobody is inside from here ...
+//!     handle.stop().unwrap(); // the service is empty from here ...
 //!     handle.restart().unwrap(); // ... to here
-//!     handle.shutdown().unwrap(); // nobody any more, for good
+//!     handle.shutdown().unwrap(); // requests are rejected for good
 //! });
 //! ```
 //!
-//! A signal handler must not call any of this. In the child of a fork a counter that the parent made is of no use: requests that
-//! were inside on other threads of the parent never leave there, and waits return at once, so that [`GateExt::enter`] of one that was
-//! stopped asks again and again, without end.
-//!
-//! There is no adaptive form: a service that is drained has one gate, and its form is known when it is made. Nor can the two be
-//! swapped for each other: the requests that are inside would have to leave an object that they did not enter.
+//! # Limits
+//! - Signal handlers must not use a gate.
+//! - After a fork, a gate made by the parent is useless in the child. Requests inside on other threads of the
+//!   parent never leave there. Waits return at once, so [`GateExt::enter`] on a stopped gate spins forever.
+//! - There is no adaptive form, since a service has one gate and knows its form beforehand. The two forms
+//!   cannot be swapped for each other, since each request must leave the object that it entered.
 
 mod shared;
 mod distributed;
@@ -46,19 +47,32 @@ pub use squall_parts::gate::{ControlError, Refused, ShutDown, State};
 use shared::Shared;
 use distributed::Distributed;
 
-/// A request counter.
+/// A gate: it counts the requests inside a service, stops and restarts their admission, and drains the
+/// service.
 ///
-/// Requests call [`GateExt::request`] or [`GateExt::enter`], which wait by these methods. A request may leave on another thread and
-/// VP than it entered on.
+/// Requests use [`GateExt::request`] or [`GateExt::enter`], which wait by means of these methods. A request
+/// may leave on another thread or VP than it entered on.
 ///
-/// Progress: entering is wait-free while it is not stopped; leaving is wait-free in the distributed form, lock-free in the shared
-/// one. A request that does not leave holds up a stop and a
-/// shutdown, and nothing else: the requests may make misses and new representatives meanwhile.
+/// Progress: entering is wait-free unless the gate is stopped. Leaving is wait-free in the distributed form
+/// and lock-free in the shared form. A request that stays inside delays a stop or a shutdown. Requests may
+/// cause misses and new representatives meanwhile.
+///
+/// ```
+/// use squall_objects::gate::{self, Gate, Refused, State};
+///
+/// let gate = gate::shared();
+/// gate.enter_now().unwrap();
+/// assert_eq!((gate.inside(), gate.state()), (1, State::Normal));
+/// gate.leave();
+/// gate.stop().unwrap();
+/// assert_eq!(gate.enter_now(), Err(Refused::Stopped));
+/// ```
+///
 /// # Source
-/// CO-49 to CO-52; Appavoo 2005, §4.1.3.
+/// Appavoo 2005, §4.1.3 (CO-49 to CO-52).
 #[interface(crate = squall_core)]
 pub trait Gate: Send + Sync {
-    /// Enters, if it is neither stopped nor shut down. Who has entered must leave.
+    /// Enters if the gate is neither stopped nor shut down. A request that has entered must leave.
     ///
     /// # Errors
     /// [`Refused`]: the request has not entered, and must not leave.
@@ -67,99 +81,121 @@ pub trait Gate: Send + Sync {
     /// Leaves.
     ///
     /// # Panics
-    /// If more requests left than entered, where that can be seen: by the shared form if nobody is inside, by the
-    /// distributed one in builds with debug assertions, else in the next stop or shutdown.
+    /// If more requests left than entered and the gate detects it. The shared form detects it when no request
+    /// is inside. The distributed form detects it at once in builds with debug assertions, else in the next
+    /// stop or shutdown.
     fn leave(&self);
 
-    /// Sleeps while it is stopped. It may return early.
+    /// Sleeps while the gate is stopped. May return early.
     #[blocking]
     fn await_turn(&self);
 
-    /// Stops: requests that come from now on wait. Returns when those inside have left.
+    /// Stops the gate: later requests wait. Returns when all requests inside have left.
     ///
-    /// A request that stops its own counter waits for itself; give such a stop a limit.
+    /// A request that stops its own gate waits for itself. Use [`stop_for`](Gate::stop_for) there.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]: the gate is unchanged.
     #[blocking]
     fn stop(&self) -> Result<(), ControlError>;
 
-    /// As [`stop`](Gate::stop); gives up after `limit`, and then admits requests as before.
+    /// Like [`stop`](Gate::stop), but gives up after `limit` and admits requests again.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]: the gate is unchanged.
     #[blocking]
     fn stop_for(&self, limit: Duration) -> Result<(), ControlError>;
 
-    /// Admits requests again, those that wait among them. Any thread may, not only the one that stopped. It only wakes those that
-    /// wait: if it is stopped again before they have gone on, they wait for the next restart.
+    /// Admits requests again, including the waiting ones. Any thread may call this, not only the one that
+    /// stopped the gate.
+    ///
+    /// A waiter that is woken but has not yet entered when the gate is stopped again waits for the next
+    /// restart.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed.
+    /// [`ControlError`]: the gate is unchanged.
     fn restart(&self) -> Result<(), ControlError>;
 
-    /// Shuts down: requests that come from now on, and those that wait, are refused for good. Returns when those inside have
-    /// left. It may be stopped or not.
+    /// Shuts the gate down: later requests and waiting requests are rejected for good. Returns when all
+    /// requests inside have left. The gate may be stopped or not.
     ///
-    /// A swap of the object that comes while it waits interrupts it; if the swap is undone it begins again, and requests may have
-    /// entered between.
+    /// A swap of the object interrupts a shutdown that waits. If the swap is undone, the shutdown starts
+    /// again. Requests may have entered in between.
     ///
     /// # Errors
-    /// [`ControlError`]; nothing has changed, but that requests were refused before [`Interrupted`](ControlError::Interrupted), when
-    /// the object was destroyed meanwhile.
+    /// [`ControlError`]: the gate is unchanged. The exception is [`Interrupted`](ControlError::Interrupted),
+    /// if the object was destroyed meanwhile: requests were rejected before.
     #[blocking]
     fn shutdown(&self) -> Result<(), ControlError>;
 
-    /// As [`shutdown`](Gate::shutdown), but waits no longer than `limit` for those inside.
+    /// Like [`shutdown`](Gate::shutdown), but waits at most `limit` for the requests inside.
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) it is shut down: [`inside`](Gate::inside) tells how
-    /// many have not left, and [`drained_for`](Gate::drained_for) waits for them. After others as for
-    /// [`shutdown`](Gate::shutdown).
+    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the gate is shut down:
+    /// [`inside`](Gate::inside) returns the number of requests left, and [`drained_for`](Gate::drained_for)
+    /// waits for them. After other errors see [`shutdown`](Gate::shutdown).
     #[blocking]
     fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError>;
 
-    /// After a shutdown whose time was over: waits for the last request, no longer than `limit`. It may be called while another
-    /// thread shuts down, and again and again.
+    /// Waits at most `limit` for the last request, after a shutdown that timed out. May be called repeatedly,
+    /// and while another thread shuts the gate down.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut), and
-    /// [`Interrupted`](ControlError::Interrupted) when the object was destroyed meanwhile; nothing has changed.
+    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut), or
+    /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed meanwhile. The gate is
+    /// unchanged.
     #[blocking]
     fn drained_for(&self, limit: Duration) -> Result<(), ControlError>;
 
-    /// How many requests are inside: exactly, while none enters or leaves.
+    /// Returns the number of requests inside. Exact while no request enters or leaves.
     fn inside(&self) -> u64;
 
-    /// What it does with requests now. In the distributed form: what a representative that is made now does; until the control
-    /// operation that changed it has returned, others may still do what they did before.
+    /// Returns the state of the gate.
+    ///
+    /// The distributed form returns the state for a representative that is created now. Until a control
+    /// operation returns, other representatives may still be in the previous state.
     fn state(&self) -> State;
 }
 
-/// What a request does with its counter. Comes with the reference.
+/// Methods for requests, on a handle or an owner of a gate.
+///
+/// Each method panics if the object was destroyed.
+///
+/// ```
+/// use squall_objects::gate::{self, Gate, GateExt, Refused};
+///
+/// let gate = gate::shared();
+/// let request = gate.request().unwrap();
+/// assert_eq!(gate.inside(), 1);
+/// drop(request);
+/// gate.shutdown().unwrap();
+/// assert!(gate.enter().is_err());
+/// assert_eq!(gate.request_now().unwrap_err(), Refused::ShutDown);
+/// ```
 pub trait GateExt {
-    /// Enters; waits while it is stopped. Who has entered must [leave](Gate::leave).
+    /// Enters; waits while the gate is stopped. A request that has entered must [leave](Gate::leave).
     ///
     /// # Errors
     /// [`ShutDown`]: the request has not entered, and must not leave.
     /// # Panics
-    /// As each call, if the object was destroyed.
+    /// If the object was destroyed.
     fn enter(self) -> Result<(), ShutDown>;
 
-    /// Enters, and leaves when what this returns is dropped, on whatever thread that is. Waits while it is stopped.
+    /// Enters, and leaves when the returned [`Request`] is dropped, on any thread. Waits while the gate is
+    /// stopped.
     ///
     /// # Errors
     /// [`ShutDown`]: the request has not entered.
     /// # Panics
-    /// As each call, if the object was destroyed.
+    /// If the object was destroyed.
     fn request(self) -> Result<Request, ShutDown>;
 
-    /// As [`request`](GateExt::request), without waiting: for tasks that must not block.
+    /// Like [`request`](GateExt::request), but never waits: for tasks that must not block.
     ///
     /// # Errors
     /// [`Refused`]: the request has not entered.
     /// # Panics
-    /// As each call, if the object was destroyed.
+    /// If the object was destroyed.
     fn request_now(self) -> Result<Request, Refused>;
 }
 
@@ -186,8 +222,18 @@ impl GateExt for Handle<dyn Gate> {
     }
 }
 
-/// A request that has entered; its drop leaves. It may be dropped on another thread, so that it can live across an `.await`,
-/// and after the object was destroyed.
+/// A request inside the gate. Dropping it leaves.
+///
+/// It may be dropped on another thread, so it can live across an `.await`. It may also outlive the object.
+///
+/// ```
+/// use squall_objects::gate::{self, Gate, GateExt};
+///
+/// let gate = gate::distributed();
+/// let request = gate.request().unwrap();
+/// std::thread::spawn(move || drop(request)).join().unwrap();
+/// assert_eq!(gate.inside(), 0);
+/// ```
 #[must_use = "the request leaves when this is dropped"]
 #[derive(Debug)]
 pub struct Request {
@@ -197,30 +243,44 @@ pub struct Request {
 impl Drop for Request {
     #[inline]
     fn drop(&mut self) {
-        // Of an object that has ended there is nothing to leave.
+        // An error means that the object was destroyed, so there is no count to decrement.
         let _ended = self.counter.try_leave();
     }
 }
 
-/// Makes a request counter with one representative, for everybody.
+/// Creates a gate with one representative.
+///
+/// ```
+/// use squall_objects::gate::{self, Gate};
+///
+/// assert_eq!(gate::shared().inside(), 0);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn shared() -> Owned<dyn Gate> {
     Shared::new(RequestCounter::new()).create(ClusterSize::Machine)
 }
 
-/// Makes a request counter with a representative for each VP on which requests enter or leave.
+/// Creates a gate with a representative for each VP on which requests enter or leave.
+///
+/// ```
+/// use squall_objects::gate::{self, Gate, GateExt};
+///
+/// let gate = gate::distributed();
+/// let _request = gate.request_now().unwrap();
+/// assert_eq!(gate.inside(), 1);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn distributed() -> Owned<dyn Gate> {
     Distributed::new(Vp::current()).create(ClusterSize::Cpu)
 }
 
-/// The limits of a control operation: the clock's, and that the object ends or a swap waits for the call.
+/// Limits of a control operation: a time limit, the end of the object, and a swap that waits for the call.
 fn until<'a>(limit: Option<Duration>, shall_leave: &'a dyn Fn() -> bool) -> Limits<'a> {
     limit.map_or(Limits::NONE, Limits::after).or(shall_leave)
 }

@@ -1,4 +1,4 @@
-//! The shared form: one counter, and one representative that has a link to it.
+//! The shared form: one request counter in the root, and one representative that links to it.
 
 use squall_core::wrap::shall_leave;
 use squall_core::{RepContext, Handle, Root};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{ControlError, Refused, Gate, State, until};
 
-/// The root, which has the counter: so that it can wake those who sleep there when the object ends.
+/// Root. It owns the counter, so that it can wake the sleeping threads when the object ends.
 pub(super) struct Shared {
     requests: RequestCounter,
 }
