@@ -149,9 +149,9 @@ pub(crate) fn leave(platform: &impl Platform, mediator: &Mediator) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Settled {
-    /// The winner serves, or served before it was destroyed; the caller ends the other object. `attached` says
-    /// whether the next, arbitrating mediator is attached. If it is not, the caller frees that mediator after
-    /// a grace period.
+    /// The winner serves, or served before it was destroyed; the caller ends the other object. `attached`
+    /// says whether the first slot has the next mediator, or without one the winner. If it has not, the
+    /// caller frees the next mediator after a grace period.
     Decided { attached: bool },
     /// The object was destroyed: the caller ends the new object.
     Doomed,

@@ -1,7 +1,8 @@
 //! The part of an object that all classes share, and the functions that find headers, owners and holds.
 //!
 //! `README.md` beside this file has the protocol with its steps and races. The code uses the trait
-//! [`Platform`] for memory and grace periods, so that a model checker can run it on small ones.
+//! [`Platform`](super::platform::Platform) for memory and grace periods, so that a model checker can run it
+//! on small ones.
 //!
 //! - I1. A slot's occupant, an object or a mediator, is read within an operation. It is replaced before the
 //!   gate is shut. So it is replaced before the gate is drained, and before the grace period begins after
