@@ -150,7 +150,7 @@ impl<B: Body> Root for Distributed<B> {
     type Rep = Local<B>;
 
     fn make_rep(&self, at: RepContext<Self>) -> Local<B> {
-        let store = self.store.get().expect("a miss is refused while nothing moved in").clone();
+        let store = self.store.get().expect("misses are refused until the state has moved in").clone();
         let limit = match self.form.full {
             Full::After(limit) => limit,
             _ => 0,
@@ -171,7 +171,7 @@ impl<B: Body> Root for Distributed<B> {
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.store.get().is_none() {
-            return miss.refuse("nothing moved in");
+            return miss.refuse("nothing moved in; repeat the swap with its state");
         }
         miss.local().cached()
     }
@@ -179,7 +179,7 @@ impl<B: Body> Root for Distributed<B> {
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let store = whole.root().store.get().ok_or("a state that was never moved in")?;
+                let store = whole.root().store.get().ok_or("the old object has no state")?;
                 Ok(Moved(store.clone()))
             })
             .import(|whole, state: Moved<B::Store>| {

@@ -2,9 +2,12 @@
 //!
 //! | form | adding | asking for the sum | memory |
 //! |---|---|---|---|
-//! | [`shared`] | plain instructions on one VP, a locked addition elsewhere; VPs that add at once contend for a cache line | reads one cache line | one block |
-//! | [`distributed`] | plain instructions, on every VP | reads a cache line for each VP that has added | a block, and 256 bytes for each such VP |
-//! | [`adaptive`] | starts as `shared`; becomes `distributed` while several VPs add; goes back afterwards | as its present form | as its present form |
+//! | [`shared`] | plain instructions at home, else a locked addition | one cache line | one block |
+//! | [`distributed`] | plain instructions on every VP | a line per adding VP | 256 bytes per adding VP |
+//! | [`adaptive`] | as its present form | as its present form | as its present form |
+//!
+//! VPs that add to a shared counter at once contend for its cache line. An [`adaptive`] counter starts as
+//! [`shared`], becomes [`distributed`] while several VPs add, and goes back afterwards.
 //!
 //! All three have one interface, [`Counter`], and are called through a `Handle<dyn Counter>`.
 //!

@@ -109,7 +109,7 @@ where
     type Rep = Holder<K, G, L, S>;
 
     fn make_rep(&self, at: RepContext<Self>) -> Holder<K, G, L, S> {
-        let whole = self.whole.get().expect("a miss is refused while nothing moved in");
+        let whole = self.whole.get().expect("misses are refused until entries have moved in");
         let spare = locked(&self.spare).pop();
         let here = spare.unwrap_or_else(|| {
             let new = Arc::new(whole.master.local());
@@ -121,7 +121,7 @@ where
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.whole.get().is_none() {
-            return miss.refuse("no entries moved in");
+            return miss.refuse("no entries moved in; repeat the swap with its state");
         }
         miss.local().cached()
     }
@@ -129,7 +129,7 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|object| {
-                let whole = object.root().whole.get().ok_or("entries that were never moved in")?;
+                let whole = object.root().whole.get().ok_or("the old object has no entries")?;
                 Ok(Moved(whole.clone()))
             })
             .import(|object, state: Moved<Whole<K, G, L, S>>| {

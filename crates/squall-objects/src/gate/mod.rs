@@ -2,8 +2,10 @@
 //!
 //! | form | entering and leaving | stopping | memory |
 //! |---|---|---|---|
-//! | [`shared`] | an atomic addition each, on one cache line for all | one cache line | one block |
-//! | [`distributed`] | plain instructions, on cache lines of the caller's VP | two system calls, and two reads of a line for each VP that has called | a block, and for each such VP a representative and 128 bytes |
+//! | [`shared`] | an atomic addition on one cache line | one line | one block |
+//! | [`distributed`] | plain instructions on the VP's lines | two system calls | a rep and 128 bytes per VP |
+//!
+//! Stopping a distributed gate also reads a cache line twice for each VP that has called.
 //!
 //! Both forms have one interface, [`Gate`], and are called through a `Handle<dyn Gate>`. [`GateExt`] has the
 //! methods that requests use. [`squall_parts::gate`] states the rules and has the parts that these objects

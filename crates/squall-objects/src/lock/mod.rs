@@ -1,19 +1,23 @@
-//! A lock that changes how it is waited for, and how it passes from thread to thread, with its load.
+//! A lock that adapts to its load: how threads wait for it, and which waiter gets it next.
 //!
-//! | form | who waits | who is next | right for |
+//! | form | waiting | next owner | suited to |
 //! |---|---|---|---|
-//! | `turns` | one spins a little, the others sleep | whoever comes first, by turns of 0.5 ms | more threads than processors |
-//! | `stand-by` | one looks seldom, the others sleep | whoever had it, by turns | sections below a microsecond |
-//! | `hand-off` | all spin, a while | whoever spins | sections of microseconds, with a processor for each thread |
-//! | `block` | all sleep | whoever comes first, by turns | sections above some 50 microseconds |
+//! | `turns` | one waiter spins, the others sleep | any, in turns of 0.5 ms | threads outnumber processors |
+//! | `stand-by` | one waiter polls seldom, the others sleep | the last owner, in turns | holds below 1 µs |
+//! | `hand-off` | all waiters spin for a while | a spinning waiter | holds of some µs |
+//! | `block` | all waiters sleep | any, in turns | holds above 50 µs |
 //!
-//! It begins as `turns`. The policy is closely coupled (KTK's word): a thread that had to wait looks at the lock's own monitor after
-//! it has released the lock, at most every two milliseconds, and changes the attributes of
-//! [`squall_lock::ConfigurableLock`]. There is no thread for it, and a lock that nobody waits for never looks.
+//! The form `hand-off` needs a processor for each thread.
 //!
-//! What was decided, and why, is in [`AdaptiveLock::history`] and [`squall_adapt::control::recent`]; the lock is a clustered object for
-//! those who look ([`LockView`]) from its first decision on. It can be frozen, or given a form, through that object's attributes
-//! `freeze`, `dry-run`, `cooldown` and `form`, which a browser shows, or by [`AdaptiveLock::set_form`].
+//! A lock starts as `turns`. Its policy has no thread of its own. A thread that had to wait runs the policy
+//! after it has released the lock, at most every two milliseconds. The policy reads the lock's monitor and
+//! sets the attributes of the [`squall_lock::ConfigurableLock`]. A lock without waiters never runs it. The
+//! KTK papers call such a policy *closely coupled*.
+//!
+//! [`AdaptiveLock::history`] and [`squall_adapt::control::recent`] list the decisions with their reasons.
+//! From its first decision on, the lock is also a clustered object for browsers ([`LockView`]). The
+//! attributes `freeze`, `dry-run`, `cooldown` and `form` of that object control the policy.
+//! [`AdaptiveLock::set_form`] does the same from the program.
 //!
 //! ```
 //! use squall_objects::lock::AdaptiveLock;
@@ -50,91 +54,124 @@ pub use view::LockView;
 use view::{Facts, Shown};
 
 choices! {
-    /// The form that a lock is to have.
+    /// Requested form of a lock: a fixed one, or the policy's choice.
     pub enum Wanted {
-        /// What its policy thinks best.
+        /// The policy chooses.
         Auto = "auto",
-        /// `turns`.
+        /// The form `turns`.
         Turns = "turns",
-        /// `stand-by`.
+        /// The form `stand-by`.
         StandBy = "stand-by",
-        /// `hand-off`.
+        /// The form `hand-off`.
         HandOff = "hand-off",
-        /// `block`.
+        /// The form `block`.
         Block = "block",
     }
 }
 
-/// The form that the lock is to have, whatever its policy thinks.
+/// Attribute: the form of the lock. The default is the policy's choice.
 pub static FORM: Attribute<Wanted> = Attribute::new("form", Wanted::Auto)
-    .about("the form that the lock is to have, whatever its policy thinks");
+    .about("form of the lock; `auto` leaves the choice to its policy");
 
-/// The least time between two changes, and the time for which a load must have been steady to be followed at once. Shorter than that
-/// of objects that are swapped: a lock changes at the cost of a few stores.
+/// Attribute: the minimum time between two changes, and the time after which a steady load is followed at
+/// once. Default: 10 ms.
+///
+/// The default is shorter than that of objects that are swapped, since a lock changes by a few stores.
 pub static COOLDOWN: Attribute<Duration> = Attribute::new("cooldown", Duration::from_millis(10))
     .between(Duration::from_micros(100), Duration::from_secs(3600))
-    .about("the least time between two changes, and the time for which a load must have been steady to be followed at once");
+    .about("minimum time between two changes, and the time after which a steady load is followed at once");
 
-/// The attributes of adaptive locks.
+/// Attributes of adaptive locks.
 pub static SCHEMA: Schema = Schema::new("adaptive lock", &[&FREEZE, &DRY, &COOLDOWN, &FORM]);
 
-/// What is set for all adaptive locks.
+/// Attribute values for all adaptive locks.
+///
+/// ```
+/// use squall_adapt::settings::FREEZE;
+/// use squall_objects::lock;
+///
+/// lock::ALL.set(&FREEZE, true).unwrap();
+/// assert!(lock::ALL.get(&FREEZE));
+/// ```
 pub static ALL: ClassValues = ClassValues::new(&SCHEMA);
 
-/// The policy looks when so many acquisitions had to wait,
+/// Number of contended acquisitions between two runs of the policy.
 const LOOK_EVERY: u64 = 32;
-/// and not more often than this.
+/// Minimum time between two runs of the policy.
 const LOOK_AFTER: Duration = Duration::from_millis(2);
 
-/// A lock that adapts: see the [module](self).
+/// An adaptive lock. The [module](self) describes its forms.
 ///
-/// A panic while it is held frees it, and poisons nothing. Waiting threads are not in any order but that of turns; for priorities
-/// and registration take a [`ConfigurableLock`].
+/// A panic while the lock is held releases it; there is no poisoning. Waiters are in no order except for the
+/// turns. Use a [`ConfigurableLock`] for priorities and registration.
+///
+/// ```
+/// use squall_objects::lock::AdaptiveLock;
+///
+/// let total = AdaptiveLock::new(0);
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| *total.lock() += 1);
+///     }
+/// });
+/// assert_eq!(total.into_inner(), 4);
+/// ```
 ///
 /// # Cost
-/// Free, as a [`ConfigurableLock`]: a compare-and-swap to lock and one to unlock. At most 320 bytes besides the value; some hundreds
-/// more once threads had to wait, and the object that shows it once something was decided. The guard of a thread that had to wait
-/// may look when it is dropped: some microseconds, at most each 2 ms; the first time, what makes an object. With the feature
-/// `tracing` of `squall-adapt` subscribers are called there, too, under none of our locks.
+/// Uncontended, as a [`ConfigurableLock`]: a compare-and-swap to lock and one to unlock. At most 320 bytes
+/// besides the value. Contention adds some hundred bytes, and the first decision adds the object of the view.
+///
+/// The guard of a thread that had to wait may run the policy when it is dropped. A run takes some
+/// microseconds, at most every 2 ms; the first decision also creates an object. With the feature `tracing` of
+/// `squall-adapt`, subscribers are called there, under no lock of Squall.
 pub struct AdaptiveLock<T: ?Sized> {
     policy: Policy,
     lock: ConfigurableLock<T>,
 }
 
-/// What is the policy's.
+/// State of the policy.
 struct Policy {
     name: &'static str,
-    /// The form that the lock has.
+    /// Present form, an index into `FORMS`.
     form: AtomicUsize,
-    /// How many had to wait when the policy looks again.
+    /// Number of contended acquisitions at which the policy runs next.
     next: AtomicU64,
     state: Mutex<Option<Box<State>>>,
     shown: OnceLock<Option<Shown>>,
     values: OnceLock<Arc<InstanceValues>>,
 }
 
-/// What the policy remembers from look to look.
+/// Memory of the policy between two runs.
 struct State {
     began: Instant,
     looked: Instant,
     before: MonitorReading,
     temper: Hysteresis,
-    /// What was thought best at the last looks, and at how many of them.
+    /// The form found best in the last runs, and the number of those runs in a row.
     agreed: (usize, u32),
-    /// How often in a row a bold form did not last, and when it was chosen.
+    /// `regrets` counts how often in a row a risky form did not last; `chosen` is the time of the last
+    /// change.
     regrets: u32,
     chosen: Instant,
-    /// What was noted last, so that it is noted once.
+    /// Last decision recorded, so that it is recorded once.
     noted: Option<(usize, Verdict)>,
 }
 
 impl<T> AdaptiveLock<T> {
-    /// A free lock.
+    /// Creates a free lock.
     pub const fn new(value: T) -> AdaptiveLock<T> {
         AdaptiveLock::named("", value)
     }
 
-    /// A free lock with a name, for decisions and browsers.
+    /// Creates a free lock with a name for decisions and browsers.
+    ///
+    /// ```
+    /// use squall_objects::lock::AdaptiveLock;
+    ///
+    /// static QUEUE: AdaptiveLock<Vec<u32>> = AdaptiveLock::named("queue", Vec::new());
+    /// QUEUE.lock().push(1);
+    /// assert!(QUEUE.try_lock().is_some_and(|queue| queue.len() == 1));
+    /// ```
     pub const fn named(name: &'static str, value: T) -> AdaptiveLock<T> {
         let form = &FORMS[TURNS];
         AdaptiveLock {
@@ -150,46 +187,67 @@ impl<T> AdaptiveLock<T> {
         }
     }
 
-    /// The value.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.lock.into_inner()
     }
 }
 
 impl<T: ?Sized> AdaptiveLock<T> {
-    /// Waits for the lock, however long.
+    /// Waits for the lock without a time limit.
     ///
     /// # Panics
-    /// As [`ConfigurableLock::lock`]: in debug builds, in a deadlock.
+    /// As [`ConfigurableLock::lock`]: in debug builds, on a deadlock.
     #[track_caller]
     #[inline]
     pub fn lock(&self) -> AdaptiveGuard<'_, T> {
         self.guard(self.lock.lock())
     }
 
-    /// Takes the lock if it is free now, and not kept for somebody who waits.
+    /// Takes the lock if it is free and not reserved for a waiter.
+    ///
+    /// ```
+    /// use squall_objects::lock::AdaptiveLock;
+    ///
+    /// let lock = AdaptiveLock::new(1);
+    /// let guard = lock.lock();
+    /// assert!(lock.is_locked() && lock.try_lock().is_none());
+    /// drop(guard);
+    /// assert_eq!(*lock.try_lock().unwrap(), 1);
+    /// ```
     #[track_caller]
     #[inline]
     pub fn try_lock(&self) -> Option<AdaptiveGuard<'_, T>> {
         self.lock.try_lock().map(|guard| self.guard(guard))
     }
 
-    /// Waits for the lock for so long.
+    /// Waits for the lock for at most `limit`.
+    ///
+    /// ```
+    /// use squall_objects::lock::AdaptiveLock;
+    /// use std::time::Duration;
+    ///
+    /// let lock = AdaptiveLock::new(1);
+    /// let _guard = lock.lock();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| assert!(lock.try_lock_for(Duration::from_millis(1)).is_none()));
+    /// });
+    /// ```
     #[track_caller]
     pub fn try_lock_for(&self, limit: Duration) -> Option<AdaptiveGuard<'_, T>> {
         self.lock.try_lock_for(limit).map(|guard| self.guard(guard))
     }
 
-    /// Waits for the lock until then.
+    /// Waits for the lock until `deadline`.
     #[track_caller]
     pub fn try_lock_until(&self, deadline: Instant) -> Option<AdaptiveGuard<'_, T>> {
         self.lock.try_lock_until(deadline).map(|guard| self.guard(guard))
     }
 
-    /// Waits for the lock as the request says.
+    /// Waits for the lock as `request` says.
     ///
     /// # Errors
-    /// As [`ConfigurableLock::lock_with`]; the lock registers nobody.
+    /// As [`ConfigurableLock::lock_with`]. The lock has no registered threads.
     #[track_caller]
     pub fn lock_with(&self, request: &Request<'_>) -> Result<AdaptiveGuard<'_, T>, LockError> {
         self.lock.lock_with(request).map(|guard| self.guard(guard))
@@ -201,53 +259,80 @@ impl<T: ?Sized> AdaptiveLock<T> {
         AdaptiveGuard { guard, _look: Look { lock: self, due: waited && self.is_due() } }
     }
 
-    /// Whether the policy is to look. Called by the holder.
+    /// Returns whether the policy is due. Called by the owner.
     fn is_due(&self) -> bool {
-        // Relaxed: a hint; `look` has a lock of its own.
+        // Relaxed: a hint, since `look` takes a lock of its own.
         self.lock.contended() >= self.policy.next.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has the lock at this moment.
+    /// Returns whether a thread holds the lock at this moment.
     pub fn is_locked(&self) -> bool {
         self.lock.is_locked()
     }
 
-    /// The value, of a lock that nobody else can reach.
+    /// Returns the value, for an exclusive reference.
     pub fn get_mut(&mut self) -> &mut T {
         self.lock.get_mut()
     }
 
-    /// What the monitor says.
+    /// Returns the readings of the lock's monitor.
+    ///
+    /// ```
+    /// use squall_objects::lock::AdaptiveLock;
+    ///
+    /// let lock = AdaptiveLock::new(());
+    /// drop(lock.lock());
+    /// assert_eq!(lock.monitor().contended, 0);
+    /// ```
     pub fn monitor(&self) -> MonitorReading {
         self.lock.monitor()
     }
 
-    /// The name of the form that it has.
+    /// Returns the name of the present form.
     pub fn form(&self) -> &'static str {
         FORMS[self.policy.form.load(Ordering::Relaxed)].name
     }
 
-    /// Gives the lock a form that its policy leaves alone, or with [`Wanted::Auto`] leaves it to its policy again.
+    /// Fixes the form of the lock. [`Wanted::Auto`] returns the choice to the policy.
+    ///
+    /// ```
+    /// use squall_objects::lock::{AdaptiveLock, Wanted};
+    ///
+    /// let lock = AdaptiveLock::new(());
+    /// lock.set_form(Wanted::Block);
+    /// assert_eq!((lock.form(), lock.history().len()), ("block", 1));
+    /// ```
     pub fn set_form(&self, form: Wanted) {
-        // A choice of the attribute's own type is never refused.
+        // The attribute accepts every value of its own type.
         let set = self.policy.values().set(&FORM, form);
         debug_assert!(set.is_ok(), "{set:?}");
         self.look_now();
     }
 
-    /// The object that shows the lock, once its policy has decided something.
+    /// Returns the object that shows the lock to browsers. It exists from the policy's first decision on.
+    ///
+    /// ```
+    /// use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
+    ///
+    /// let lock = AdaptiveLock::named("queue", ());
+    /// assert!(lock.view().is_none());
+    /// lock.set_form(Wanted::HandOff);
+    /// let view = lock.view().unwrap();
+    /// assert_eq!((view.name(), view.form()), ("queue", "hand-off"));
+    /// ```
     pub fn view(&self) -> Option<Handle<dyn LockView>> {
         Some(self.policy.shown.get()?.as_ref()?.handle())
     }
 
-    /// What was decided of it, as far as it is remembered.
+    /// Returns the recorded decisions about the lock, oldest first. The log drops the oldest decisions when
+    /// it is full.
     pub fn history(&self) -> Vec<Decision> {
         self.view().map(|view| decision::history(Handle::id(view))).unwrap_or_default()
     }
 
     #[cold]
     fn look_if_due(&self) {
-        // One looks; others have better things to do. Nothing is left half done under this lock.
+        // One thread runs the policy; the others go on. A panic leaves no partial change under this lock.
         let mut state = match self.policy.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
@@ -255,7 +340,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
         };
         let now = Instant::now();
         if state.as_ref().is_some_and(|state| now - state.looked < LOOK_AFTER) {
-            // The next so many need not ask.
+            // Too early: the policy is due again after `LOOK_EVERY` more contended acquisitions.
             self.policy.next.store(self.lock.contended() + LOOK_EVERY, Ordering::Relaxed);
             return;
         }
@@ -264,7 +349,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
         self.tell(noted);
     }
 
-    /// A look that somebody asked for.
+    /// Runs the policy on request.
     fn look_now(&self) {
         let mut state = self.policy.state.lock().unwrap_or_else(|poison| poison.into_inner());
         let noted = self.look(&mut state, Instant::now());
@@ -272,7 +357,8 @@ impl<T: ?Sized> AdaptiveLock<T> {
         self.tell(noted);
     }
 
-    /// Remembers what was decided, and shows what was seen. Under no lock: who listens to decisions may do what he likes.
+    /// Records a decision and updates the view. Runs under no lock, since listeners of decisions may do
+    /// anything.
     fn tell(&self, noted: Option<Noted>) {
         if let Some(noted) = noted {
             self.policy.note(noted);
@@ -307,7 +393,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     }
 }
 
-/// A decision that is news.
+/// A decision to record.
 struct Noted {
     from: usize,
     to: usize,
@@ -315,15 +401,15 @@ struct Noted {
     why: String,
 }
 
-/// A form must be thought best at so many looks: one alone may have met an odd moment,
+/// Number of runs in a row that must find a form best, since a single run may see an unusual moment.
 const AGREED: u32 = 2;
-/// and more where much is lost if it is wrong; twice as many each time that it was, unless it lasted for so long.
+/// The number for risky forms. It doubles each time such a form did not last for `LASTS`.
 const AGREED_IF_BOLD: u32 = 4;
 const LASTS: Duration = Duration::from_secs(1);
 const REGRETS_MAX: u32 = 10;
 
 impl State {
-    /// What is thought best now, and was before if that is needed; else the form that it has.
+    /// Returns the form found best, if enough runs agree, else the present form.
     fn settle(&mut self, best: usize, form: usize) -> usize {
         let looks = if self.agreed.0 == best { self.agreed.1.saturating_add(1) } else { 1 };
         self.agreed = (best, looks);
@@ -331,7 +417,7 @@ impl State {
         if looks < needed { form } else { best }
     }
 
-    /// Notes a change.
+    /// Records a change of form.
     fn changed(&mut self, from: usize, now: Instant) {
         if policy::is_bold(from) {
             let lasted = now - self.chosen >= LASTS;
@@ -346,7 +432,8 @@ impl Policy {
         self.values.get_or_init(|| Arc::new(InstanceValues::of_class(&ALL)))
     }
 
-    /// Settles which form the lock should have, and has it changed if that may be.
+    /// Decides which form the lock should have, and changes it if the settings allow that. Returns the
+    /// decision to record.
     fn decide(
         &self,
         state: &mut State,
@@ -368,7 +455,7 @@ impl Policy {
             Wanted::Block => Some(policy::BLOCK),
         };
         let best = asked.unwrap_or_else(|| state.settle(policy::judge(seen, processors, form), form));
-        // The temper's times do not begin at nothing.
+        // The hysteresis needs times above zero.
         let clock = now - state.began + LOOK_AFTER;
         if asked.is_none() {
             state.temper.prefer(clock, best, base);
@@ -397,11 +484,11 @@ impl Policy {
         if state.noted.as_ref() == Some(&news) {
             return None;
         }
-        // What is held, or would be done, is said once from one change to the next.
+        // A decision that is held back, or is a dry run, is recorded once between two changes.
         let is_change = matches!(verdict, Verdict::Swapped | Verdict::ByHand);
         state.noted = if is_change { None } else { Some(news) };
         let why = match asked {
-            Some(_) => "somebody asked for it".to_owned(),
+            Some(_) => "the program or a user asked for it".to_owned(),
             None => seen.explain(processors),
         };
         Some(Noted { from: form, to: best, verdict, why })
@@ -416,14 +503,15 @@ impl Policy {
             attach(shown.id(), self.values().clone());
             Some(shown)
         });
-        // Where there is no room for an object there is no id to note it by.
+        // Without room for an object there is no id to record the decision under.
         let Some(shown) = shown else { return };
         let (from, to) = (FORMS[from].name, FORMS[to].name);
         decision::note(Decision::of(shown.id(), "lock", from, to, verdict, why));
     }
 }
 
-/// Processors that this process may use, with what its quota allows. Of a machine that cannot be made out, what std says.
+/// Returns the number of processors that this process may use, limited by its quota. Falls back to std's
+/// answer if the machine cannot be examined.
 fn processors() -> u32 {
     let known = squall_machine::try_machine().map(|machine| machine.allowance().parallelism());
     known.unwrap_or_else(|_| std::thread::available_parallelism().map_or(1, usize::from)) as u32
@@ -452,10 +540,21 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for AdaptiveLock<T> {
     }
 }
 
-/// The lock, held. Dropping it frees the lock, and now and then has the lock's policy look.
+/// Guard of a held lock. Dropping it releases the lock, and sometimes runs the lock's policy.
+///
+/// ```
+/// use squall_objects::lock::AdaptiveLock;
+///
+/// let names = AdaptiveLock::new(vec!["a"]);
+/// {
+///     let mut guard = names.lock();
+///     guard.push("b");
+/// }
+/// assert!(!names.is_locked());
+/// ```
 #[must_use = "the lock is free again when the guard is dropped"]
 pub struct AdaptiveGuard<'a, T: ?Sized> {
-    // Dropped in this order: the policy looks when the lock is free.
+    // The fields are dropped in this order, so the policy runs after the release.
     guard: ConfigurableGuard<'a, T>,
     _look: Look<'a, T>,
 }

@@ -1,13 +1,15 @@
-//! Which form an adaptive lock should have, by what its monitor saw.
+//! The policy of adaptive locks: the best form for the readings of the monitor.
 //!
-//! - I1. A decision is a function of two readings of the monitor, the processors there are, and the form that the lock has; what it
-//!   does about it is the temper's to say (`squall_adapt::temper`).
+//! - I1. A decision is a function of two readings of the monitor, the number of processors, and the present
+//!   form. The hysteresis decides when to act on it (`squall_adapt::hysteresis`).
 //!
-//! What the forms are for. Handing a lock from one processor to another costs some hundred nanoseconds, waking a thread some
-//! ten microseconds, and a thread that holds the lock and does not run costs milliseconds. A section shorter than the first is
-//! best run by one thread again and again, in turns, hardly disturbed by those who wait; one longer than the second is not worth
-//! a spin; between them the lock goes to whoever runs and waits for it, unless more threads want to run than there are
-//! processors: then again in turns, and whoever is awake looks often, since the thread that has the lock has other work, too.
+//! The costs behind the rules: handing a lock to another processor takes some hundred nanoseconds. Waking a
+//! thread takes some ten microseconds. An owner that is preempted costs milliseconds.
+//!
+//! Sections shorter than a hand-over run best in turns: one thread repeats them, and the waiters hardly
+//! disturb it. Sections longer than a wake-up are not worth spinning for. In between, the lock goes to a
+//! spinning waiter. If more threads want to run than there are processors, turns are best again. Then the
+//! waiter that is awake polls often, since the owner has other work too.
 
 use std::time::Duration;
 
@@ -21,13 +23,14 @@ pub(super) struct Form {
     pub(super) scheduling: Scheduling,
 }
 
-/// The one it begins with, and where more threads want to run than can: one waiter spins a little, the others sleep.
+/// Initial form, also used when more threads want to run than can. One waiter spins briefly, the others
+/// sleep.
 pub(super) const TURNS: usize = 0;
-/// Short sections: the waiter that is awake looks seldom.
+/// Form for short sections. The waiter that is awake polls seldom.
 pub(super) const STAND_BY: usize = 1;
-/// Each release is for whoever spins.
+/// Form in which each release hands the lock to a spinning waiter.
 pub(super) const HAND_OFF: usize = 2;
-/// Long sections: nobody spins.
+/// Form for long sections. All waiters sleep.
 pub(super) const BLOCK: usize = 3;
 
 const TURN: Scheduling = Scheduling::FREE_FOR_ALL.patience(Duration::from_micros(500));
@@ -47,25 +50,25 @@ pub(super) const FORMS: [Form; 4] = [
     Form { name: "block", waiting: Waiting::BLOCK, scheduling: TURN },
 ];
 
-/// A section this short is over before the lock could have been handed to another processor and back.
+/// A section of this length ends before the lock could be handed to another processor and back.
 const SHORT: Duration = Duration::from_nanos(600);
-/// While a section this long lasts, a thread can be put to sleep and woken a few times.
+/// During a section of this length a thread can be put to sleep and woken a few times.
 const LONG: Duration = Duration::from_micros(60);
-/// So many times further than where a form began to be right, it is wrong.
+/// Factor by which a limit is moved in favour of the present form.
 const SLACK: u32 = 2;
 
-/// What happened between two looks.
+/// Readings between two runs of the policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// How long the lock is held.
+    /// Hold time of the lock.
     pub(super) hold: Duration,
-    /// The most threads that waited while another had the lock.
+    /// Maximum number of threads that waited at once.
     pub(super) waiters: u32,
-    /// Acquisitions that waited.
+    /// Number of acquisitions that waited.
     pub(super) contended: u64,
-    /// Times a waiter went to sleep.
+    /// Number of times that a waiter went to sleep.
     pub(super) sleeps: u64,
-    /// Times the lock was kept for waiters that did not run.
+    /// Number of times that the lock was reserved for a waiter that was not running.
     pub(super) missed: u64,
 }
 
@@ -80,24 +83,24 @@ impl Seen {
         }
     }
 
-    /// In words.
+    /// Describes the readings in words.
     pub(super) fn explain(&self, processors: u32) -> String {
         let Seen { hold, waiters, contended, sleeps, missed } = self;
         format!(
-            "held for {hold:?}; up to {waiters} wait, and {processors} processors are there; of {contended} that waited {sleeps} slept, and \
-             {missed} times those who were to have it did not run"
+            "held for {hold:?}; up to {waiters} waiters on {processors} processors; {contended} acquisitions waited, \
+             {sleeps} slept; the lock was reserved {missed} times for a waiter that was not running"
         )
     }
 }
 
-/// Whether a form costs much if it is chosen wrongly, so that one look is not enough to choose it.
+/// Returns whether a wrong choice of this form costs much, so that one run is not enough to choose it.
 pub(super) fn is_bold(form: usize) -> bool {
     form == HAND_OFF || form == STAND_BY
 }
 
-/// The form that is best for what was seen.
+/// Returns the best form for these readings. `now` is the present form.
 pub(super) fn judge(seen: &Seen, processors: u32, now: usize) -> usize {
-    // What the form is right for already is stretched, so that it does not waver at an edge.
+    // Limits are moved in favour of the present form, so that it does not flip at a limit.
     let short = if now == STAND_BY { SHORT * SLACK } else { SHORT };
     let long = if now == BLOCK { LONG / SLACK } else { LONG };
     if seen.hold >= long {
@@ -106,8 +109,8 @@ pub(super) fn judge(seen: &Seen, processors: u32, now: usize) -> usize {
     if seen.hold <= short {
         return STAND_BY;
     }
-    // Those who wait, and the one that has it; or somebody else needs the processors: what is kept for a thread that does not run
-    // is lost time.
+    // The waiters and the owner outnumber the processors, or other threads use them. Time reserved for a
+    // thread that is not running is lost.
     let crowded = seen.waiters + 1 > processors;
     let often = if now == HAND_OFF { 16 } else { 64 };
     if crowded || seen.missed * often > seen.contended { TURNS } else { HAND_OFF }

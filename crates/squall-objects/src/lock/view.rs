@@ -1,5 +1,5 @@
-//! What others see of an adaptive lock: a clustered object with its form and its monitor, made when the policy first decides
-//! something, so that a lock which nobody fights over has none.
+//! The view of an adaptive lock: a clustered object that shows its form and its monitor. It is created with
+//! the policy's first decision, so an uncontended lock stays without one.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,26 +7,34 @@ use squall_core::{Handle, Id, Owned};
 use squall_lock::MonitorReading;
 use squall_macros::interface;
 
-/// What an adaptive lock shows of itself, to a browser or to the program.
+/// View of an adaptive lock, for a browser or for the program.
 ///
-/// What it says is as of the last look of the lock's policy, which looks when threads had to wait.
+/// The values are those of the policy's last run. The policy runs when threads had to wait.
+///
+/// ```
+/// use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
+///
+/// let lock = AdaptiveLock::named("queue", ());
+/// lock.set_form(Wanted::Block);
+/// assert_eq!(lock.view().unwrap().form(), "block");
+/// ```
 #[interface(crate = squall_core)]
 pub trait LockView: Send + Sync {
-    /// The name that the program gave it.
+    /// Returns the name that the program gave the lock.
     fn name(&self) -> &'static str;
 
-    /// The form that it has.
+    /// Returns the name of the form.
     fn form(&self) -> &'static str;
 
-    /// What its monitor said.
+    /// Returns the readings of the monitor.
     fn monitor(&self) -> MonitorReading;
 }
 
-/// The lock's side.
+/// The lock's half of the view.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) name: &'static str,
-    /// Form and monitor at the last look.
+    /// Form and monitor at the policy's last run.
     pub(super) last: Mutex<(&'static str, MonitorReading)>,
 }
 
@@ -40,7 +48,7 @@ impl Facts {
     }
 }
 
-/// The object's side.
+/// The object's half of the view.
 struct View(Arc<Facts>);
 
 impl LockView for View {
@@ -57,7 +65,7 @@ impl LockView for View {
     }
 }
 
-/// The object, as long as the lock lives.
+/// The object, which lives as long as the lock.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) facts: Arc<Facts>,
@@ -65,7 +73,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// None if there is no room for another object.
+    /// Creates the object. Returns `None` if there is no room for it.
     pub(super) fn make(facts: Facts) -> Option<Shown> {
         let facts = Arc::new(facts);
         let object = squall_core::try_shared(View(facts.clone())).ok()?;

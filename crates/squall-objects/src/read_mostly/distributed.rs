@@ -1,8 +1,8 @@
-//! All forms: a master in the root, and a replica in each representative. They differ in the size of the clusters, and in whether
-//! replicas are given a new value or copy it when they are read.
+//! Implementation of all forms: a master in the root, and a replica in each representative. The forms differ
+//! in cluster size, and in whether a replica is given a new value or copies it at the next read.
 //!
-//! An update goes down the tree of clusters twice: to empty the replicas, and to fill them again. The one form has one class
-//! where there is one representative, and another where there may be several, so that a policy knows them apart.
+//! An update walks the tree of clusters twice: to empty the replicas, and to fill them again. There is one
+//! class for a single representative and one for several, so that a policy can tell them apart.
 
 use squall_adapt::family::is_reading;
 use squall_core::__macro::{Lender, Lent};
@@ -18,25 +18,27 @@ use std::sync::{Arc, OnceLock};
 use super::policy::{ALARM, post};
 use super::{ReadMostly, Sensors};
 
-/// The root. `ADAPTS`: its sensor posts. `WIDE`: there may be several representatives.
+/// Root. `ADAPTS`: its sensor posts to the policy. `WIDE`: there may be several representatives.
 pub(super) struct Distributed<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> {
     master: Master<T>,
-    /// Those who wait for changes; made for the first of them. It goes with the state, so that they need not know of swaps.
+    /// Wait list for changes, made for the first waiter. It moves with the state, so waiters need not handle
+    /// swaps.
     watch: OnceLock<Arc<Watch>>,
-    /// How many more changes until the alarm rings; zero: it does not. It may lose steps.
+    /// Number of changes until a post; zero means that the alarm is off. Concurrent steps may be lost.
     alarm: AtomicU32,
-    /// Of adaptive ones, for a change of the cluster size: makes a vacant master whose replicas have copies.
+    /// For adaptive values, makes a vacant master with copying replicas. Used when the cluster size changes.
     copied: Option<fn() -> Master<T>>,
 }
 
-/// On lines of its own: neighbours in memory belong to other processors.
+/// Representative. The alignment prevents false sharing with neighbours in memory, which belong to other
+/// processors.
 #[repr(align(128))]
 pub(super) struct Local<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> {
     replica: Replica<T>,
     at: RepContext<Distributed<T, ADAPTS, WIDE>>,
 }
 
-/// The state: the value with its version, shared, and those who wait for the next.
+/// State that a swap moves: the value with its version, shared, and the wait list.
 struct Moved<T: Send + Sync + 'static> {
     value: Kept<T>,
     watch: Arc<Watch>,
@@ -49,7 +51,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Distributed
         Distributed::make(master, None)
     }
 
-    /// The same, of a type that can be copied, so that the form can be changed to any size.
+    /// Like `new`, for a type that can be cloned, so that the form can change to any cluster size.
     pub(super) fn with_copies(master: Master<T>) -> Distributed<T, ADAPTS, WIDE>
     where
         T: Clone,
@@ -66,18 +68,19 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Distributed
         self.watch.get_or_init(Arc::default)
     }
 
-    /// Wakes those who wait for changes.
+    /// Wakes the waiters.
     fn announce(&self) {
-        // Who begins to wait makes a fence after it has been here (`Watch::leave`), and each update one before it comes here.
+        // A waiter makes a fence after it made the wait list (`Watch::leave`). Each update makes one before
+        // it comes here, so one of the two sees the other.
         if let Some(watch) = self.watch.get() {
             watch.wake();
         }
     }
 
-    /// The same where nobody is to be hit by a waker that panics.
+    /// Wakes the waiters, and catches the panic of a waker.
     fn announce_quietly(&self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.announce())) {
-            // Its drop may panic, too; that one is leaked.
+            // The drop of the payload may panic too. That second payload is leaked.
             let dropped = catch_unwind(AssertUnwindSafe(|| drop(payload)));
             std::mem::forget(dropped);
         }
@@ -96,11 +99,12 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Di
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
-        // A swap moved no value in. Each representative comes from here, so none of them reads, or changes, what there is not.
+        // A swap moved no value in. Each representative is made here, so no representative reads or changes a
+        // missing value.
         if self.master.is_vacant() {
-            return miss.refuse("no value moved in");
+            return miss.refuse("no value moved in; repeat the swap with its state");
         }
-        // Who only looks is no caller.
+        // A policy that reads the sensors is no caller, so no representative is made for it.
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match (ADAPTS && is_reading()).then(any).flatten() {
             Some(any) => any.once(),
@@ -108,7 +112,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Di
         }
     }
 
-    /// Those who wait for changes find that there will be none, or wait again.
+    /// Wakes the waiters. They find that the object has ended, or wait again.
     fn wake(&self) {
         self.announce_quietly();
     }
@@ -117,12 +121,12 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Di
         formats
             .export(|whole| {
                 let root = whole.root();
-                let value = root.master.keep().ok_or("a value that was never given")?;
+                let value = root.master.keep().ok_or("the old object has no value")?;
                 Ok(Moved { value, watch: root.watch().clone() })
             })
             .import(|whole, state: Moved<T>| {
                 let root = whole.root();
-                root.watch.set(state.watch).map_err(|_| "somebody waits for the new object already")?;
+                root.watch.set(state.watch).map_err(|_| "the new object has waiters already")?;
                 root.master.adopt(state.value).map_err(|_| "the new object has a value already")?;
                 Ok(())
             });
@@ -141,7 +145,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
         self.replica.load(&self.at.root().master, guard)
     }
 
-    /// Reaches the replicas, down the tree of clusters.
+    /// Calls `reach` with each replica, down the tree of clusters.
     fn walk(&self, mut reach: impl FnMut(&Replica<T>)) {
         if WIDE {
             self.at.broadcast(|rep| reach(&rep.replica));
@@ -150,11 +154,12 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
         }
     }
 
-    /// There is a new value.
+    /// Counts a change, posts to the policy if the alarm expires, and wakes the waiters.
     fn changed(&self) {
         let root = self.at.root();
         if ADAPTS {
-            // Loads and stores: steps may be lost to others, but somebody stores the zero that he rings for.
+            // Loads and stores, so concurrent steps may overwrite each other. A thread that counts down to
+            // zero stores that zero before it posts.
             let left = root.alarm.load(Ordering::Relaxed);
             if left != 0 {
                 root.alarm.store(left - 1, Ordering::Relaxed);
@@ -163,7 +168,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
                 }
             }
         }
-        // Last: it calls wakers, which may panic.
+        // Last, since it calls wakers, which may panic.
         root.announce();
     }
 }
@@ -175,7 +180,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<
     }
 
     fn version(&self) -> u64 {
-        // Whoever asks for it reads no value, so none is copied for it.
+        // Only the version is needed, so this makes no copy of the value.
         pin(|guard| Versioned::version(self.replica.peek(&self.at.root().master, guard)))
     }
 
@@ -203,7 +208,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<
         let root = self.at.root();
         let (copied, one) = (root.copied, size == ClusterSize::Machine);
         let master = match copied {
-            // As the policy makes the form.
+            // The policy makes the shared form in the same way.
             Some(_) if one => Master::vacant_updated(),
             Some(copied) => copied(),
             None => root.master.vacant(),
@@ -216,7 +221,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<
     }
 
     fn sensors(&self) -> Sensors {
-        // The first version is no change.
+        // The first version is not a change.
         Sensors { changes: self.version() - 1, reps: self.at.reps().count() }
     }
 

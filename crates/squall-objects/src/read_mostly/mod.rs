@@ -1,19 +1,19 @@
-//! Read-mostly values: everybody reads, somebody changes it now and then. A configuration, a routing table, a set of keys.
+//! Read-mostly values: all threads read, and a thread changes the value now and then. Examples are a
+//! configuration, a routing table, a set of keys.
 //!
-//! Not for what changes as often as it is read, and not for one field of a few that must change together: put those in one value.
-//! An update copies nothing of its own accord, but makes a whole new value; of a large map change an entry at a time in a map.
-//!
-//! | made by | reading | changing | memory |
+//! | form | a read loads | a change stores to | memory |
 //! |---|---|---|---|
-//! | [`shared`] | one load of one line for all; after a change each processor fetches it | an allocation, and stores to one line | a block, a representative, the value |
-//! | [`distributed`] | the same, of a line for each cluster | stores to a line for each cluster that reads | 256 bytes for each cluster that reads |
-//! | [`copied`] | the same, and the value itself lies in its cluster's memory | the same; then the first reader of each cluster copies the value | the same, and a value for each such cluster |
-//! | [`adaptive`] | begins as shared, is copied where many processors of several clusters read what changes, and goes back | as the form that it has | as the form that it has |
+//! | [`shared`] | one cache line for all | that line | the value |
+//! | [`distributed`] | a line of its cluster | a line per reading cluster | 256 bytes per cluster |
+//! | [`copied`] | that line, and a value in local memory | those lines | and a value per cluster |
+//! | [`adaptive`] | as its present form | as its present form | as its present form |
 //!
-//! All are the same to those who call them, a `Handle<dyn ReadMostly<T>>`, on which [`ReadMostlyExt`] has what readers do; and of all it
-//! is true that who has seen a value, or heard of it from somebody who has, sees no earlier one, and that a read waits for nobody,
-//! changes under way included. [`ReadMostly`] owns one. To have such a value among others in an object of your own, see
-//! `squall_replica`, of which these are made.
+//! A change also allocates the new value. In the form [`copied`], the next reader of each cluster clones it.
+//! An [`adaptive`] value starts as [`shared`]. It becomes [`copied`] while processors of several clusters read a
+//! changing value, and goes back afterwards.
+//!
+//! All forms have one interface, [`ReadMostly`], and are called through a `Handle<dyn ReadMostly<T>>`.
+//! [`ReadMostlyExt`] has the methods for readers and writers. [`OwnedReadMostly`] owns a value.
 //!
 //! ```
 //! use squall_objects::read_mostly::{self, ReadMostlyExt};
@@ -27,13 +27,26 @@
 //! assert_eq!(handle.get(), [20, 40]);
 //! ```
 //!
-//! No poisoning: no closure of a user's runs under a lock, and where one panics the value is what it was; but a waker that panics
-//! does so when it is changed already. Signal handlers shall neither read nor change it: the first read of a cluster takes a lock
-//! for a moment, and may allocate; of what is [`copied`], the first after each change does, and runs `T::clone`. In the child of a
-//! fork calls err.
+//! # When not
+//! Use a lock if the value changes as often as it is read. Fields that must change together belong in one
+//! value. An update builds a whole new value, so use a map for a large set of entries that change one at a
+//! time.
 //!
-//! Of several who change the value at once one waits for the other; there is no order among them, and no limit to how many
-//! values wait for their readers but that of [`squall_rcu::retire`].
+//! # Guarantees
+//! - Versions are monotonic: a thread that has seen a value, or has synchronized with such a thread, never
+//!   sees an earlier one.
+//! - A read never waits, even while a change is under way.
+//! - There is no poisoning. User closures run under no lock; if one panics, the value is unchanged. A waker
+//!   that panics does so after the change.
+//! - Concurrent changes block each other in no particular order. Replaced values are freed after a grace
+//!   period; see [`squall_rcu::retire`] for the limit of values that await it.
+//!
+//! # Limits
+//! Signal handlers must not read or change a value: the first read of a cluster takes a lock briefly and may
+//! allocate. In the form [`copied`] the first read after each change does so, and runs `T::clone`. After a
+//! fork, calls in the child return errors.
+//!
+//! The parts of these objects are in [`squall_parts::replica`], for use within an object of your own.
 
 mod policy;
 mod distributed;
@@ -57,60 +70,74 @@ pub use policy::{SHARED, COPIED};
 use distributed::Distributed;
 pub use subscription::{Changed, Subscription};
 
-/// A value that is read mostly.
+/// A read-mostly value, as implementations provide it. [`ReadMostlyExt`] has the methods for readers and
+/// writers.
 ///
-/// Progress: what reads is wait-free but for swaps; what changes it blocks others that change it, for as long as a store to each replica
-/// takes. A thread that stalls in a change, or in the few instructions in which the first read of a cluster takes the lock, holds
-/// up changes, and no reader. Of what is [`copied`] that is the first read after each change, and before it takes the lock it allocates
-/// and runs `T::clone`, which is as wait-free as those are.
+/// Progress: reads are wait-free except for swaps. A change blocks other changes while it stores to each
+/// replica. A thread that stalls in a change, or in the locked part of a cluster's first read, delays changes
+/// but no reader. In the form [`copied`] the first read after each change allocates and runs `T::clone`
+/// before it takes the lock.
+///
+/// ```
+/// use squall_objects::read_mostly::{self, ReadMostly};
+///
+/// let mode = read_mostly::shared("day");
+/// assert_eq!(mode.version(), 1);
+/// assert_eq!(mode.set("night"), 2);
+/// assert_eq!(mode.compare_and_update(2, "dawn").unwrap(), 3);
+/// assert!(mode.compare_and_update(2, "noon").is_err());
+/// ```
+///
 /// # Source
-/// TO-04, TO-05, HU-04, HU-16, HU-17.
+/// Gamsa et al. 1999, Tornado (TO-04, TO-05); Unrau et al. 1995, Hurricane (HU-04, HU-16, HU-17).
 #[interface(crate = squall_core, lends)]
 pub trait ReadMostly<T: Send + Sync + 'static>: Send + Sync {
-    /// Finds the value, for the rest of the operation. [`ReadMostlyExt`] has this in handier forms.
+    /// Returns the value, valid for the rest of the operation. [`ReadMostlyExt`] has more convenient methods.
     fn find<'o>(&self, guard: &'o Guard) -> &'o Versioned<T>;
 
-    /// The version of the value: 1 at first, and one more with each change, across hot-swaps too.
+    /// Returns the version of the value: initially 1, and incremented by each change, across hot-swaps too.
     fn version(&self) -> u64;
 
-    /// Replaces the value. Returns the version of the new one. When it returns, every read that begins sees it or a later one.
+    /// Replaces the value and returns the new version. Every read that begins after the return sees this
+    /// value or a later one.
     ///
     /// # Panics
-    /// If a waker does that was left by somebody who waits: the value is changed then, and all others were woken.
+    /// If the waker of a waiting task panics. The value is changed by then, and all other tasks have been
+    /// woken.
     #[blocking]
     fn set(&self, value: T) -> u64;
 
-    /// Replaces the value if it is of this version still. Returns the version of the new one.
+    /// Replaces the value if it still has version `version`. Returns the new version.
     ///
     /// # Errors
-    /// [`Conflict`], with the value: another change was first.
+    /// [`Conflict`] with `value`, if another change was faster.
     /// # Panics
-    /// As [`set`](Published::set).
+    /// As [`set`](ReadMostly::set).
     #[blocking]
     fn compare_and_update(&self, version: u64, value: T) -> Result<u64, Conflict<T>>;
 
-    /// Where those wait who want to know of changes. [`ReadMostlyExt::subscribe`] is the handy form.
+    /// Returns the wait list for changes. [`ReadMostlyExt::subscribe`] is more convenient.
     fn watch(&self) -> Arc<Watch>;
 
-    /// How large the clusters are of which each has a replica.
+    /// Returns the size of the clusters that have a replica each.
     fn cluster_size(&self) -> ClusterSize;
 
-    /// An implementation of the same kind for clusters of this size, to take this one's place by a swap.
-    /// [`ReadMostlyExt::set_cluster_size`] is the handy form.
+    /// Returns an implementation of the same kind for clusters of this size, to replace this one by a swap.
+    /// [`ReadMostlyExt::set_cluster_size`] is more convenient.
     fn resized(&self, size: ClusterSize) -> Replacement<dyn ReadMostly<T>>;
 
-    /// What its sensors read. For policies; of an implementation that has none, zeros.
+    /// Reads the sensors, for policies. An implementation without sensors returns zeros.
     fn sensors(&self) -> Sensors {
         Sensors::default()
     }
 
-    /// Has its sensor trip after about so many changes; zero: never. For policies.
+    /// Sets the sensor to trip after about `after` changes, for policies. Zero switches it off.
     fn arm(&self, after: u32) {
         let _ = after;
     }
 }
 
-/// The replica, which has the value most of the time.
+/// The view is the replica, which holds the value most of the time.
 impl<T: Send + Sync + 'static> Lends for dyn ReadMostly<T> {
     type First = Replica<T>;
     type Beside = ();
@@ -118,7 +145,7 @@ impl<T: Send + Sync + 'static> Lends for dyn ReadMostly<T> {
     type Third = ();
 }
 
-/// What a read does: where the replica has a value, without asking the representative for it.
+/// A read. It uses the replica directly if that holds the value, and calls the representative otherwise.
 struct Read<F>(F);
 
 impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Act<dyn ReadMostly<T>, R> for Read<F> {
@@ -136,35 +163,76 @@ impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Act<dyn ReadMos
     }
 }
 
-/// What the sensors of a read-mostly value read.
+/// Readings of the sensors of a read-mostly value.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::read_mostly::{self, ReadMostly};
+///
+/// let value = read_mostly::distributed(1, ClusterSize::Cpu);
+/// value.set(2);
+/// assert_eq!(value.sensors().changes, 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sensors {
-    /// Changes since the value was made, across hot-swaps too.
+    /// Number of changes since the value was created, across hot-swaps too.
     pub changes: u64,
-    /// Replicas.
+    /// Number of replicas.
     pub reps: usize,
 }
 
-/// What readers and writers do with a read-mostly value. Comes with the reference.
+/// Methods for readers and writers of a read-mostly value, on a handle or an owner.
 ///
-/// Each panics as every call does if the object was destroyed; those named `try_` return the error.
+/// Each method panics if the object was destroyed. Methods named `try_` return an error instead.
 pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
-    /// Calls `f` with the value. It is not changed meanwhile; `f` may use this object, too, and change it.
+    /// Calls `f` with the value and returns its result. `f` sees one version throughout, and may use or
+    /// change this object.
     ///
-    /// `f` runs in an operation: keep it short, since nothing that was replaced is freed meanwhile.
+    /// `f` runs in an operation. Keep it short, since replaced values are freed only after it.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    ///
+    /// let routes = read_mostly::shared(vec!["a", "b"]);
+    /// assert_eq!(routes.read(|routes| routes.len()), 2);
+    /// ```
     fn read<R>(self, f: impl FnOnce(&T) -> R) -> R;
 
-    /// As [`read`](ReadMostlyExt::read).
+    /// Like [`read`](ReadMostlyExt::read), but returns an error if the object was destroyed.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    ///
+    /// let value = read_mostly::shared(5);
+    /// let handle = value.handle();
+    /// assert_eq!(handle.try_read(|value| value + 1), Ok(6));
+    /// drop(value);
+    /// assert!(handle.try_read(|value| value + 1).is_err());
+    /// ```
     ///
     /// # Errors
-    /// [`CallError`]: the object is gone, and `f` was not called.
+    /// [`CallError`] if the object was destroyed. `f` was not called.
     fn try_read<R>(self, f: impl FnOnce(&T) -> R) -> Result<R, CallError>;
 
-    /// As [`read`](ReadMostlyExt::read), with the version of the value.
+    /// Like [`read`](ReadMostlyExt::read), but also passes the version of the value.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    ///
+    /// let value = read_mostly::shared('a');
+    /// value.set('b');
+    /// assert_eq!(value.read_versioned(|value, version| (*value, version)), ('b', 2));
+    /// ```
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R;
 
-    /// A copy of the value.
+    /// Returns a clone of the value.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    ///
+    /// assert_eq!(read_mostly::shared(5).get(), 5);
+    /// ```
     fn get(self) -> T
     where
         T: Clone,
@@ -172,24 +240,52 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
         self.read(T::clone)
     }
 
-    /// Replaces the value by what `f` makes of it; calls `f` again when another change was faster. Returns the version of the new one.
+    /// Replaces the value by the result of `f`, and returns the new version. Calls `f` again if another
+    /// change was faster.
     ///
-    /// `f` runs in an operation, and under no lock.
+    /// `f` runs in an operation and under no lock.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    ///
+    /// let value = read_mostly::shared(5);
+    /// assert_eq!((value.update(|old| old * 2), value.get()), (2, 10));
+    /// ```
     ///
     /// # Panics
-    /// If `f` does: nothing has changed then. As [`set`](Published::set).
+    /// If `f` panics: the value is unchanged. Otherwise as [`set`](ReadMostly::set).
     fn update(self, f: impl FnMut(&T) -> T) -> u64;
 
-    /// Tells of changes from now on.
+    /// Subscribes to changes from now on.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    ///
+    /// let value = read_mostly::shared(5);
+    /// let mut changes = value.subscribe();
+    /// value.set(6);
+    /// assert_eq!(changes.wait().unwrap(), 2);
+    /// ```
     fn subscribe(self) -> Subscription<T>;
 
-    /// Changes the size of the clusters of which each has a replica, while the object is used: by a swap. An
-    /// [`adaptive`] value is then copied for each of them, but for the whole machine, and its policy goes on.
+    /// Changes the size of the clusters that have a replica each, by a hot-swap.
+    ///
+    /// An [`adaptive`] value becomes copied for each cluster of this size. For [`ClusterSize::Machine`] it
+    /// becomes shared. Its policy continues.
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    ///
+    /// let value = read_mostly::distributed(5, ClusterSize::Node);
+    /// value.set_cluster_size(ClusterSize::Core).unwrap();
+    /// assert_eq!((value.cluster_size(), value.get()), (ClusterSize::Core, 5));
+    /// ```
     ///
     /// # Errors
-    /// [`SwapError`]: everything is as it was.
+    /// [`SwapError`]: the object is unchanged.
     /// # Cost
-    /// That of a [`Swap`]; each cluster makes its replica when it reads next.
+    /// That of a [`Swap`]. Each cluster creates its replica at its next read.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
@@ -233,11 +329,27 @@ impl<T: Send + Sync + 'static> ReadMostlyExt<T> for Handle<dyn ReadMostly<T>> {
     }
 }
 
-/// The owner of a read-mostly value: its drop ends the object. It derefs to the reference.
+/// Owner of a read-mostly value. Dropping it destroys the object. It dereferences to the handle.
+///
+/// ```
+/// use squall_objects::read_mostly::{OwnedReadMostly, ReadMostlyExt};
+///
+/// let limit: OwnedReadMostly<u32> = 7.into();
+/// assert_eq!(limit.get(), 7);
+/// assert_eq!(OwnedReadMostly::<u32>::default().get(), 0);
+/// ```
 pub struct OwnedReadMostly<T: Send + Sync + 'static>(Owned<dyn ReadMostly<T>>);
 
 impl<T: Send + Sync + 'static> OwnedReadMostly<T> {
-    /// As an owner of any object.
+    /// Converts to the general owner type.
+    ///
+    /// ```
+    /// use squall_core::Owned;
+    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    ///
+    /// let owned: Owned<dyn ReadMostly<u32>> = read_mostly::shared(7).into_owned();
+    /// assert_eq!(owned.get(), 7);
+    /// ```
     pub fn into_owned(self) -> Owned<dyn ReadMostly<T>> {
         self.0
     }
@@ -264,7 +376,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for OwnedReadMostly<T> {
 }
 
 impl<T: Send + Sync + 'static> From<T> for OwnedReadMostly<T> {
-    /// As [`shared`].
+    /// Creates a value in the form of [`shared`].
     #[track_caller]
     fn from(value: T) -> OwnedReadMostly<T> {
         shared(value)
@@ -280,7 +392,7 @@ impl<T: Send + Sync + Default + 'static> Default for OwnedReadMostly<T> {
 
 #[cfg(feature = "serde")]
 impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for OwnedReadMostly<T> {
-    /// As the value.
+    /// Serializes the value alone.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.handle().read(|value| value.serialize(serializer))
     }
@@ -288,54 +400,90 @@ impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for OwnedRead
 
 #[cfg(feature = "serde")]
 impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize<'de> for OwnedReadMostly<T> {
-    /// As [`shared`], of the value.
+    /// Deserializes a value into the form of [`shared`].
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OwnedReadMostly<T>, D::Error> {
         T::deserialize(deserializer).map(shared)
     }
 }
 
-/// Makes a value with one replica, for everybody.
+/// Creates a value with one replica.
+///
+/// ```
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let config = read_mostly::shared(String::from("a = 1"));
+/// assert!(config.read(|config| config.starts_with('a')));
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn shared<T: Send + Sync + 'static>(value: T) -> OwnedReadMostly<T> {
     have_sizes::<T>();
     OwnedReadMostly(Distributed::<T, FIXED, false>::new(Master::new(value)).create(ClusterSize::Machine))
 }
 
-/// Makes a value with a replica for each cluster of this size that reads. A change reaches them all before it returns.
+/// Creates a value with a replica for each cluster of size `size` that reads. A change updates all replicas
+/// before it returns.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let config = read_mostly::distributed(1, ClusterSize::Core);
+/// config.update(|old| old + 1);
+/// assert_eq!(config.get(), 2);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn distributed<T: Send + Sync + 'static>(value: T, size: ClusterSize) -> OwnedReadMostly<T> {
     have_sizes::<T>();
     OwnedReadMostly(Distributed::<T, FIXED, true>::new(Master::new(value)).create(size))
 }
 
-/// Makes a value with a copy for each cluster of this size that reads. A change only takes the old copies away; each cluster makes
-/// a new one when it reads (invalidation instead of update: TO-04).
+/// Creates a value with a copy for each cluster of size `size` that reads. A change only invalidates the
+/// copies. Each cluster creates a new copy at its next read.
 ///
-/// What copies do not share, as atomics within them, differs from cluster to cluster. Of a cluster several may make a copy at
-/// once after a change; one is kept. `T::clone` runs in the operation of a read, so it must not wait, and if it panics, that read does.
+/// Interior state of the copies, such as atomics, differs from cluster to cluster. Several threads of a
+/// cluster may clone the value at once after a change; one clone is kept. `T::clone` runs in the operation of
+/// a read, so it must not wait. If it panics, that read panics.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let table = read_mostly::copied(vec![1, 2, 3], ClusterSize::Cache);
+/// assert_eq!(table.read(|table| table.iter().sum::<i32>()), 6);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
+/// # Source
+/// Invalidation instead of update: Gamsa et al. 1999, Tornado (TO-04).
 #[track_caller]
 pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> OwnedReadMostly<T> {
     have_sizes::<T>();
     OwnedReadMostly(Distributed::<T, FIXED, true>::new(Master::copied(value)).create(size))
 }
 
-/// Makes a value that is as [`shared`] makes it, and is [`copied`] for each cache while its load asks for that.
+/// Creates an adaptive value: it starts in the form of [`shared`] and becomes [`copied`] for each cache while
+/// its load asks for that.
 ///
-/// Makes the policy known and starts its thread, `squall-adapt`, with the first: see [`squall_adapt::engine`].
+/// The first call registers the policy and starts its thread, `squall-adapt`. See [`squall_adapt::engine`].
+///
+/// ```
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let config = read_mostly::adaptive(vec![1, 2, 3]);
+/// assert_eq!(config.get(), [1, 2, 3]);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 /// # Cost
-/// As [`shared`], and a look at the list of families.
+/// As [`shared`], and a lookup in the list of families.
 #[track_caller]
 pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> OwnedReadMostly<T> {
     have_sizes::<T>();
@@ -344,7 +492,7 @@ pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> OwnedReadMostly<T
     OwnedReadMostly(Distributed::<T, ADAPTS, false>::with_copies(Master::new(value)).create(ClusterSize::Machine))
 }
 
-/// Has values of this type have the attribute of their clusters' size.
+/// Registers the attribute [`CLUSTER_SIZE`](crate::CLUSTER_SIZE) for values of this type.
 fn have_sizes<T: Send + Sync + 'static>() {
     sizes::have::<dyn ReadMostly<T>>(
         |handle| handle.try_cluster_size().ok(),
@@ -352,24 +500,58 @@ fn have_sizes<T: Send + Sync + 'static>() {
     );
 }
 
-/// Whether an implementation posts to the policy: the forms of adaptive values are classes of their own.
+/// Values of the parameter `ADAPTS`: whether an implementation posts to the policy. Adaptive values have
+/// classes of their own.
 const FIXED: bool = false;
 const ADAPTS: bool = true;
 
-/// An implementation, to take the place of a read-mostly value: as [`shared`] makes it. It takes the value over; swapped
-/// in [without state](Swap::without_state) it has none, and every call errs.
+/// Returns a replacement in the form of [`shared`], for a hot-swap. It takes over the value.
+///
+/// Swapped in [without state](Swap::without_state) it has no value, and every call returns an error.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let value = read_mostly::copied(5, ClusterSize::Cpu);
+/// swap(value.handle(), read_mostly::new_shared()).unwrap();
+/// assert_eq!(value.get(), 5);
+/// ```
 pub fn new_shared<T: Send + Sync + 'static>() -> Replacement<dyn ReadMostly<T>> {
     Replacement::root(Distributed::<T, FIXED, false>::new(Master::vacant_updated()), ClusterSize::Machine)
 }
 
-/// An implementation, to take the place of a read-mostly value: as [`distributed`] makes it. It takes the value over; swapped
-/// in [without state](Swap::without_state) it has none, and every call errs.
+/// Returns a replacement in the form of [`distributed`], for a hot-swap. It takes over the value.
+///
+/// Swapped in [without state](Swap::without_state) it has no value, and every call returns an error.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let value = read_mostly::shared(5);
+/// swap(value.handle(), read_mostly::new_distributed(ClusterSize::Cpu)).unwrap();
+/// assert_eq!(value.get(), 5);
+/// ```
 pub fn new_distributed<T: Send + Sync + 'static>(size: ClusterSize) -> Replacement<dyn ReadMostly<T>> {
     Replacement::root(Distributed::<T, FIXED, true>::new(Master::vacant_updated()), size)
 }
 
-/// An implementation, to take the place of a read-mostly value: as [`copied`] makes it. It takes the value over; swapped
-/// in [without state](Swap::without_state) it has none, and every call errs.
+/// Returns a replacement in the form of [`copied`], for a hot-swap. It takes over the value.
+///
+/// Swapped in [without state](Swap::without_state) it has no value, and every call returns an error.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+///
+/// let value = read_mostly::shared(5);
+/// swap(value.handle(), read_mostly::new_copied(ClusterSize::Cpu)).unwrap();
+/// assert_eq!(value.get(), 5);
+/// ```
 pub fn new_copied<T: Clone + Send + Sync + 'static>(size: ClusterSize) -> Replacement<dyn ReadMostly<T>> {
     Replacement::root(Distributed::<T, FIXED, true>::new(Master::vacant_copied()), size)
 }

@@ -1,9 +1,9 @@
-//! When a read-mostly value changes its form: what its load would cost in each.
+//! The policy of adaptive read-mostly values: the cost of a load in each form.
 //!
-//! A value that nobody changes costs the same in every form: its lines are in the cache of whoever reads it. So changes are the
-//! sensor. After each of them every processor that reads fetches the replica's line and the value: from the one place that there
-//! is, or from within its own cluster, if another one there has fetched it before. Against that stands what a change costs:
-//! two stores to the line of each replica, and a copy of the value for each.
+//! A value that never changes costs the same in every form, since its lines stay in each reader's cache. So
+//! the sensor counts changes. After a change each reading processor fetches the replica's line and the value.
+//! They come from the one shared replica, or from the own cluster if a processor there has fetched them.
+//! Copies cost more per change: two stores to the line of each replica, and a clone of the value for each.
 
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
@@ -17,22 +17,23 @@ use std::marker::PhantomData;
 use super::distributed::{Local, Distributed};
 use super::{ADAPTS, ReadMostly};
 
-/// The form in which an adaptive value begins: [`shared`](super::shared).
+/// Name of the form in which an adaptive value starts. Constructor: [`shared`](super::shared).
 pub const SHARED: &str = "shared";
-/// The form into which it grows: [`copied`](super::copied).
+/// Name of the form for a value that several clusters read and that changes. Constructor:
+/// [`copied`](super::copied).
 pub const COPIED: &str = "copied";
 
-/// Changes until the sensor posts, at first.
+/// Initial number of changes until the sensor posts.
 pub(super) const ALARM: u32 = 256;
-/// Of which clusters the other form has copies.
+/// Size of the clusters that have a copy each in the copied form.
 const SIZE: ClusterSize = ClusterSize::Cache;
 
-/// Asks the policy for a look.
+/// Asks the policy to examine the value. Returns false if the post was dropped.
 pub(super) fn post<T: Send + Sync + 'static>(handle: Handle<dyn ReadMostly<T>>) -> bool {
     engine::post(Handle::id(handle))
 }
 
-/// The family of values of this type.
+/// Returns the family of values of this type.
 pub(super) fn family<T: Clone + Send + Sync + 'static>() -> &'static Values<T> {
     &Values(PhantomData)
 }
@@ -92,18 +93,18 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
     }
 }
 
-/// What a read costs whatever serves it, and a change beside its stores, in nanoseconds, as measured on one machine. They matter
-/// as ratios.
+/// Costs in nanoseconds, measured on one machine: a read in any form, and a change without its stores. Only
+/// their ratios matter.
 const READ: f64 = 3.0;
 const CHANGE: f64 = 150.0;
-/// What a transfer of a line within a cluster costs, as a part of one between clusters.
+/// Cost of a line transfer within a cluster, relative to one between clusters.
 const NEAR: f64 = 0.25;
 const LINE_BYTES: usize = 64;
-/// About what the object has beside its representatives, and a representative beside its value.
+/// Approximate size of the object without its representatives, and of a representative without its value.
 const ROOT_BYTES: usize = 256;
 const REP_BYTES: usize = 128;
 
-/// A load: for each cluster that reads, how often each of its processors does in a second; and the changes in a second.
+/// Load: the reads per second of each processor, grouped by cluster, and the changes per second.
 struct Seen {
     readers: Vec<Vec<f64>>,
     changes: f64,
@@ -112,19 +113,20 @@ struct Seen {
 fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64) -> Vec<Cost> {
     let value_lines = value_bytes.div_ceil(LINE_BYTES).max(1) as f64;
     let reads: f64 = seen.readers.iter().flatten().sum();
-    // How often one that reads so often finds a new value.
+    // Returns how many of these reads find a new value.
     let fetches = |reads: f64| reads.min(seen.changes);
     let all: f64 = seen.readers.iter().flatten().map(|reads| fetches(*reads)).sum();
-    // Of each cluster the one that comes first fetches from afar: as often as the busiest does, at least.
+    // In each cluster the first reader after a change fetches from another cluster. The busiest reader gives
+    // a lower bound.
     let first: f64 =
         seen.readers.iter().map(|cluster| fetches(cluster.iter().copied().fold(0.0, f64::max))).sum();
     let replicas = seen.readers.len().max(1) as f64;
     let fetch = (1.0 + value_lines) * line;
     let common = reads * READ + seen.changes * CHANGE;
-    // On one cluster every transfer is near, in either form.
+    // With a single cluster every transfer is near, in either form.
     let far = if seen.readers.len() > 1 { 1.0 } else { NEAR };
     let shared = common + all * fetch * far + seen.changes * 2.0 * line * far;
-    // The first of a cluster fetches the master's line, too, and copies.
+    // The first reader of a cluster also fetches the master's line, and copies.
     let distributed = common
         + first * (fetch + line + value_lines * line * NEAR) * far
         + (all - first) * fetch * NEAR
@@ -141,7 +143,8 @@ fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64) -> Vec<
 mod tests {
     use super::*;
 
-    /// The form that this load should have: readers of each cluster, reads of each and changes in a second.
+    /// Returns the cheapest form, for the number of readers in each cluster and the reads and changes per
+    /// second.
     fn best(clusters: &[usize], reads: f64, changes: f64, bytes: usize) -> usize {
         let readers = clusters.iter().map(|vps| vec![reads; *vps]).collect();
         let costs = judge(&Seen { readers, changes }, bytes, 128, 60.0);

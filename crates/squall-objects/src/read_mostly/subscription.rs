@@ -1,7 +1,8 @@
-//! Waiting for changes: by threads, with or without a limit, and by tasks of any runtime.
+//! Waiting for changes, by threads with or without a time limit, and by tasks of any runtime.
 //!
-//! There is no queue: who is slow finds the latest version, and those between are gone. One mechanism serves all: a waker is left
-//! with the object, and the version is looked at again; a thread's waker unparks it.
+//! There is no queue: a slow subscriber finds the latest version and skips the ones between. All waits use
+//! one mechanism: leave a waker with the object, then check the version again. The waker of a thread unparks
+//! it.
 
 use squall_core::{CallError, Handle};
 use squall_parts::replica::Watch;
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use super::ReadMostly;
 
-/// Tells of changes of a read-mostly value. Hot-swaps do not end it, nor do they count as changes.
+/// Subscription to the changes of a read-mostly value. Hot-swaps neither end it nor count as changes.
 ///
-/// It begins with the version that there was when it was made. Each of its waits ends when there is another one than it has
-/// told of; which one that is, it tells.
+/// A subscription starts at the version that was current when it was created. Each wait ends when the current
+/// version differs from the last one reported, and reports it.
 ///
 /// # Cost
-/// An object that nobody waits for pays a fence and a load for this with each change, if ever somebody did.
+/// A change pays a fence and a load if the object has ever had a waiter.
 /// # Example
 /// ```
 /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
@@ -32,16 +33,16 @@ use super::ReadMostly;
 /// assert_eq!(changes.wait_for(Duration::from_millis(1)).unwrap(), None);
 /// mode.set("night");
 /// mode.set("dawn");
-/// assert_eq!(changes.wait().unwrap(), 3); // the latest; nothing queues up
+/// assert_eq!(changes.wait().unwrap(), 3); // the latest version; there is no queue
 /// drop(mode);
-/// assert!(changes.wait().is_err()); // there will be no more
+/// assert!(changes.wait().is_err()); // the object is gone
 /// ```
 pub struct Subscription<T: Send + Sync + 'static> {
     handle: Handle<dyn ReadMostly<T>>,
     watch: Arc<Watch>,
-    /// The version that was told last.
+    /// Version reported last.
     seen: u64,
-    /// Of the waker that was left last.
+    /// Ticket of the waker left last.
     ticket: Option<u64>,
 }
 
@@ -50,20 +51,30 @@ impl<T: Send + Sync + 'static> Subscription<T> {
         Subscription { handle, watch, seen, ticket: None }
     }
 
-    /// The value's object.
+    /// Returns the handle of the value's object.
     pub fn handle(&self) -> Handle<dyn ReadMostly<T>> {
         self.handle
     }
 
-    /// The version that was told last.
+    /// Returns the version reported last.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The new version, if there is one; does not wait.
+    /// Returns the new version if there is one, without waiting.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    ///
+    /// let value = read_mostly::shared(1);
+    /// let mut changes = value.subscribe();
+    /// value.set(2);
+    /// assert_eq!(changes.poll_now(), Ok(Some(2)));
+    /// assert_eq!((changes.poll_now(), changes.seen()), (Ok(None), 2));
+    /// ```
     ///
     /// # Errors
-    /// [`CallError`]: the object is gone, and there will be no more.
+    /// [`CallError`] if the object was destroyed. There will be no more changes.
     pub fn poll_now(&mut self) -> Result<Option<u64>, CallError> {
         let version = self.handle.try_version()?;
         let is_new = version != self.seen;
@@ -71,13 +82,14 @@ impl<T: Send + Sync + 'static> Subscription<T> {
         Ok(is_new.then_some(version))
     }
 
-    /// The new version; where there is none, the waker of the task is left to be called when there may be one.
+    /// Returns the new version if there is one. Otherwise leaves the task's waker, which a later change
+    /// calls.
     ///
     /// # Errors
     /// As [`poll_now`](Subscription::poll_now).
     pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, CallError>> {
         self.ticket = Some(self.watch.leave(self.ticket, context.waker()));
-        // After the waker was left: a change that this does not see sees the waker.
+        // Checked after the waker was left: a change that this check misses sees the waker.
         match self.poll_now().transpose() {
             None => Poll::Pending,
             Some(told) => {
@@ -87,17 +99,30 @@ impl<T: Send + Sync + 'static> Subscription<T> {
         }
     }
 
-    /// The new version, as a future for any runtime. It may be dropped and asked for again: no change is lost.
+    /// Returns a future of the next new version, for any runtime. Dropping it loses no change.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use std::future::Future;
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let value = read_mostly::shared(1);
+    /// let mut changes = value.subscribe();
+    /// value.set(2);
+    /// let changed = pin!(changes.changed());
+    /// assert_eq!(changed.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(2)));
+    /// ```
     pub fn changed(&mut self) -> Changed<'_, T> {
         Changed(self)
     }
 
-    /// Sleeps until there is a new version.
+    /// Sleeps until there is a new version, and returns it.
     ///
     /// # Errors
     /// As [`poll_now`](Subscription::poll_now).
     /// # Panics
-    /// Within an operation, where nothing may sleep.
+    /// Within an operation, since an operation must not sleep.
     pub fn wait(&mut self) -> Result<u64, CallError> {
         loop {
             if let Some(version) = self.wait_by(None)? {
@@ -106,7 +131,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
         }
     }
 
-    /// The same; `None` if `limit` is over before.
+    /// Like [`wait`](Subscription::wait), but returns `None` after `limit`.
     ///
     /// # Errors
     /// As [`poll_now`](Subscription::poll_now).
@@ -116,7 +141,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
         self.wait_by(Instant::now().checked_add(limit))
     }
 
-    /// The same; `None` if `deadline` passes before.
+    /// Like [`wait`](Subscription::wait), but returns `None` at `deadline`.
     ///
     /// # Errors
     /// As [`poll_now`](Subscription::poll_now).
@@ -127,7 +152,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     }
 
     fn wait_by(&mut self, deadline: Option<Instant>) -> Result<Option<u64>, CallError> {
-        assert!(!squall_rcu::in_operation(), "a subscription was waited for inside an operation");
+        assert!(!squall_rcu::in_operation(), "cannot wait for a subscription inside an operation: wait after the operation has ended");
         let waker = Waker::from(Arc::new(Unparks(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -155,7 +180,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     }
 }
 
-/// The waker of a thread that waits.
+/// Waker of a waiting thread.
 struct Unparks(Thread);
 
 impl Wake for Unparks {
@@ -164,7 +189,7 @@ impl Wake for Unparks {
     }
 }
 
-/// The next change, as a future: see [`Subscription::changed`].
+/// Future of the next change. Made by [`Subscription::changed`].
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Changed<'a, T: Send + Sync + 'static>(&'a mut Subscription<T>);
 
