@@ -1,9 +1,8 @@
-//! Statistics of a server with many routes, a few of which are busy, and which are not the same all day.
+//! Statistics of a server with a thousand routes: a few are busy, and others are busy later.
 //!
-//! Each route counts its requests and its bytes. Counters that are spread over the processors would make busy routes fast, and
-//! cost memory for each of the others; one word for each would be small, and slow where it matters. These begin small: the
-//! ones that several processors are seen counting on grow, and go back when their time is over. At the end everything is
-//! counted exactly, and the log says what was done, and why.
+//! Each route counts its requests and bytes with adaptive counters. All counters start as one word, which is
+//! small. The engine distributes the counters that several processors share, and shrinks them again when
+//! their load ends. The totals are exact at the end. The log shows each decision and its reason.
 //!
 //! `cargo run --release -p squall --example adaptive_stats`
 
@@ -20,7 +19,7 @@ use squall::prelude::*;
 const ROUTES: usize = 1000;
 const WORKERS: usize = 4;
 
-/// The statistics of one route, as its handler holds them: two words, `Copy`.
+/// The statistics of one route, as its handler holds them: two handles, `Copy`.
 #[derive(Clone, Copy)]
 struct Route {
     requests: Handle<dyn Counter>,
@@ -40,12 +39,12 @@ impl Stats {
         Route { requests: requests.handle(), bytes: bytes.handle() }
     }
 
-    /// All requests and all bytes.
+    /// Requests and bytes of all routes.
     fn total(&self) -> (u64, u64) {
         self.0.iter().fold((0, 0), |(r, b), (requests, bytes)| (r + requests.total(), b + bytes.total()))
     }
 
-    /// Bytes of memory that all of the counters take.
+    /// Bytes of memory that all counters take.
     fn memory(&self) -> usize {
         let of = |counter: &Owned<dyn Counter>| {
             squall::info_of(Handle::id(counter.handle())).map_or(0, |info| info.bytes)
@@ -54,12 +53,12 @@ impl Stats {
     }
 }
 
-/// A worker: nine in ten requests are for the routes that are popular now, the others for any.
+/// Serves requests until `stop` is set: nine in ten for the four popular routes, the others for any route.
 fn serve(stats: &Stats, popular: &AtomicUsize, stop: &AtomicBool, seed: u64) -> (u64, u64) {
     let routes: Vec<Route> = (0..ROUTES).map(|index| stats.route(index)).collect();
     let (mut state, mut served) = (seed | 1, (0, 0));
     while !stop.load(Ordering::Relaxed) {
-        // xorshift: what a benchmark of a server would use.
+        // xorshift: a fast random number.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -75,7 +74,7 @@ fn serve(stats: &Stats, popular: &AtomicUsize, stop: &AtomicBool, seed: u64) -> 
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // So that it goes back within this program's few seconds.
+    // Counters shrink after 0.3 s without load, so that this short program shows it.
     settings::ALL.set(&settings::QUIET, Duration::from_millis(300))?;
     let stats = Stats::new();
     let small = stats.memory();
@@ -91,23 +90,27 @@ fn main() -> Result<(), Box<dyn Error>> {
         for first in [0, 500] {
             popular.store(first, Ordering::Relaxed);
             thread::sleep(Duration::from_millis(1500));
-            let grown = control::statuses().iter().filter(|status| status.form == counter::DISTRIBUTED).count();
+            let grown =
+                control::statuses().iter().filter(|status| status.form == counter::DISTRIBUTED).count();
             println!(
-                "routes {first} to {} are popular: {grown} counters are grown, {} bytes in all",
+                "routes {first} to {} are popular: {grown} counters are distributed, {} bytes in all",
                 first + 3,
                 stats.memory()
             );
         }
         stop.store(true, Ordering::Relaxed);
-        let served = workers.into_iter().map(|worker| worker.join().expect("it only counts"));
+        let served = workers.into_iter().map(|worker| worker.join().expect("a worker panicked"));
         served.fold((0, 0), |(r, b), (requests, bytes)| (r + requests, b + bytes))
     });
-    assert_eq!(stats.total(), served, "every request and every byte is counted once");
-    println!("{} requests and {} bytes served, and as many counted", served.0, served.1);
+    assert_eq!(stats.total(), served, "each request and each byte is counted once");
+    println!("{} requests and {} bytes were served and counted", served.0, served.1);
 
     thread::sleep(Duration::from_millis(1500));
     let grown = control::statuses().iter().filter(|status| status.form == counter::DISTRIBUTED).count();
-    println!("quiet: {grown} counters are grown, {} bytes in all, {small} at first", stats.memory());
+    println!(
+        "quiet: {grown} counters are distributed, {} bytes in all, {small} at the start",
+        stats.memory()
+    );
 
     let decisions = control::recent();
     let swaps: Vec<_> = decisions.iter().filter(|decision| decision.verdict == Verdict::Swapped).collect();

@@ -1,9 +1,10 @@
-//! A service that reloads its routes while it serves, and is drained when it ends.
+//! A service that reloads its routes while it serves, and drains its requests before it ends.
 //!
-//! Workers take requests as long as they are admitted. Routes are read by every request and written twice a second: a
-//! distributed reader-writer lock. The journal is appended to by all: a lock that adapts. The gate is a distributed request
-//! counter: the operator stops it for a change that must meet no request (the format of the journal), restarts it, and in the end
-//! shuts it down, which returns when the last request is done.
+//! - Every request reads the routes: a distributed reader-writer lock.
+//! - Every request appends to the journal: an adaptive lock.
+//! - A distributed gate counts the requests in flight. The operator stops it to change the journal's format,
+//!   since a request must see one format only, and restarts it. In the end the operator shuts the gate down:
+//!   `shutdown` returns when the last request is done.
 //!
 //! `cargo run --release -p squall --example drained_server`
 
@@ -13,15 +14,15 @@ use std::thread;
 use std::time::Duration;
 
 use squall::lock::DistributedRwLock;
+use squall::objects::gate::{self, Gate, GateExt};
 use squall::objects::lock::AdaptiveLock;
-use squall::objects::gate::{self, GateExt, Gate};
 
-/// Path to the number of the backend that serves it.
+/// The number of the backend for each path.
 type Routes = HashMap<&'static str, u32>;
 
 #[derive(Default)]
 struct Journal {
-    /// Changed only while no request is inside.
+    /// Changes only while the gate is stopped and all requests are done.
     version: u32,
     entries: Vec<(u32, u32)>,
 }
@@ -32,12 +33,12 @@ struct Service {
 }
 
 impl Service {
-    /// Serves one request. Everything that it writes has the version that it began with: no change meets it in the midst.
+    /// Serves one request. The journal's version stays the same during the request.
     fn serve(&self, path: &str) -> Option<u32> {
         let version = self.journal.lock().version;
         let backend = *self.routes.read().get(path)?;
         let mut journal = self.journal.lock();
-        assert_eq!(journal.version, version, "a change met a request");
+        assert_eq!(journal.version, version, "the version changed during a request");
         journal.entries.push((version, backend));
         Some(backend)
     }
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let service = &service;
                 scope.spawn(move || {
                     let mut served = 0u64;
-                    // Until the gate is shut down; while it is stopped, this waits.
+                    // Waits while the gate is stopped; ends when it is shut down.
                     while let Ok(_request) = gate.request() {
                         let path = if served % 4 == worker { "/search" } else { "/" };
                         served += u64::from(service.serve(path).is_some());
@@ -67,9 +68,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             .collect();
         for round in 1..=3u32 {
             thread::sleep(Duration::from_millis(60));
-            // A reload needs no stop: each request sees the old routes or the new ones.
+            // A reload needs no stop: each request reads the old routes or the new ones.
             service.routes.write().insert("/search", 2 + round);
-            // A change of the format does.
+            // A change of the format needs a stop.
             gate.stop_for(Duration::from_secs(5))?;
             let mut journal = service.journal.lock();
             journal.version = round;
@@ -80,13 +81,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         thread::sleep(Duration::from_millis(60));
         gate.shutdown()?;
-        println!("drained: {} requests inside", gate.inside());
-        Ok(workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum())
+        println!("drained: {} requests in flight", gate.inside());
+        Ok(workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).sum())
     })?;
     let journal = service.journal.lock();
     assert_eq!(journal.entries.len() as u64, served, "a request was lost");
-    assert!(journal.entries.is_sorted_by_key(|(version, _)| *version), "a request outlived a change");
-    println!("{served} requests served; the journal's lock went {}", service.journal.form());
+    assert!(
+        journal.entries.is_sorted_by_key(|(version, _)| *version),
+        "a request ran during a change of the version"
+    );
+    println!("{served} requests served; the form of the journal's lock: {}", service.journal.form());
     for decision in service.journal.history() {
         println!("  {decision}");
     }

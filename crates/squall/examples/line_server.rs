@@ -1,11 +1,13 @@
-//! A small server on Tokio, one line a request, whose statistics and rate limit are Squall objects.
+//! A small server on Tokio, one request per line. Its statistics and its rate limiter are Squall objects.
 //!
-//! What it shows: references are `Copy` and `Send`, so every task has its own and keeps it across `.await`; no lock and
-//! no guard is held there. The statistics and the limiter have one part for each core that calls them. `LIMIT` replaces
-//! the limiter while all tasks use it: a task that still has the old reference gets an error, and takes the new one.
+//! Handles are `Copy` and `Send`, so every task keeps its own across `.await`, without a lock or a guard. The
+//! statistics and the limiter have one representative for each core that calls them. `LIMIT` destroys the
+//! limiter and makes a new one while all tasks use it: a call through the old handle gets an error, and the
+//! task takes the new handle.
 //!
-//! `cargo run --release -p squall --example line_server`              serves on 127.0.0.1:7878 until it is interrupted
-//! `cargo run --release -p squall --example line_server -- --demo`    loads itself for a second and checks the counts
+//! `cargo run --release -p squall --example line_server` serves on 127.0.0.1:7878 until interrupted
+//!
+//! `cargo run --release -p squall --example line_server -- --demo` calls itself and checks the counts
 //!
 //! Requests: `ECHO text`, `LIMIT requests-per-10-ms`, `STATS`.
 
@@ -19,15 +21,15 @@ use squall::prelude::*;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How often the limiter's parts are filled up.
+/// Time between two refills of the limiter.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Statistics: a part for each core.
+/// Statistics, with a representative for each core.
 #[squall::interface]
 trait Stats: Send + Sync {
     fn served(&self);
-    fn refused(&self);
-    /// Requests served and refused.
+    fn rejected(&self);
+    /// Returns the numbers of served and rejected requests.
     fn totals(&self) -> (u64, u64);
 }
 
@@ -35,16 +37,16 @@ struct PerCore;
 
 struct Part {
     served: BiasedWord,
-    refused: BiasedWord,
-    at: RepContext<PerCore>,
+    rejected: BiasedWord,
+    context: RepContext<PerCore>,
 }
 
 impl Root for PerCore {
     type Interface = dyn Stats;
     type Rep = Part;
 
-    fn make_rep(&self, at: RepContext<PerCore>) -> Part {
-        Part { served: BiasedWord::new(at.vp()), refused: BiasedWord::new(at.vp()), at }
+    fn make_rep(&self, context: RepContext<PerCore>) -> Part {
+        Part { served: BiasedWord::new(context.vp()), rejected: BiasedWord::new(context.vp()), context }
     }
 }
 
@@ -53,39 +55,39 @@ impl Stats for Part {
         self.served.add(1);
     }
 
-    fn refused(&self) {
-        self.refused.add(1);
+    fn rejected(&self) {
+        self.rejected.add(1);
     }
 
     fn totals(&self) -> (u64, u64) {
-        let own = |part: &Part| (part.served.load(), part.refused.load());
-        self.at.gather(own, |a, b| (a.0 + b.0, a.1 + b.1)).unwrap_or_default()
+        let own = |part: &Part| (part.served.load(), part.rejected.load());
+        self.context.gather(own, |a, b| (a.0 + b.0, a.1 + b.1)).unwrap_or_default()
     }
 }
 
-/// The limiter: each core has its share of the tokens.
+/// A rate limiter: each core has its share of the tokens.
 #[squall::interface]
 trait Limiter: Send + Sync {
-    /// Takes a token, if there is one.
+    /// Takes a token of this core; returns false if all are taken.
     fn admit(&self) -> bool;
-    /// A period has passed.
+    /// Gives every core its tokens for the next period.
     fn refill(&self);
 }
 
-/// So many tokens for each part in a period.
+/// The root: tokens per core and period.
 struct Buckets(u64);
 
 struct Bucket {
     left: AtomicU64,
-    at: RepContext<Buckets>,
+    context: RepContext<Buckets>,
 }
 
 impl Root for Buckets {
     type Interface = dyn Limiter;
     type Rep = Bucket;
 
-    fn make_rep(&self, at: RepContext<Buckets>) -> Bucket {
-        Bucket { left: AtomicU64::new(self.0), at }
+    fn make_rep(&self, context: RepContext<Buckets>) -> Bucket {
+        Bucket { left: AtomicU64::new(self.0), context }
     }
 }
 
@@ -95,8 +97,8 @@ impl Limiter for Bucket {
     }
 
     fn refill(&self) {
-        let Buckets(tokens) = *self.at.root();
-        self.at.broadcast(|bucket| bucket.left.store(tokens, Ordering::Relaxed));
+        let Buckets(tokens) = *self.context.root();
+        self.context.broadcast(|bucket| bucket.left.store(tokens, Ordering::Relaxed));
     }
 }
 
@@ -122,7 +124,7 @@ impl Server {
         self.limiter.lock().unwrap().handle()
     }
 
-    /// Asks the limiter; takes the present one if `limiter` was replaced.
+    /// Asks the limiter. If it was destroyed, takes the handle of the current one.
     fn admit(&self, limiter: &mut Handle<dyn Limiter>) -> bool {
         loop {
             match limiter.try_admit() {
@@ -136,16 +138,16 @@ impl Server {
         match request.split_once(' ').unwrap_or((request, "")) {
             ("ECHO", text) => format!("{text}\n"),
             ("LIMIT", tokens) => {
-                let Ok(tokens) = tokens.parse() else { return "ERROR a number is wanted\n".to_owned() };
-                // The old one is destroyed here, whoever is using it.
+                let Ok(tokens) = tokens.parse() else { return "ERROR LIMIT needs a number\n".to_owned() };
+                // Destroys the old limiter, although tasks may be calling it.
                 *self.limiter.lock().unwrap() = limiter(tokens);
                 "OK\n".to_owned()
             }
             ("STATS", _) => {
-                let (served, refused) = self.stats.totals();
-                format!("STATS served {served} refused {refused}\n")
+                let (served, rejected) = self.stats.totals();
+                format!("STATS served {served} rejected {rejected}\n")
             }
-            _ => "ERROR no such request\n".to_owned(),
+            _ => "ERROR unknown request: use ECHO, LIMIT or STATS\n".to_owned(),
         }
     }
 
@@ -158,7 +160,7 @@ impl Server {
                 stats.served();
                 self.answer(&request)
             } else {
-                stats.refused();
+                stats.rejected();
                 "BUSY\n".to_owned()
             };
             writer.write_all(answer.as_bytes()).await?;
@@ -171,7 +173,7 @@ impl Server {
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(PERIOD).await;
-                // One that was replaced in this moment needs it no more.
+                // An error means that the limiter was replaced just now.
                 let _ = server.limiter().try_refill();
             }
         });
@@ -182,21 +184,21 @@ impl Server {
     }
 }
 
-/// Asks until the time is up. Returns the answers that were no refusals, and the refusals.
+/// Sends requests until `end`. Returns the numbers of answers and of rejections.
 async fn client(to: SocketAddr, end: Instant) -> std::io::Result<(u64, u64)> {
     let (reader, mut writer) = TcpStream::connect(to).await?.into_split();
     let mut lines = BufReader::new(reader).lines();
-    let (mut answers, mut refusals) = (0, 0);
+    let (mut answers, mut rejections) = (0, 0);
     while Instant::now() < end {
-        let text = format!("request {}", answers + refusals);
+        let text = format!("request {}", answers + rejections);
         writer.write_all(format!("ECHO {text}\n").as_bytes()).await?;
         match lines.next_line().await? {
             Some(answer) if answer == text => answers += 1,
-            Some(answer) if answer == "BUSY" => refusals += 1,
+            Some(answer) if answer == "BUSY" => rejections += 1,
             other => return Err(std::io::Error::other(format!("the answer to {text:?} is {other:?}"))),
         }
     }
-    Ok((answers, refusals))
+    Ok((answers, rejections))
 }
 
 async fn demo() -> std::io::Result<()> {
@@ -207,21 +209,21 @@ async fn demo() -> std::io::Result<()> {
     tokio::spawn(server.clone().run(listener));
     let end = Instant::now() + Duration::from_secs(1);
     let clients: Vec<_> = (0..CLIENTS).map(|_| tokio::spawn(client(address, end))).collect();
-    // Sixteen changes of the limit under load; the last one lets everything through.
+    // Changes the limit sixteen times under load. The last limit admits every request.
     for change in 1..=16 {
         tokio::time::sleep(Duration::from_millis(40)).await;
         let tokens = if change == 16 { 1_000_000 } else { 20 * change };
         assert_eq!(server.answer(&format!("LIMIT {tokens}")), "OK\n");
     }
-    let (mut answers, mut refusals) = (0, 0);
+    let (mut answers, mut rejections) = (0, 0);
     for client in clients {
         let (a, r) = client.await??;
-        (answers, refusals) = (answers + a, refusals + r);
+        (answers, rejections) = (answers + a, rejections + r);
     }
-    let (served, refused) = server.stats.totals();
-    println!("{CLIENTS} clients, 17 limiters, 1 second: {answers} answers and {refusals} refusals");
-    println!("the server counted {served} served and {refused} refused");
-    assert_eq!((served, refused), (answers, refusals), "nothing is lost and nothing is counted twice");
+    let (served, rejected) = server.stats.totals();
+    println!("{CLIENTS} clients, 17 limiters, 1 second: {answers} answers and {rejections} rejections");
+    println!("the server counted {served} served and {rejected} rejected");
+    assert_eq!((served, rejected), (answers, rejections), "each request is counted once");
     Ok(())
 }
 

@@ -1,9 +1,13 @@
-//! A server's table of request rates, whose form its operator changes while it serves.
+//! Request counts of a server's clients. The operator changes their implementation while the server runs.
 //!
-//! Each request looks up the limit of its client and counts itself. One table for everybody is the smallest, and is right
-//! while one thread serves. With many, a part for each core takes no line from another core. The operator switches
-//! between the two under load; tries an upgrade that cannot take the state over, and nothing happens; refuses a client for
-//! a while by an arbiter; and has every request counted once at the end, whichever form it met.
+//! One table is the smallest form, and right for one thread. A table for each core avoids sharing cache lines
+//! between cores. Under load the operator:
+//!
+//! - swaps one form for the other and back, five times;
+//! - tries an upgrade that cannot import the state, so that the swap is rolled back;
+//! - rejects all requests for a while, by an arbiter.
+//!
+//! At the end every request is counted once.
 //!
 //! `cargo run --release -p squall --example live_rates`
 
@@ -16,27 +20,27 @@ use std::time::{Duration, Instant};
 
 use squall::prelude::*;
 use squall::swap::{
-    self, Format, StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapReport, Transferred,
+    self, Format, Replacement, RootFormats, State, StateFormats, Swap, SwapFailure, SwapReport, Transferred,
 };
 
-/// Client to requests.
+/// Requests by client.
 type Counts = BTreeMap<u32, u64>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing is left half done under these locks.
+    // The counts are complete whenever the lock is released, so poisoning can be ignored.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the server calls.
+/// The interface that the server calls.
 #[squall::interface]
 trait Rates: Send + Sync {
-    /// A request of this client. Returns an error if it is not served.
+    /// Counts a request of this client. Returns an error if the request is rejected.
     fn request(&self, client: u32) -> Result<(), CallError>;
-    /// All requests so far.
+    /// Returns the counts of all clients.
     fn counts(&self) -> Counts;
 }
 
-/// The state on its way: what one part has counted.
+/// The format in which state moves: the counts of one representative.
 struct Counted(Counts);
 
 impl Format for Counted {
@@ -45,7 +49,7 @@ impl Format for Counted {
     }
 }
 
-/// One table for everybody.
+/// One table for all threads.
 #[derive(Default)]
 struct Shared(Mutex<Counts>);
 
@@ -67,7 +71,7 @@ impl Rates for Shared {
 
 impl State for Shared {
     fn formats(formats: &mut StateFormats<'_, Shared>) {
-        // A copy goes, since this one may have to serve on.
+        // Exports a copy: if the swap fails, this object goes on serving.
         formats
             .export_part(|this| Ok(Counted(this.counts())))
             .import_part(|this, Counted(counts)| merge(&this.0, counts));
@@ -79,15 +83,15 @@ struct PerCore;
 
 struct Part {
     counts: Mutex<Counts>,
-    at: RepContext<PerCore>,
+    context: RepContext<PerCore>,
 }
 
 impl Root for PerCore {
     type Interface = dyn Rates;
     type Rep = Part;
 
-    fn make_rep(&self, at: RepContext<PerCore>) -> Part {
-        Part { counts: Mutex::default(), at }
+    fn make_rep(&self, context: RepContext<PerCore>) -> Part {
+        Part { counts: Mutex::default(), context }
     }
 
     fn formats(formats: &mut RootFormats<'_, PerCore>) {
@@ -104,14 +108,14 @@ impl Rates for Part {
     }
     fn counts(&self) -> Counts {
         let mut all = Counts::new();
-        for part in self.at.reps() {
+        for part in self.context.reps() {
             lock(&part.counts).iter().for_each(|(&client, count)| *all.entry(client).or_default() += count);
         }
         all
     }
 }
 
-/// The next release: it counts in 16 bits, and notices only on the way that this state does not fit.
+/// The next release, which counts in 16 bits. Its import fails if a count is too large.
 #[derive(Default)]
 struct Compact(Mutex<BTreeMap<u32, u16>>);
 
@@ -132,7 +136,7 @@ impl State for Compact {
         formats.import_part(|this, Counted(counts)| {
             for (client, count) in counts {
                 let count = u16::try_from(count)
-                    .map_err(|_| format!("client {client} has {count} requests, and 65535 is the most"))?;
+                    .map_err(|_| format!("client {client} has {count} requests, more than 65535"))?;
                 lock(&this.0).insert(client, count);
             }
             Ok(())
@@ -142,7 +146,7 @@ impl State for Compact {
 
 fn print(title: &str, report: &SwapReport) {
     println!(
-        "{title}: {:?} in {} part(s), {} bytes; {} calls passed through, {} waited, at most {:?}\n    \
+        "{title}: {:?}, {} part(s), {} bytes; {} calls forwarded, {} waited, at most {:?}\n    \
          attach {:?}, forward {:?}, block {:?}, transfer {:?}, complete {:?}",
         report.outcome,
         report.parts,
@@ -158,51 +162,56 @@ fn print(title: &str, report: &SwapReport) {
     );
 }
 
-/// Serves until it is told to stop. Returns the requests that were served, and refused.
+/// Makes requests until `stop` is set. Returns the numbers of served and rejected requests.
 fn serve(rates: Handle<dyn Rates>, worker: u32, stop: &AtomicBool) -> (u64, u64) {
-    let (mut served, mut refused) = (0, 0);
+    let (mut served, mut rejected) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         for client in 0..4 {
             match rates.request(100 * worker + client) {
                 Ok(()) => served += 1,
-                Err(_) => refused += 1,
+                Err(_) => rejected += 1,
             }
         }
     }
-    (served, refused)
+    (served, rejected)
 }
 
-/// What the operator does, while the workers serve.
+/// Swaps, upgrades and arbitrates while the workers call.
 fn operate(rates: Handle<dyn Rates>) -> Result<(), Box<dyn Error>> {
     let pause = || thread::sleep(Duration::from_millis(50));
-    // Workers outnumber processors, and one that is in a call may wait for its turn.
+    // There may be more workers than processors, and a preempted worker in a call holds up the drain.
     let patient = || Swap::new(rates).drain_timeout(Duration::from_secs(2));
     for round in 1..=5 {
         pause();
         print(
-            &format!("{round}. to a part for each core"),
+            &format!("{round}. to a table for each core"),
             &patient().run(Replacement::root(PerCore, ClusterSize::Core))?,
         );
         pause();
-        print(&format!("{round}. back to one table"), &patient().run(Replacement::swappable(Shared::default()))?);
+        print(
+            &format!("{round}. back to one table"),
+            &patient().run(Replacement::swappable(Shared::default()))?,
+        );
     }
-    // A client has had enough requests by now for the upgrade to fail. It is rolled back, and the workers see nothing of it.
+    // Waits until the upgrade must fail. The failed swap is rolled back, and the workers go on.
     let began = Instant::now();
     while rates.counts().values().all(|&count| count <= u64::from(u16::MAX)) {
         if began.elapsed() > Duration::from_secs(20) {
-            return Err("nobody was served often enough".into());
+            return Err("after 20 s every client still has fewer than 65536 requests".into());
         }
         pause();
     }
     let error = match patient().run(Replacement::swappable(Compact::default())) {
         Err(error) if error.failure() == SwapFailure::TransferFailed => error,
-        other => return Err(format!("this upgrade cannot be: {other:?}").into()),
+        other => {
+            return Err(format!("the upgrade must fail with TransferFailed, but returned {other:?}").into());
+        }
     };
-    println!("the upgrade did not happen: {error}");
+    println!("the upgrade failed, as planned: {error}");
     if let Some(report) = error.report() {
-        print("it was rolled back", report);
+        print("rolled back", report);
     }
-    // For a while nobody is served.
+    // Rejects all requests for a while.
     let arbiter = swap::arbitrate_method(rates, "request", |call| call.refuse("maintenance"))?;
     pause();
     arbiter.detach();
@@ -213,7 +222,7 @@ fn operate(rates: Handle<dyn Rates>) -> Result<(), Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let workers = thread::available_parallelism().map_or(1, usize::from).clamp(2, 8) as u32;
     let rates: Owned<dyn Rates> = squall::swappable(Shared::default());
-    let (co, stop) = (rates.handle(), AtomicBool::new(false));
+    let (handle, stop) = (rates.handle(), AtomicBool::new(false));
     let (outcome, all) = thread::scope(|scope| {
         let threads: Vec<_> = (1..=workers)
             .map(|worker| {
@@ -221,12 +230,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                     worker,
                     scope.spawn({
                         let stop = &stop;
-                        move || serve(co, worker, stop)
+                        move || serve(handle, worker, stop)
                     }),
                 )
             })
             .collect();
-        let outcome = operate(co);
+        let outcome = operate(handle);
         stop.store(true, Ordering::Relaxed);
         let all: Vec<_> = threads.into_iter().map(|(worker, thread)| (worker, thread.join())).collect();
         (outcome, all)
@@ -234,11 +243,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     outcome?;
     let counts = rates.counts();
     for (worker, result) in all {
-        let (served, refused) = result.map_err(|_| "a worker panicked")?;
+        let (served, rejected) = result.map_err(|_| "a worker panicked")?;
         let counted: u64 = counts.range(100 * worker..100 * (worker + 1)).map(|(_, count)| count).sum();
-        println!("worker {worker}: {served} served, {refused} refused, {counted} counted");
-        assert_eq!(served, counted, "nothing is lost and nothing is counted twice");
+        println!("worker {worker}: {served} served, {rejected} rejected, {counted} counted");
+        assert_eq!(served, counted, "each served request is counted once");
     }
-    println!("{} swaps are on record", swap::recent().len());
+    println!("{} swaps are recorded", swap::recent().len());
     Ok(())
 }

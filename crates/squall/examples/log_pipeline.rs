@@ -1,9 +1,10 @@
-//! A log pipeline of plain threads: workers make records, a filter says which are kept, counters count them by level, and
-//! a writer thread takes what is kept. An operator replaces the filter all the time.
+//! A log pipeline of plain threads. Workers make records, a filter selects some, and a writer thread writes
+//! those.
 //!
-//! What it shows: the filter is destroyed and replaced while workers hold references to it, without a lock, a count or a
-//! pause on their side. A worker whose reference is stale gets an error, looks up the present filter, and asks that one.
-//! The counters have one part for each processor, the outlet is one part with a `#[blocking]` method.
+//! The operator replaces the filter 2000 times a second and destroys the old one, while workers hold handles
+//! to it. Workers need no lock and no reference count. A call through a handle to a destroyed filter gets an
+//! error, and the worker looks up the current filter. The counters have a representative for each processor.
+//! The outlet has one representative and a `#[blocking]` method.
 //!
 //! `cargo run --release -p squall --example log_pipeline`
 
@@ -25,15 +26,15 @@ struct Record {
     text: String,
 }
 
-// --- the filter: read by all, changed only by replacing it ---
+// --- the filter: immutable, changed by replacing it ---
 
 #[squall::interface]
 trait Filter: Send + Sync {
-    /// Whether the record is kept.
+    /// Returns true if the record is to be written.
     fn keeps(&self, record: &Record) -> bool;
 }
 
-/// Keeps records up to a level.
+/// Selects records up to a level.
 struct UpTo(usize);
 
 impl Filter for UpTo {
@@ -42,7 +43,7 @@ impl Filter for UpTo {
     }
 }
 
-/// Keeps records that mention a word.
+/// Selects records that contain a text.
 struct Mentions(String);
 
 impl Filter for Mentions {
@@ -58,12 +59,12 @@ fn filter(number: u64) -> Owned<dyn Filter> {
     }
 }
 
-// --- the counters: a part for each processor ---
+// --- the counters: a representative for each processor ---
 
 #[squall::interface]
 trait Counters: Send + Sync {
     fn count(&self, level: usize, kept: bool);
-    /// By level: kept and dropped.
+    /// Returns the numbers of kept and dropped records by level.
     fn totals(&self) -> [(u64, u64); LEVELS.len()];
 }
 
@@ -72,16 +73,16 @@ struct PerCpu;
 struct Part {
     kept: [BiasedWord; LEVELS.len()],
     dropped: [BiasedWord; LEVELS.len()],
-    at: RepContext<PerCpu>,
+    context: RepContext<PerCpu>,
 }
 
 impl Root for PerCpu {
     type Interface = dyn Counters;
     type Rep = Part;
 
-    fn make_rep(&self, at: RepContext<PerCpu>) -> Part {
-        let words = || std::array::from_fn(|_| BiasedWord::new(at.vp()));
-        Part { kept: words(), dropped: words(), at }
+    fn make_rep(&self, context: RepContext<PerCpu>) -> Part {
+        let words = || std::array::from_fn(|_| BiasedWord::new(context.vp()));
+        Part { kept: words(), dropped: words(), context }
     }
 }
 
@@ -97,16 +98,16 @@ impl Counters for Part {
         let plus = |a: [(u64, u64); 4], b: [(u64, u64); 4]| {
             std::array::from_fn(|level| (a[level].0 + b[level].0, a[level].1 + b[level].1))
         };
-        self.at.gather(own, plus).unwrap_or_default()
+        self.context.gather(own, plus).unwrap_or_default()
     }
 }
 
-// --- the outlet: what is kept waits here for the writer ---
+// --- the outlet: kept records wait here for the writer ---
 
 #[squall::interface]
 trait Outlet: Send + Sync {
     fn put(&self, record: Record);
-    /// The next records, all that there are; none once it is closed and empty.
+    /// Waits for records and returns all of them, or an empty vector once the outlet is closed and empty.
     #[blocking]
     fn take(&self) -> Vec<Record>;
     fn close(&self);
@@ -114,7 +115,7 @@ trait Outlet: Send + Sync {
 
 #[derive(Default)]
 struct Buffer {
-    /// What waits, and whether more may come.
+    /// Waiting records, and whether the outlet is closed.
     state: Mutex<(VecDeque<Record>, bool)>,
     filled: Condvar,
 }
@@ -139,7 +140,7 @@ impl Outlet for Buffer {
 
 // --- the pipeline ---
 
-/// What all threads share: references, and where the present filter is found.
+/// Shared by all threads: handles, and the place of the current filter.
 struct Pipeline {
     filter: RwLock<Handle<dyn Filter>>,
     counters: Handle<dyn Counters>,
@@ -148,7 +149,7 @@ struct Pipeline {
     stale: AtomicU64,
 }
 
-/// Makes records until told to stop. Returns how many.
+/// Makes records until `stop` is set. Returns their number.
 fn work(pipeline: &Pipeline, worker: u64) -> u64 {
     let mut filter = *pipeline.filter.read().unwrap();
     let (mut made, mut stale) = (0, 0);
@@ -158,7 +159,7 @@ fn work(pipeline: &Pipeline, worker: u64) -> u64 {
         let kept = loop {
             match filter.try_keeps(&record) {
                 Ok(kept) => break kept,
-                // It was destroyed since; nothing of it was touched. The next one is there already.
+                // The filter was destroyed. The operator published the next one before that.
                 Err(_gone) => {
                     stale += 1;
                     filter = *pipeline.filter.read().unwrap();
@@ -166,7 +167,7 @@ fn work(pipeline: &Pipeline, worker: u64) -> u64 {
             }
         };
         pipeline.counters.count(level, kept);
-        // One in a hundred, so that the writer keeps up.
+        // Writes one in a hundred, so that the writer keeps up.
         if kept && made % 100 == 0 {
             pipeline.outlet.put(record);
         }
@@ -176,7 +177,7 @@ fn work(pipeline: &Pipeline, worker: u64) -> u64 {
     made
 }
 
-/// Replaces the filter until the time is up. Returns how often, and the last one.
+/// Replaces the filter for a second. Returns the number of replacements, and the last filter.
 fn operate(pipeline: &Pipeline, mut present: Owned<dyn Filter>) -> (u64, Owned<dyn Filter>) {
     let end = Instant::now() + Duration::from_secs(1);
     let mut number = 0;
@@ -184,7 +185,7 @@ fn operate(pipeline: &Pipeline, mut present: Owned<dyn Filter>) -> (u64, Owned<d
         number += 1;
         let next = filter(number);
         *pipeline.filter.write().unwrap() = next.handle();
-        // Destroys the one before, whoever is in the midst of a call of it.
+        // Destroys the filter before, although workers may be calling it.
         present = next;
         thread::sleep(Duration::from_micros(500));
     }
@@ -216,22 +217,20 @@ fn main() {
         });
         let workers: Vec<_> =
             (0..WORKERS).map(|worker| scope.spawn(move || work(pipeline, worker))).collect();
-        // The last one is kept until the workers have stopped: they ask on until a filter answers.
+        // Keeps the last filter alive until the workers have stopped, since they retry until a filter
+        // answers.
         let (replaced, _last) = operate(pipeline, first);
         pipeline.stop.store(true, Ordering::Relaxed);
-        let made: u64 = workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum();
+        let made: u64 = workers.into_iter().map(|worker| worker.join().expect("a worker panicked")).sum();
         pipeline.outlet.close();
-        (made, writer.join().expect("the writer does not panic"), replaced)
+        (made, writer.join().expect("the writer panicked"), replaced)
     });
-    println!("{made} records of {WORKERS} workers, through {replaced} filters one after the other");
-    println!(
-        "{} calls met a filter that was gone; {written} bytes were written",
-        pipeline.stale.into_inner()
-    );
+    println!("{made} records of {WORKERS} workers passed {replaced} filters");
+    println!("{} calls met a destroyed filter; {written} bytes were written", pipeline.stale.into_inner());
     let totals = counters.totals();
     for (level, (kept, dropped)) in LEVELS.iter().zip(totals) {
         println!("{level:>8}: kept {kept:>10}, dropped {dropped:>10}");
     }
     let counted: u64 = totals.iter().map(|(kept, dropped)| kept + dropped).sum();
-    assert_eq!(counted, made, "every record was counted once");
+    assert_eq!(counted, made, "each record is counted once");
 }

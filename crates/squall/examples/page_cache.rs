@@ -1,9 +1,14 @@
-//! A distributed hash table inside an object of one's own: the cache of a file's pages.
+//! A distributed hash table inside an object of your own: a cache of a file's pages.
 //!
-//! The root has the file and the master's table: for each page that is in memory its bytes, one for all. Each representative has a table
-//! of the pages that its processor used, with what it knows of them alone: how often it hit, and whether it did since the clock came by.
-//! So a hit writes nothing that another processor's hits write; of all that miss a page one reads it from the file; and a page that is thrown
-//! out is gone for all at one moment. (K42's file cache manager: Appavoo 2005, §4.1.4.)
+//! The root has the file and the master table, with the bytes of each cached page. Each representative has a
+//! local table of the pages that its processor used. A local entry has the processor's hits and a mark for
+//! the clock algorithm.
+//!
+//! - A hit writes only lines of its own processor.
+//! - If several threads miss one page, one of them reads it from the file.
+//! - An evicted page leaves all tables at one moment.
+//!
+//! Source: K42's file cache manager, Appavoo 2005, *Clustered Objects*, §4.1.4.
 //!
 //! `cargo run --release -p squall --example page_cache`
 
@@ -13,30 +18,30 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use squall::parts::dhash::{Emptying, Local, Locking, Master, Verdict};
 use squall::lock::DistributedRwLock as RwLock;
+use squall::parts::dhash::{Emptying, Local, Locking, Master, Verdict};
 use squall::prelude::*;
 
 const PAGE: usize = 4096;
 
 #[interface]
 trait FileCache: Send + Sync {
-    /// Reads from the file, by way of the cache. Returns how many bytes there were.
+    /// Reads from the file through the cache. Returns the number of bytes.
     #[blocking]
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
-    /// Writes to the cache; the file has it after the next [`sync`](FileCache::sync), or when the page is thrown out.
+    /// Writes to the cache. [`sync`](FileCache::sync) or the eviction of the page writes to the file.
     #[blocking]
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Writes what was changed to the file. Returns how many pages that were.
+    /// Writes changed pages to the file. Returns their number.
     #[blocking]
     fn sync(&self) -> io::Result<usize>;
-    /// Cuts the file off. Returns how many pages left the cache.
+    /// Truncates the file. Returns the number of pages that left the cache.
     #[blocking]
     fn truncate(&self, length: u64) -> io::Result<usize>;
-    /// The clock: throws pages out until so many are left, first those that nobody used since it came by.
+    /// Evicts pages by the clock algorithm until `keep` are left. Returns the number of evicted pages.
     #[blocking]
     fn evict(&self, keep: usize) -> io::Result<usize>;
-    /// What was done so far, everywhere.
+    /// Adds up the statistics of all processors.
     #[blocking]
     fn statistics(&self) -> Statistics;
 }
@@ -46,11 +51,11 @@ struct Statistics {
     hits: u64,
     misses: u64,
     pages: usize,
-    /// Local parts of these pages.
+    /// Local entries of these pages.
     mapped: usize,
 }
 
-/// What a page is for all.
+/// The central entry of a page.
 struct Page {
     frame: RwLock<Frame>,
 }
@@ -60,7 +65,7 @@ struct Frame {
     is_dirty: bool,
 }
 
-/// What a page is in one place.
+/// The local entry of a page, on one processor.
 #[derive(Default)]
 struct Here {
     hits: u64,
@@ -71,10 +76,10 @@ struct Here {
 struct Cache {
     file: File,
     length: AtomicU64,
-    /// Held shared by who writes to pages or the file, and alone by who cuts it off.
+    /// Writers of pages and of the file hold it shared; `truncate` holds it exclusively.
     writing: RwLock<()>,
     pages: Master<u64, Page, Here>,
-    /// Hits of pages that are not there any more.
+    /// Hits of evicted pages.
     past_hits: AtomicU64,
 }
 
@@ -83,27 +88,27 @@ struct Cache {
 struct LocalCache {
     pages: Local<u64, Page, Here>,
     misses: AtomicU64,
-    at: RepContext<Cache>,
+    context: RepContext<Cache>,
 }
 
 impl Root for Cache {
     type Interface = dyn FileCache;
     type Rep = LocalCache;
 
-    fn make_rep(&self, at: RepContext<Cache>) -> LocalCache {
-        LocalCache { pages: self.pages.local(), misses: AtomicU64::new(0), at }
+    fn make_rep(&self, context: RepContext<Cache>) -> LocalCache {
+        LocalCache { pages: self.pages.local(), misses: AtomicU64::new(0), context }
     }
 }
 
 impl Cache {
     fn new(file: File) -> io::Result<Cache> {
         let length = AtomicU64::new(file.metadata()?.len());
-        // Nobody has used a page where it is not mapped yet.
+        // A new local entry has zero hits.
         let pages = Master::new(|_page: &Page| Here::default());
         Ok(Cache { file, length, writing: RwLock::new(()), pages, past_hits: AtomicU64::new(0) })
     }
 
-    /// Reads a page from the file; what is beyond its end is zero.
+    /// Reads a page from the file. Bytes beyond the end of the file are zero.
     fn fetch(&self, page: u64) -> io::Result<Page> {
         let (mut bytes, mut have) = (Box::new([0; PAGE]), 0);
         while have < PAGE {
@@ -117,7 +122,7 @@ impl Cache {
         Ok(Page { frame: RwLock::new(Frame { bytes, is_dirty: false }) })
     }
 
-    /// Writes a page to the file if it was changed, as far as the file goes. Returns whether it was.
+    /// Writes a changed page to the file, up to the file's length. Returns true if the page was changed.
     fn write_back(&self, number: u64, page: &Page) -> io::Result<bool> {
         let mut frame = page.frame.write();
         if !frame.is_dirty {
@@ -130,8 +135,8 @@ impl Cache {
         Ok(true)
     }
 
-    /// Puts a page that is locked everywhere back to empty, and keeps what its places knew.
-    fn throw_out<S>(&self, mut page: Emptying<'_, '_, u64, Page, Here, S>)
+    /// Evicts a page that is locked in all tables, and adds its hits to `past_hits`.
+    fn evict_page<S>(&self, mut page: Emptying<'_, '_, u64, Page, Here, S>)
     where
         S: std::hash::BuildHasher + Clone + Send + Sync + 'static,
     {
@@ -142,9 +147,9 @@ impl Cache {
 }
 
 impl LocalCache {
-    /// Calls `act` with a page, which is read from the file if it is nowhere; nobody throws it out meanwhile.
+    /// Calls `act` with a page, which stays locked against eviction. Reads the page from the file on a miss.
     fn with<R>(&self, number: u64, act: impl FnOnce(&Page) -> R) -> io::Result<R> {
-        let fetch = || self.at.root().fetch(number);
+        let fetch = || self.context.root().fetch(number);
         self.pages.try_find_or_allocate_and_lock(&number, fetch, |verdict, page, here| {
             match verdict {
                 Verdict::Found => here.hits += 1,
@@ -156,7 +161,8 @@ impl LocalCache {
     }
 }
 
-/// The pages that bytes from here on lie in: each with where it begins there, and which of the bytes.
+/// Splits `length` bytes at `offset` into pages. Yields the page, the offset in the page, and the range of
+/// the bytes.
 fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -170,7 +176,7 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::
 
 impl FileCache for LocalCache {
     fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let length = self.at.root().length.load(Relaxed);
+        let length = self.context.root().length.load(Relaxed);
         let count = into.len().min(length.saturating_sub(offset) as usize);
         for (page, within, piece) in pieces(offset, count) {
             let into = &mut into[piece];
@@ -182,7 +188,7 @@ impl FileCache for LocalCache {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let root = self.at.root();
+        let root = self.context.root();
         let _writing = root.writing.read();
         for (page, within, piece) in pieces(offset, bytes.len()) {
             let end = offset + piece.end as u64;
@@ -198,7 +204,7 @@ impl FileCache for LocalCache {
     }
 
     fn sync(&self) -> io::Result<usize> {
-        let root = self.at.root();
+        let root = self.context.root();
         let _writing = root.writing.read();
         let write_back = |written: &mut io::Result<usize>, number: &u64, page: &Page| {
             if let Ok(count) = written {
@@ -212,11 +218,11 @@ impl FileCache for LocalCache {
     }
 
     fn truncate(&self, length: u64) -> io::Result<usize> {
-        let root = self.at.root();
+        let root = self.context.root();
         let _alone = root.writing.write();
         root.file.set_len(length)?;
         root.length.store(length, Relaxed);
-        // Pages that are being read from the file have what it was before, perhaps: they are waited for, and go too.
+        // A page that is being read may have old bytes. The walk waits for it and evicts it too.
         let (last, rest) = (length / PAGE as u64, (length % PAGE as u64) as usize);
         root.pages.find_and_lock(&last, |page| page.global().frame.write().bytes[rest..].fill(0));
         let (first, mut gone) = (length.div_ceil(PAGE as u64), 0);
@@ -224,7 +230,7 @@ impl FileCache for LocalCache {
         while walk
             .get_next_and_lock(|page| {
                 if *page.key() >= first {
-                    page.start_empty(|page| root.throw_out(page));
+                    page.start_empty(|page| root.evict_page(page));
                     gone += 1;
                 }
             })
@@ -234,10 +240,10 @@ impl FileCache for LocalCache {
     }
 
     fn evict(&self, keep: usize) -> io::Result<usize> {
-        let root = self.at.root();
+        let root = self.context.root();
         let _writing = root.writing.read();
         let mut gone = 0;
-        // Twice round at most: who has a second chance at the first time has none at the second, unless somebody uses it.
+        // Two rounds at most: the first clears the marks of used pages, the second evicts pages unused since.
         for _ in 0..2 {
             let mut walk = root.pages.add_reference();
             while root.pages.len() > keep {
@@ -249,12 +255,12 @@ impl FileCache for LocalCache {
                         return Ok(());
                     }
                     page.start_empty(|mut page| {
-                        // Whoever used it before all its places were locked has it kept.
+                        // Keeps a page that was used before all its entries were locked.
                         if page.replicas().iter().any(|here| here.referenced) {
                             return Ok(());
                         }
                         root.write_back(*page.key(), page.global())?;
-                        root.throw_out(page);
+                        root.evict_page(page);
                         gone += 1;
                         Ok(())
                     })
@@ -269,8 +275,8 @@ impl FileCache for LocalCache {
     }
 
     fn statistics(&self) -> Statistics {
-        let root = self.at.root();
-        let misses = self.at.gather(|rep| rep.misses.load(Relaxed), |a, b| a + b).unwrap_or(0);
+        let root = self.context.root();
+        let misses = self.context.gather(|rep| rep.misses.load(Relaxed), |a, b| a + b).unwrap_or(0);
         let count = |sum: &mut Statistics, _: &u64, _: &Page| sum.pages += 1;
         let add = |sum: &mut Statistics, _: &u64, _: &Page, here: &mut Here| {
             sum.hits += here.hits;
@@ -281,12 +287,12 @@ impl FileCache for LocalCache {
     }
 }
 
-/// What a word of the file says before anybody writes it.
+/// Returns the original value of a word of the file.
 fn original(word: u64) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Numbers that come again more often the smaller they are.
+/// Random numbers, small ones more often.
 struct Skewed(u64);
 
 impl Skewed {
@@ -306,7 +312,7 @@ const WORDS: u64 = PAGES * (PAGE / 8) as u64;
 const THREADS: u64 = 4;
 const OPERATIONS: u64 = 20_000;
 
-/// One thread's work: it writes to words of its own, and knows what is in them. Returns the calls it made.
+/// Reads and writes words of this thread's own, and checks them. Returns the number of calls.
 fn work(file: Handle<dyn FileCache>, thread: u64, errors: &AtomicUsize) -> io::Result<u64> {
     let mut skewed = Skewed(thread + 1);
     let mut mine = std::collections::HashMap::new();
@@ -322,7 +328,7 @@ fn work(file: Handle<dyn FileCache>, thread: u64, errors: &AtomicUsize) -> io::R
             errors.fetch_add(usize::from((count, u64::from_ne_bytes(bytes)) != (8, expected)), Relaxed);
         }
     }
-    // All that it wrote is there, wherever it is now.
+    // Checks all words that this thread wrote.
     for (word, expected) in mine {
         let mut bytes = [0; 8];
         file.read(word * 8, &mut bytes)?;
@@ -334,25 +340,25 @@ fn work(file: Handle<dyn FileCache>, thread: u64, errors: &AtomicUsize) -> io::R
 fn main() -> io::Result<()> {
     let path = std::env::temp_dir().join(format!("squall-page-cache-{}", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    // Nobody else sees it, and nothing of it is left behind.
+    // The open file stays usable without a name, and disappears with this program.
     std::fs::remove_file(&path)?;
     let words: Vec<u8> = (0..WORDS).flat_map(|word| original(word).to_ne_bytes()).collect();
     file.write_all_at(&words, 0)?;
     let seen_by_others = file.try_clone()?;
 
     let cache = Cache::new(file)?.create(ClusterSize::Cpu);
-    let co = cache.handle();
+    let handle = cache.handle();
     let (errors, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let (mut evicted, mut synced) = (0, 0);
     thread::scope(|threads| -> io::Result<()> {
         let errors = &errors;
         let workers: Vec<_> =
-            (0..THREADS).map(|thread| threads.spawn(move || work(co, thread, errors))).collect();
+            (0..THREADS).map(|thread| threads.spawn(move || work(handle, thread, errors))).collect();
         let keeper = threads.spawn(|| -> io::Result<()> {
-            // The clock and the writer come by while all that goes on.
+            // Evicts and writes back while the workers run.
             while !over.load(Relaxed) {
-                evicted += co.evict(PAGES as usize / 8)?;
-                synced += co.sync()?;
+                evicted += handle.evict(PAGES as usize / 8)?;
+                synced += handle.sync()?;
                 thread::sleep(std::time::Duration::from_millis(1));
             }
             Ok(())
@@ -365,36 +371,36 @@ fn main() -> io::Result<()> {
         }
         Ok(())
     })?;
-    assert_eq!(errors.load(Relaxed), 0, "words that were not what was written last");
-    let statistics = co.statistics();
-    println!("{statistics:?}; {evicted} pages thrown out and {synced} written back meanwhile");
-    // Each call touched one page; those that check at the end, too.
+    assert_eq!(errors.load(Relaxed), 0, "words that differ from the last write");
+    let statistics = handle.statistics();
+    println!("{statistics:?}; {evicted} pages were evicted and {synced} written back meanwhile");
+    // Each call touched one page.
     assert!(statistics.hits + statistics.misses >= THREADS * OPERATIONS);
     assert!(statistics.misses as usize >= evicted && evicted > 0 && statistics.pages <= PAGES as usize);
 
-    // The file has what the cache has, once that is written back.
-    co.sync()?;
-    assert_eq!(co.sync()?, 0);
+    // After a sync, the file equals the cache.
+    handle.sync()?;
+    assert_eq!(handle.sync()?, 0);
     let (mut cached, mut on_disk) = (vec![0; words.len()], vec![0; words.len()]);
-    assert_eq!(co.read(0, &mut cached)?, words.len());
+    assert_eq!(handle.read(0, &mut cached)?, words.len());
     seen_by_others.read_exact_at(&mut on_disk, 0)?;
     assert!(cached == on_disk && cached != words);
 
-    // What is cut off is gone for all, also when the file grows again.
+    // Truncated bytes read as zero when the file grows again.
     let length = PAGES / 2 * PAGE as u64 + 100;
-    let gone = co.truncate(length)?;
+    let gone = handle.truncate(length)?;
     let mut bytes = [7; 200];
-    assert_eq!(co.read(length - 100, &mut bytes)?, 100);
-    co.write(length + 5 * PAGE as u64, b"more")?;
-    assert_eq!(co.read(length - 100, &mut bytes)?, 200);
+    assert_eq!(handle.read(length - 100, &mut bytes)?, 100);
+    handle.write(length + 5 * PAGE as u64, b"more")?;
+    assert_eq!(handle.read(length - 100, &mut bytes)?, 200);
     assert!(bytes[..100] == cached[length as usize - 100..length as usize] && bytes[100..] == [0; 100]);
     assert_eq!(gone as u64, PAGES / 2 - 1);
-    println!("{gone} pages left with what was cut off");
+    println!("{gone} pages left the cache with the truncation");
 
-    // All the rest, by the clock: nobody uses them any more.
-    let left = co.statistics().pages;
-    assert_eq!((co.evict(0)?, co.statistics().pages), (left, 0));
+    // Evicts all pages.
+    let left = handle.statistics().pages;
+    assert_eq!((handle.evict(0)?, handle.statistics().pages), (left, 0));
     assert_eq!(seen_by_others.metadata()?.len(), length + 5 * PAGE as u64 + 4);
-    println!("{left} pages were left, and {} hits are remembered", co.statistics().hits);
+    println!("{left} pages were evicted; {} hits in all", handle.statistics().hits);
     Ok(())
 }

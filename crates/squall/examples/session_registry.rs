@@ -1,7 +1,8 @@
-//! Tables inside an object of one's own: the sessions of a server, and how much each is used.
+//! Tables inside an object of your own: the sessions of a server, and the number of requests of each.
 //!
-//! The root has the table of all sessions, which every processor reads without a shared write. Each representative has a small table
-//! beside it, of the requests that its cluster served for each session: a request writes there alone, and who wants the sum asks all.
+//! The root has the table of all sessions. Every processor reads it without writing a shared line. Each
+//! representative has a small table with the requests that its cluster served for each session. A request
+//! writes to that table only. A sum visits the tables of all representatives.
 //!
 //! `cargo run --release -p squall --example session_registry`
 
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use squall::prelude::*;
 use squall::parts::table::{Compute, Table};
+use squall::prelude::*;
 
 type Token = u64;
 
@@ -20,15 +21,15 @@ struct Session {
 
 #[interface]
 trait Registry: Send + Sync {
-    /// Begins a session.
+    /// Starts a session.
     fn log_in(&self, user: &str) -> Token;
-    /// Serves a request of a session, if there is such a one: the user's name.
+    /// Counts a request of a session and returns the session, if it exists.
     fn request(&self, token: Token) -> Option<Arc<Session>>;
-    /// Ends a session. Returns how many requests it made, if it was there.
+    /// Ends a session. Returns the number of its requests, if the session existed.
     fn log_out(&self, token: Token) -> Option<u64>;
-    /// The sessions that made most requests, and how many those were.
+    /// Returns the `count` sessions with the most requests, and the numbers of their requests.
     fn busiest(&self, count: usize) -> Vec<(Arc<Session>, u64)>;
-    /// How many there are.
+    /// Returns the number of sessions.
     fn sessions(&self) -> usize;
 }
 
@@ -41,80 +42,85 @@ struct Sessions {
 #[repr(align(128))]
 struct LocalSessions {
     served: Table<Token, u64>,
-    at: RepContext<Sessions>,
+    context: RepContext<Sessions>,
 }
 
 impl Root for Sessions {
     type Interface = dyn Registry;
     type Rep = LocalSessions;
 
-    fn make_rep(&self, at: RepContext<Sessions>) -> LocalSessions {
-        LocalSessions { served: Table::new(), at }
+    fn make_rep(&self, context: RepContext<Sessions>) -> LocalSessions {
+        LocalSessions { served: Table::new(), context }
     }
 }
 
 impl LocalSessions {
-    /// Requests of one session, in all clusters.
+    /// Adds up the requests of one session in all clusters.
     fn served_by_all(&self, token: Token) -> u64 {
         let here = |rep: &LocalSessions| rep.served.get(&token).unwrap_or(0);
-        self.at.gather(here, |one, other| one + other).unwrap_or(0)
+        self.context.gather(here, |one, other| one + other).unwrap_or(0)
     }
 }
 
 impl Registry for LocalSessions {
     fn log_in(&self, user: &str) -> Token {
-        let root = self.at.root();
+        let root = self.context.root();
         let token = root.next.fetch_add(1, Ordering::Relaxed);
         root.all.set(token, Arc::new(Session { user: user.to_owned() }));
         token
     }
 
     fn request(&self, token: Token) -> Option<Arc<Session>> {
-        let session = self.at.root().all.get(&token)?;
+        let session = self.context.root().all.get(&token)?;
         let _ = self.served.compute(token, |served| Compute::Put(served.unwrap_or(&0) + 1));
         Some(session)
     }
 
     fn log_out(&self, token: Token) -> Option<u64> {
-        // Whoever takes it out is the one who ended it.
-        self.at.root().all.remove(&token)?;
+        // Of several threads that end the session, one removes it and counts.
+        self.context.root().all.remove(&token)?;
         let served = self.served_by_all(token);
-        self.at.broadcast(|rep| _ = rep.served.discard(&token));
+        self.context.broadcast(|rep| _ = rep.served.discard(&token));
         Some(served)
     }
 
     fn busiest(&self, count: usize) -> Vec<(Arc<Session>, u64)> {
-        let mut all: Vec<_> =
-            self.at.root().all.iter().map(|(token, session)| (session, self.served_by_all(token))).collect();
+        let mut all: Vec<_> = self
+            .context
+            .root()
+            .all
+            .iter()
+            .map(|(token, session)| (session, self.served_by_all(token)))
+            .collect();
         all.sort_by_key(|(_, served)| std::cmp::Reverse(*served));
         all.truncate(count);
         all
     }
 
     fn sessions(&self) -> usize {
-        self.at.root().all.len()
+        self.context.root().all.len()
     }
 }
 
 fn main() {
     let registry = Sessions::default().create(ClusterSize::Cpu);
-    let co = registry.handle();
-    let tokens: Vec<Token> = (0..100).map(|user| co.log_in(&format!("user {user}"))).collect();
+    let handle = registry.handle();
+    let tokens: Vec<Token> = (0..100).map(|user| handle.log_in(&format!("user {user}"))).collect();
     thread::scope(|threads| {
         for first in 0..4 {
             let tokens = &tokens;
-            // Each session is used by all threads, the later ones more.
+            // Every thread uses every session; later sessions get more requests.
             threads.spawn(move || {
                 for (at, token) in tokens.iter().enumerate() {
-                    (0..=at * 10 + first).for_each(|_| assert!(co.request(*token).is_some()));
+                    (0..=at * 10 + first).for_each(|_| assert!(handle.request(*token).is_some()));
                 }
             });
         }
     });
-    for (session, requests) in co.busiest(3) {
+    for (session, requests) in handle.busiest(3) {
         println!("{}: {requests} requests", session.user);
     }
-    let served: u64 = tokens.iter().filter_map(|token| co.log_out(*token)).sum();
-    assert_eq!((served, co.sessions(), co.log_out(tokens[0])), (4 * 49_500 + 1_000, 0, None));
-    println!("{served} requests of {} sessions, which have ended", tokens.len());
+    let served: u64 = tokens.iter().filter_map(|token| handle.log_out(*token)).sum();
+    assert_eq!((served, handle.sessions(), handle.log_out(tokens[0])), (4 * 49_500 + 1_000, 0, None));
+    println!("{served} requests of {} ended sessions", tokens.len());
 }

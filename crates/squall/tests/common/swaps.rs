@@ -279,8 +279,8 @@ pub(crate) fn both_kinds() -> [(Owned<dyn Hits>, Life); 2] {
     ]
 }
 
-pub(crate) fn info(co: Handle<dyn Hits>) -> ObjectInfo {
-    squall::info_of(Handle::id(co)).expect("the object lives")
+pub(crate) fn info(handle: Handle<dyn Hits>) -> ObjectInfo {
+    squall::info_of(Handle::id(handle)).expect("the object lives")
 }
 
 /// Ends an object and waits until everything of it is dropped.
@@ -372,23 +372,23 @@ pub(crate) struct Inside {
 
 impl Inside {
     /// In an operation.
-    pub(crate) fn operation(co: Handle<dyn Hits>) -> Inside {
-        Inside::start(move |gate| co.within(&mut || gate.stop()))
+    pub(crate) fn operation(handle: Handle<dyn Hits>) -> Inside {
+        Inside::start(move |gate| handle.within(&mut || gate.stop()))
     }
 
     /// Under a hold, outside every operation.
-    pub(crate) fn hold(co: Handle<dyn Hits>) -> Inside {
-        Inside::start(move |gate| co.holding(&mut || gate.stop()))
+    pub(crate) fn hold(handle: Handle<dyn Hits>) -> Inside {
+        Inside::start(move |gate| handle.holding(&mut || gate.stop()))
     }
 
     /// As [`Inside::operation`], on this VP.
-    pub(crate) fn operation_on(co: Handle<dyn Hits>, vp: u32) -> Inside {
-        Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || co.within(&mut || gate.stop())).unwrap())
+    pub(crate) fn operation_on(handle: Handle<dyn Hits>, vp: u32) -> Inside {
+        Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || handle.within(&mut || gate.stop())).unwrap())
     }
 
     /// As [`Inside::hold`], on this VP.
-    pub(crate) fn hold_on(co: Handle<dyn Hits>, vp: u32) -> Inside {
-        Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || co.holding(&mut || gate.stop())).unwrap())
+    pub(crate) fn hold_on(handle: Handle<dyn Hits>, vp: u32) -> Inside {
+        Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || handle.holding(&mut || gate.stop())).unwrap())
     }
 
     /// In whatever `call` does, which stops at the gate.
@@ -429,11 +429,15 @@ pub(crate) struct Running(JoinHandle<Result<SwapReport, SwapError>>);
 
 impl Running {
     /// Starts it, and waits until its mediator stands before the object: something must keep the swap from ending.
-    pub(crate) fn start(co: Handle<dyn Hits>, swap: Swap<dyn Hits>, new: Replacement<dyn Hits>) -> Running {
+    pub(crate) fn start(
+        handle: Handle<dyn Hits>,
+        swap: Swap<dyn Hits>,
+        new: Replacement<dyn Hits>,
+    ) -> Running {
         let thread = thread::spawn(move || swap.run(new));
         wait_until(|| {
             assert!(!thread.is_finished(), "the swap ended early");
-            info(co).state == ObjectState::Swapping
+            info(handle).state == ObjectState::Swapping
         });
         Running(thread)
     }
@@ -448,8 +452,8 @@ impl Running {
 }
 
 /// A swap without limits.
-pub(crate) fn patient(co: Handle<dyn Hits>) -> Swap<dyn Hits> {
-    Swap::new(co).drain_timeout(LONG)
+pub(crate) fn patient(handle: Handle<dyn Hits>) -> Swap<dyn Hits> {
+    Swap::new(handle).drain_timeout(LONG)
 }
 
 /// A thread that calls an object over and over, one call after the other, until it is told to stop or the object answers
@@ -463,24 +467,24 @@ pub(crate) struct Caller {
 type Answer = Result<&'static str, CallError>;
 
 impl Caller {
-    pub(crate) fn of(co: Handle<dyn Hits>) -> Caller {
-        Caller::start(co, |calls| calls())
+    pub(crate) fn of(handle: Handle<dyn Hits>) -> Caller {
+        Caller::start(handle, |calls| calls())
     }
 
     /// On this VP.
-    pub(crate) fn of_on(co: Handle<dyn Hits>, vp: u32) -> Caller {
-        Caller::start(co, move |calls| Vp::with_vp(Vp::new(vp), calls).unwrap())
+    pub(crate) fn of_on(handle: Handle<dyn Hits>, vp: u32) -> Caller {
+        Caller::start(handle, move |calls| Vp::with_vp(Vp::new(vp), calls).unwrap())
     }
 
     fn start(
-        co: Handle<dyn Hits>,
+        handle: Handle<dyn Hits>,
         place: impl FnOnce(&mut dyn FnMut() -> Answer) -> Answer + Send + 'static,
     ) -> Caller {
         let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, told) = (calls.clone(), stop.clone());
         let mut calls_on = move || {
             loop {
-                let name = co.try_name()?;
+                let name = handle.try_name()?;
                 if name != "old" || told.load(Relaxed) {
                     return Ok(name);
                 }

@@ -18,8 +18,8 @@ fn wait_for(happened: impl Fn() -> bool) {
 }
 
 /// Swaps with all the time that a slow machine takes.
-fn swap_to(co: Handle<dyn Work>, new: Replacement<dyn Work>) {
-    Swap::new(co).drain_timeout(Duration::from_secs(600)).run(new).unwrap();
+fn swap_to(handle: Handle<dyn Work>, new: Replacement<dyn Work>) {
+    Swap::new(handle).drain_timeout(Duration::from_secs(600)).run(new).unwrap();
 }
 
 #[squall::interface]
@@ -57,13 +57,13 @@ impl Drop for Newer {
 // --- both threads look at the caller's frames ---
 
 struct Older {
-    co: Handle<dyn Work>,
+    handle: Handle<dyn Work>,
     inside: Arc<AtomicBool>,
 }
 
 impl Work for Older {
     fn work(&self) -> u32 {
-        let id = Handle::id(self.co);
+        let id = Handle::id(self.handle);
         let inside = &self.inside;
         let until_told = || {
             inside.store(true, SeqCst);
@@ -89,11 +89,12 @@ impl State for Older {
 #[test]
 fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
     let inside = Arc::new(AtomicBool::new(false));
-    let old: Owned<dyn Work> = swappable_with(|co| Older { co, inside: Arc::clone(&inside) }).unwrap();
-    let co = old.handle();
-    let caller = thread::spawn(move || co.work());
+    let old: Owned<dyn Work> =
+        swappable_with(|handle| Older { handle, inside: Arc::clone(&inside) }).unwrap();
+    let handle = old.handle();
+    let caller = thread::spawn(move || handle.work());
     wait_for(|| inside.load(SeqCst));
-    swap_to(co, Replacement::swappable(Newer::default()));
+    swap_to(handle, Replacement::swappable(Newer::default()));
     assert_eq!(caller.join().unwrap(), 2, "made again on what serves now");
 }
 
@@ -103,7 +104,7 @@ fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
 type Seen = (bool, Result<u32, NotRun>);
 
 struct Importer {
-    co: Handle<dyn Work>,
+    handle: Handle<dyn Work>,
     seen: Arc<Mutex<Vec<Seen>>>,
     submitted: Arc<AtomicBool>,
 }
@@ -117,10 +118,10 @@ impl Work for Importer {
 impl State for Importer {
     fn formats(formats: &mut StateFormats<'_, Importer>) {
         formats.export_part(|_| Ok(())).import_part(|this, (): ()| {
-            let co = this.co;
+            let handle = this.handle;
             // In the job's thread this would wait for the swap, which would wait for it.
             let result = hand_off(
-                move || co.work(),
+                move || handle.work(),
                 |job| {
                     this.submitted.store(true, SeqCst);
                     thread::spawn(move || job.run());
@@ -136,7 +137,8 @@ impl State for Importer {
 fn who_moves_state_hands_nothing_off() {
     let old: Owned<dyn Work> = swappable_with(|_| Newer::default()).unwrap();
     let (seen, submitted) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-    let importer = Importer { co: old.handle(), seen: Arc::clone(&seen), submitted: Arc::clone(&submitted) };
+    let importer =
+        Importer { handle: old.handle(), seen: Arc::clone(&seen), submitted: Arc::clone(&submitted) };
     swap_to(old.handle(), Replacement::swappable(importer));
     assert_eq!(*seen.lock().unwrap(), [(true, Err(NotRun))]);
     assert!(!submitted.load(SeqCst) && !in_transfer());
@@ -204,10 +206,10 @@ fn a_swap_goes_on_though_the_wake_of_what_serves_panics() {
     let value = Stays { inside: Arc::clone(&inside), woken: Arc::clone(&woken) };
     let object: Owned<dyn Work> =
         wrapped_swappable(|_| Around::new(Panics(Arc::clone(&woken)), value)).unwrap();
-    let co = object.handle();
-    let caller = thread::spawn(move || co.work());
+    let handle = object.handle();
+    let caller = thread::spawn(move || handle.work());
     wait_for(|| inside.load(SeqCst));
-    swap_to(co, Replacement::swappable(Newer::default()));
+    swap_to(handle, Replacement::swappable(Newer::default()));
     assert_eq!(caller.join().unwrap(), 1, "it was in the old object to its end");
     assert_eq!(object.work(), 2);
     assert_eq!(panicked() - before, u64::from(woken.load(SeqCst)));
@@ -247,8 +249,8 @@ fn a_root_whose_wake_panics_is_dropped_and_its_sleepers_have_woken() {
     let before = panicked();
     let dropped = Arc::new(AtomicBool::new(false));
     let object: Owned<dyn Work> = Sleeper(Arc::clone(&dropped)).create(ClusterSize::Cpu);
-    let co = object.handle();
-    let sleeper = thread::spawn(move || co.try_work().map_err(|error| error.reason()));
+    let handle = object.handle();
+    let sleeper = thread::spawn(move || handle.try_work().map_err(|error| error.reason()));
     Owned::destroy(object).wait().unwrap();
     assert!(matches!(
         sleeper.join().unwrap(),

@@ -114,15 +114,15 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
     let stats = squall::tables::stats();
     assert_eq!(stats.objects_count - first.objects_count, objects.len());
     assert!(stats.slots_count >= objects.len());
-    let references: Vec<Handle<dyn Hits>> = objects.iter().map(Owned::handle).collect();
-    let mut ids: Vec<_> = references.iter().map(|hits| Handle::id(*hits)).collect();
+    let handles: Vec<Handle<dyn Hits>> = objects.iter().map(Owned::handle).collect();
+    let mut ids: Vec<_> = handles.iter().map(|hits| Handle::id(*hits)).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), references.len());
+    assert_eq!(ids.len(), handles.len());
     let last = Owned::destroy(objects.pop().unwrap());
     drop(objects);
     assert!(
-        references.iter().all(|hits| hits.try_total().is_err_and(|e| e.reason() == CallErrorKind::Destroyed))
+        handles.iter().all(|hits| hits.try_total().is_err_and(|e| e.reason() == CallErrorKind::Destroyed))
     );
     last.wait().unwrap();
     while log.roots_dropped() as u64 != count {
@@ -133,6 +133,6 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
     let again: Vec<Owned<dyn Hits>> = (0..count).map(|_| squall::shared(Shared::new(&log))).collect();
     let blocks = machine().vp_limit() * 512;
     assert!(squall::tables::stats().slots_count <= 2 * stats.slots_count + blocks);
-    assert!(references.iter().all(|hits| hits.try_add(1).is_err()));
+    assert!(handles.iter().all(|hits| hits.try_add(1).is_err()));
     assert!(again.iter().all(|hits| hits.total() == 0));
 }

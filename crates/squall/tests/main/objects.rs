@@ -25,16 +25,16 @@ fn co_01_forms_of_one_interface_live_together_and_clients_see_no_difference() {
         Spread::new(&log).create(ClusterSize::Machine),
         Spread::new(&log).create(ClusterSize::Cpu),
     ];
-    let references: Vec<Handle<dyn Hits>> = forms.iter().map(Owned::handle).collect();
+    let handles: Vec<Handle<dyn Hits>> = forms.iter().map(Owned::handle).collect();
     thread::scope(|scope| {
         for _ in 0..4 {
-            let references = references.clone();
-            scope.spawn(move || (0..1000).for_each(|n| references.iter().for_each(|hits| hits.add(n % 3))));
+            let handles = handles.clone();
+            scope.spawn(move || (0..1000).for_each(|n| handles.iter().for_each(|hits| hits.add(n % 3))));
         }
     });
     let expected = 4 * (0..1000).map(|n| n % 3).sum::<u64>();
-    assert!(references.iter().all(|hits| hits.total() == expected));
-    let kinds = references.iter().map(|hits| squall::info_of(Handle::id(*hits)).unwrap().kind);
+    assert!(handles.iter().all(|hits| hits.total() == expected));
+    let kinds = handles.iter().map(|hits| squall::info_of(Handle::id(*hits)).unwrap().kind);
     assert!(kinds.eq([ObjectKind::Shared, ObjectKind::Clustered, ObjectKind::Clustered]));
     forms.into_iter().for_each(end);
 }
@@ -153,14 +153,14 @@ fn co_08_a_root_may_refuse() {
 fn co_10_a_root_may_have_a_map_of_its_own() {
     let asked = Arc::new(AtomicUsize::new(0));
     let object = Answers { how: How::First, asked }.create(ClusterSize::Cpu);
-    let co = object.handle();
+    let handle = object.handle();
     thread::scope(|scope| {
         for _ in 0..8 {
-            scope.spawn(move || (0..100).for_each(|_| assert!(co.count() < 800)));
+            scope.spawn(move || (0..100).for_each(|_| assert!(handle.count() < 800)));
         }
     });
-    assert_eq!(co.count(), 800, "one representative served all");
-    assert_eq!(squall::info_of(Handle::id(co)).unwrap().reps.len(), 1);
+    assert_eq!(handle.count(), 800, "one representative served all");
+    assert_eq!(squall::info_of(Handle::id(handle)).unwrap().reps.len(), 1);
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -608,15 +608,15 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
     }
     let log = Log::default();
     let object = Keeper(log.clone()).create(ClusterSize::Machine);
-    let co = object.handle();
-    assert_eq!(co.count(), 101);
+    let handle = object.handle();
+    assert_eq!(handle.count(), 101);
     let destruction = Owned::destroy(object);
     wait_for(|| KEPT.lock().unwrap().is_some());
     let at = KEPT.lock().unwrap().take().unwrap();
     // It keeps the root, and with it the id.
     assert_held_up(destruction);
     assert_eq!(log.roots_dropped(), 0);
-    assert_eq!((at.handle(), at.is_ending()), (co, true));
+    assert_eq!((at.handle(), at.is_ending()), (handle, true));
     assert_eq!(at.root().0.roots_dropped(), 0);
     // The representatives are gone: none may be had.
     assert_eq!(at.reps().count(), 0);

@@ -129,10 +129,10 @@ impl squall::swap::State for Knows {
 
 #[test]
 fn a_value_can_know_its_object_which_answers_when_it_is_there() {
-    fn knows(co: Handle<dyn Hits>) -> Knows {
-        assert!(co.try_add(1).is_err(), "it is not there yet");
-        assert_eq!(Handle::find(Handle::id(co)), None::<Handle<dyn Hits>>);
-        Knows(co, AtomicU64::new(0))
+    fn knows(handle: Handle<dyn Hits>) -> Knows {
+        assert!(handle.try_add(1).is_err(), "it is not there yet");
+        assert_eq!(Handle::find(Handle::id(handle)), None::<Handle<dyn Hits>>);
+        Knows(handle, AtomicU64::new(0))
     }
     // Twice, so that the second is made where the first was.
     for _ in 0..2 {
@@ -147,8 +147,8 @@ fn a_value_can_know_its_object_which_answers_when_it_is_there() {
 fn a_value_that_panics_in_the_making_leaves_no_object() {
     let seen = std::cell::Cell::new(None);
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        shared_with::<dyn Hits, Count>(|co| {
-            seen.set(Some(co));
+        shared_with::<dyn Hits, Count>(|handle| {
+            seen.set(Some(handle));
             panic!("no")
         })
     }));
@@ -185,18 +185,18 @@ fn who_calls_is_seen_when_entries_are_thrown_away() {
 #[test]
 fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
     let object = hits();
-    let (co, id) = (object.handle(), Handle::id(object.handle()));
+    let (handle, id) = (object.handle(), Handle::id(object.handle()));
     let rounds = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(move || (0..rounds).for_each(|_| _ = co.add(1)));
+            scope.spawn(move || (0..rounds).for_each(|_| _ = handle.add(1)));
         }
         for _ in 0..rounds / 10 {
             tables::forget(id);
             std::thread::yield_now();
         }
     });
-    assert_eq!(co.add(0), 3 * rounds);
+    assert_eq!(handle.add(0), 3 * rounds);
 }
 
 #[test]

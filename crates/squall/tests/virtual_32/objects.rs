@@ -125,14 +125,14 @@ fn to_08_tables_are_discarded_while_every_vp_calls() {
     let logs: Vec<Log> = (0..4).map(|_| Log::default()).collect();
     let sizes = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine];
     let objects: Vec<_> = logs.iter().zip(sizes).map(|(log, size)| Spread::new(log).create(size)).collect();
-    let references: Vec<_> = objects.iter().map(Owned::handle).collect();
+    let handles: Vec<_> = objects.iter().map(Owned::handle).collect();
     let going = AtomicUsize::new(8);
     thread::scope(|scope| {
         for first in 0..8 {
-            let (references, going) = (&references, &going);
+            let (handles, going) = (&handles, &going);
             scope.spawn(move || {
                 for n in 0..2000 {
-                    on((first + n * 8) % 32, || references.iter().for_each(|hits| hits.add(1)));
+                    on((first + n * 8) % 32, || handles.iter().for_each(|hits| hits.add(1)));
                 }
                 going.fetch_sub(1, Ordering::Relaxed);
             });
@@ -140,11 +140,11 @@ fn to_08_tables_are_discarded_while_every_vp_calls() {
         let mut vp = 0;
         while going.load(Ordering::Relaxed) > 0 {
             squall::tables::discard(Vp::new(vp));
-            squall::tables::discard_page_of(Vp::new((vp + 16) % 32), Handle::id(references[0]));
+            squall::tables::discard_page_of(Vp::new((vp + 16) % 32), Handle::id(handles[0]));
             vp = (vp + 1) % 32;
         }
     });
-    assert!(references.iter().all(|hits| hits.total() == 16_000));
+    assert!(handles.iter().all(|hits| hits.total() == 16_000));
     // However often they missed: but for those that lost a race, nobody was made twice.
     assert!(logs.iter().map(|log| log.made() - log.reps_dropped()).eq([32, 16, 2, 1]));
     objects.into_iter().for_each(end);

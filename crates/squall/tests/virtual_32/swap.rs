@@ -40,12 +40,12 @@ fn cluster_of(kind: Option<ClusterSize>, vp: u32) -> Cluster {
 }
 
 /// What each representative of `new` gets from those of the old object, where `at` is who made these.
-fn moved(co: Handle<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<Cluster, u64> {
+fn moved(handle: Handle<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<Cluster, u64> {
     let mut expected = BTreeMap::new();
-    for rep in info(co).reps {
+    for rep in info(handle).reps {
         // One value for everybody goes to where the swap is asked for.
         let vp = rep.vp.map_or(here, |vp| vp.index() as u32);
-        *expected.entry(cluster_of(new, vp)).or_default() += on(vp, || co.local());
+        *expected.entry(cluster_of(new, vp)).or_default() += on(vp, || handle.local());
     }
     expected
 }
@@ -58,19 +58,19 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
         for to in KINDS {
             let (old, life) = (Life::default(), Life::default());
             let hits = new_of(from, "old", &old).create().unwrap();
-            let co = hits.handle();
+            let handle = hits.handle();
             // Not everywhere, and not as much everywhere.
             for vp in (0..32).filter(|vp| vp % 5 != 3) {
-                on(vp, || co.add(1 << vp));
+                on(vp, || handle.add(1 << vp));
             }
-            let total = on(0, || co.total());
-            let expected = on(17, || moved(co, 17, to));
-            let report = on(17, || patient(co).run(new_of(to, "new", &life))).unwrap();
+            let total = on(0, || handle.total());
+            let expected = on(17, || moved(handle, 17, to));
+            let report = on(17, || patient(handle).run(new_of(to, "new", &life))).unwrap();
             let parts = old.count(Step::Export);
             assert_eq!((report.parts, report.bytes), (parts, 8 * parts), "{from:?} to {to:?}");
             // Two that move parts to one cluster at once may both make its representative; one of them is dropped unused.
             let made = life.count(Step::Make) - life.count(Step::Drop);
-            let reps: Vec<_> = info(co).reps.iter().map(|rep| (rep.vp, rep.cluster)).collect();
+            let reps: Vec<_> = info(handle).reps.iter().map(|rep| (rep.vp, rep.cluster)).collect();
             let expected_made = if to.is_some() { expected.len() } else { 1 };
             assert_eq!(
                 (made, reps.len()),
@@ -81,14 +81,18 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
             for vp in 0..32 {
                 let local =
                     if to.is_none() { total } else { *expected.get(&cluster_of(to, vp)).unwrap_or(&0) };
-                assert_eq!(on(vp, || (co.name(), co.local())), ("new", local), "{from:?} to {to:?} on {vp}");
+                assert_eq!(
+                    on(vp, || (handle.name(), handle.local())),
+                    ("new", local),
+                    "{from:?} to {to:?} on {vp}"
+                );
             }
-            assert_eq!(on(31, || co.total()), total);
+            assert_eq!(on(31, || handle.total()), total);
             // One miss for each VP, and one for each part that moved; and none any more.
-            let misses = info(co).misses;
+            let misses = info(handle).misses;
             assert_eq!(misses, report.parts as u64 + 32);
-            (0..32).for_each(|vp| on(vp, || co.add(1)));
-            assert_eq!((info(co).misses, info(co).translations.len()), (misses, 32));
+            (0..32).for_each(|vp| on(vp, || handle.add(1)));
+            assert_eq!((info(handle).misses, info(handle).translations.len()), (misses, 32));
             end(hits);
             old.wait_for_drops(old.count(Step::Make));
             old.assert_over(1);
@@ -104,47 +108,47 @@ fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
     until_seen(|| {
         let (old, life) = (Life::default(), Life::default());
         let hits = many("old", &old).create(ClusterSize::Cpu);
-        let co = hits.handle();
-        on(0, || co.add(1));
-        let before = Inside::operation_on(co, 0);
+        let handle = hits.handle();
+        on(0, || handle.add(1));
+        let before = Inside::operation_on(handle, 0);
         let (tell, told) = mpsc::channel();
         let inside = Inside::start(move |gate| {
             on(1, || {
-                co.holding(&mut || {
+                handle.holding(&mut || {
                     gate.stop();
                     // In `Block`: who is in the object may reach VPs that never called.
-                    on(9, || co.add(100));
-                    tell.send(on(10, || co.name())).unwrap();
+                    on(9, || handle.add(100));
+                    tell.send(on(10, || handle.name())).unwrap();
                 });
             });
         });
         let exports = gate();
         old.on(Step::Export, exports.stops());
-        let swap = Running::start(co, patient(co), new_many("new", &life));
+        let swap = Running::start(handle, patient(handle), new_many("new", &life));
         // In `Forward`.
-        on(5, || co.add(10));
-        assert_eq!(on(6, || co.name()), "old");
-        assert_eq!(vps(&info(co).translations), [0, 1, 5, 6]);
+        on(5, || handle.add(10));
+        assert_eq!(on(6, || handle.name()), "old");
+        assert_eq!(vps(&info(handle).translations), [0, 1, 5, 6]);
         before.leave();
-        let caller = Caller::of_on(co, 20);
+        let caller = Caller::of_on(handle, 20);
         caller.wait_until_it_parks();
         inside.leave();
         assert_eq!(told.recv().unwrap(), "old");
         exports.wait();
         // In `Transfer`.
-        let mut there = vps(&info(co).translations);
+        let mut there = vps(&info(handle).translations);
         // Where the caller is, if it came before `Block`.
         there.retain(|&vp| vp != 20);
         assert_eq!(there, [0, 1, 5, 6, 9, 10]);
-        let late = thread::spawn(move || on(30, || (co.name(), co.add(1000))));
+        let late = thread::spawn(move || on(30, || (handle.name(), handle.add(1000))));
         exports.open();
         let report = swap.end().unwrap();
         assert_eq!(caller.answer().unwrap(), "new");
         assert_eq!(late.join().unwrap().0, "new");
-        assert_eq!(on(2, || co.total()), 1111);
+        assert_eq!(on(2, || handle.total()), 1111);
         // What the swap moved lies where it was; entries are made as of any object.
-        assert_eq!(on(9, || co.local()), 100);
-        assert_eq!(info(co).reps.iter().filter(|rep| rep.cluster == Some(Cluster::new(30))).count(), 1);
+        assert_eq!(on(9, || handle.local()), 100);
+        assert_eq!(info(handle).reps.iter().filter(|rep| rep.cluster == Some(Cluster::new(30))).count(), 1);
         end(hits);
         for (life, moved) in [(&old, 1), (&life, 0)] {
             life.wait_for_drops(life.count(Step::Make));
@@ -161,24 +165,25 @@ fn pr_17_after_a_swap_that_went_back_cached_entries_are_hits_again() {
     for kind in KINDS {
         let old = Life::default();
         let hits = new_of(kind, "old", &old).create().unwrap();
-        let co = hits.handle();
-        (0..16).for_each(|vp| on(vp, || co.add(1)));
-        let misses = info(co).misses;
+        let handle = hits.handle();
+        (0..16).for_each(|vp| on(vp, || handle.add(1)));
+        let misses = info(handle).misses;
         let fail = Life::default();
         fail.on(Step::Import, || Err("not today".into()));
-        let error = on(3, || patient(co).run(new_many("new", &fail))).unwrap_err();
+        let error = on(3, || patient(handle).run(new_many("new", &fail))).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::TransferFailed);
-        let inside = Inside::operation_on(co, 2);
-        let error = on(3, || Swap::new(co).timeout(Duration::ZERO).run(new_many("new", &fail))).unwrap_err();
+        let inside = Inside::operation_on(handle, 2);
+        let error =
+            on(3, || Swap::new(handle).timeout(Duration::ZERO).run(new_many("new", &fail))).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Forward));
         inside.leave();
-        let inside = Inside::hold_on(co, 2);
-        let error =
-            on(3, || Swap::new(co).drain_timeout(Duration::ZERO).run(new_many("new", &fail))).unwrap_err();
+        let inside = Inside::hold_on(handle, 2);
+        let error = on(3, || Swap::new(handle).drain_timeout(Duration::ZERO).run(new_many("new", &fail)))
+            .unwrap_err();
         assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
         inside.leave();
-        (0..16).for_each(|vp| on(vp, || co.add(1)));
-        assert_eq!((info(co).misses, on(0, || co.total())), (misses, 32), "{kind:?}");
+        (0..16).for_each(|vp| on(vp, || handle.add(1)));
+        assert_eq!((info(handle).misses, on(0, || handle.total())), (misses, 32), "{kind:?}");
         end(hits);
     }
 }
@@ -189,19 +194,19 @@ fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
     let _guard = common::misses_are_counted();
     let (old, life) = (Life::default(), Life::default());
     let hits = many("old", &old).create(ClusterSize::Core);
-    let co = hits.handle();
-    on(0, || co.add(1));
-    let inside = Inside::operation_on(co, 1);
-    let swap = Running::start(co, patient(co), new_many("new", &life));
+    let handle = hits.handle();
+    on(0, || handle.add(1));
+    let inside = Inside::operation_on(handle, 1);
+    let swap = Running::start(handle, patient(handle), new_many("new", &life));
     for _ in 0..3 {
-        (0..32).for_each(|vp| on(vp, || co.add(1)));
+        (0..32).for_each(|vp| on(vp, || handle.add(1)));
     }
-    assert_eq!((info(co).misses, info(co).reps.len()), (32, 16));
+    assert_eq!((info(handle).misses, info(handle).reps.len()), (32, 16));
     inside.leave();
     let report = swap.end().unwrap();
     // What two VPs had cached before is suspended a moment after the mediator is seen.
     assert!((90..=96).contains(&report.forwarded) && report.parts == 16, "{report:?}");
-    assert_eq!(on(0, || co.total()), 97);
+    assert_eq!(on(0, || handle.total()), 97);
     end(hits);
 }
 
@@ -212,24 +217,24 @@ fn co_06_tables_may_be_discarded_in_any_phase() {
     for back in [false, true] {
         let (old, life) = (Life::default(), Life::default());
         let hits = many("old", &old).create(ClusterSize::Core);
-        let co = hits.handle();
-        let everywhere = || (0..32).for_each(|vp| on(vp, || co.add(1)));
+        let handle = hits.handle();
+        let everywhere = || (0..32).for_each(|vp| on(vp, || handle.add(1)));
         everywhere();
         old.on(Step::Export, move || {
             squall::tables::discard_all();
             if back { Err("back".into()) } else { Ok(()) }
         });
-        let inside = Inside::operation_on(co, 1);
-        let swap = Running::start(co, patient(co), new_one("new", &life));
+        let inside = Inside::operation_on(handle, 1);
+        let swap = Running::start(handle, patient(handle), new_one("new", &life));
         squall::tables::discard_all();
         everywhere();
-        squall::tables::discard_page_of(Vp::new(4), Handle::id(co));
+        squall::tables::discard_page_of(Vp::new(4), Handle::id(handle));
         everywhere();
         inside.leave();
         assert_eq!(swap.end().is_err(), back);
         squall::tables::discard_all();
         everywhere();
-        assert_eq!((on(0, || co.total()), co.name()), (128, if back { "old" } else { "new" }));
+        assert_eq!((on(0, || handle.total()), handle.name()), (128, if back { "old" } else { "new" }));
         end(hits);
         old.wait_for_drops(16);
         old.assert_over(usize::from(!back));
@@ -319,21 +324,21 @@ fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
     let _guard = common::misses_are_counted();
     for cached in [true, false] {
         let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
-        let co = hits.handle();
-        on(9, || co.add(1));
-        on(8, || patient(co).run(odd(Answer::Central(cached)))).unwrap();
-        (0..32).for_each(|vp| on(vp, || co.add(1)));
-        assert_eq!((info(co).reps.len(), on(30, || co.local())), (1, 33));
+        let handle = hits.handle();
+        on(9, || handle.add(1));
+        on(8, || patient(handle).run(odd(Answer::Central(cached)))).unwrap();
+        (0..32).for_each(|vp| on(vp, || handle.add(1)));
+        assert_eq!((info(handle).reps.len(), on(30, || handle.local())), (1, 33));
         // Forwarded, and asked for each time where that is the root's answer.
-        let misses = info(co).misses;
-        let inside = Inside::operation_on(co, 1);
-        let swap = Running::start(co, patient(co), new_many("new", &Life::default()));
-        (0..32).for_each(|vp| on(vp, || co.add(1)));
-        let asked = info(co).misses - misses;
+        let misses = info(handle).misses;
+        let inside = Inside::operation_on(handle, 1);
+        let swap = Running::start(handle, patient(handle), new_many("new", &Life::default()));
+        (0..32).for_each(|vp| on(vp, || handle.add(1)));
+        let asked = info(handle).misses - misses;
         assert_eq!(asked, if cached { 0 } else { 33 });
         inside.leave();
         assert_eq!(swap.end().unwrap().parts, 1);
-        assert_eq!((on(0, || co.local()), on(4, || co.total())), (65, 65));
+        assert_eq!((on(0, || handle.local()), on(4, || handle.total())), (65, 65));
         end(hits);
     }
 }
@@ -343,26 +348,26 @@ fn co_39_roots_that_refuse_err_as_ever_and_may_refuse_a_part() {
     machine_of_32();
     let old = Life::default();
     let hits = many("old", &old).create(ClusterSize::Cpu);
-    let co = hits.handle();
-    (3..9).for_each(|vp| on(vp, || co.add(1)));
-    let error = on(0, || patient(co).run(odd(Answer::Not(7)))).unwrap_err();
+    let handle = hits.handle();
+    (3..9).for_each(|vp| on(vp, || handle.add(1)));
+    let error = on(0, || patient(handle).run(odd(Answer::Not(7)))).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::TransferFailed);
     assert!(error.to_string().ends_with(": the state could not be moved: not from here"), "{error}");
-    assert_eq!((on(0, || co.total()), on(7, || co.name())), (6, "old"));
-    on(0, || patient(co).run(odd(Answer::Not(12)))).unwrap();
+    assert_eq!((on(0, || handle.total()), on(7, || handle.name())), (6, "old"));
+    on(0, || patient(handle).run(odd(Answer::Not(12)))).unwrap();
     let refused = || {
-        let error = on(12, || co.try_total()).unwrap_err();
+        let error = on(12, || handle.try_total()).unwrap_err();
         assert_eq!(error.reason(), CallErrorKind::Refused("not from here"));
         assert_eq!(error.class(), Some(std::any::type_name::<Odd>()));
     };
     refused();
-    let inside = Inside::operation_on(co, 1);
-    let swap = Running::start(co, patient(co), new_many("new", &Life::default()));
+    let inside = Inside::operation_on(handle, 1);
+    let swap = Running::start(handle, patient(handle), new_many("new", &Life::default()));
     refused();
-    assert_eq!(on(13, || co.total()), 6);
+    assert_eq!(on(13, || handle.total()), 6);
     inside.leave();
     assert_eq!(swap.end().unwrap().forwarded, 2, "who is refused is passed on, and asks the root");
-    assert_eq!(on(12, || co.total()), 6);
+    assert_eq!(on(12, || handle.total()), 6);
     end(hits);
     old.wait_for_drops(old.count(Step::Make));
     old.assert_over(1);
@@ -436,27 +441,27 @@ fn co_17_an_eager_object_has_its_representatives_before_it_takes_the_place() {
     machine_of_32();
     let (old, life, heard) = (Life::default(), Life::default(), Arc::default());
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &old));
-    let co = hits.handle();
-    on(6, || co.add(3));
+    let handle = hits.handle();
+    on(6, || handle.add(3));
     let eager = |fails| {
         let root = Eager { life: life.clone(), heard: Arc::clone(&heard), fails };
         Replacement::root(root, ClusterSize::Core)
     };
     // One that cannot be made panics where the swap is asked for, and nothing has happened.
-    assert_eq!(text_of(|| on(6, || patient(co).run(eager(true)))), "not the sixth");
-    assert_eq!((on(1, || co.total()), on(2, || co.name())), (3, "old"));
-    assert_eq!((info(co).state, life.count(Step::Make)), (squall::ObjectState::Live, 5));
+    assert_eq!(text_of(|| on(6, || patient(handle).run(eager(true)))), "not the sixth");
+    assert_eq!((on(1, || handle.total()), on(2, || handle.name())), (3, "old"));
+    assert_eq!((info(handle).state, life.count(Step::Make)), (squall::ObjectState::Live, 5));
     life.wait_for_drops(5);
     heard.lock().unwrap().clear();
-    let report = on(6, || patient(co).run(eager(false))).unwrap();
-    assert_eq!((report.parts, info(co).reps.len()), (1, 16));
+    let report = on(6, || patient(handle).run(eager(false))).unwrap();
+    assert_eq!((report.parts, info(handle).reps.len()), (1, 16));
     assert_eq!(*heard.lock().unwrap(), ["old"; 16]);
-    assert_eq!(on(7, || (co.name(), co.local())), ("eager", 3));
-    assert_eq!(on(0, || (co.local(), co.total())), (0, 3));
+    assert_eq!(on(7, || (handle.name(), handle.local())), ("eager", 3));
+    assert_eq!(on(0, || (handle.local(), handle.total())), (0, 3));
     // And back, with all of them.
-    (0..32).for_each(|vp| on(vp, || co.add(1)));
-    assert_eq!(patient(co).run(new_one("new", &Life::default())).unwrap().parts, 16);
-    assert_eq!((co.name(), co.total()), ("new", 35));
+    (0..32).for_each(|vp| on(vp, || handle.add(1)));
+    assert_eq!(patient(handle).run(new_one("new", &Life::default())).unwrap().parts, 16);
+    assert_eq!((handle.name(), handle.total()), ("new", 35));
     end(hits);
     life.wait_for_drops(5 + 16);
     old.assert_over(1);
@@ -607,8 +612,8 @@ impl Named for Fixed {
     }
 }
 
-fn patient_of<I: ?Sized + squall::Interface>(co: Handle<I>) -> Swap<I> {
-    Swap::new(co).drain_timeout(swaps::LONG)
+fn patient_of<I: ?Sized + squall::Interface>(handle: Handle<I>) -> Swap<I> {
+    Swap::new(handle).drain_timeout(swaps::LONG)
 }
 
 #[test]
@@ -617,24 +622,24 @@ fn co_17_a_well_known_object_is_swapped_under_its_number() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(40);
     for _ in 0..2 {
         let (old, life) = (Life::default(), Life::default());
-        let co = PLACE.handle();
-        let refused = patient(co).run(new_one("new", &Life::default())).unwrap_err();
+        let handle = PLACE.handle();
+        let refused = patient(handle).run(new_one("new", &Life::default())).unwrap_err();
         assert_eq!(refused.failure(), SwapFailure::NotThere);
         let hits = PLACE.install(many("old", &old), ClusterSize::Node).unwrap();
-        assert_eq!(hits.handle(), co);
-        (0..32).for_each(|vp| on(vp, || co.add(1)));
+        assert_eq!(hits.handle(), handle);
+        (0..32).for_each(|vp| on(vp, || handle.add(1)));
         for name in ["new", "newer"] {
             let new = if name == "new" { new_many(name, &life) } else { new_one(name, &Life::default()) };
             patient(PLACE.handle()).run(new).unwrap();
-            assert_eq!(on(9, || (co.name(), co.total())), (name, 32));
+            assert_eq!(on(9, || (handle.name(), handle.total())), (name, 32));
             assert!(matches!(
                 PLACE.install_shared(one("", &Life::default())),
                 Err(squall::CreateError::Taken(_))
             ));
         }
         // Destroyed while it is swapped, the number is free for the next.
-        let inside = Inside::operation_on(co, 2);
-        let swap = Running::start(co, patient(co), new_one("last", &Life::default()));
+        let inside = Inside::operation_on(handle, 2);
+        let swap = Running::start(handle, patient(handle), new_one("last", &Life::default()));
         let destruction = Owned::destroy(hits);
         assert_eq!(swap.end().unwrap_err().failure(), SwapFailure::Destroyed);
         inside.leave();
@@ -643,7 +648,7 @@ fn co_17_a_well_known_object_is_swapped_under_its_number() {
         old.assert_over(1);
         life.wait_for_drops(life.count(Step::Make));
         life.assert_over(1);
-        wait_until(|| PLACE.handle() != co);
+        wait_until(|| PLACE.handle() != handle);
     }
 }
 
@@ -655,8 +660,8 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
     let hits = many("old", &old).create(ClusterSize::Cpu);
-    let co = hits.handle();
-    (0..32).for_each(|vp| on(vp, || co.add(1 << vp)));
+    let handle = hits.handle();
+    (0..32).for_each(|vp| on(vp, || handle.add(1 << vp)));
     let inner = crowd.clone();
     old.on(Step::Export, move || {
         if inner.enter() == 1 {
@@ -668,11 +673,11 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
         inner.leave();
         Ok(())
     });
-    let report = on(0, || patient(co).run(new_many("new", &life))).unwrap();
+    let report = on(0, || patient(handle).run(new_many("new", &life))).unwrap();
     assert_eq!((report.parts, report.bytes, crowd.entered()), (32, 256, 32));
     assert!(crowd.most() > 1 || processors == 1);
     // Each part is where it was.
-    assert!((0..32).all(|vp| on(vp, || co.local()) == 1 << vp));
+    assert!((0..32).all(|vp| on(vp, || handle.local()) == 1 << vp));
     end(hits);
     old.wait_for_drops(32);
     old.assert_over(1);
@@ -688,8 +693,8 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
         for good in [0, 1] {
             let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
             let hits = many("old", &old).create(ClusterSize::Cpu);
-            let co = hits.handle();
-            (0..32).for_each(|vp| on(vp, || co.add(1)));
+            let handle = hits.handle();
+            (0..32).for_each(|vp| on(vp, || handle.add(1)));
             let inner = crowd.clone();
             let failing = if step == Step::Export { &old } else { &life };
             failing.on(step, move || {
@@ -702,14 +707,14 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
                     Err("one of them".into())
                 }
             });
-            let error = on(0, || patient(co).run(new_many("new", &life))).unwrap_err();
+            let error = on(0, || patient(handle).run(new_many("new", &life))).unwrap_err();
             let expected = if panics { SwapFailure::TransferPanicked } else { SwapFailure::TransferFailed };
             assert_eq!(error.failure(), expected);
             assert!(error.to_string().ends_with(": one of them"), "{error}");
             // One that takes long to fail is helped, too.
             let most = good + processors;
             assert!((good + 1..=most).contains(&crowd.entered()), "{} of {most}", crowd.entered());
-            assert_eq!((on(9, || co.total()), on(9, || co.name())), (32, "old"));
+            assert_eq!((on(9, || handle.total()), on(9, || handle.name())), (32, "old"));
             assert_eq!(old.count(Step::Drop), 0);
             end(hits);
             life.wait_for_drops(life.count(Step::Make));

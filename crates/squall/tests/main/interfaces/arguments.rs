@@ -92,13 +92,13 @@ fn patterns() {
 #[test]
 fn arguments_of_a_refused_call_are_dropped() {
     let taker: Owned<dyn Taker> = shared(Count::default());
-    let reference = taker.handle();
+    let handle = taker.handle();
     drop(taker);
     let kept = Arc::new(1);
     let held = Arc::clone(&kept);
-    assert!(reference.try_once(Box::new(move |n| n + *held)).is_err());
+    assert!(handle.try_once(Box::new(move |n| n + *held)).is_err());
     assert_eq!(Arc::strong_count(&kept), 1);
     let held = Arc::clone(&kept);
-    panic_of(|| _ = reference.once(Box::new(move |n| n + *held)));
+    panic_of(|| _ = handle.once(Box::new(move |n| n + *held)));
     assert_eq!(Arc::strong_count(&kept), 1);
 }

@@ -29,14 +29,14 @@ impl Meeting for Place {
 #[test]
 fn two_meet() {
     let place: Owned<dyn Meeting> = shared(Place(Barrier::new(2), AtomicU64::new(0)));
-    let reference = place.handle();
-    let other = std::thread::spawn(move || reference.try_meet().unwrap());
-    let mine = reference.meet();
+    let handle = place.handle();
+    let other = std::thread::spawn(move || handle.try_meet().unwrap());
+    let mine = handle.meet();
     assert_eq!(mine + other.join().unwrap(), 1);
-    assert_eq!(reference.met(), 2);
+    assert_eq!(handle.met(), 2);
     Owned::destroy(place);
-    assert_eq!(reference.try_meet().unwrap_err().method(), "meet");
-    assert!(panic_of(|| _ = reference.meet()).contains("meet"));
+    assert_eq!(handle.try_meet().unwrap_err().method(), "meet");
+    assert!(panic_of(|| _ = handle.meet()).contains("meet"));
 }
 
 /// Says where it runs: a wait for a grace period is an error inside an operation.

@@ -154,22 +154,22 @@ fn a_panic_is_at_the_callers_line() {
         hits.total()
     }
     let object: Owned<dyn Hits> = shared(Count::default());
-    let reference = object.handle();
+    let handle = object.handle();
     let failing = gone();
     drop(object);
 
     let line = line!();
-    let plain = place_of(move || reference.add(1));
+    let plain = place_of(move || handle.add(1));
     assert_eq!(plain, (file!().into(), line + 1));
-    let provided = place_of(move || reference.hit());
+    let provided = place_of(move || handle.hit());
     assert_eq!(provided, (file!().into(), line + 3));
     let result = place_of(move || drop(failing.text()));
     assert_eq!(result, (file!().into(), line + 5));
-    let through_generic = place_of(move || _ = generic(&reference));
+    let through_generic = place_of(move || _ = generic(&handle));
     assert_eq!(through_generic, (file!().into(), IN_GENERIC));
     let through_a_function = place_of(move || {
         let call: fn(&Handle<dyn Hits>) = Hits::hit;
-        call(&reference);
+        call(&handle);
     });
     assert_ne!(through_a_function.0, "", "no caller is known there, and it is no less a panic");
 }

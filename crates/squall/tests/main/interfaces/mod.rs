@@ -54,23 +54,23 @@ fn panic_of(call: impl FnOnce()) -> String {
 #[test]
 fn plain_and_checked_calls() {
     let hits: Owned<dyn Hits> = shared(Count::default());
-    let reference: Handle<dyn Hits> = hits.handle();
+    let handle: Handle<dyn Hits> = hits.handle();
     hits.add(1);
-    reference.add(2);
-    reference.hit();
-    reference.try_add(3).unwrap();
-    reference.try_hit().unwrap();
-    assert_eq!(reference.total(), 8);
-    assert_eq!(reference.try_total().unwrap(), 8);
+    handle.add(2);
+    handle.hit();
+    handle.try_add(3).unwrap();
+    handle.try_hit().unwrap();
+    assert_eq!(handle.total(), 8);
+    assert_eq!(handle.try_total().unwrap(), 8);
 
     // In an operation, so that its place remembers its class meanwhile.
     squall::rcu::pin(|_| {
         Owned::destroy(hits);
-        let error: CallError = reference.try_total().unwrap_err();
+        let error: CallError = handle.try_total().unwrap_err();
         assert_eq!((error.interface(), error.method()), ("Hits", "total"));
-        assert_eq!(reference.try_add(1).unwrap_err().method(), "add");
-        assert_eq!(reference.try_hit().unwrap_err().method(), "hit");
-        assert_eq!(panic_of(|| reference.add(1)), reference.try_add(1).unwrap_err().to_string());
+        assert_eq!(handle.try_add(1).unwrap_err().method(), "add");
+        assert_eq!(handle.try_hit().unwrap_err().method(), "hit");
+        assert_eq!(panic_of(|| handle.add(1)), handle.try_add(1).unwrap_err().to_string());
     });
 }
 

@@ -74,9 +74,9 @@ fn raw_identifiers() {
     let object: Owned<dyn r#Match> = shared(Count::default());
     assert_eq!(object.r#type(1), 1);
     assert_eq!(object.try_type(2).unwrap(), 2);
-    let reference = object.handle();
+    let handle = object.handle();
     drop(object);
-    let error = reference.try_type(1).unwrap_err();
+    let error = handle.try_type(1).unwrap_err();
     assert_eq!((error.interface(), error.method()), ("Match", "type"));
 }
 

@@ -13,47 +13,47 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 /// Counts the calls that it sees.
-fn counting(co: Handle<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
+fn counting(handle: Handle<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
-    (arbitrate(co, move |_| _ = counted.fetch_add(1, Relaxed)).unwrap(), count)
+    (arbitrate(handle, move |_| _ = counted.fetch_add(1, Relaxed)).unwrap(), count)
 }
 
 /// Each method once, with those that they call within: so many calls.
-fn every_kind(co: Handle<dyn Hits>) -> usize {
-    co.add(1);
-    assert!(co.try_total().is_ok() && co.carried().is_ok());
-    co.within(&mut || _ = co.name());
-    co.holding(&mut || _ = co.local());
-    assert!(payload_of(|| co.panics()).is::<Planned>());
+fn every_kind(handle: Handle<dyn Hits>) -> usize {
+    handle.add(1);
+    assert!(handle.try_total().is_ok() && handle.carried().is_ok());
+    handle.within(&mut || _ = handle.name());
+    handle.holding(&mut || _ = handle.local());
+    assert!(payload_of(|| handle.panics()).is::<Planned>());
     8
 }
 
 #[test]
 fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
     for (hits, old) in both_kinds() {
-        let co = hits.handle();
-        every_kind(co);
+        let handle = hits.handle();
+        every_kind(handle);
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let sees = seen.clone();
-        let arbiter = arbitrate(co, move |call| {
-            assert_eq!((call.interface(), call.id()), ("Hits", Handle::id(co)));
-            assert_eq!(format!("{call:?}"), format!("Call({co}.{}())", call.method()));
+        let arbiter = arbitrate(handle, move |call| {
+            assert_eq!((call.interface(), call.id()), ("Hits", Handle::id(handle)));
+            assert_eq!(format!("{call:?}"), format!("Call({handle}.{}())", call.method()));
             sees.lock().unwrap().push(call.method().to_owned());
         })
         .unwrap();
-        assert_eq!((info(co).state, arbiter.id()), (ObjectState::Arbitrated, Handle::id(co)));
-        let calls = every_kind(co);
+        assert_eq!((info(handle).state, arbiter.id()), (ObjectState::Arbitrated, Handle::id(handle)));
+        let calls = every_kind(handle);
         let methods = ["add", "total", "carried", "within", "name", "holding", "local", "panics"];
         assert_eq!(*seen.lock().unwrap(), methods);
         assert_eq!(methods.len(), calls);
         // From threads that never called, too.
-        thread::spawn(move || every_kind(co)).join().unwrap();
+        thread::spawn(move || every_kind(handle)).join().unwrap();
         assert_eq!(seen.lock().unwrap().len(), 16);
         arbiter.detach();
-        every_kind(co);
-        assert_eq!((seen.lock().unwrap().len(), info(co).state), (16, ObjectState::Live));
-        assert_eq!(co.total(), 4);
+        every_kind(handle);
+        assert_eq!((seen.lock().unwrap().len(), info(handle).state), (16, ObjectState::Live));
+        assert_eq!(handle.total(), 4);
         // The function is gone with it, when no call can be in it any more.
         squall::rcu::barrier().unwrap();
         assert_eq!(Arc::strong_count(&seen), 1);
@@ -65,24 +65,24 @@ fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
 #[test]
 fn co_17_a_function_may_be_for_one_method_alone() {
     for (hits, _) in both_kinds() {
-        let co = hits.handle();
+        let handle = hits.handle();
         let count = Arc::new(AtomicUsize::new(0));
         for method in ["add", "holding"] {
             let counted = count.clone();
-            let arbiter = arbitrate_method(co, method, move |call| {
+            let arbiter = arbitrate_method(handle, method, move |call| {
                 assert_eq!(call.method(), method);
                 counted.fetch_add(1, Relaxed);
             });
-            every_kind(co);
+            every_kind(handle);
             drop(arbiter.unwrap());
-            every_kind(co);
+            every_kind(handle);
             assert_eq!(count.swap(0, Relaxed), 1, "{method}");
         }
-        let error = arbitrate_method(co, "substract", |_| {}).unwrap_err();
+        let error = arbitrate_method(handle, "substract", |_| {}).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::NoSuchMethod);
-        let text = format!("swap of {co}: the interface has no such method: substract()");
+        let text = format!("swap of {handle}: the interface has no such method: substract()");
         assert_eq!(error.to_string(), text);
-        assert_eq!(info(co).state, ObjectState::Live);
+        assert_eq!(info(handle).state, ObjectState::Live);
         end(hits);
     }
 }
@@ -90,18 +90,18 @@ fn co_17_a_function_may_be_for_one_method_alone() {
 #[test]
 fn co_17_what_the_function_refuses_errs_in_each_form_of_call() {
     for (hits, _) in both_kinds() {
-        let co = hits.handle();
-        let arbiter = arbitrate(co, |call| call.refuse("not now")).unwrap();
-        let error = co.try_total().unwrap_err();
+        let handle = hits.handle();
+        let arbiter = arbitrate(handle, |call| call.refuse("not now")).unwrap();
+        let error = handle.try_total().unwrap_err();
         assert_eq!((error.reason(), error.method()), (CallErrorKind::Refused("not now"), "total"));
-        assert_eq!((error.interface(), error.id()), ("Hits", Handle::id(co)));
-        assert_eq!(co.carried().unwrap_err().reason(), CallErrorKind::Refused("not now"));
-        assert_eq!(text_of(|| co.total()), co.try_total().unwrap_err().to_string());
-        let blocking = co.try_holding(&mut || panic!("it is not entered")).unwrap_err();
+        assert_eq!((error.interface(), error.id()), ("Hits", Handle::id(handle)));
+        assert_eq!(handle.carried().unwrap_err().reason(), CallErrorKind::Refused("not now"));
+        assert_eq!(text_of(|| handle.total()), handle.try_total().unwrap_err().to_string());
+        let blocking = handle.try_holding(&mut || panic!("it is not entered")).unwrap_err();
         assert_eq!((blocking.reason(), blocking.method()), (CallErrorKind::Refused("not now"), "holding"));
-        assert!(text_of(|| co.holding(&mut || {})).contains("not now"));
+        assert!(text_of(|| handle.holding(&mut || {})).contains("not now"));
         arbiter.detach();
-        assert_eq!(co.total(), 0, "nothing was entered");
+        assert_eq!(handle.total(), 0, "nothing was entered");
         end(hits);
     }
 }
@@ -138,11 +138,11 @@ fn co_17_a_call_is_made_once_whatever_the_function_does() {
     ];
     for (function, made) in cases {
         for (hits, _) in both_kinds() {
-            let co = hits.handle();
-            let arbiter = arbitrate_method(co, "add", function).unwrap();
-            let result = co.try_add(1).map_err(|error| error.reason());
+            let handle = hits.handle();
+            let arbiter = arbitrate_method(handle, "add", function).unwrap();
+            let result = handle.try_add(1).map_err(|error| error.reason());
             assert_eq!(result, if made { Ok(()) } else { Err(CallErrorKind::Refused("first")) });
-            assert_eq!(co.total(), u64::from(made));
+            assert_eq!(handle.total(), u64::from(made));
             drop(arbiter);
             end(hits);
         }
@@ -152,29 +152,32 @@ fn co_17_a_call_is_made_once_whatever_the_function_does() {
 #[test]
 fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
     for (hits, _) in both_kinds() {
-        let co = hits.handle();
+        let handle = hits.handle();
         // The function's own, before the call: it does not happen.
-        let arbiter = arbitrate_method(co, "add", |_| std::panic::panic_any(Planned)).unwrap();
-        assert!(payload_of(|| co.add(1)).is::<Planned>());
-        assert_eq!(co.total(), 0);
+        let arbiter = arbitrate_method(handle, "add", |_| std::panic::panic_any(Planned)).unwrap();
+        assert!(payload_of(|| handle.add(1)).is::<Planned>());
+        assert_eq!(handle.total(), 0);
         drop(arbiter);
         // After it: it has happened.
-        let arbiter = arbitrate_method(co, "add", |call| {
+        let arbiter = arbitrate_method(handle, "add", |call| {
             call.proceed();
             std::panic::panic_any(Planned)
         });
-        assert!(payload_of(|| co.add(1)).is::<Planned>());
-        assert_eq!(co.total(), 1);
+        assert!(payload_of(|| handle.add(1)).is::<Planned>());
+        assert_eq!(handle.total(), 1);
         drop(arbiter.unwrap());
         // The method's, which the function lets through, or keeps: then the call has no result.
-        let arbiter = arbitrate_method(co, "panics", |call| call.proceed()).unwrap();
-        assert!(payload_of(|| co.panics()).is::<Planned>());
+        let arbiter = arbitrate_method(handle, "panics", |call| call.proceed()).unwrap();
+        assert!(payload_of(|| handle.panics()).is::<Planned>());
         drop(arbiter);
-        let arbiter = arbitrate_method(co, "panics", |call| {
+        let arbiter = arbitrate_method(handle, "panics", |call| {
             assert!(catch_unwind(AssertUnwindSafe(|| call.proceed())).is_err());
         });
-        let error = co.try_panics().unwrap_err();
-        assert_eq!(error.reason(), CallErrorKind::Refused("its method panicked, and the arbiter caught the panic"));
+        let error = handle.try_panics().unwrap_err();
+        assert_eq!(
+            error.reason(),
+            CallErrorKind::Refused("its method panicked, and the arbiter caught the panic")
+        );
         drop(arbiter.unwrap());
         end(hits);
     }
@@ -183,16 +186,16 @@ fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
 #[test]
 fn co_17_calls_that_the_function_makes_itself_are_arbitrated_too() {
     for (hits, _) in both_kinds() {
-        let co = hits.handle();
+        let handle = hits.handle();
         let depth = Arc::new(AtomicUsize::new(0));
         let seen = depth.clone();
-        let arbiter = arbitrate(co, move |call| {
+        let arbiter = arbitrate(handle, move |call| {
             if seen.fetch_add(1, Relaxed) < 4 {
                 assert_eq!(call.method(), "total");
-                co.total();
+                handle.total();
             }
         });
-        co.total();
+        handle.total();
         assert_eq!(depth.load(Relaxed), 5);
         drop(arbiter.unwrap());
         end(hits);
@@ -204,14 +207,16 @@ fn co_17_exactly_the_calls_between_attaching_and_detaching_are_seen() {
     const THREADS: usize = 4;
     const CALLS: usize = if cfg!(miri) { 20 } else { 500 };
     for (hits, _) in both_kinds() {
-        let co = hits.handle();
+        let handle = hits.handle();
         let step = Barrier::new(THREADS + 1);
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for _ in 0..3 {
                         step.wait();
-                        (0..CALLS).for_each(|n| if n % 5 == 0 { co.holding(&mut || ()) } else { co.add(1) });
+                        (0..CALLS).for_each(|n| {
+                            if n % 5 == 0 { handle.holding(&mut || ()) } else { handle.add(1) }
+                        });
                         step.wait();
                     }
                 });
@@ -221,13 +226,13 @@ fn co_17_exactly_the_calls_between_attaching_and_detaching_are_seen() {
                 step.wait();
             };
             round();
-            let (arbiter, count) = counting(co);
+            let (arbiter, count) = counting(handle);
             round();
             arbiter.detach();
             round();
             assert_eq!(count.load(Relaxed), THREADS * CALLS);
         });
-        assert_eq!(co.total() as usize, 3 * THREADS * CALLS * 4 / 5);
+        assert_eq!(handle.total() as usize, 3 * THREADS * CALLS * 4 / 5);
         end(hits);
     }
 }
@@ -236,7 +241,7 @@ fn co_17_exactly_the_calls_between_attaching_and_detaching_are_seen() {
 fn co_17_attaching_and_detaching_under_load_lose_no_call() {
     const TIMES: usize = if cfg!(miri) { 5 } else { 300 };
     for (hits, old) in both_kinds() {
-        let co = hits.handle();
+        let handle = hits.handle();
         let (stop, seen) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
         let made: u64 = thread::scope(|scope| {
             let callers: Vec<_> = (0..4)
@@ -244,8 +249,8 @@ fn co_17_attaching_and_detaching_under_load_lose_no_call() {
                     scope.spawn(|| {
                         let mut made = 0;
                         while !stop.load(Relaxed) {
-                            co.add(1);
-                            co.holding(&mut || co.add(1));
+                            handle.add(1);
+                            handle.holding(&mut || handle.add(1));
                             made += 2;
                         }
                         made
@@ -254,18 +259,19 @@ fn co_17_attaching_and_detaching_under_load_lose_no_call() {
                 .collect();
             for _ in 0..TIMES {
                 let sees = seen.clone();
-                let arbiter = arbitrate_method(co, "add", move |_| _ = sees.fetch_add(1, Relaxed)).unwrap();
+                let arbiter =
+                    arbitrate_method(handle, "add", move |_| _ = sees.fetch_add(1, Relaxed)).unwrap();
                 // This one at least.
                 let before = seen.load(Relaxed);
-                co.add(1);
+                handle.add(1);
                 assert!(seen.load(Relaxed) > before);
                 arbiter.detach();
             }
             stop.store(true, Relaxed);
             callers.into_iter().map(|caller| caller.join().unwrap()).sum()
         });
-        assert_eq!(co.total(), made + TIMES as u64);
-        assert!((TIMES as u64..=co.total()).contains(&seen.load(Relaxed)));
+        assert_eq!(handle.total(), made + TIMES as u64);
+        assert!((TIMES as u64..=handle.total()).contains(&seen.load(Relaxed)));
         end(hits);
         old.assert_over(0);
     }
@@ -275,9 +281,9 @@ fn co_17_attaching_and_detaching_under_load_lose_no_call() {
 fn co_17_a_swap_keeps_the_function_before_whatever_serves() {
     for back in [false, true] {
         for (hits, old) in both_kinds() {
-            let (co, life) = (hits.handle(), Life::default());
-            co.add(1);
-            let (arbiter, count) = counting(co);
+            let (handle, life) = (hits.handle(), Life::default());
+            handle.add(1);
+            let (arbiter, count) = counting(handle);
             let seen = move || count.swap(0, Relaxed);
             // In `Forward`, and in `Transfer`, where calls wait, and are seen when they happen.
             let exports = gate();
@@ -286,26 +292,26 @@ fn co_17_a_swap_keeps_the_function_before_whatever_serves() {
                 stops.stop();
                 if back { Err("back".into()) } else { Ok(()) }
             });
-            let inside = Inside::operation(co);
+            let inside = Inside::operation(handle);
             assert_eq!(seen(), 1);
-            let swap = Running::start(co, patient(co), new_many("new", &life));
-            assert_eq!(every_kind(co), seen());
+            let swap = Running::start(handle, patient(handle), new_many("new", &life));
+            assert_eq!(every_kind(handle), seen());
             inside.leave();
             exports.wait();
-            let late = thread::spawn(move || every_kind(co));
+            let late = thread::spawn(move || every_kind(handle));
             exports.open();
             let outcome = swap.end();
             assert_eq!(outcome.is_err(), back);
             assert_eq!(late.join().unwrap(), seen());
-            assert_eq!(info(co).state, ObjectState::Arbitrated);
-            assert_eq!((co.name(), co.total()), (if back { "old" } else { "new" }, 3));
+            assert_eq!(info(handle).state, ObjectState::Arbitrated);
+            assert_eq!((handle.name(), handle.total()), (if back { "old" } else { "new" }, 3));
             assert_eq!(seen(), 2);
             arbiter.detach();
-            every_kind(co);
-            assert_eq!((seen(), info(co).state), (0, ObjectState::Live));
+            every_kind(handle);
+            assert_eq!((seen(), info(handle).state), (0, ObjectState::Live));
             // And another one.
-            let (arbiter, count) = counting(co);
-            assert_eq!(every_kind(co), count.load(Relaxed));
+            let (arbiter, count) = counting(handle);
+            assert_eq!(every_kind(handle), count.load(Relaxed));
             drop(arbiter);
             end(hits);
             old.wait_for_drops(old.count(Step::Make));
@@ -321,32 +327,32 @@ fn co_17_a_function_may_be_detached_while_a_swap_is_under_way() {
     for back in [false, true] {
         for phase_is_forward in [false, true] {
             for (hits, old) in both_kinds() {
-                let co = hits.handle();
-                co.add(1);
-                let (arbiter, count) = counting(co);
+                let handle = hits.handle();
+                handle.add(1);
+                let (arbiter, count) = counting(handle);
                 let exports = gate();
                 let stops = exports.clone();
                 old.on(Step::Export, move || {
                     stops.stop();
                     if back { Err("back".into()) } else { Ok(()) }
                 });
-                let inside = phase_is_forward.then(|| Inside::operation(co));
-                let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+                let inside = phase_is_forward.then(|| Inside::operation(handle));
+                let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
                 if !phase_is_forward {
                     exports.wait();
                 }
                 let before = count.load(Relaxed);
                 arbiter.detach();
-                let caller = Caller::of(co);
+                let caller = Caller::of(handle);
                 if phase_is_forward {
-                    every_kind(co);
+                    every_kind(handle);
                 }
                 drop(inside);
                 exports.open();
                 assert_eq!(swap.end().is_err(), back);
                 caller.end().unwrap();
-                every_kind(co);
-                assert_eq!((count.load(Relaxed), info(co).state), (before, ObjectState::Live));
+                every_kind(handle);
+                assert_eq!((count.load(Relaxed), info(handle).state), (before, ObjectState::Live));
                 // Nothing is left of it.
                 squall::rcu::barrier().unwrap();
                 assert_eq!(Arc::strong_count(&count), 1);
@@ -360,15 +366,15 @@ fn co_17_a_function_may_be_detached_while_a_swap_is_under_way() {
 fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
     for detached_first in [false, true] {
         for (hits, old) in both_kinds() {
-            let co = hits.handle();
-            co.add(1);
-            let (arbiter, count) = counting(co);
+            let handle = hits.handle();
+            handle.add(1);
+            let (arbiter, count) = counting(handle);
             // It is not over before the call that holds it.
-            let held = Inside::hold(co);
+            let held = Inside::hold(handle);
             let arbiter = Some(arbiter).filter(|_| !detached_first);
             let destruction = Owned::destroy(hits);
-            assert_eq!(co.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
-            assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Destroyed);
+            assert_eq!(handle.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
+            assert_eq!(arbitrate(handle, |_| {}).unwrap_err().failure(), SwapFailure::Destroyed);
             assert!(!destruction.is_complete());
             held.leave();
             destruction.wait().unwrap();
@@ -384,13 +390,13 @@ fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
 #[test]
 fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
     for (hits, _) in both_kinds() {
-        let co = hits.handle();
-        let (arbiter, count) = counting(co);
+        let handle = hits.handle();
+        let (arbiter, count) = counting(handle);
         arbiter.keep();
-        assert_eq!(every_kind(co), count.swap(0, Relaxed));
-        patient(co).run(new_many("new", &Life::default())).unwrap();
-        assert_eq!(every_kind(co), count.swap(0, Relaxed));
-        assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Arbitrated);
+        assert_eq!(every_kind(handle), count.swap(0, Relaxed));
+        patient(handle).run(new_many("new", &Life::default())).unwrap();
+        assert_eq!(every_kind(handle), count.swap(0, Relaxed));
+        assert_eq!(arbitrate(handle, |_| {}).unwrap_err().failure(), SwapFailure::Arbitrated);
         end(hits);
         squall::rcu::barrier().unwrap();
         assert_eq!(Arc::strong_count(&count), 1, "the function went with the object");
@@ -400,21 +406,21 @@ fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
 #[test]
 fn co_17_attaching_errs_where_it_cannot_be() {
     let (hits, _) = both_kinds().into_iter().next().unwrap();
-    let co = hits.handle();
-    let (arbiter, _) = counting(co);
-    let error = arbitrate(co, |_| {}).unwrap_err();
+    let handle = hits.handle();
+    let (arbiter, _) = counting(handle);
+    let error = arbitrate(handle, |_| {}).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::Arbitrated);
-    assert_eq!(error.to_string(), format!("swap of {co}: another function arbitrates its calls"));
-    assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(co)));
+    assert_eq!(error.to_string(), format!("swap of {handle}: another function arbitrates its calls"));
+    assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(handle)));
     drop(arbiter);
     // Inside operations there is nothing to wait for.
-    let arbiter = squall::rcu::pin(|_| counting(co).0);
-    co.within(&mut || assert!(arbitrate(co, |_| {}).is_err()));
+    let arbiter = squall::rcu::pin(|_| counting(handle).0);
+    handle.within(&mut || assert!(arbitrate(handle, |_| {}).is_err()));
     drop(arbiter);
     // While it is swapped.
-    let inside = Inside::operation(co);
-    let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
-    assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
+    let inside = Inside::operation(handle);
+    let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
+    assert_eq!(arbitrate(handle, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
     inside.leave();
     swap.end().unwrap();
     end(hits);
@@ -477,7 +483,7 @@ impl Derived for Same {
 fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
     let shared: Owned<dyn Derived> = squall::shared(Same);
     for owner in [PerCpu.create(ClusterSize::Cpu), shared] {
-        let (co, base) = (owner.handle(), Handle::upcast::<dyn Base>(owner.handle()));
+        let (handle, base) = (owner.handle(), Handle::upcast::<dyn Base>(owner.handle()));
         let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let sees = seen.clone();
         let note = move |call: &mut Call<'_>| {
@@ -486,21 +492,21 @@ fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
         let other = note.clone();
         assert_eq!(arbitrate(base, |_| {}).unwrap_err().failure(), SwapFailure::WrongInterface);
         let all = || {
-            assert!(co.derived() > 1 && base.base() > 0 && co.base() > 0 && base.slow() == 1);
+            assert!(handle.derived() > 1 && base.base() > 0 && handle.base() > 0 && base.slow() == 1);
             std::mem::take(&mut *seen.lock().unwrap())
         };
         assert_eq!(all(), []);
-        let arbiter = arbitrate(co, note).unwrap();
+        let arbiter = arbitrate(handle, note).unwrap();
         let expected = [("Derived", "derived"), ("Base", "base"), ("Derived", "base"), ("Base", "slow")];
         assert_eq!(all(), expected.map(|(interface, method)| (interface.to_owned(), method.to_owned())));
         arbiter.detach();
         // A method of what the interface extends, by its name.
-        let arbiter = arbitrate_method(co, "base", other).unwrap();
-        Swap::new(co).without_state().run(Replacement::shared(Same)).unwrap();
+        let arbiter = arbitrate_method(handle, "base", other).unwrap();
+        Swap::new(handle).without_state().run(Replacement::shared(Same)).unwrap();
         assert_eq!(all().len(), 2);
         drop(arbiter);
         assert_eq!(all(), []);
-        assert_eq!(co.derived(), 3);
+        assert_eq!(handle.derived(), 3);
         Owned::destroy(owner).wait().unwrap();
         assert_eq!(base.try_base().unwrap_err().reason(), CallErrorKind::Destroyed);
     }
@@ -511,13 +517,13 @@ fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
     let _guard = misses_are_counted();
     // One value for everybody: how often it misses depends on the VPs alone.
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
-    let co = hits.handle();
-    let (arbiter, _) = counting(co);
-    (0..100).for_each(|_| co.add(1));
-    let vps = info(co).translations.len() as u64;
-    assert_eq!(info(co).misses, vps);
+    let handle = hits.handle();
+    let (arbiter, _) = counting(handle);
+    (0..100).for_each(|_| handle.add(1));
+    let vps = info(handle).translations.len() as u64;
+    assert_eq!(info(handle).misses, vps);
     drop(arbiter);
-    (0..100).for_each(|_| co.add(1));
-    assert_eq!(info(co).misses, info(co).translations.len() as u64);
+    (0..100).for_each(|_| handle.add(1));
+    assert_eq!(info(handle).misses, info(handle).translations.len() as u64);
     end(hits);
 }

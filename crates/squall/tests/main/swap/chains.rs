@@ -229,7 +229,7 @@ impl<T: Form + Send + Sync> Node for T {
 
 /// Swaps one object back and forth. Returns how many of the swaps were done.
 fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
-    let co = ring.nodes.get().unwrap()[place];
+    let handle = ring.nodes.get().unwrap()[place];
     let mut done = 0;
     for n in 0..SWAPS {
         let fails = match n % 8 {
@@ -244,7 +244,7 @@ fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
             Replacement::swappable(Lone::new(state))
         };
         let cancel = Cancel::new();
-        let mut swap = Swap::new(co).drain_timeout(LONG).cancel_on(&cancel);
+        let mut swap = Swap::new(handle).drain_timeout(LONG).cancel_on(&cancel);
         match n % 8 {
             6 => cancel.cancel(),
             7 => swap = swap.deadline(Instant::now()),

@@ -18,8 +18,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn class_of(co: Handle<dyn Hits>) -> &'static str {
-    info(co).class
+fn class_of(handle: Handle<dyn Hits>) -> &'static str {
+    info(handle).class
 }
 
 #[test]

@@ -24,19 +24,19 @@ const NEW: [Make; 2] = [new_one, new_many];
 fn co_33_an_object_is_replaced_with_its_state_and_its_clients_see_no_difference() {
     let (first, second, third) = (Life::default(), Life::default(), Life::default());
     let hits: Owned<dyn Hits> = squall::swappable(one("first", &first));
-    let co = hits.handle();
-    co.add(5);
-    let report = squall::swap::swap(co, new_many("second", &second)).unwrap();
+    let handle = hits.handle();
+    handle.add(5);
+    let report = squall::swap::swap(handle, new_many("second", &second)).unwrap();
     assert_eq!((report.parts, report.bytes, report.format), (1, 8, Some("u64")));
-    assert_eq!((co.name(), co.total()), ("second", 5));
-    co.add(1);
-    assert_eq!(co.total(), 6);
-    assert_eq!(info(co).class, std::any::type_name::<Many>());
-    squall::swap::swap(co, new_one("third", &third)).unwrap();
-    assert_eq!((co.name(), co.total(), co.carried().unwrap()), ("third", 6, 6));
-    assert_eq!(info(co).class, std::any::type_name::<One>());
+    assert_eq!((handle.name(), handle.total()), ("second", 5));
+    handle.add(1);
+    assert_eq!(handle.total(), 6);
+    assert_eq!(info(handle).class, std::any::type_name::<Many>());
+    squall::swap::swap(handle, new_one("third", &third)).unwrap();
+    assert_eq!((handle.name(), handle.total(), handle.carried().unwrap()), ("third", 6, 6));
+    assert_eq!(info(handle).class, std::any::type_name::<One>());
     end(hits);
-    assert_eq!(co.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
+    assert_eq!(handle.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
     for (life, moved) in [(first, 1), (second, 1), (third, 0)] {
         life.wait_for_drops(life.count(Step::Make));
         life.assert_over(moved);
@@ -66,23 +66,23 @@ fn co_33_what_is_built_and_not_swapped_in_is_dropped_once() {
 fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
     for new in NEW {
         for (hits, old) in both_kinds() {
-            let (co, life) = (hits.handle(), Life::default());
-            co.add(1);
+            let (handle, life) = (hits.handle(), Life::default());
+            handle.add(1);
             // It began before the swap, which waits for it.
-            let inside = Inside::operation(co);
-            let swap = Running::start(co, patient(co), new("new", &life));
-            (0..5).for_each(|_| assert_eq!(co.name(), "old"));
-            co.add(2);
+            let inside = Inside::operation(handle);
+            let swap = Running::start(handle, patient(handle), new("new", &life));
+            (0..5).for_each(|_| assert_eq!(handle.name(), "old"));
+            handle.add(2);
             // What calls within calls counts as well, and so does what panics, and is not in it any more then.
-            co.within(&mut || co.add(3));
-            co.holding(&mut || assert_eq!(co.name(), "old"));
-            assert!(payload_of(|| co.panics()).is::<Planned>());
-            assert_eq!(co.carried().unwrap(), 6);
+            handle.within(&mut || handle.add(3));
+            handle.holding(&mut || assert_eq!(handle.name(), "old"));
+            assert!(payload_of(|| handle.panics()).is::<Planned>());
+            assert_eq!(handle.carried().unwrap(), 6);
             assert!(!swap.is_over());
             inside.leave();
             let report = swap.end().unwrap();
             assert_eq!((report.forwarded, report.blocked), (5 + 1 + 2 + 2 + 1 + 1, 0));
-            assert_eq!((co.name(), co.total()), ("new", 6));
+            assert_eq!((handle.name(), handle.total()), ("new", 6));
             end(hits);
             old.assert_over(1);
             life.assert_over(0);
@@ -93,26 +93,26 @@ fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
 /// Keeps a swap in `Block` by a thread in the old object, that makes one more call of it before it leaves. Returns whether
 /// another thread was seen to wait.
 fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
-    let co = hits.handle();
-    co.add(1);
+    let handle = hits.handle();
+    handle.add(1);
     let (tell, told) = mpsc::channel();
     let inside = Inside::start(move |gate| {
-        co.holding(&mut || {
+        handle.holding(&mut || {
             gate.stop();
             // The thread is in the object, so the swap waits for it: it passes.
-            co.add(1);
-            co.holding(&mut || tell.send(co.name()).unwrap());
+            handle.add(1);
+            handle.holding(&mut || tell.send(handle.name()).unwrap());
         });
     });
-    let swap = Running::start(co, patient(co), new);
-    let caller = Caller::of(co);
+    let swap = Running::start(handle, patient(handle), new);
+    let caller = Caller::of(handle);
     caller.wait_until_it_parks();
     assert!(!swap.is_over());
     inside.leave();
     assert_eq!(told.recv().unwrap(), "old");
     let report = swap.end().unwrap();
     assert_eq!(caller.answer().unwrap(), "new");
-    assert_eq!((co.name(), co.total()), ("new", 2));
+    assert_eq!((handle.name(), handle.total()), ("new", 2));
     assert_eq!(report.pauses.len() as u64, report.blocked);
     assert_eq!(report.pauses.iter().max().copied().unwrap_or_default(), report.longest_pause);
     assert!(report.longest_pause <= report.total());
@@ -140,28 +140,28 @@ fn co_38_in_block_new_calls_wait_and_who_is_in_the_object_finishes_there() {
 fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
     until_seen(|| {
         let ([(hits, _), _], [_, (other, _)]) = (both_kinds(), both_kinds());
-        let (co, other_co) = (hits.handle(), other.handle());
-        [co, other_co].iter().for_each(|co| co.add(1));
+        let (handle, other_co) = (hits.handle(), other.handle());
+        [handle, other_co].iter().for_each(|handle| handle.add(1));
         // One thread keeps the first object in `Block`. Another one, in the second object, which is swapped too, calls the
         // first one, and keeps it in `Block` when the first thread is gone.
-        let held = Inside::hold(co);
+        let held = Inside::hold(handle);
         let (counted, tell_gate) = (gate(), gate());
         let (stops, goes) = (counted.clone(), tell_gate.clone());
         let (tell, told) = mpsc::channel();
         let through = Inside::start(move |gate| {
             other_co.holding(&mut || {
                 gate.stop();
-                co.within(&mut || {
+                handle.within(&mut || {
                     stops.stop();
                     goes.stop();
                     // Inside its call, whatever happened meanwhile.
-                    tell.send(co.name()).unwrap();
+                    tell.send(handle.name()).unwrap();
                 });
             });
         });
-        let swap = Running::start(co, patient(co), new_many("new", &Life::default()));
+        let swap = Running::start(handle, patient(handle), new_many("new", &Life::default()));
         let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
-        let caller = Caller::of(co);
+        let caller = Caller::of(handle);
         caller.wait_until_it_parks();
         through.gate().open();
         counted.wait();
@@ -185,8 +185,8 @@ fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
 fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
     for new in NEW {
         for (hits, old) in both_kinds() {
-            let co = hits.handle();
-            co.add(4);
+            let handle = hits.handle();
+            handle.add(4);
             // A thread that a swap waits for elsewhere waits here all the same.
             let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
             let other_co = other.handle();
@@ -194,26 +194,26 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
             let through = Inside::start(move |gate| {
                 other_co.holding(&mut || {
                     gate.stop();
-                    co.add(1);
-                    tell.send(co.name()).unwrap();
+                    handle.add(1);
+                    tell.send(handle.name()).unwrap();
                 });
             });
             let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
             let exports = gate();
             old.on(Step::Export, exports.stops());
             let life = Life::default();
-            let swap = Running::start(co, patient(co), new("new", &life));
+            let swap = Running::start(handle, patient(handle), new("new", &life));
             exports.wait();
-            let callers: Vec<_> = (0..3).map(|_| Caller::of(co)).collect();
+            let callers: Vec<_> = (0..3).map(|_| Caller::of(handle)).collect();
             through.gate().open();
-            assert_eq!(info(co).state, ObjectState::Swapping);
+            assert_eq!(info(handle).state, ObjectState::Swapping);
             exports.open();
             let report = swap.end().unwrap();
             assert!(callers.into_iter().all(|caller| caller.answer().unwrap() == "new"));
             assert_eq!(told.recv().unwrap(), "new");
             through.leave();
             other_swap.end().unwrap();
-            assert_eq!((co.total(), report.forwarded), (5, 0));
+            assert_eq!((handle.total(), report.forwarded), (5, 0));
             [hits, other].into_iter().for_each(end);
             old.assert_over(1);
             life.assert_over(0);
@@ -225,8 +225,8 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
 fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
     for ignored in [false, true] {
         for (hits, old) in both_kinds() {
-            let co = hits.handle();
-            co.add(4);
+            let handle = hits.handle();
+            handle.add(4);
             // The object itself, and one that another swap keeps in its transfer.
             let kept = Life::default();
             let exports = gate();
@@ -235,18 +235,18 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
             let other_co = other.handle();
             let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
             exports.wait();
-            for called in [co, other_co] {
+            for called in [handle, other_co] {
                 let life = Life::default();
                 life.on(Step::Import, move || {
                     let error = called.carried().unwrap_err();
                     assert_eq!((error.reason(), error.id()), (CallErrorKind::InTransfer, Handle::id(called)));
                     if ignored { Ok(()) } else { Err(error.into()) }
                 });
-                let error = patient(co).run(new_one("new", &life)).unwrap_err();
+                let error = patient(handle).run(new_one("new", &life)).unwrap_err();
                 assert_eq!(error.failure(), SwapFailure::TransferFailed);
                 assert!(error.to_string().ends_with("would have waited for a swap"), "{error}");
                 life.assert_over(0);
-                assert_eq!((co.name(), co.total()), ("old", 4));
+                assert_eq!((handle.name(), handle.total()), ("old", 4));
             }
             // Whoever does not wait may be called, and made, and ended.
             let life = Life::default();
@@ -256,7 +256,7 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
                 assert_eq!(third.total(), 1);
                 Ok(())
             });
-            patient(co).run(new_many("new", &life)).unwrap();
+            patient(handle).run(new_many("new", &life)).unwrap();
             exports.open();
             other_swap.end().unwrap();
             [hits, other].into_iter().for_each(end);
@@ -271,14 +271,14 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
 /// swap moves the state.
 #[track_caller]
 fn assert_serves_on(hits: Owned<dyn Hits>, old: &Life, new: &Life, total: u64) {
-    let co = hits.handle();
-    assert_eq!((co.name(), co.total(), info(co).state), ("old", total, ObjectState::Live));
+    let handle = hits.handle();
+    assert_eq!((handle.name(), handle.total(), info(handle).state), ("old", total, ObjectState::Live));
     assert_eq!((old.count(Step::Drop), old.count(Step::Moved)), (0, 0));
     new.wait_for_drops(new.count(Step::Make));
     new.assert_over(0);
     let next = Life::default();
-    patient(co).run(new_one("next", &next)).unwrap();
-    assert_eq!((co.name(), co.total()), ("next", total));
+    patient(handle).run(new_one("next", &next)).unwrap();
+    assert_eq!((handle.name(), handle.total()), ("next", total));
     end(hits);
     old.wait_for_drops(old.count(Step::Make));
     old.assert_over(1);
@@ -295,8 +295,8 @@ fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
             let kinds = if step == Step::Make { &NEW[1..] } else { &NEW[..] };
             for new in kinds.iter().filter(|_| panics || step != Step::Make) {
                 for (hits, old) in both_kinds() {
-                    let co = hits.handle();
-                    co.add(4);
+                    let handle = hits.handle();
+                    handle.add(4);
                     let (life, there) = (Life::default(), gate());
                     let stops = there.clone();
                     let failing = if of_old { &old } else { &life };
@@ -304,9 +304,9 @@ fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
                         stops.stop();
                         if panics { std::panic::panic_any("cracked") } else { Err("bent".into()) }
                     });
-                    let swap = Running::start(co, patient(co), new("new", &life));
+                    let swap = Running::start(handle, patient(handle), new("new", &life));
                     there.wait();
-                    let caller = Caller::of(co);
+                    let caller = Caller::of(handle);
                     there.open();
                     let error = swap.end().unwrap_err();
                     assert_eq!(caller.end().unwrap(), "old");
@@ -316,8 +316,12 @@ fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
                     };
                     assert_eq!(error.failure(), failure);
                     let report = error.report().unwrap();
-                    let text =
-                        format!("swap of Hits#{} from {} to {}: {why}", co_id(co), report.from, report.to);
+                    let text = format!(
+                        "swap of Hits#{} from {} to {}: {why}",
+                        co_id(handle),
+                        report.from,
+                        report.to
+                    );
                     assert_eq!(error.to_string(), text);
                     assert_eq!(report.outcome, SwapOutcome::RolledBack(failure));
                     if of_old {
@@ -330,8 +334,8 @@ fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
     }
 }
 
-fn co_id(co: Handle<dyn Hits>) -> squall::Id {
-    Handle::id(co)
+fn co_id(handle: Handle<dyn Hits>) -> squall::Id {
+    Handle::id(handle)
 }
 
 /// How a swap is ended from outside: by its deadline, or by a cancellation.
@@ -344,17 +348,17 @@ enum By {
 /// Has a swap end in this phase. Returns whether it did so there.
 fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
-    let (co, life, cancel) = (hits.handle(), Life::default(), Cancel::new());
-    co.add(4);
+    let (handle, life, cancel) = (hits.handle(), Life::default(), Cancel::new());
+    handle.add(4);
     let (inside, there) = match phase {
-        SwapPhase::Forward => (Some(Inside::operation(co)), None),
-        SwapPhase::Block => (Some(Inside::hold(co)), None),
+        SwapPhase::Forward => (Some(Inside::operation(handle)), None),
+        SwapPhase::Block => (Some(Inside::hold(handle)), None),
         _ => (None, Some(gate())),
     };
     let deadline = Instant::now() + Duration::from_millis(100);
     let swap = match by {
-        By::Deadline => patient(co).deadline(deadline),
-        By::Cancel => patient(co).cancel_on(&cancel),
+        By::Deadline => patient(handle).deadline(deadline),
+        By::Cancel => patient(handle).cancel_on(&cancel),
     };
     if let Some(there) = &there {
         let stops = there.clone();
@@ -367,7 +371,7 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     let new = Replacement::root(many("new", &life), ClusterSize::Core);
     // With a deadline the swap may be over at once.
     let swap = thread::spawn(move || swap.run(new));
-    let caller = Caller::of(co);
+    let caller = Caller::of(handle);
     match (&there, by) {
         (Some(there), _) => there.try_wait(),
         (None, By::Cancel) if phase == SwapPhase::Block => caller.wait_until_it_parks(),
@@ -406,24 +410,24 @@ fn co_33_a_deadline_or_a_cancellation_in_each_phase_leads_back() {
 #[test]
 fn pitfall_07_block_has_a_bound_so_a_lock_that_is_held_across_calls_ends_the_swap() {
     for (hits, old) in both_kinds() {
-        let co = hits.handle();
-        co.add(4);
+        let handle = hits.handle();
+        handle.add(4);
         let (lock, life) = (Arc::new(Mutex::new(())), Life::default());
         // One thread in the object wants the lock that another one holds, while it waits for the object.
         let guard = lock.lock().unwrap();
         let wants = lock.clone();
         let inside = Inside::start(move |gate| {
-            co.holding(&mut || {
+            handle.holding(&mut || {
                 gate.open();
                 gate.stop();
                 drop(wants.lock().unwrap());
             });
         });
-        let swap = Swap::new(co).drain_timeout(Duration::from_millis(5));
+        let swap = Swap::new(handle).drain_timeout(Duration::from_millis(5));
         let swap = thread::spawn(move || swap.run(new_many("new", &life)).map_err(|error| (error, life)));
         // As long as it is kept waiting, it does not let the lock go; at last it gets its answer from the old object.
         while !swap.is_finished() {
-            assert_eq!(co.name(), "old");
+            assert_eq!(handle.name(), "old");
         }
         drop(guard);
         inside.leave();
@@ -455,32 +459,32 @@ fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
 /// Destroys an object while a swap is in this phase. Returns whether it was.
 fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
-    let (co, life) = (hits.handle(), Life::default());
-    let class = info(co).class;
-    co.add(4);
+    let (handle, life) = (hits.handle(), Life::default());
+    let class = info(handle).class;
+    handle.add(4);
     let exports = gate();
     let inside = match phase {
-        SwapPhase::Forward => Some(Inside::operation(co)),
-        SwapPhase::Block => Some(Inside::hold(co)),
+        SwapPhase::Forward => Some(Inside::operation(handle)),
+        SwapPhase::Block => Some(Inside::hold(handle)),
         _ => {
             old.on(Step::Export, exports.stops());
             None
         }
     };
-    let swap = Running::start(co, patient(co), new_many("new", &life));
+    let swap = Running::start(handle, patient(handle), new_many("new", &life));
     if phase == SwapPhase::Transfer {
         exports.wait();
     }
-    let caller = Caller::of(co);
+    let caller = Caller::of(handle);
     if phase != SwapPhase::Forward {
         caller.wait_until_it_parks();
     }
     let destruction = Owned::destroy(hits);
     // Calls err at once, those that wait too, whatever the swap waits for.
-    let error = co.try_total().unwrap_err();
+    let error = handle.try_total().unwrap_err();
     assert_eq!(
         (error.reason(), error.id(), error.class()),
-        (CallErrorKind::Destroyed, Handle::id(co), Some(class))
+        (CallErrorKind::Destroyed, Handle::id(handle), Some(class))
     );
     assert_eq!(caller.answer().unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(inside.is_some() || !swap.is_over());
@@ -488,7 +492,7 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     let error = swap.end().unwrap_err();
     assert_eq!(error.failure(), SwapFailure::Destroyed);
     let text = error.to_string();
-    assert!(text.starts_with(&format!("swap of Hits#{}", Handle::id(co))), "{text}");
+    assert!(text.starts_with(&format!("swap of Hits#{}", Handle::id(handle))), "{text}");
     assert!(text.ends_with(": the object was destroyed"), "{text}");
     assert!(!destruction.is_complete() || inside.is_none());
     drop(inside);
@@ -497,7 +501,7 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     life.assert_over(0);
     old.assert_over(0);
     assert_eq!(
-        squall::swap::swap(co, new_one("", &Life::default())).unwrap_err().failure(),
+        squall::swap::swap(handle, new_one("", &Life::default())).unwrap_err().failure(),
         SwapFailure::Destroyed
     );
     error.report().unwrap().blocked == 1 || phase == SwapPhase::Forward
@@ -517,15 +521,15 @@ fn co_33_whoever_moves_the_state_may_destroy_the_object() {
     for step in [Step::Export, Step::Import] {
         for new in NEW {
             for (hits, old) in both_kinds() {
-                let (co, life) = (hits.handle(), Life::default());
-                co.add(1);
+                let (handle, life) = (hits.handle(), Life::default());
+                handle.add(1);
                 let owner = Mutex::new(Some(hits));
                 let of = if step == Step::Export { &old } else { &life };
                 of.on(step, move || {
                     drop(owner.lock().unwrap().take());
                     Ok(())
                 });
-                let error = patient(co).run(new("new", &life)).unwrap_err();
+                let error = patient(handle).run(new("new", &life)).unwrap_err();
                 assert_eq!(error.failure(), SwapFailure::Destroyed);
                 for life in [&old, &life] {
                     life.wait_for_drops(life.count(Step::Make));
@@ -542,17 +546,17 @@ fn co_33_whoever_moves_the_state_may_destroy_the_object() {
 fn co_33_a_swap_that_cannot_be_says_why() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(11);
     let (hits, old) = both_kinds().into_iter().nth(1).unwrap();
-    let co = hits.handle();
+    let handle = hits.handle();
     let attempt = move || {
         let life = Life::default();
-        let error = patient(co).run(new_one("new", &life)).unwrap_err();
+        let error = patient(handle).run(new_one("new", &life)).unwrap_err();
         // What is refused inside an operation is dropped outside.
         if !rcu::in_operation() {
             life.assert_over(0);
         }
         assert!(error.report().is_none());
         let text = error.to_string();
-        assert!(text.starts_with(&format!("swap of Hits#{}: ", Handle::id(co))), "{text}");
+        assert!(text.starts_with(&format!("swap of Hits#{}: ", Handle::id(handle))), "{text}");
         (error.failure(), text)
     };
     let refused = |(failure, text): (SwapFailure, String), expected: SwapFailure| {
@@ -560,18 +564,18 @@ fn co_33_a_swap_that_cannot_be_says_why() {
         assert!(text.ends_with(&expected.to_string()), "{text}");
     };
     // Inside operations, its own and others.
-    co.within(&mut || refused(attempt(), SwapFailure::InOperation));
+    handle.within(&mut || refused(attempt(), SwapFailure::InOperation));
     rcu::pin(|_| refused(attempt(), SwapFailure::InOperation));
     // Inside its own blocking method; another one's is as good as any place.
-    co.holding(&mut || refused(attempt(), SwapFailure::InMethod));
+    handle.holding(&mut || refused(attempt(), SwapFailure::InMethod));
     let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
-    other.holding(&mut || co.holding(&mut || refused(attempt(), SwapFailure::InMethod)));
+    other.holding(&mut || handle.holding(&mut || refused(attempt(), SwapFailure::InMethod)));
     // While it is swapped.
-    let inside = Inside::operation(co);
+    let inside = Inside::operation(handle);
     let cancel = Cancel::new();
-    let swap = Running::start(co, patient(co).cancel_on(&cancel), new_one("new", &Life::default()));
+    let swap = Running::start(handle, patient(handle).cancel_on(&cancel), new_one("new", &Life::default()));
     refused(attempt(), SwapFailure::Busy);
-    assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
+    assert_eq!(arbitrate(handle, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
     cancel.cancel();
     assert_eq!(swap.end().unwrap_err().failure(), SwapFailure::Cancelled(SwapPhase::Forward));
     inside.leave();
@@ -617,13 +621,13 @@ fn co_33_another_blocking_method_is_as_good_a_place_as_any() {
 #[test]
 fn co_38_no_swap_keeps_a_grace_period_waiting_and_parked_calls_leave_theirs() {
     for (hits, old) in both_kinds() {
-        let co = hits.handle();
+        let handle = hits.handle();
         let exports = gate();
         old.on(Step::Export, exports.stops());
-        co.add(1);
-        let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+        handle.add(1);
+        let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
         exports.wait();
-        let callers: Vec<_> = (0..4).map(|_| Caller::of(co)).collect();
+        let callers: Vec<_> = (0..4).map(|_| Caller::of(handle)).collect();
         // Each waits for whoever is in an operation: none of those who call the object may stay in one.
         for _ in 0..20 {
             rcu::wait_until(Instant::now() + LONG).unwrap();
@@ -676,18 +680,18 @@ fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
 #[test]
 fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
     let (hits, old) = both_kinds().into_iter().next().unwrap();
-    let co = hits.handle();
+    let handle = hits.handle();
     let exports = gate();
     old.on(Step::Export, exports.stops());
-    let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+    let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
     exports.wait();
     let ready = Arc::new(OnceLock::new());
     let waits = ready.clone();
-    let carried = thread::spawn(move || -> Result<u64, CallError> { co.carried() });
-    let plain = thread::spawn(move || text_of(|| co.total()));
+    let carried = thread::spawn(move || -> Result<u64, CallError> { handle.carried() });
+    let plain = thread::spawn(move || text_of(|| handle.total()));
     let blocking = thread::spawn(move || {
         waits.set(()).unwrap();
-        co.try_holding(&mut || panic!("it is not entered")).unwrap_err()
+        handle.try_holding(&mut || panic!("it is not entered")).unwrap_err()
     });
     wait_until(|| ready.get().is_some());
     drop(hits);

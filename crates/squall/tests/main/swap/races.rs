@@ -61,8 +61,8 @@ fn plain() -> Replacement<dyn Sum> {
     Replacement::swappable(Plain::default())
 }
 
-fn state_of(co: Handle<dyn Sum>) -> Option<ObjectState> {
-    info_of(Handle::id(co)).map(|info| info.state)
+fn state_of(handle: Handle<dyn Sum>) -> Option<ObjectState> {
+    info_of(Handle::id(handle)).map(|info| info.state)
 }
 
 /// How long the threads of a test race.
@@ -71,8 +71,9 @@ const RACE: Duration = Duration::from_millis(if cfg!(miri) { 50 } else { 400 });
 #[test]
 fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-    let co = owned.handle();
-    let (base, other): (Handle<dyn Base>, Handle<dyn Other>) = (Handle::upcast(co), Handle::upcast(co));
+    let handle = owned.handle();
+    let (base, other): (Handle<dyn Base>, Handle<dyn Other>) =
+        (Handle::upcast(handle), Handle::upcast(handle));
     let stop = AtomicBool::new(false);
     let arbitrated = AtomicU64::new(0);
     let calls: u64 = thread::scope(|scope| {
@@ -81,7 +82,7 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
                 scope.spawn(|| {
                     let mut swapped = 0;
                     while !stop.load(Relaxed) {
-                        swapped += u64::from(Swap::new(co).run(plain()).is_ok());
+                        swapped += u64::from(Swap::new(handle).run(plain()).is_ok());
                     }
                     swapped
                 })
@@ -89,7 +90,7 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
             .collect();
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                if let Ok(arbiter) = arbitrate(co, |_| ()) {
+                if let Ok(arbiter) = arbitrate(handle, |_| ()) {
                     arbitrated.fetch_add(1, Relaxed);
                     arbiter.detach();
                 }
@@ -104,7 +105,7 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
             calls
         };
         let callers = [
-            scope.spawn(move || count(&|| co.add())),
+            scope.spawn(move || count(&|| handle.add())),
             scope.spawn(move || count(&|| base.base_add())),
             scope.spawn(move || count(&|| other.other_add())),
         ];
@@ -113,8 +114,8 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
         assert!(swappers.into_iter().map(|swapper| swapper.join().unwrap()).sum::<u64>() > 0);
         callers.into_iter().map(|caller| caller.join().unwrap()).sum()
     });
-    assert_eq!(co.sum(), calls, "{} arbitrations", arbitrated.into_inner());
-    assert_eq!(state_of(co), Some(ObjectState::Live));
+    assert_eq!(handle.sum(), calls, "{} arbitrations", arbitrated.into_inner());
+    assert_eq!(state_of(handle), Some(ObjectState::Live));
     Owned::destroy(owned).wait().unwrap();
 }
 
@@ -122,18 +123,18 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
 fn co_33_a_destruction_among_swaps_and_arbitrations_is_final() {
     for _ in 0..if cfg!(miri) { 2 } else { 200 } {
         let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-        let co = owned.handle();
-        co.add();
+        let handle = owned.handle();
+        handle.add();
         let destroyed = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| _ = Swap::new(co).run(plain()));
-            scope.spawn(|| drop(arbitrate(co, |_| ())));
+            scope.spawn(|| _ = Swap::new(handle).run(plain()));
+            scope.spawn(|| drop(arbitrate(handle, |_| ())));
             scope.spawn(|| {
                 // What is seen first is older than what is asked next.
                 while {
                     let before = destroyed.load(Relaxed);
                     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-                    let answered = co.try_sum().is_ok();
+                    let answered = handle.try_sum().is_ok();
                     assert!(!(before && answered), "a call was answered after the object was destroyed");
                     answered
                 } {}
@@ -141,10 +142,10 @@ fn co_33_a_destruction_among_swaps_and_arbitrations_is_final() {
             let done = Owned::destroy(owned);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             destroyed.store(true, Relaxed);
-            assert!(co.try_sum().is_err(), "after the object was destroyed");
+            assert!(handle.try_sum().is_err(), "after the object was destroyed");
             done.wait().unwrap();
         });
-        assert_eq!(state_of(co), None);
+        assert_eq!(state_of(handle), None);
     }
 }
 
@@ -166,14 +167,14 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
     let home: Owned<dyn Home> = squall::shared(House);
     let arbiter = arbitrate(home.handle(), |_| ()).unwrap();
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
-    let (co, house) = (owned.handle(), home.handle());
+    let (handle, house) = (owned.handle(), home.handle());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        (0..3).for_each(|_| _ = scope.spawn(|| house.live(co, &stop)));
-        while co.sum() == 0 {
+        (0..3).for_each(|_| _ = scope.spawn(|| house.live(handle, &stop)));
+        while handle.sum() == 0 {
             thread::yield_now();
         }
-        let swapped = Swap::new(co).drain_timeout(Duration::from_secs(60)).run(plain());
+        let swapped = Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(plain());
         stop.store(true, Relaxed);
         assert!(swapped.unwrap().outcome == SwapOutcome::Swapped);
     });
@@ -213,18 +214,18 @@ impl State for Strange {
 /// Swaps an object for one whose import does that. Returns why it failed; the object serves on, unharmed.
 fn fails(
     import: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
-    co: Handle<dyn Sum>,
+    handle: Handle<dyn Sum>,
 ) -> SwapFailure {
-    co.add();
-    let before = co.sum();
-    let error = Swap::new(co).run(Replacement::swappable(Strange(import))).unwrap_err();
+    handle.add();
+    let before = handle.sum();
+    let error = Swap::new(handle).run(Replacement::swappable(Strange(import))).unwrap_err();
     let failure = error.failure();
     // Its drop is the test's affair.
     std::mem::forget(error);
-    assert_eq!(state_of(co), Some(ObjectState::Live));
-    assert_eq!(co.sum(), before);
-    Swap::new(co).run(plain()).unwrap();
-    assert_eq!(co.sum(), before);
+    assert_eq!(state_of(handle), Some(ObjectState::Live));
+    assert_eq!(handle.sum(), before);
+    Swap::new(handle).run(plain()).unwrap();
+    assert_eq!(handle.sum(), before);
     failure
 }
 

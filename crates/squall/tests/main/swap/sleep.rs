@@ -92,15 +92,15 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
 #[test]
 fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
-    let co = owned.handle();
-    let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || co.take(n).unwrap())).collect();
-    wait_for(|| co.sleepers() >= 3);
+    let handle = owned.handle();
+    let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || handle.take(n).unwrap())).collect();
+    wait_for(|| handle.sleepers() >= 3);
     let report =
-        Swap::new(co).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Machine)).unwrap();
+        Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Machine)).unwrap();
     assert!(report.blocked <= 3, "those who slept parked, and nobody else");
-    assert_eq!(co.version(), 1);
-    wait_for(|| co.sleepers() >= 3);
-    (0..3).for_each(|_| co.put(100));
+    assert_eq!(handle.version(), 1);
+    wait_for(|| handle.sleepers() >= 3);
+    (0..3).for_each(|_| handle.put(100));
     let mut taken: Vec<u64> = consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect();
     taken.sort_unstable();
     assert_eq!(taken, [97, 98, 99], "each call ran once, on the new object");
@@ -110,32 +110,34 @@ fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
 #[test]
 fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
-    let co = owned.handle();
-    let consumer = thread::spawn(move || co.take_with(vec![1]).unwrap());
-    wait_for(|| co.sleepers() >= 1);
+    let handle = owned.handle();
+    let consumer = thread::spawn(move || handle.take_with(vec![1]).unwrap());
+    wait_for(|| handle.sleepers() >= 1);
     let error =
-        Swap::new(co).drain_timeout(Duration::from_millis(5)).run(line(1, ClusterSize::Cpu)).unwrap_err();
+        Swap::new(handle).drain_timeout(Duration::from_millis(5)).run(line(1, ClusterSize::Cpu)).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
-    assert_eq!(co.version(), 0);
-    co.put(8);
+    assert_eq!(handle.version(), 0);
+    handle.put(8);
     assert_eq!(consumer.join().unwrap(), 7);
     // Now it can be.
-    Swap::new(co).run(line(1, ClusterSize::Cpu)).unwrap();
-    assert_eq!(co.version(), 1);
+    Swap::new(handle).run(line(1, ClusterSize::Cpu)).unwrap();
+    assert_eq!(handle.version(), 1);
     Owned::destroy(owned).wait().unwrap();
 }
 
 #[test]
 fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
-    let co = owned.handle();
+    let handle = owned.handle();
     // One that can be made again, and one that cannot and makes the swap give up.
-    let consumers =
-        [thread::spawn(move || co.take(1).unwrap()), thread::spawn(move || co.take_with(vec![1]).unwrap())];
-    wait_for(|| co.sleepers() >= 2);
-    let failed = Swap::new(co).drain_timeout(Duration::from_millis(5)).run(line(1, ClusterSize::Cpu));
+    let consumers = [
+        thread::spawn(move || handle.take(1).unwrap()),
+        thread::spawn(move || handle.take_with(vec![1]).unwrap()),
+    ];
+    wait_for(|| handle.sleepers() >= 2);
+    let failed = Swap::new(handle).drain_timeout(Duration::from_millis(5)).run(line(1, ClusterSize::Cpu));
     assert!(failed.is_err());
-    (0..2).for_each(|_| co.put(5));
+    (0..2).for_each(|_| handle.put(5));
     assert_eq!(consumers.map(|consumer| consumer.join().unwrap()), [4, 4]);
     Owned::destroy(owned).wait().unwrap();
 }
@@ -159,11 +161,11 @@ impl Outer for Plain {
 fn pitfall_01_a_sleeper_inside_anothers_method_leaves_too() {
     let line_owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
     let outer: Owned<dyn Outer> = squall::shared(Plain);
-    let (co, run) = (line_owned.handle(), outer.handle());
-    let consumer = thread::spawn(move || run.run(co));
-    wait_for(|| co.sleepers() >= 1);
-    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Cpu)).unwrap();
-    co.put(3);
+    let (handle, run) = (line_owned.handle(), outer.handle());
+    let consumer = thread::spawn(move || run.run(handle));
+    wait_for(|| handle.sleepers() >= 1);
+    Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Cpu)).unwrap();
+    handle.put(3);
     assert_eq!(consumer.join().unwrap(), 3);
     Owned::destroy(outer).wait().unwrap();
 }

@@ -199,8 +199,8 @@ fn many<L: Lists + Default>() -> Replacement<dyn Words> {
     Replacement::root(Many::<L>::default(), ClusterSize::Cpu)
 }
 
-fn patient(co: Handle<dyn Words>) -> Swap<dyn Words> {
-    Swap::new(co).drain_timeout(Duration::from_secs(600))
+fn patient(handle: Handle<dyn Words>) -> Swap<dyn Words> {
+    Swap::new(handle).drain_timeout(Duration::from_secs(600))
 }
 
 #[test]
@@ -270,7 +270,10 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
         assert_eq!(error.source().unwrap().to_string(), detail);
         assert_eq!(
             error.to_string(),
-            format!("swap of Words#{}: the two implementations have no state format in common: {detail}", error.id())
+            format!(
+                "swap of Words#{}: the two implementations have no state format in common: {detail}",
+                error.id()
+            )
         );
     }
     let after = squall::info_of(Handle::id(owner.handle())).unwrap();
