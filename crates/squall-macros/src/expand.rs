@@ -253,8 +253,8 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Returns the call of the method, or of its checked form, on a `&of`: the name of that borrow, the call,
-    /// and the `Answer` for a call that does not happen.
+    /// Returns the parts of a call of the method, or of its checked form, on a `&of`: the name of that borrow,
+    /// the call, and the `Answer` for a call that does not happen.
     fn inner_call(&self, method: &Method, of: &Ident, checked: bool) -> (Ident, TokenStream, TokenStream) {
         let bound = &self.bound;
         let name = &method.item.sig.ident;

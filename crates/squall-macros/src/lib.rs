@@ -70,10 +70,13 @@ use proc_macro::TokenStream;
 ///
 /// # Errors
 ///
-/// These are rejected at compile time: methods with type parameters or `impl Trait`, receivers other than
-/// `&self`, returned borrows of the object, `async`, `const`, `unsafe` and `extern` functions, `Self` in a
-/// signature, associated types and constants, lifetime parameters of the trait, and names that generated
-/// methods or handles already have.
+/// The attribute rejects, at compile time:
+///
+/// - methods with type parameters or `impl Trait`, and receivers other than `&self`;
+/// - `async`, `const`, `unsafe` and `extern` functions;
+/// - returned borrows of the object, and `Self` in a signature;
+/// - associated types and constants, and lifetime parameters of the trait;
+/// - names that generated methods or handles already have.
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand::attribute(arguments.into(), item.into()).into()

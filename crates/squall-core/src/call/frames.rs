@@ -33,9 +33,9 @@ pub(crate) struct Frame {
 /// Whether a call can be repeated from its beginning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// It cannot: the call consumes its arguments.
+    /// Cannot be repeated: the call consumes its arguments.
     Never,
-    /// It can.
+    /// Can be repeated.
     May,
 }
 

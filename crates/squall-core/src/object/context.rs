@@ -276,6 +276,16 @@ impl<R: Root> RepContext<R> {
     ///
     /// # Panics
     /// If this value was moved out of its representative.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    /// use std::sync::atomic::Ordering::Relaxed;
+    ///
+    /// fn count_of(context: &RepContext<Spread>, cluster: squall_machine::Cluster) -> u64 {
+    ///     context.of_cluster(cluster).map_or(0, |rep| rep.count.load(Relaxed))
+    /// }
+    /// ```
     #[track_caller]
     pub fn of_cluster(&self, cluster: Cluster) -> Option<&R::Rep> {
         if !self.has_peers() {
@@ -291,6 +301,15 @@ impl<R: Root> RepContext<R> {
     ///
     /// # Panics
     /// If this value was moved out of its representative; in the representative's drop; if `make_rep` panics.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::RepContext;
+    ///
+    /// fn add_here(context: &RepContext<Spread>, n: u64) {
+    ///     context.local().add(n);
+    /// }
+    /// ```
     #[track_caller]
     pub fn local(&self) -> &R::Rep {
         let here = Vp::current();

@@ -303,11 +303,29 @@ impl<'a, R: Root> Miss<'a, R> {
     }
 
     /// Returns the representative of the caller's cluster; makes it if there is none.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Miss, MissAnswer};
+    ///
+    /// fn uncached<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
+    ///     miss.local().once()
+    /// }
+    /// ```
     pub fn local(&self) -> RepRef<'a, R> {
         self.rep(self.cluster())
     }
 
     /// Rejects the call, for this reason ([`CallErrorKind::Refused`](crate::CallErrorKind::Refused)).
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::{Miss, MissAnswer};
+    ///
+    /// fn only_vp_0<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
+    ///     if miss.vp().index() == 0 { miss.local().cached() } else { miss.refuse("only VP 0 may call") }
+    /// }
+    /// ```
     pub fn refuse(&self, why: &'static str) -> MissAnswer<'a, R> {
         MissAnswer(Outcome::Refused(why), PhantomData)
     }

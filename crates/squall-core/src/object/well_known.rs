@@ -70,8 +70,8 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// Returns a handle to the installed object, or else to the next one that will be installed.
     ///
     /// # Panics
-    /// If the number means another interface in this process, if there is no address space for the tables, in
-    /// a forked child, or in a signal handler that interrupted a slow path of Squall on this thread.
+    /// If the number means another interface in this process, or if there is no address space for the tables.
+    /// Also in a forked child, and in a signal handler that interrupted a slow path of Squall on this thread.
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;

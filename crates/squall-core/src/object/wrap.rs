@@ -163,6 +163,22 @@ impl Invoked {
 ///
 /// A method with an error type that is `From<CallError>` returns it. The checked form of a method always
 /// returns it. Any other method panics with its text.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
+/// use squall_core::{CallErrorKind, Handle, Id};
+///
+/// struct Closed(Id);
+/// impl Wrap for Closed {
+///     fn around<R>(&self, _: &'static Invoked, _: impl FnOnce() -> R) -> Result<R, Refusal> {
+///         Err(Refusal::new(self.0, "closed"))
+///     }
+/// }
+/// let counter = wrapped::<dyn Counter, _, _>(|handle| Around::new(Closed(Handle::id(handle)), Central::default()))?;
+/// assert_eq!(counter.try_get().unwrap_err().reason(), CallErrorKind::Refused("closed"));
+/// # Ok::<(), squall_core::CreateError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     id: Id,
@@ -499,7 +515,7 @@ pub struct Job {
 }
 
 // SAFETY: the job points to a `Send` closure with a `Send` result (`hand_off`), which one thread at a time
-// uses (I2), and to frames, which any of them may read (I3). It runs once, on one thread.
+// uses (I2). It also points to frames, which any of these threads may read (I3). It runs once, on one thread.
 unsafe impl Send for Job {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -552,7 +568,7 @@ impl Job {
     /// ```
     pub fn run(mut self) {
         // SAFETY: the frames belong to a thread that stays in `hand_off`, and so in the calls below it, until
-        // this job is dropped (I1), which is later than the drop of `adopted`. The hand-over of the job made
+        // this job is dropped (I1). That is later than the drop of `adopted`. The hand-over of the job made
         // that thread's earlier writes visible here.
         let adopted = unsafe { frames::adopt(self.frames) };
         // SAFETY: 1. Once: this method takes `self`, and `hand_off` makes one job for a slot. 2. The slot

@@ -81,6 +81,18 @@ pub struct RepInfo {
 }
 
 /// An object's stage of life.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, ObjectState, info_of, swap::arbitrate};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let state = || info_of(Handle::id(counter.handle())).unwrap().state;
+/// assert_eq!(state(), ObjectState::Live);
+/// let _arbiter = arbitrate(counter.handle(), |_| {})?;
+/// assert_eq!(state(), ObjectState::Arbitrated);
+/// # Ok::<(), squall_core::swap::SwapError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ObjectState {

@@ -61,7 +61,7 @@ pub struct Arbiter {
 /// that `function` makes go through it, too.
 ///
 /// # Errors
-/// [`SwapError`] if the object is gone, if another function arbitrates it, if a swap of it is in progress, or
+/// [`SwapError`] if the object is gone, or another function arbitrates it, or a swap of it is in progress. Also
 /// if the handle's interface is one that the object's own interface extends.
 /// # Cost
 /// Other objects pay for none of it, and this one only while the function is attached. Each call of the
@@ -298,6 +298,16 @@ impl Arbiter {
     pub fn detach(self) {}
 
     /// Leaves the function attached for the rest of the object's life.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::arbitrate;
+    ///
+    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// arbitrate(counter.handle(), |call| call.refuse("closed for good"))?.keep();
+    /// assert!(counter.try_get().is_err());
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn keep(mut self) {
         self.arbitration = None;
     }

@@ -148,6 +148,17 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// The limit always exists, since a lock that is held across calls can cause a deadlock between the two
     /// groups. When it expires, the swap is rolled back.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Replacement, Swap};
+    /// use std::time::Duration;
+    ///
+    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let swap = Swap::new(counter.handle()).drain_timeout(Duration::from_millis(100));
+    /// swap.run(Replacement::swappable(Central::default()))?;
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
     pub fn drain_timeout(mut self, limit: Duration) -> Swap<I> {
         self.drain = limit;
         self

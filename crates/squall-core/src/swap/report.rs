@@ -154,6 +154,15 @@ impl SwapReport {
 }
 
 /// The reason why a swap failed.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::swap::{Replacement, SwapFailure, swap};
+///
+/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let inside = squall_rcu::pin(|_| swap(counter.handle(), Replacement::swappable(Central::default())));
+/// assert_eq!(inside.unwrap_err().failure(), SwapFailure::InOperation);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SwapFailure {
