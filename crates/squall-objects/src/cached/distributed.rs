@@ -1,36 +1,50 @@
-//! Roots and representatives of cached objects: what lists and maps have in common.
+//! Roots and representatives of cached objects: the part that lists and maps share.
 //!
-//! The root has the one place, the *store*, and moves it, shared, in a hot-swap. A representative is *full* if it has a *cache*, in which it
-//! keeps what it looks up; a thin one looks into the cache of the home's cluster, and into the store where there is none.
+//! The root has the *store* with all entries. A hot-swap moves the store, shared. A representative is *full*
+//! if it has a *cache* of the entries that it has looked up. A *thin* representative searches the cache of
+//! the home's cluster; without one, the store.
 //!
-//! In the form `Full::After(n)` a representative goes where its threads go. Half way of the n lookups after which a thin one becomes full, a
-//! *watch* begins; when it becomes full, each other one that nobody looked into during that watch becomes thin: its cache is taken away, and what
-//! was in it is handed on to the new one. That of the home stays. So n is also what the others are measured by: one whose threads make no
-//! lookup while another one's make n/2, is taken for left. That is wrong now and then, of threads that sleep; so that it does not go on and on, one
-//! that was made thin needs twice as many lookups the next time. Who only passes, with less than n/2 lookups, begins nothing.
+//! In the form `Full::After(n)` the caches follow the threads. A thin representative becomes full after n
+//! lookups. After n/2 of them a *watch* begins. When the representative becomes full, every other
+//! representative that had no lookup during the watch becomes thin. It loses its cache, and the new cache
+//! takes over the entries. The home's representative stays full.
 //!
-//! - I1. What writes does so within a call of the object, so that a swap waits for it, or holds it up, before the store moves.
-//! - I2. What was lent by a call to an operation, is used for one lookup, which began before that call. If the object is swapped meanwhile,
-//!   its cache tells what there was at the swap, or later; both are within the lookup.
-//! - I3. Representatives are made, become full and become thin without regard to changes under way. It is on who puts something into a cache to make
-//!   sure that changes find it there (`lines`, `items`); a cache has its place, where a change finds it, before anything is put into it, what
-//!   is handed on included.
-//! - I4. A cache that was taken away is found by nobody any more but by who was lent it before, for one lookup that was under way then (I2); it
-//!   is dropped after their operations. Changes reach it up to that moment, and perhaps not after it. So what such a lookup finds in it was
-//!   true at that moment or later, whoever put it there meanwhile, and is of that lookup's time.
-//! - I5. A place that becomes full again has a new cache, empty at first. A change that saw no cache there, or the old one, has nothing to
-//!   do in the new one: of what it changes nothing gets in before it is done, but what is taken out again (`raw/I1`, `places/I2`). What a
-//!   directory says of a place that has become thin is more than is so, and costs a look in vain.
-//! - I6. Whether a representative is full, and what is known of who is used, changes under the root's lock alone. Lookups try that lock, and go on
-//!   without it. No code of the user's runs under it.
+//! So a representative is taken for deserted if its threads make no lookup while another's make n/2. A
+//! sleeping thread can be mistaken for a departed one. To bound the repetitions, a representative that was
+//! made thin needs twice as many lookups the next time. A thread that passes through with fewer than n/2
+//! lookups starts no watch.
 //!
-//! A swap moves the store, not the caches; what becomes thin meanwhile is the old object's, and goes with it or before it (I4).
+//! - I1. A change runs within a call of the object. So a swap waits for the change, or the change completes
+//!   before the store moves.
+//! - I2. A view that a call gives to an operation serves one lookup, which began before that call. If the
+//!   object is swapped meanwhile, the old cache shows the state at the swap or later. Both are within the
+//!   lookup.
+//! - I3. Representatives are made, become full and become thin regardless of changes under way. The code that
+//!   fills a cache must ensure that changes find the new entry there (`lines`, `items`). A cache is
+//!   registered at its place, where changes find it, before any entry enters it. Entries that are taken over
+//!   are no exception.
+//! - I4. A removed cache is reachable only from lookups that got it before, each for one lookup under way
+//!   (I2). It is dropped after their operations. Changes reach it until its removal, and perhaps no longer.
+//!   So an entry that such a lookup finds was valid at the removal or later, regardless of the thread that
+//!   put it there. The result is within the time of that lookup.
+//! - I5. A place that becomes full again gets a new, empty cache. A change that saw no cache there, or the
+//!   old cache, has no work in the new one. Before that change is done, nothing that it changes stays in the
+//!   new cache: it is taken out again (`raw/I1`, `places/I2`). A directory may name a place that has become
+//!   thin, which costs one useless visit.
+//! - I6. The state full or thin, and the record of use, change under the root's lock alone. Lookups only try
+//!   that lock, and go on without it. No user code runs under it.
 //!
-//! Cost of a hit: a load of whether it was noted since it was last asked that this one is used, and a store if not. Of a watch: a walk over the
-//! representatives when it begins, and one when it ends. Not promised: that one which was left becomes thin if no other becomes full
-//! after that, or if threads came back to it in the midst of the other's watch: then it stays until the next one becomes full.
-//! Source: TO-05 (Tornado, §3.2, Fig. 5: "when threads migrate, their Rep migrates too"). There the system that moves the thread says so; here
-//! lookups tell.
+//! A swap moves the store without the caches. A cache that is removed during the swap belongs to the old
+//! object, and is freed with it or before it (I4).
+//!
+//! Cost of a hit: a load of the flag that records use, and a store if it is clear. A watch costs a walk over
+//! the representatives at its begin and at its end.
+//!
+//! Not promised: a deserted representative becomes thin only when another becomes full later. Threads that
+//! return during that watch keep the cache until the next one.
+//!
+//! Source: Gamsa et al. 1999, Tornado §3.2, Fig. 5: "when threads migrate, their Rep migrates too" (TO-05).
+//! There the system that moves a thread reports it; here lookups show it.
 
 use squall_core::swap::{Format, Replacement, RootFormats};
 use squall_core::{RepContext, InterfaceOf, Miss, MissAnswer, Root};
@@ -43,82 +57,84 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Form, Full, Sensors};
 
-/// What is cached.
+/// Contents of a cached object: the types of its store and its caches.
 pub(crate) trait Body: Sized + Send + Sync + 'static {
     type Interface: ?Sized + InterfaceOf<Local<Self>>;
     type Store: Send + Sync + 'static;
     type Cache: Send + Sync + 'static;
 
-    /// An empty cache, of the cluster of this number, that keeps so many at most.
+    /// Creates an empty cache with at most `most` entries, for the cluster with number `place`.
     fn cache(store: &Self::Store, place: usize, most: usize) -> Self::Cache;
-    /// The store as an object of this form has it.
+    /// Returns the store in the shape that an object of this form needs.
     fn refit(store: &Arc<Self::Store>, form: &Form) -> Arc<Self::Store>;
-    /// What the store's sensors read.
+    /// Reads the store's sensors.
     fn read(store: &Self::Store) -> Sensors;
-    /// Adds what a cache's sensors read.
+    /// Adds the readings of a cache's sensors.
     fn add(cache: &Self::Cache, sensors: &mut Sensors);
-    /// Hands on what is in a cache that was taken away, so much at most, to one that changes find (I3).
+    /// Copies at most `most` entries from a removed cache into one that changes find (I3).
     fn hand_on(guard: &Guard, from: &Self::Cache, to: &Self::Cache, most: usize);
 }
 
-/// Entries that one that becomes full is handed at once: a lookup waits for it.
+/// Number of entries that a new cache takes over at once. A lookup waits for that.
 const HANDED: usize = 256;
-/// How many times one that is made thin needs more lookups the next time, in all.
+/// Maximum factor by which the lookups needed for a cache grow.
 const PATIENCE: u32 = 1024;
 
-/// The root.
+/// Root.
 pub(crate) struct Distributed<B: Body> {
     form: Form,
-    /// In whose cluster thin representatives look.
+    /// VP at home: the cache of its cluster serves thin representatives.
     home: Vp,
-    /// Empty in an object that a swap has to move the state into.
+    /// Empty until a swap has moved the state in.
     store: OnceLock<Arc<B::Store>>,
-    /// I6.
+    /// Lock of I6.
     moves: Lock<Moves>,
 }
 
 #[derive(Default)]
 struct Moves {
-    /// How many watches have begun.
+    /// Number of watches begun.
     watches: u64,
-    /// Full ones that were made thin.
+    /// Number of full representatives made thin.
     thinned: u64,
-    /// What their caches had asked.
+    /// Sum of the `asked` counts of removed caches.
     asked: u64,
 }
 
-/// A representative, on lines of its own: neighbours in memory belong to other processors.
+/// Representative. The alignment prevents false sharing with neighbours in memory, which belong to other
+/// processors.
 #[repr(align(128))]
 pub(crate) struct Local<B: Body> {
     store: RcuArc<B::Store>,
-    /// Of a full one.
+    /// Present in a full representative.
     cache: Rcu<Option<B::Cache>>,
-    /// It was looked into since that was last asked. A hint: relaxed.
+    /// Set by a lookup, cleared by a watch. A hint, so accesses are relaxed.
     used: AtomicBool,
-    /// Lookups since it is thin.
+    /// Number of lookups since the representative became thin.
     lookups: AtomicU32,
-    /// How many of them there are to be before it becomes full. Changes under the root's lock, as what follows.
+    /// Number of lookups after which it becomes full. This field and the next ones change under the root's
+    /// lock.
     limit: AtomicU32,
-    /// The watch that began half way of them.
+    /// Number of the watch that began at half the limit.
     watch: AtomicU64,
-    /// The last watch in which a full one was used, as far as that was asked.
+    /// Last watch in which this full representative was seen in use.
     used_in: AtomicU64,
     at: RepContext<Distributed<B>>,
 }
 
-/// The state.
+/// State that a swap moves.
 struct Moved<S>(Arc<S>);
 
 impl<S: Send + Sync + 'static> Format for Moved<S> {}
 
-/// Reaches caches, for changes.
+/// Access to the caches, for changes.
 pub(crate) trait Reach<C> {
-    /// Calls `act` with the caches of these places: neighbours one after the other.
+    /// Calls `act` with the caches at these places, neighbours one after the other.
     fn each(&self, places: Places, act: &mut dyn FnMut(&C));
 }
 
 impl<B: Body> Distributed<B> {
-    /// A root with this store, or one to move it into.
+    /// Creates a root with this store, or an empty one for a swap to fill.
     pub(crate) fn new(form: Form, store: Option<B::Store>) -> Distributed<B> {
         let home = match &form.full {
             Full::On(vps) => vps.first().copied(),
@@ -128,7 +144,7 @@ impl<B: Body> Distributed<B> {
         Distributed { form, home: home.unwrap_or_else(Vp::current), store, moves: Lock::default() }
     }
 
-    /// An object that is to take the place of another one.
+    /// Returns a replacement for a hot-swap.
     pub(crate) fn to_come(form: Form) -> Replacement<B::Interface> {
         let size = form.size;
         Replacement::root(Distributed::<B>::new(form, None), size)
@@ -191,18 +207,18 @@ impl<B: Body> Root for Distributed<B> {
 }
 
 impl<B: Body> Local<B> {
-    /// The store, for the rest of the operation.
+    /// Returns the store, valid for the rest of the operation.
     #[inline(always)]
     pub(crate) fn lend_store<'o>(&self, guard: &'o Guard) -> &'o B::Store {
         self.store.lend(guard)
     }
 
-    /// The cache in which lookups from here are made, if there is one, for the rest of the operation.
+    /// Returns the cache that serves lookups from this representative, if any, for the rest of the operation.
     #[inline(always)]
     pub(crate) fn lend_cache<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
         match self.cache.load(guard) {
             Some(cache) => {
-                // Relaxed, here and wherever it is asked: a hint.
+                // Relaxed, as all accesses to this flag: a hint.
                 if !self.used.load(Ordering::Relaxed) {
                     self.note_use();
                 }
@@ -223,7 +239,7 @@ impl<B: Body> Local<B> {
         match root.form.full {
             Full::Nowhere => return None,
             Full::After(_) => {
-                // Relaxed: a count. It goes no further than the limit, but for those who come at once.
+                // Relaxed: a count. It exceeds the limit only by concurrent lookups.
                 let (before, limit) =
                     (self.lookups.fetch_add(1, Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
                 if before == limit / 2 {
@@ -239,10 +255,11 @@ impl<B: Body> Local<B> {
         self.at.find(root.home)?.cache.load(guard).as_ref()
     }
 
-    /// Half way to its being full: from now on it is noted which others are used.
+    /// Starts a watch, at half the limit. From now on it is recorded which other caches are used.
     fn begin_watch(&self, before: u32) {
         let Some(mut moves) = self.at.root().moves.try_lock() else {
-            // Somebody else is at it: with the next lookup, then; if others were counted meanwhile, or it is counted from none again, not at all.
+            // Another thread has the lock, so the next lookup tries again. If other lookups were counted
+            // meanwhile, or the count was reset, there is no further try.
             let _ = self.lookups.compare_exchange(before + 1, before, Ordering::Relaxed, Ordering::Relaxed);
             return;
         };
@@ -256,7 +273,8 @@ impl<B: Body> Local<B> {
         self.watch.store(moves.watches, Ordering::Relaxed);
     }
 
-    /// Makes it full, and those thin that were not used in its watch; unless somebody else is at it.
+    /// Makes this representative full, and those thin that were unused during its watch. Gives up if another
+    /// thread has the lock.
     fn become_full<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
         let new = B::cache(&self.store, self.at.cluster().index(), self.form().most);
         let root = self.at.root();
@@ -280,14 +298,14 @@ impl<B: Body> Local<B> {
             self.used.store(true, Ordering::Relaxed);
             self.cache.replace(Box::new(Some(new)));
         }
-        // It may have been taken away again by now.
+        // Another thread may have removed the new cache by now.
         let cache = self.cache.load(guard).as_ref()?;
-        // Who was left by several is handed a part by each.
+        // If several caches are removed, each gives a part.
         left.iter().for_each(|from| B::hand_on(guard, from, cache, HANDED / left.len()));
         Some(cache)
     }
 
-    /// Takes its cache away.
+    /// Removes the cache.
     fn become_thin(&self, moves: &mut Moves, cache: &B::Cache) {
         let mut sensors = Sensors::default();
         B::add(cache, &mut sensors);
@@ -297,17 +315,17 @@ impl<B: Body> Local<B> {
             let next = self.limit.load(Ordering::Relaxed).saturating_mul(2);
             self.limit.store(next.min(limit.saturating_mul(PATIENCE)), Ordering::Relaxed);
         }
-        // Before the cache goes: who finds none begins to count.
+        // Before the cache is removed, since a lookup without a cache starts to count.
         self.lookups.store(0, Ordering::Relaxed);
         self.cache.replace(Box::new(None));
     }
 
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &B::Store {
         &self.store
     }
 
-    /// The cache of this cluster, if it is full, for the rest of the operation.
+    /// Returns the cache of this cluster, if it is full, for the rest of the operation.
     pub(crate) fn own_cache<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
         self.cache.load(guard).as_ref()
     }
@@ -319,7 +337,7 @@ impl<B: Body> Local<B> {
     pub(crate) fn read_sensors(&self) -> Sensors {
         let mut sensors = B::read(&self.store);
         pin(|guard| {
-            // So that what goes meanwhile is counted once.
+            // Under the lock, so that a cache removed meanwhile is counted once.
             let moves = self.at.root().moves.lock();
             for rep in self.at.reps() {
                 sensors.reps += 1;

@@ -1,22 +1,30 @@
-//! The store and the caches of a list: items, and where they are listed.
+//! The store and the caches of a list: items, and the lists that have them.
 //!
-//! Problem and idea are those of `lines`, and simpler: an item does not change, so that a cluster that keeps it keeps no more than one more pointer
-//! to it, and whether it is there is said by the item itself.
+//! Problem and idea are those of `lines`, and simpler. An item never changes, so a cache holds a second
+//! pointer to it. The item itself says whether it is in the list.
 //!
-//! - I1. An item is there from when the store's list has it until it is marked as gone, which is for good. It is marked before it is taken
-//!   out of any list, and no lookup gives an item without having seen that it was not marked.
-//! - I2. A cache has items that were in the store's list, and may let go of any at any time, to keep no more than it may. When a removal has returned, no cache has its item, but one who kept it
-//!   meanwhile and is about to take it out (`places/I2`), and one that was taken away (`distributed/I4`).
-//! - I3. A list is replaced as a whole, under its lock, by one in memory of its own: who reads it waits for nobody. No closure of the
-//!   user's runs under a lock.
+//! - I1. An item is present from the moment that the store's list has it until it is marked as gone, for
+//!   good. It is marked before it is taken out of any list. A lookup returns an item only after it has seen
+//!   it unmarked.
+//! - I2. A cache has items that were in the store's list. It may drop any at any time, to keep its limit.
+//!   When a removal has returned, no cache has its item, with two exceptions. A thread that added it
+//!   meanwhile is about to take it out (`places/I2`), or the cache was removed (`distributed/I4`).
+//! - I3. A list is replaced as a whole, under its lock, by one in new memory. So readers never wait. No user
+//!   closure runs under a lock.
 //!
-//! Linearization. An insertion: where the store has the new list. A removal: where the item is marked. A lookup that finds an item: where
-//! it sees that it is not marked. One that finds none: where it loads the store's list, if no item in it that matches was marked; if one was, at
-//! the next load that gives the same list, at which all that match are marked.
+//! Linearization:
 //!
-//! Cost: a lookup goes through the items of its cluster's list, and in vain through those of the store's, too. What is inserted, removed
-//! or kept copies the list that it changes: this is for tens or some hundreds of items.
-//! Source: CO-43 (Appavoo 2005, §4.1.1, Fig. 4.2), with lists that lookups need not lock, and a mark in place of a lock around both lists.
+//! - An insertion: the store of the new list.
+//! - A removal: the mark.
+//! - A successful lookup: the load that sees the item unmarked.
+//! - A failed lookup: the load of the store's list, if no matching item in it was marked. Otherwise the next
+//!   load that returns the same list; at that moment all matching items are marked.
+//!
+//! Cost: a lookup scans the cache of its cluster. If that fails, it scans the store's list too. An insertion,
+//! a removal and a cache fill copy the list that they change. So this is for some tens or hundreds of items.
+//!
+//! Source: Appavoo 2005, §4.1.1, Fig. 4.2 (CO-43). Here lookups take no lock, and a mark replaces the lock
+//! around both lists.
 
 use squall_lock::Lock;
 use squall_machine::pervp::PerVpWord;
@@ -32,13 +40,22 @@ use super::Sensors;
 use super::lines::Tally;
 use super::distributed::Reach;
 
-/// An item of a list, there or removed: it stays as long as somebody has it.
+/// Item of a list. It stays valid after its removal, as long as a thread holds it.
+///
+/// ```
+/// use squall_objects::cached::{self, Form, Items};
+///
+/// let list = cached::list(Form::shared());
+/// let item = list.insert(7);
+/// list.remove_item(&item);
+/// assert!(*item == 7 && item.is_gone());
+/// ```
 pub struct Item<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     value: T,
     presence: Presence,
-    /// The number of the store that it was made for.
+    /// Number of the store that the item was made for.
     store: u64,
 }
 
@@ -51,7 +68,7 @@ impl<T> Item<T> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether it was removed from its list.
+    /// Returns whether the item was removed from its list.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.0.presence.is_gone()
@@ -79,7 +96,7 @@ impl<T: fmt::Debug> fmt::Debug for Item<T> {
     }
 }
 
-/// A list that is replaced as a whole (I3).
+/// List that is replaced as a whole (I3).
 struct Copied<T: Send + Sync + 'static> {
     items: Rcu<Vec<Item<T>>>,
     changing: Lock<()>,
@@ -95,8 +112,8 @@ impl<T: Send + Sync + 'static> Copied<T> {
         self.items.load(guard)
     }
 
-    /// Adds items, in the place of the first ones where there would be more than `most`; not if the list is another one than that which
-    /// was `seen` in this operation.
+    /// Adds items. Drops the oldest ones beyond `most`. Returns false without a change if the list is no
+    /// longer the one `seen` in this operation.
     fn push(&self, guard: &Guard, items: &[Item<T>], seen: Option<&Vec<Item<T>>>, most: usize) -> bool {
         let _changing = self.changing.lock();
         let old = self.load(guard);
@@ -113,7 +130,7 @@ impl<T: Send + Sync + 'static> Copied<T> {
         true
     }
 
-    /// Takes an item out, and says whether it was in it.
+    /// Takes an item out, and returns whether the list had it.
     fn take_out(&self, item: &Item<T>) -> bool {
         pin(|guard| {
             let _changing = self.changing.lock();
@@ -128,22 +145,22 @@ impl<T: Send + Sync + 'static> Copied<T> {
     }
 }
 
-/// What a cluster keeps.
+/// Cache of a cluster.
 pub(crate) struct Cache<T: Send + Sync + 'static> {
     list: Copied<T>,
-    /// The cluster's number.
+    /// Number of the cluster.
     place: usize,
-    /// Items at most.
+    /// Maximum number of items.
     most: usize,
     asked: Tally,
 }
 
-/// The one place.
+/// Store with all items.
 pub(crate) struct Store<T: Send + Sync + 'static> {
     list: Copied<T>,
-    /// No other store of the process has it.
+    /// Number of the store, unique in the process.
     number: u64,
-    /// By VP: where there are no caches, each lookup is counted.
+    /// Count per VP, since without caches each lookup is counted.
     asked: PerVpWord,
     changes: Tally,
     reached: Tally,
@@ -159,7 +176,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
         self.list.load(guard).iter().find(|item| pred(item) && !item.is_gone())
     }
 
-    /// Keeps items of the store's.
+    /// Adds items of the store to the cache.
     fn keep(&self, guard: &Guard, items: &[Item<T>]) {
         items.iter().for_each(|item| item.0.presence.announce(self.place));
         self.list.push(guard, items, None, self.most);
@@ -168,7 +185,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
         }
     }
 
-    /// Keeps what another cache of the same store kept last, so much at most.
+    /// Adds the newest items of another cache of the same store, at most `most`.
     pub(super) fn take_over(&self, guard: &Guard, from: &Self, most: usize) {
         let list = from.list.load(guard);
         self.keep(guard, &list[list.len().saturating_sub(most)..]);
@@ -193,7 +210,7 @@ impl<T: Send + Sync + 'static> Store<T> {
         }
     }
 
-    /// An item that matches, and is there.
+    /// Returns an item that matches and is present.
     fn find<'o>(&self, guard: &'o Guard, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
         loop {
             let list = self.list.load(guard);
@@ -206,7 +223,8 @@ impl<T: Send + Sync + 'static> Store<T> {
                     was_gone = true;
                 }
             }
-            // Another that matches may have come before this one went. In an operation no other list comes to lie where this one does.
+            // If a matching item was gone, another one may have been inserted before its removal. During an
+            // operation a new list cannot have this list's address.
             if !was_gone || std::ptr::eq(list, self.list.load(guard)) {
                 return None;
             }
@@ -230,7 +248,7 @@ impl<T: Send + Sync + 'static> Store<T> {
     }
 }
 
-/// Looks for an item: in this cache, if there is one, then in the store.
+/// Searches the cache, if there is one, and then the store.
 pub(super) fn find<'o, T: Send + Sync + 'static>(
     guard: &'o Guard,
     cache: Option<&Cache<T>>,
@@ -250,19 +268,19 @@ pub(super) fn find<'o, T: Send + Sync + 'static>(
     Some(item)
 }
 
-/// Changes of a list, from within a call of the object.
+/// Changes of a list, made within a call of the object.
 pub(super) struct Changes<'a, T: Send + Sync + 'static> {
     pub(super) store: &'a Store<T>,
-    /// The cache of the caller's cluster.
+    /// Cache of the caller's cluster.
     pub(super) here: Option<&'a Cache<T>>,
     pub(super) reach: &'a dyn Reach<Cache<T>>,
 }
 
 impl<T: Send + Sync + 'static> Changes<'_, T> {
-    /// Inserts an item unless there is one that stands against it.
+    /// Inserts an item unless it conflicts with a present one.
     pub(super) fn insert(&self, value: T, mut conflicts: impl FnMut(&T, &T) -> bool) -> Result<Item<T>, T> {
         let item = Item::new(value, self.store.number);
-        // In one operation: the list that was looked through is still the same if it lies where it did.
+        // In one operation, so that a list with an unchanged address is unchanged.
         let inserted = pin(|guard| {
             loop {
                 let list = self.store.list.load(guard);
@@ -275,7 +293,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
             }
         });
         if !inserted {
-            let inner = Arc::into_inner(item.0).unwrap_or_else(|| unreachable!("nobody else has seen it"));
+            let inner = Arc::into_inner(item.0).unwrap_or_else(|| unreachable!("the item was never shared"));
             return Err(inner.value);
         }
         self.store.changes.add(1);
@@ -295,7 +313,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
         }
     }
 
-    /// Removes this item, unless that is done already, or it is another store's.
+    /// Removes this item. Returns false if it was removed before, or belongs to another store.
     pub(super) fn remove_item(&self, item: &Item<T>) -> bool {
         if item.0.store != self.store.number {
             return false;

@@ -1,39 +1,54 @@
-//! The store and the caches of a map: lines, and what is held of them.
+//! The store and the caches of a map: lines, and replicas of lines.
 //!
-//! Problem: a lookup that found nothing in its cluster asks the store, and keeps what it finds; but what it found may be removed, or have
-//! another value, before it is kept. And while a removal goes from cluster to cluster, nobody who still sees the entry here may be told
-//! by somebody that it is gone there.
-//! Idea: an entry is a *line*, with a value that alone says whether the entry is there: a [`Master`] of an `Option`. What a cluster
-//! keeps is no value but a replica of the line's master, whose protocol makes both questions its own (`squall_replica`, header of
-//! `raw.rs`): while a change goes from replica to replica these are empty, and who finds one empty asks the master.
+//! Problem: a lookup that misses its cache searches the store and caches the result. Meanwhile the entry may
+//! be removed or changed. A removal goes from cluster to cluster. Meanwhile, a thread that still sees the
+//! entry here must not be able to learn that it is gone there.
 //!
-//! - I1. A key has a value if the store's table has a line for it whose master has one. A line that has one is taken out of the table by
-//!   nobody, and replaced by none; one whose value is gone, which it is for good, is *dead*, and may be both.
-//! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value is in its cache's table as long as
-//!   its line is not dead, but for I5 and `distributed/I4`, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
-//!   holds the old value.
-//! - I3. When a removal has returned, no cache has a replica of its line, but one whose maker is about to take it out (`places/I2`: the step
-//!   that makes an entry is the insertion into the cache's table), and one that was taken away (`distributed/I4`). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
-//!   is replaced when its cache keeps the key again.
-//! - I4. Closures of the user's run under no lock. Under a line's lock there run lookups in caches, and so `Eq` and `Hash` of keys, and
-//!   nothing else of the user's; but copies of values are made by who reads first, in no lock.
-//! - I5. Of a replica that a cache lets go of, to keep no more than it may, nobody learns any more but lookups that had found it before. Up to
-//!   then changes reached it; so what one of them reads in it, be it filled later by another of them, the key had at a moment of that lookup.
+//! Idea: an entry is a *line*, and its value alone says whether the entry is present: a [`Master`] of an
+//! `Option`. A cache holds no value but a replica of the line's master. The replica's protocol solves both
+//! problems (`squall_parts::replica`, header of `raw.rs`). While a change goes from replica to replica these
+//! are empty, and a reader of an empty replica reads the master.
 //!
-//! Linearization. A change of a value and a removal: where the master's word changes. An insertion: where the table gets the line. A lookup
-//! that finds a value: where the replica or the master is read; by I1 the key has that value then. One that finds nothing: where the store's table
-//! is found to have no line for the key; or, if it has a dead one, at the lookup if it was dead then, else at its death.
+//! - I1. A key has a value if the store's table has a line for it, and the line's master has one. A line with a value
+//!   is never taken out of the table or replaced. A line that has lost its value, which is final, is *dead*,
+//!   and may be both.
+//! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value
+//!   is in its cache's table as long as its line is alive, except for I5 and `distributed/I4`. It is recorded
+//!   in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that holds the old
+//!   value.
+//! - I3. When a removal has returned, no cache has a replica of its line, with two exceptions. The thread
+//!   that made the replica is about to take it out (`places/I2`: the step that makes an entry is the
+//!   insertion into the cache's table). Or the cache was removed (`distributed/I4`). A removal that ended by
+//!   a panic of `Eq` or `Hash` may leave dead replicas; each is replaced when its cache adds the key again.
+//! - I4. User closures run under no lock. Under a line's lock run lookups in caches, hence `Eq` and `Hash` of
+//!   keys, and no other user code. The first reader clones a value, under no lock.
+//! - I5. A replica that a cache drops to keep its limit stays reachable only from lookups that had found it
+//!   before. Changes reached it until then. So a value that one of these lookups reads in it, even if another
+//!   of them fills it later, was the key's value at a moment of that lookup.
 //!
-//! The directory of who holds a copy is kept by line (HU-15), not asked of everybody by broadcast: most lines are held by few
-//! clusters, and a change of one that nobody holds costs nobody else anything. It is two words, of a bit for each cluster up to 64; beyond,
-//! clusters share bits, and a change looks into a cache or two in vain. Who changes a line tells each holder itself, neighbours one after
-//! the other (HU-17 has one processor of each cluster tell the rest: here one telling is enough for a cluster).
+//! Linearization:
 //!
-//! Cost: a hit is a lookup in the cluster's own table, and a load. A miss is that, a lookup in the store's, an allocation for the replica and
-//! one for the copy. A change is an allocation, the line's lock, and for each holder a lookup and two stores. A line takes about
-//! 150 bytes beside key and value, a replica about 40 and its slot.
-//! Source: CO-43 (Appavoo 2005, §4.1.1: the master list in the root, and a cache in each representative), whose removal takes the entry out
-//! of the root and then out of each cache: there, one may still find here what another has seen to be gone there.
+//! - A change of a value, and a removal: the change of the master's word.
+//! - An insertion: the insertion of the line into the table.
+//! - A successful lookup: the read of the replica or of the master. By I1 the key has that value then.
+//! - A failed lookup: the moment when the store's table has no line for the key. With a dead line, the lookup
+//!   itself if the line was dead then, else the line's death.
+//!
+//! Each line records its holders (Unrau et al. 1995, Hurricane: HU-15), so a change needs no broadcast. Most
+//! lines have few holders, and a change of a line without holders costs the other clusters nothing. The
+//! record is two words with a bit for each cluster up to 64. Beyond 64, clusters share bits, and a change
+//! visits a few caches in vain. The changing thread visits each holder itself, neighbours one after the
+//! other. In Hurricane (HU-17) one processor of each cluster informs the others; here one visit per cluster
+//! is enough.
+//!
+//! Cost: a hit is a lookup in the cluster's table, and a load. A miss adds a lookup in the store's table, an
+//! allocation for the replica and one for the copy. A change is an allocation, the line's lock, and for each
+//! holder a lookup and two stores. A line takes about 150 bytes besides key and value; a replica takes about
+//! 40, and its slot.
+//!
+//! Source: Appavoo 2005, §4.1.1 (CO-43): the master list in the root, and a cache in each representative.
+//! There a removal takes the entry out of the root and then out of each cache. So a thread can still find
+//! the entry in one cache after another thread has seen it gone.
 
 use squall_machine::pervp::PerVpWord;
 use squall_rcu::{Guard, pin};
@@ -47,7 +62,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::distributed::Reach;
 use super::{Coherence, Sensors};
 
-/// A sensor's count: it may lose steps to those who come at once. On lines of its own: what lies beside it is read by lookups.
+/// Count of a sensor. Concurrent steps may be lost. The alignment prevents false sharing with words that
+/// lookups read.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Tally(AtomicU64);
@@ -66,12 +82,12 @@ impl Tally {
     }
 }
 
-/// An entry.
+/// Entry of the store.
 pub(super) struct Line<V: Send + Sync + 'static> {
     master: Master<Option<V>>,
-    /// Which replicas hold its value.
+    /// Clusters with a replica that holds the value.
     holders: Holders,
-    /// In which caches there may be a replica.
+    /// Caches that may have a replica.
     presence: Presence,
 }
 
@@ -87,7 +103,7 @@ impl<V: Clone + Send + Sync + 'static> Line<V> {
         })
     }
 
-    /// The value, unless the line is dead.
+    /// Returns the value, unless the line is dead.
     #[inline]
     fn load<'o>(&self, guard: &'o Guard) -> Option<&'o V> {
         self.master.load(guard).as_ref()
@@ -98,14 +114,14 @@ impl<V: Clone + Send + Sync + 'static> Line<V> {
     }
 }
 
-/// What a cluster has of a line.
+/// Replica of a line in a cache.
 pub(super) struct Held<V: Send + Sync + 'static> {
     line: Arc<Line<V>>,
     replica: Replica<Option<V>>,
 }
 
 impl<V: Clone + Send + Sync + 'static> Held<V> {
-    /// The value, unless the line is dead. Of a replica that has it from the line only now, `asked` counts that.
+    /// Returns the value, unless the line is dead. If the replica has to read the master, increments `asked`.
     #[inline(always)]
     fn load<'o>(&self, guard: &'o Guard, place: usize, asked: Option<&Tally>) -> Option<&'o V> {
         let note = || {
@@ -118,23 +134,23 @@ impl<V: Clone + Send + Sync + 'static> Held<V> {
     }
 }
 
-/// What a cluster keeps.
+/// Cache of a cluster.
 pub(crate) struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     held: Table<K, Held<V>, S>,
-    /// The cluster's number.
+    /// Number of the cluster.
     place: usize,
-    /// Replicas at most.
+    /// Maximum number of replicas.
     most: usize,
-    /// Where the next one is drawn that goes.
+    /// State of the generator that draws the replica to drop.
     drawn: AtomicU64,
     asked: Tally,
 }
 
-/// The one place.
+/// Store with all lines.
 pub(crate) struct Lines<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     table: Table<K, Arc<Line<V>>, S>,
     coherence: Coherence,
-    /// By VP: where there are no caches, each lookup is counted.
+    /// Count per VP, since without caches each lookup is counted.
     asked: PerVpWord,
     changes: Tally,
     reached: Tally,
@@ -159,7 +175,7 @@ where
         self.held.read_in(guard, key, |held| held.load(guard, self.place, Some(&self.asked))).flatten()
     }
 
-    /// Keeps a replica of a line of the store's.
+    /// Adds a replica of a line of the store.
     fn keep(&self, key: &K, line: &Arc<Line<V>>) {
         line.presence.announce(self.place);
         let _ = self.held.compute(key.clone(), |there| match there {
@@ -174,13 +190,13 @@ where
         }
     }
 
-    /// Lets go of any other replica, in the place of which a key's was kept (I5).
+    /// Drops some other replica to make room for that of `key` (I5).
     #[cold]
     fn let_go_for(&self, key: &K) {
-        // Relaxed: it need not be drawn once. Weyl's sequence: any position as often as any other.
+        // Relaxed: two threads may draw the same position. Weyl's sequence draws all positions equally often.
         let drawn = self.drawn.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mut goes = None;
-        // From there to the end, and from the beginning if there is none.
+        // From there to the end, and then from the beginning if necessary.
         for begin in [drawn, 0] {
             let mut from = Some(begin);
             while let Some(at) = from
@@ -198,14 +214,15 @@ where
         }
     }
 
-    /// Keeps a line that was inserted from here, or that another cache had, with its value.
+    /// Adds a new line, or one that another cache had, with its value.
     fn keep_new(&self, key: &K, line: &Arc<Line<V>>) {
         self.keep(key, line);
         pin(|guard| self.held.read_in(guard, key, |held| held.load(guard, self.place, None).is_some()));
     }
 
-    /// Keeps what another cache of the same store has values of, so much at most: as a lookup does with what it found in the store.
-    /// Where changes have taken most values away it does not look for the rest in all that is there.
+    /// Adds the lines with values in another cache of the same store, at most `most`, as a lookup would.
+    ///
+    /// The search is bounded, in case changes have emptied most replicas.
     pub(super) fn take_over(&self, from: &Self, most: usize) {
         let (mut left, mut from_here) = (most.min(self.most), Some(0));
         let mut looks = left.saturating_mul(4);
@@ -238,7 +255,7 @@ where
     }
 }
 
-/// Takes out what is of this line, and leaves what is of another.
+/// Removes the entry if it belongs to this line.
 fn if_it_is<T, V>(there: &Arc<T>, line: &Arc<T>) -> Compute<V> {
     if Arc::ptr_eq(there, line) { Compute::Remove } else { Compute::Keep }
 }
@@ -259,7 +276,8 @@ where
         }
     }
 
-    /// The same entries, with lines of another kind: the values are shared, and so are their versions. Nobody changes either meanwhile.
+    /// Returns the same entries in lines of another coherence. Values and versions are shared. The caller
+    /// excludes changes.
     pub(super) fn refit(this: &Arc<Self>, coherence: Coherence) -> Arc<Self> {
         if this.coherence == coherence {
             return this.clone();
@@ -297,7 +315,7 @@ where
         self.table.get(key)
     }
 
-    /// Calls `f` for some entries, from a position on; returns the position after them.
+    /// Calls `f` for some entries from a position on. Returns the position after them.
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         self.table.visit_from(from, |key, line| {
             pin(|guard| {
@@ -313,7 +331,7 @@ where
     }
 }
 
-/// Looks a key up: in this cache, if there is one, then in the store.
+/// Looks a key up in the cache, if there is one, and then in the store.
 #[inline(always)]
 pub(super) fn find<'o, K, V, S, Q: Eq + Hash + ?Sized>(
     guard: &'o Guard,
@@ -355,14 +373,14 @@ where
         return None;
     };
     cache.keep(&kept, &line);
-    // It was taken out again if the line has died, and is another line's if that was faster.
+    // The replica is absent if the line has died. It may belong to another line that was faster.
     cache.find(guard, key).or_else(|| line.load(guard))
 }
 
-/// Changes of the lines, from within a call of the object.
+/// Changes of the lines, made within a call of the object.
 pub(super) struct Changes<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) lines: &'a Lines<K, V, S>,
-    /// The cache of the caller's cluster.
+    /// Cache of the caller's cluster.
     pub(super) here: Option<&'a Cache<K, V, S>>,
     pub(super) reach: &'a dyn Reach<Cache<K, V, S>>,
 }
@@ -373,7 +391,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone,
 {
-    /// Gives a line another value, or none, if its value is of this version still.
+    /// Sets or clears a line's value if it still has version `version`.
     fn replace<Q: Eq + Hash + ?Sized>(
         &self,
         key: &Q,
@@ -396,7 +414,8 @@ where
                     }
                 });
             });
-            // Under the lock still. Where the walk panics, those that it did not come to hold the value still, and are noted.
+            // Still under the lock. If the walk panics, the replicas that it did not reach keep the value and
+            // stay recorded.
             if !keeps {
                 line.holders.take();
             }
@@ -409,12 +428,13 @@ where
         Ok(())
     }
 
-    /// Takes a dead line out of all tables: by who removed its value.
+    /// Takes a dead line out of all tables. Called by the thread that removed its value.
     fn take_out<Q: Eq + Hash + ?Sized>(&self, key: &Q, line: &Arc<Line<V>>)
     where
         K: Borrow<Q>,
     {
-        // First, for what follows may panic: who keeps a replica from now on takes it out itself.
+        // First, since the next steps may panic. From now on a thread that adds a replica takes it out
+        // itself.
         let places = line.presence.end();
         let _ = self.lines.table.change(key, |there| if_it_is(there, line));
         if let Some(places) = places {
@@ -422,7 +442,7 @@ where
         }
     }
 
-    /// Does with a line what `f` says of its value; nothing, if it is dead.
+    /// Applies the decision of `f` to a line. Returns an empty result if the line is dead.
     fn change_line<Q: Eq + Hash + ?Sized>(
         &self,
         key: &Q,
@@ -474,7 +494,7 @@ where
         }
     }
 
-    /// Adds a line, unless there is one that lives.
+    /// Adds a line, unless the key has a live one.
     pub(super) fn add(&self, key: K, value: V) -> Result<(), (K, V)> {
         if self.lines.line(&key).is_some_and(|line| !line.is_dead()) {
             return Err((key, value));
@@ -482,7 +502,7 @@ where
         let fresh = Line::new(value, self.lines.coherence);
         let computed = self.lines.table.compute(key.clone(), |there| match there {
             Some(line) if !line.is_dead() => Compute::Keep,
-            // Who killed it finds that it was replaced.
+            // The thread that killed the old line will find it replaced.
             _ => Compute::Put(fresh.clone()),
         });
         if computed == Computed::Kept {
@@ -496,7 +516,7 @@ where
         Ok(())
     }
 
-    /// Sets the key's value, and returns what `f` makes of the old one.
+    /// Sets the key's value, and returns the result of `f` for the old one.
     pub(super) fn put<R>(&self, mut key: K, mut value: V, f: impl Fn(&V) -> R) -> Option<R> {
         loop {
             if let Some(line) = self.lines.line(&key) {

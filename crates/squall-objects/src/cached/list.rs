@@ -1,4 +1,4 @@
-//! The cached list as an object: its interface, what people do with it, and its owner.
+//! The cached list as an object: its interface, its methods, and its owner.
 
 use squall_core::__macro::Panic;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
@@ -17,38 +17,39 @@ use super::distributed::{Body, Local, Distributed};
 use super::{Form, Sensors};
 use crate::sizes;
 
-/// A cached list. [`Items`] has what people do with one; this is what an implementation has.
+/// A cached list, as implementations provide it. [`Items`] has the methods for users.
 ///
-/// Progress: lookups are lock-free, but for the moment in which one that asked the one place keeps what it found: that takes the lock of
-/// its cluster's list, as a removal of what is in that list does. Insertions and removals block each other for as long as a copy of
-/// the list takes. A call that meets a swap waits for that, as every call does.
+/// Progress: lookups are lock-free, except for the moment in which a lookup that searched the store fills its
+/// cache. That takes the lock of the cluster's list, as the removal of a cached item does. Insertions and
+/// removals block each other while one of them copies the list. A call that meets a swap waits for it.
+///
 /// # Source
-/// CO-43, TO-05, HU-15; X-23.
+/// Appavoo 2005 (CO-43); Gamsa et al. 1999, Tornado (TO-05); Unrau et al. 1995, Hurricane (HU-15).
 #[interface(crate = squall_core)]
 pub trait CachedList<T: Send + Sync + 'static>: Send + Sync {
-    /// Lends what a lookup looks into, for one lookup in the rest of the operation.
+    /// Returns a view for one lookup in the rest of the operation.
     fn look<'o>(&self, guard: &'o Guard) -> ListView<'o, T>;
 
-    /// Calls `act` once with the list, for what changes it: when this returns, nothing is done to it any more.
+    /// Calls `act` once with the list, for changes. All changes are complete when this returns.
     fn write(&self, act: &mut dyn FnMut(ListWriter<'_, T>));
 
-    /// What it keeps where.
+    /// Returns the form.
     fn form(&self) -> Form;
 
-    /// What its sensors read.
+    /// Reads the sensors.
     fn sensors(&self) -> Sensors {
         Sensors::default()
     }
 }
 
-/// What a lookup in a cached list looks into.
+/// View of a cached list for a lookup.
 pub struct ListView<'o, T: Send + Sync + 'static> {
     cache: Option<&'o Cache<T>>,
     store: &'o Store<T>,
 }
 
 impl<'o, T: Send + Sync + 'static> ListView<'o, T> {
-    /// An item of which `pred` says so.
+    /// Returns an item for which `pred` returns true.
     pub fn find(&self, guard: &'o Guard, mut pred: impl FnMut(&T) -> bool) -> Option<&'o Item<T>> {
         items::find(guard, self.cache, self.store, &mut pred)
     }
@@ -60,7 +61,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for ListView<'_, T> {
     }
 }
 
-/// A cached list within a call, for changes: what the methods of [`Items`] are made of.
+/// A cached list within a call, for the changes of [`Items`].
 pub struct ListWriter<'a, T: Send + Sync + 'static>(Changes<'a, T>);
 
 impl<T: Send + Sync + 'static> fmt::Debug for ListWriter<'_, T> {
@@ -69,52 +70,90 @@ impl<T: Send + Sync + 'static> fmt::Debug for ListWriter<'_, T> {
     }
 }
 
-/// What people do with a cached list. Comes with the reference.
+/// Methods of a cached list, on a handle or an owner.
 ///
-/// Closures run under no lock, in an operation, and may use the list; they may be called again, and for any item, those included
-/// that are being removed. Each method panics as every call does if the object was destroyed. A closure that says which item it is, or what stands
-/// against one, must not change this list each time that it is called: it may be asked again for ever.
+/// Closures run under no lock, in an operation, and may use the list. They may be called repeatedly, and for
+/// items that are being removed. A predicate must not change this list on each call, or it is called forever.
+/// Each method panics if the object was destroyed.
+///
+/// ```
+/// use squall_objects::cached::{self, Form, Items};
+///
+/// let rules = cached::list(Form::shared());
+/// rules.insert(("/admin", false));
+/// rules.insert(("/", true));
+/// assert_eq!(rules.find(|(path, _)| *path == "/admin", |(_, allowed)| *allowed), Some(false));
+/// assert_eq!(rules.len(), 2);
+/// ```
 pub trait Items<T: Send + Sync + 'static>: Copy {
-    /// What `f` makes of an item of which `pred` says so: any, if there are several, and those first that the caller's cluster keeps.
+    /// Calls `f` with an item for which `pred` returns true, and returns the result. If several match, cached
+    /// items of the caller's cluster are preferred.
     ///
     /// # Cost
-    /// A walk through what the cluster keeps; if it is not there, through the whole list.
+    /// A scan of the cluster's cache. If that fails, a scan of the whole list.
     fn find<R>(self, pred: impl FnMut(&T) -> bool, f: impl FnOnce(&T) -> R) -> Option<R>;
 
-    /// An item of which `pred` says so, to have beyond the operation.
+    /// Returns an item for which `pred` returns true, for use beyond the operation.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, Form, Items};
+    ///
+    /// let list = cached::list(Form::shared());
+    /// list.insert(7);
+    /// let item = list.get(|number| *number > 5).unwrap();
+    /// list.remove(|_| true);
+    /// assert!(*item == 7 && item.is_gone());
+    /// ```
     ///
     /// # Cost
-    /// As [`find`](Items::find), and a change of the item's count, which others change, too.
+    /// As [`find`](Items::find), and an increment of the item's shared reference count.
     fn get(self, pred: impl FnMut(&T) -> bool) -> Option<Item<T>>;
 
-    /// Inserts an item. The caller's cluster keeps it from then on.
+    /// Inserts an item, also into the cache of the caller's cluster.
     fn insert(self, value: T) -> Item<T>;
 
-    /// Inserts an item, unless `conflicts` says so of one that is there, its first argument, and this one.
+    /// Inserts an item, unless `conflicts` returns true for a present item and this one.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, Form, Items};
+    ///
+    /// let list = cached::list(Form::shared());
+    /// assert!(list.try_insert(7, |there, new| there == new).is_ok());
+    /// assert_eq!(list.try_insert(7, |there, new| there == new).err(), Some(7));
+    /// ```
     ///
     /// # Errors
-    /// There is such a one: the item comes back.
+    /// The item, if there is a conflict.
     fn try_insert(self, value: T, conflicts: impl FnMut(&T, &T) -> bool) -> Result<Item<T>, T>;
 
-    /// Removes an item of which `pred` says so. When it returns, no lookup finds it anywhere.
+    /// Removes an item for which `pred` returns true. After the return no lookup finds it in any cluster.
     fn remove(self, pred: impl FnMut(&T) -> bool) -> Option<Item<T>>;
 
-    /// Removes this item, and says whether it was there; one of another list is not.
+    /// Removes this item. Returns false if it was removed before, or belongs to another list.
     fn remove_item(self, item: &Item<T>) -> bool;
 
-    /// Calls `f` with each item that is there when it begins; those that are removed meanwhile, perhaps.
+    /// Calls `f` with each item present at the start. An item that is removed meanwhile may be skipped.
     fn for_each(self, f: impl FnMut(&T));
 
-    /// The items that are there now. Each stays as long as somebody has it, and says whether it was removed.
+    /// Returns an iterator over the present items. Each item stays valid after its removal.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, Form, Items};
+    ///
+    /// let list = cached::list(Form::shared());
+    /// list.insert(1);
+    /// list.insert(2);
+    /// assert_eq!(list.iter().map(|item| *item).sum::<i32>(), 3);
+    /// ```
     #[track_caller]
     fn iter(self) -> vec::IntoIter<Item<T>> {
         self.items().into_iter()
     }
 
-    /// The same as a list.
+    /// Returns the present items.
     fn items(self) -> Vec<Item<T>>;
 
-    /// How many items there are.
+    /// Returns the number of items.
     #[track_caller]
     fn len(self) -> usize {
         let mut count = 0;
@@ -122,22 +161,32 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
         count
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     #[track_caller]
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Changes the size of the clusters that keep what they look up, while the list is used: by a swap.
+    /// Changes the size of the clusters that have a cache, by a hot-swap.
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::cached::{self, CachedList, Form, Items};
+    ///
+    /// let list = cached::list(Form::distributed(ClusterSize::Node));
+    /// list.insert(1);
+    /// list.set_cluster_size(ClusterSize::Core).unwrap();
+    /// assert_eq!((list.form().cluster_size(), list.len()), (ClusterSize::Core, 1));
+    /// ```
     ///
     /// # Errors
-    /// [`SwapError`]: everything is as it was.
+    /// [`SwapError`]: the object is unchanged.
     /// # Cost
-    /// That of a [`Swap`]; each cluster keeps what it looks up from then on.
+    /// That of a [`Swap`]. The new caches are empty.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// Looks within a call.
+/// Runs a lookup within a call.
 #[inline(always)]
 #[track_caller]
 fn look<T: Send + Sync + 'static, R>(
@@ -147,7 +196,7 @@ fn look<T: Send + Sync + 'static, R>(
     handle.__call_in("look", |guard, list| f(guard, list.look(guard)), Panic)
 }
 
-/// Changes within a call.
+/// Runs a change within a call.
 #[track_caller]
 fn write<T: Send + Sync + 'static, R>(
     handle: Handle<dyn CachedList<T>>,
@@ -155,7 +204,7 @@ fn write<T: Send + Sync + 'static, R>(
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
     handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
-    done.expect("an implementation of a cached list calls what it is given")
+    done.expect("an implementation of a cached list calls `act`")
 }
 
 impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
@@ -211,7 +260,7 @@ impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
     }
 }
 
-/// What is spread of a list.
+/// Contents of a list.
 struct Listed<T>(PhantomData<fn(T)>);
 
 impl<T: Send + Sync + 'static> Body for Listed<T> {
@@ -259,11 +308,18 @@ impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
     }
 }
 
-/// The owner of a cached list: its drop ends the object. It derefs to the reference.
+/// Owner of a cached list. Dropping it destroys the object. It dereferences to the handle.
+///
+/// ```
+/// use squall_objects::cached::{Items, List};
+///
+/// let list: List<u32> = [1, 2, 3].into_iter().collect();
+/// assert!(list.find(|item| *item == 2, |_| ()).is_some());
+/// ```
 pub struct List<T: Send + Sync + 'static>(Owned<dyn CachedList<T>>);
 
 impl<T: Send + Sync + 'static> List<T> {
-    /// As an owner of any object.
+    /// Converts to the general owner type.
     pub fn into_owned(self) -> Owned<dyn CachedList<T>> {
         self.0
     }
@@ -300,7 +356,7 @@ impl<T: Send + Sync + 'static> Extend<T> for &List<T> {
 }
 
 impl<T: Send + Sync + 'static> Default for List<T> {
-    /// Of the form [`Form::shared`].
+    /// Creates an empty list in the form [`Form::shared`].
     #[track_caller]
     fn default() -> List<T> {
         list(Form::shared())
@@ -308,7 +364,7 @@ impl<T: Send + Sync + 'static> Default for List<T> {
 }
 
 impl<T: Send + Sync + 'static> FromIterator<T> for List<T> {
-    /// Of the form [`Form::shared`].
+    /// Creates a list in the form [`Form::shared`].
     #[track_caller]
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> List<T> {
         let list = List::default();
@@ -321,7 +377,7 @@ impl<T: Send + Sync + 'static> IntoIterator for &List<T> {
     type Item = Item<T>;
     type IntoIter = vec::IntoIter<Item<T>>;
 
-    /// As [`Items::iter`].
+    /// Returns an iterator over the present items. See [`Items::iter`].
     #[track_caller]
     fn into_iter(self) -> Self::IntoIter {
         self.0.handle().iter()
@@ -330,7 +386,7 @@ impl<T: Send + Sync + 'static> IntoIterator for &List<T> {
 
 #[cfg(feature = "serde")]
 impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for List<T> {
-    /// As a sequence of the items.
+    /// Serializes a sequence of the items.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let items = self.0.handle().items();
         serializer.collect_seq(items.iter().map(|item| &**item))
@@ -339,16 +395,25 @@ impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for List<T> {
 
 #[cfg(feature = "serde")]
 impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize<'de> for List<T> {
-    /// Of the form [`Form::shared`].
+    /// Deserializes a list into the form [`Form::shared`].
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<List<T>, D::Error> {
         Vec::deserialize(deserializer).map(|items: Vec<T>| items.into_iter().collect())
     }
 }
 
-/// Makes a cached list.
+/// Creates a cached list.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{self, Form, Items};
+///
+/// let list = cached::list(Form::distributed(ClusterSize::Cache));
+/// list.insert("a");
+/// assert_eq!(list.len(), 1);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn list<T: Send + Sync + 'static>(form: Form) -> List<T> {
     have_sizes::<T>();
@@ -356,7 +421,7 @@ pub fn list<T: Send + Sync + 'static>(form: Form) -> List<T> {
     List(Distributed::<Listed<T>>::new(form, Some(Store::new())).create(size))
 }
 
-/// Has lists of this type have the attribute of their clusters' size.
+/// Registers the attribute [`CLUSTER_SIZE`](crate::CLUSTER_SIZE) for lists of this type.
 fn have_sizes<T: Send + Sync + 'static>() {
     sizes::have::<dyn CachedList<T>>(
         |handle| handle.try_form().ok()?.chosen_size(),
@@ -364,8 +429,20 @@ fn have_sizes<T: Send + Sync + 'static>() {
     );
 }
 
-/// An implementation, to take the place of a cached list: as [`list`] makes it. It takes the items over; swapped in without state it has
-/// none, and every call errs.
+/// Returns a replacement for a hot-swap of a cached list. It takes over the items.
+///
+/// Swapped in without state it has no list, and every call returns an error.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{self, Form, Items};
+///
+/// let list = cached::list(Form::shared());
+/// list.insert(1);
+/// swap(list.handle(), cached::new_list(Form::distributed(ClusterSize::Core))).unwrap();
+/// assert_eq!(list.len(), 1);
+/// ```
 pub fn new_list<T: Send + Sync + 'static>(form: Form) -> Replacement<dyn CachedList<T>> {
     Distributed::<Listed<T>>::to_come(form)
 }

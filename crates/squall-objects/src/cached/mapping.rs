@@ -1,4 +1,4 @@
-//! The cached map as an object: its interface, what people do with it, and its owner.
+//! The cached map as an object: its interface, its methods, and its constructors.
 
 use squall_core::__macro::Panic;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
@@ -19,15 +19,22 @@ use super::distributed::{Body, Local, Distributed};
 use super::{Form, Sensors, Walk};
 use crate::sizes;
 
-/// A cached map. [`MapExt`] has what people do with one; this is what an implementation has.
+/// A cached map, as implementations provide it. [`CachedMapExt`] has the methods for users.
 ///
-/// Progress: a lookup of what the cluster keeps is lock-free, and waits for no change; one whose copy a change has taken away tries a lock
-/// once, to have it again. One that asked the one place keeps what it found: that takes a lock of the cluster's own table for a moment, as
-/// a removal of what is kept there does; a thread that stalls in that holds up who keeps or removes a key of the same home there.
-/// Changes of one key block each other for as long as a store to each copy takes; a thread that stalls in one holds up changes of that key, and
-/// no lookup. A call that meets a swap waits for that, as every call does.
+/// Progress:
+///
+/// - A lookup of a cached key is lock-free and never waits for a change. If a change has invalidated the
+///   copy, the lookup tries a lock once to restore it.
+/// - A lookup that searched the store fills its cache, which takes a lock of the cluster's table briefly. The
+///   removal of a cached key takes the same lock. A thread that stalls there delays changes of keys of the
+///   same home.
+/// - Changes of one key block each other while a change stores to each copy. A thread that stalls in a change
+///   delays other changes of that key, and no lookup.
+/// - A call that meets a swap waits for it.
+///
 /// # Source
-/// CO-43, TO-04, TO-05, HU-15, HU-16; X-23.
+/// Appavoo 2005 (CO-43); Gamsa et al. 1999, Tornado (TO-04, TO-05); Unrau et al. 1995, Hurricane (HU-15,
+/// HU-16).
 #[interface(crate = squall_core)]
 pub trait CachedMap<
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -35,22 +42,22 @@ pub trait CachedMap<
     S: BuildHasher + Clone + Send + Sync + 'static,
 >: Send + Sync
 {
-    /// Lends what a lookup looks into, for one lookup in the rest of the operation.
+    /// Returns a view for one lookup in the rest of the operation.
     fn look<'o>(&self, guard: &'o Guard) -> MapView<'o, K, V, S>;
 
-    /// Calls `act` once with the map, for what changes it: when this returns, nothing is done to it any more.
+    /// Calls `act` once with the map, for changes. All changes are complete when this returns.
     fn write(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>));
 
-    /// What it keeps where.
+    /// Returns the form.
     fn form(&self) -> Form;
 
-    /// What its sensors read.
+    /// Reads the sensors.
     fn sensors(&self) -> Sensors {
         Sensors::default()
     }
 }
 
-/// What a lookup in a cached map looks into.
+/// View of a cached map for a lookup.
 pub struct MapView<'o, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     cache: Option<&'o Cache<K, V, S>>,
     lines: &'o Lines<K, V, S>,
@@ -62,7 +69,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone,
 {
-    /// The key's value.
+    /// Returns the key's value.
     #[inline(always)]
     pub fn find<Q: Eq + Hash + ?Sized>(&self, guard: &'o Guard, key: &Q) -> Option<&'o V>
     where
@@ -78,7 +85,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapVi
     }
 }
 
-/// A cached map within a call, for changes: what the methods of [`MapExt`] are made of.
+/// A cached map within a call, for the changes of [`CachedMapExt`].
 pub struct MapWriter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Changes<'a, K, V, S>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWriter<'_, K, V, S> {
@@ -87,26 +94,36 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWr
     }
 }
 
-/// What people do with a cached map. Comes with the reference.
+/// Methods of a cached map, on a handle or an owner.
 ///
-/// Closures run under no lock, in an operation, and may use the map; those that say what becomes of an entry are called again where
-/// another change was faster, and have changed nothing if they panic. Such a change may be their own: one that changes its key each time that
-/// it is called is called for ever. Each method panics as every call does if the object was destroyed.
+/// Closures run under no lock, in an operation, and may use the map. A closure that decides about an entry is
+/// called again if another change was faster, and leaves the map unchanged if it panics. Such a closure must not
+/// change its own key on each call, or it is called forever. Each method panics if the object was destroyed.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{self, CachedMapExt, Form};
+///
+/// let users = cached::map::<u32, String>(Form::distributed(ClusterSize::Core));
+/// users.set(1, "ann".into());
+/// assert_eq!(users.with(&1, |name| name.len()), Some(3));
+/// assert!(users.delete(&1) && users.is_empty());
+/// ```
 pub trait CachedMapExt<K, V, S>: Copy
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// What `f` makes of the key's value.
+    /// Calls `f` with the key's value and returns the result, or `None` if the key is absent.
     ///
     /// # Cost
-    /// A lookup in the cluster's own table, which writes nothing; where the cluster does not have the key, one in the one place, too.
+    /// A lookup in the cluster's cache, which writes no memory. On a miss, a lookup in the store too.
     fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>;
 
-    /// A clone of the key's value.
+    /// Returns a clone of the key's value.
     #[inline]
     #[track_caller]
     fn get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
@@ -116,7 +133,7 @@ where
         self.with(key, V::clone)
     }
 
-    /// Whether the key is there.
+    /// Returns whether the map contains the key.
     #[track_caller]
     fn contains_key<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
@@ -125,86 +142,149 @@ where
         self.with(key, |_| ()).is_some()
     }
 
-    /// Sets the key's value; a clone of the old one is returned. A new key is kept by the caller's cluster from then on.
+    /// Sets the key's value and returns a clone of the old one. A new key enters the cache of the caller's
+    /// cluster.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// assert_eq!((map.insert(1, 'a'), map.insert(1, 'b')), (None, Some('a')));
+    /// ```
     fn insert(self, key: K, value: V) -> Option<V>;
 
-    /// Sets the key's value, and says whether there was another.
+    /// Sets the key's value and returns whether there was an old one.
     fn set(self, key: K, value: V) -> bool;
 
-    /// Inserts the key unless it is there.
+    /// Inserts the key unless it is present.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// assert_eq!(map.try_insert(1, 'a'), Ok(()));
+    /// assert_eq!(map.try_insert(1, 'b'), Err((1, 'b')));
+    /// ```
     ///
     /// # Errors
-    /// It is there: key and value come back, the value perhaps as a clone.
+    /// Key and value, if the key is present. The value may be a clone.
     fn try_insert(self, key: K, value: V) -> Result<(), (K, V)>;
 
-    /// The key's value; if it is not there, what `value` makes is inserted. Of several that come at once each may make a value; one
-    /// is inserted, and all return that one.
+    /// Returns the key's value, after inserting the result of `value` if the key is absent.
+    ///
+    /// Concurrent callers may each compute a value. One is inserted, and all callers return that one.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// assert_eq!(map.get_or_insert_with(1, || 'a'), 'a');
+    /// assert_eq!(map.get_or_insert_with(1, || 'b'), 'a');
+    /// ```
     fn get_or_insert_with(self, key: K, value: impl FnOnce() -> V) -> V;
 
-    /// Takes the key out; a clone of its value is returned. When it returns, no lookup finds the value anywhere.
+    /// Removes the key and returns a clone of its value. After the return no lookup finds it in any cluster.
     fn remove<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>;
 
-    /// Takes the key out, and says whether it was there.
+    /// Removes the key and returns whether it was present.
     fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
         K: Borrow<Q>;
 
-    /// Takes the key out if `f` says so of its value, which is the value that goes.
+    /// Removes the key if `f` returns true for its value. Returns whether it did.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// map.set(1, 10);
+    /// assert!(!map.remove_if(&1, |value| *value > 10));
+    /// assert!(map.remove_if(&1, |value| *value == 10));
+    /// ```
     fn remove_if<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> bool) -> bool
     where
         K: Borrow<Q>;
 
-    /// Replaces the key's value by what `f` makes of it, and says whether it is there.
+    /// Replaces the key's value by the result of `f`. Returns whether the key is present.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// map.set(1, 10);
+    /// assert!(map.update(&1, |value| value + 1) && !map.update(&2, |value| value + 1));
+    /// assert_eq!(map.get(&1), Some(11));
+    /// ```
     fn update<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> V) -> bool
     where
         K: Borrow<Q>;
 
-    /// Does with the key what `f` says of its value, if it has one.
+    /// Inserts, replaces, removes or keeps the entry atomically, as `f` decides from its current value.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Compute, Computed, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// let count = |value: Option<&u32>| Compute::Put(value.map_or(1, |value| value + 1));
+    /// assert_eq!(map.compute("a", count), Computed::Inserted);
+    /// assert_eq!(map.compute("a", count), Computed::Updated);
+    /// assert_eq!(map.get("a"), Some(2));
+    /// ```
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
 
-    /// Calls `f` for each entry. A key that is there all the time is seen once; one that comes or goes meanwhile, perhaps.
+    /// Calls `f` for each entry. A key that is present throughout is visited once. A key that comes or goes
+    /// meanwhile may be skipped.
     ///
-    /// It is one call of the object for a few entries at a time, so a swap may come between two of them. Nothing of it is kept.
+    /// Each call of the object visits a few entries, so a swap may happen in between.
     fn for_each(self, f: impl FnMut(&K, &V));
 
-    /// Clones of the entries, as [`for_each`](MapExt::for_each) sees them.
+    /// Returns an iterator over clones of the entries that [`for_each`](CachedMapExt::for_each) visits.
     fn iter(self) -> Walk<(K, V)>;
 
-    /// Clones of the keys.
+    /// Returns an iterator over clones of the keys.
     fn keys(self) -> Walk<K>;
 
-    /// Clones of the values.
+    /// Returns an iterator over clones of the values.
     fn values(self) -> Walk<V>;
 
-    /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
+    /// Removes the entries for which `f` returns false. An entry that is inserted meanwhile may be skipped.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map(Form::shared());
+    /// (0..10).for_each(|key| _ = map.set(key, key));
+    /// map.retain(|key, _| key % 2 == 0);
+    /// assert_eq!(map.len(), 5);
+    /// ```
     fn retain(self, f: impl FnMut(&K, &V) -> bool);
 
-    /// Takes out all that is there from the beginning to the end; others that come meanwhile, perhaps.
+    /// Removes all entries that are present throughout. An entry that is inserted meanwhile may stay.
     fn clear(self) {
         self.retain(|_, _| false);
     }
 
-    /// How many entries there are: exactly if nobody changes the map, else about.
+    /// Returns the number of entries: exact without concurrent changes, else approximate.
     fn len(self) -> usize;
 
-    /// Whether there is no entry, as [`len`](MapExt::len) has it.
+    /// Returns whether the map is empty, as exactly as [`len`](CachedMapExt::len).
     #[track_caller]
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Changes the size of the clusters that keep what they look up, while the map is used: by a swap.
+    /// Changes the size of the clusters that have a cache, by a hot-swap.
     ///
     /// # Errors
-    /// [`SwapError`]: everything is as it was.
+    /// [`SwapError`]: the object is unchanged.
     /// # Cost
-    /// That of a [`Swap`]; each cluster keeps what it looks up from then on.
+    /// That of a [`Swap`]. The new caches are empty.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// Looks within a call.
+/// Runs a lookup within a call.
 #[inline(always)]
 #[track_caller]
 fn look<K, V, S, R>(
@@ -219,7 +299,7 @@ where
     handle.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
 }
 
-/// Changes within a call.
+/// Runs a change within a call.
 #[inline(always)]
 #[track_caller]
 fn write<K, V, S, R>(handle: Handle<dyn CachedMap<K, V, S>>, f: impl FnOnce(&Changes<'_, K, V, S>) -> R) -> R
@@ -230,10 +310,10 @@ where
 {
     let (mut f, mut done) = (Some(f), None);
     handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
-    done.expect("an implementation of a cached map calls what it is given")
+    done.expect("an implementation of a cached map calls `act`")
 }
 
-/// Some entries from a position on.
+/// Visits some entries from a position on.
 #[track_caller]
 fn visit_from<K, V, S>(handle: Handle<dyn CachedMap<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
 where
@@ -372,7 +452,7 @@ where
     }
 }
 
-/// What is spread of a map.
+/// Contents of a map.
 struct Mapped<K, V, S>(PhantomData<fn(K, V, S)>);
 
 impl<K, V, S> Body for Mapped<K, V, S>
@@ -430,10 +510,19 @@ where
     }
 }
 
-/// Makes a cached map. Its hasher is std's.
+/// Creates a cached map with std's hasher.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{self, CachedMapExt, Form};
+///
+/// let map = cached::map::<u32, u32>(Form::distributed(ClusterSize::Cache).updated());
+/// map.set(1, 10);
+/// assert_eq!(map.get(&1), Some(10));
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn map<K, V>(form: Form) -> OwnedCachedMap<K, V>
 where
@@ -443,10 +532,19 @@ where
     map_with(form, RandomState::new())
 }
 
-/// The same, with any hasher.
+/// Creates a cached map with this hasher.
+///
+/// ```
+/// use squall_objects::cached::{self, CachedMapExt, Form};
+/// use std::hash::RandomState;
+///
+/// let map = cached::map_with(Form::shared(), RandomState::new());
+/// map.set(1, 10);
+/// assert_eq!(map.get(&1), Some(10));
+/// ```
 ///
 /// # Panics
-/// As [`map`].
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn map_with<K, V, S>(form: Form, hasher: S) -> OwnedCachedMap<K, V, S>
 where
@@ -459,7 +557,7 @@ where
     OwnedCachedMap(Distributed::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
 }
 
-/// Has maps of these types have the attribute of their clusters' size.
+/// Registers the attribute [`CLUSTER_SIZE`](crate::CLUSTER_SIZE) for maps of these types.
 fn have_sizes<K, V, S>()
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -472,9 +570,21 @@ where
     );
 }
 
-/// An implementation, to take the place of a cached map: as [`map`] makes it. It takes the entries over; swapped in without state it has
-/// none, and every call errs. Where copies were taken away and are to be updated now, or the other way round, all callers wait for as
-/// long as a line for each entry takes to be made.
+/// Returns a replacement for a hot-swap of a cached map. It takes over the entries.
+///
+/// Swapped in without state it has no entries, and every call returns an error. If the
+/// [`Coherence`](super::Coherence) changes, all callers wait until a new line for each entry is made.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{self, CachedMapExt, Form};
+///
+/// let map = cached::map(Form::shared());
+/// map.set(1, 10);
+/// swap(map.handle(), cached::new_map(Form::distributed(ClusterSize::Core))).unwrap();
+/// assert_eq!(map.get(&1), Some(10));
+/// ```
 pub fn new_map<K, V, S>(form: Form) -> Replacement<dyn CachedMap<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,

@@ -1,48 +1,63 @@
-//! Cached lists and maps: what is in them lies in one place, and each cluster that looks something up keeps it at hand.
+//! Cached lists and maps: one store holds all entries, and each cluster caches the entries that it looks up.
 //!
-//! Not for what is changed as often as it is looked up, nor for what is mostly looked up in vain: a lookup that finds nothing has asked
-//! the one place, and a removal visits every cluster that has what goes. And not for what one cluster uses alone: all that is kept at
-//! hand is kept twice. For such loads, and for most, take a [`map`](mod@crate::map); for one value, a [`cell`](crate::read_mostly).
+//! - [`list`]: items that a predicate finds ([`Items::find`]). Examples are the regions of an address space,
+//!   or the rules that a request may match.
+//! - [`map`]: values by key, which can be changed too.
 //!
-//! - [`list`]: items that are found by a relation ([`Items::find`]): the regions of an address space, the rules that a request may match.
-//! - [`map`]: values by key, which can be changed, too.
+//! Both come in any [`Form`], and can be swapped from form to form while they are used:
 //!
-//! Both come in any [`Form`], and each can be swapped into each other while it is used:
+//! | form | a repeated lookup searches | a first lookup | a change visits |
+//! |---|---|---|---|
+//! | [`shared`](Form::shared) | the store | searches the store | the store |
+//! | [`distributed`](Form::distributed) | the own cache | also fills the cache | and the caches with it |
+//! | [`where_threads_are`](Form::where_threads_are) | its own or a full cluster's | the same | the same |
+//! | [`on`](Form::on) | its own or a full cluster's | the same | the same |
 //!
-//! | form | a lookup that was made before | another | a change | memory |
-//! |---|---|---|---|---|
-//! | [`shared`](Form::shared) | looks into the one place | the same | the same | once |
-//! | [`distributed`](Form::distributed) | looks into its cluster's own | asks the one place, and keeps what it finds | the one place, and each cluster that has it | and once for each cluster that has it |
-//! | [`where_threads_are`](Form::where_threads_are), [`on`](Form::on) | the same in a cluster that is full; another one looks into a full one's | the same | the same | the same, of full clusters |
-//!
-//! What a cluster keeps grows with what it looks up, up to all that is there; [`keeping`](Form::keeping) sets a limit to that.
-//!
-//! It is true of all forms that each operation takes effect at one moment, hot-swaps included; so when a removal has returned, nobody
-//! anywhere finds what was removed. A lookup of what its cluster keeps writes to nothing that others read, and waits for nobody. One that asks
-//! the one place counts that; if it keeps what it found, it may wait for a moment for others who keep or remove something in the same cluster.
-//! Whoever meets a hot-swap waits for that.
+//! Memory holds each entry once in the store, and once more in each cache that has it. A cache grows with the
+//! lookups, up to all entries; [`keeping`](Form::keeping) limits it.
 //!
 //! ```
 //! use squall_machine::ClusterSize;
-//! use squall_objects::cached::{self, MapExt, Form, Items};
+//! use squall_objects::cached::{self, CachedMapExt, Form, Items};
 //!
 //! let regions = cached::list(Form::distributed(ClusterSize::Core));
 //! regions.insert((0x1000..0x3000, "heap"));
 //! let hit = |address| regions.find(|(range, _)| range.contains(&address), |(_, name)| *name);
 //! assert_eq!((hit(0x2000), hit(0x4000)), (Some("heap"), None));
 //! regions.remove(|(_, name)| *name == "heap");
-//! assert_eq!(hit(0x2000), None); // wherever it is asked
+//! assert_eq!(hit(0x2000), None); // in every cluster
 //!
 //! let routes = cached::map::<String, u32>(Form::distributed(ClusterSize::Cache).updated());
 //! routes.insert("home".into(), 1);
-//! assert_eq!(routes.read("home", |to| *to), Some(1));
+//! assert_eq!(routes.with("home", |to| *to), Some(1));
 //! ```
 //!
-//! No poisoning: closures of the user's run under no lock, in an operation, and may use the object; one that panics has changed nothing.
-//! (What says what becomes of a key must not change that key each time: it would be asked again for ever. `Eq` and `Hash` of a map's keys
-//! run under locks, and must not use it; a change in which one panics is done or not, for all.) Keep them short, for nothing that was removed is
-//! freed meanwhile. Signal handlers shall not use these objects: a lookup may allocate, and takes a lock for a moment, where it
-//! keeps what it found. In the child of a fork calls err.
+//! # When not
+//! Use a [`map`](mod@crate::map) for most loads, and a [read-mostly value](crate::read_mostly) for one value.
+//! Caches do not pay in these cases:
+//!
+//! - Entries change as often as they are looked up.
+//! - Most lookups fail: each of them searches the store.
+//! - A removal visits each cluster that has the entry, so frequent removals are slow.
+//! - One cluster alone uses the object: each cached entry is stored twice.
+//!
+//! # Guarantees
+//! - Each operation takes effect at one moment, in all forms and across hot-swaps. After a removal returns,
+//!   no lookup finds the entry in any cluster.
+//! - A lookup in the cluster's cache writes no shared memory and waits for no other thread.
+//! - A lookup in the store counts itself. If it fills the cache, it may wait briefly for other changes of
+//!   that cache.
+//! - A call that meets a hot-swap waits for it.
+//! - There is no poisoning. User closures run under no lock, in an operation, and may use the object. A
+//!   closure that panics leaves the object unchanged. Keep closures short, since removed memory is
+//!   freed only after them.
+//!
+//! # Limits
+//! - A closure that decides about a key must not change that key on each call, or it is called forever.
+//! - `Eq` and `Hash` of a map's keys run under locks, and must not use the map. If one panics during a
+//!   change, the change is done completely or not at all.
+//! - Signal handlers must not use these objects, since a lookup may allocate and take a lock.
+//! - After a fork, calls in the child return errors.
 
 mod items;
 mod lines;
@@ -60,39 +75,65 @@ pub use mapping::{CachedMap, CachedMapExt, MapView, MapWriter, map, map_with, ne
 pub use owner::OwnedCachedMap;
 pub use squall_parts::table::{Compute, Computed};
 
-/// What a list or a map keeps where: made for an object, or for one that is to take its place.
+/// Form of a list or a map: which clusters have caches, of which size, and how the caches are kept up to
+/// date.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{Coherence, Form};
+///
+/// let form = Form::distributed(ClusterSize::Core).keeping(100).updated();
+/// assert_eq!((form.cluster_size(), form.most()), (ClusterSize::Core, 100));
+/// assert_eq!(form.coherence(), Coherence::Update);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
     size: ClusterSize,
     full: Full,
     coherence: Coherence,
-    /// What a cluster keeps at most.
+    /// Maximum number of entries in a cache.
     most: usize,
 }
 
-/// Which clusters keep what they look up.
+/// Clusters that have a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     Nowhere,
     Everywhere,
-    /// Those of these VPs.
+    /// The clusters of these VPs.
     On(Box<[Vp]>),
-    /// That in which it was made, and each other one after so many lookups, until it is left.
+    /// The cluster of the creating thread, and each other cluster after this many lookups, until its threads
+    /// leave.
     After(u32),
 }
 
-/// What becomes of the copies of a map's value that is changed: TO-04.
+/// Effect of a change of a map's value on the cached copies. Source: Gamsa et al. 1999, Tornado (TO-04).
+///
+/// ```
+/// use squall_objects::cached::{Coherence, Form};
+///
+/// assert_eq!(Form::shared().coherence(), Coherence::Invalidate);
+/// assert_eq!(Form::shared().updated().coherence(), Coherence::Update);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coherence {
-    /// They are taken away; each cluster copies the new value when it looks for it. The value itself lies in the cluster's memory.
+    /// The copies are invalidated. Each cluster copies the new value at its next lookup, into its own memory.
     Invalidate,
-    /// Each is given the new value, which lies where it was made.
+    /// Each copy is replaced by a pointer to the new value, which stays in the memory of its creator.
     Update,
 }
 
 impl Form {
-    /// Nothing is kept anywhere but in the one place: to begin with, and for what one thread uses.
+    /// Returns the form without caches, for objects that one thread uses, or with an unknown load.
+    ///
+    /// ```
+    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    ///
+    /// let map = cached::map::<u32, u32>(Form::shared());
+    /// map.insert(1, 10);
+    /// assert_eq!((map.get(&1), map.sensors().copies), (Some(10), 0));
+    /// ```
     pub fn shared() -> Form {
         Form {
             size: ClusterSize::Machine,
@@ -102,25 +143,57 @@ impl Form {
         }
     }
 
-    /// Each cluster of this size keeps what it looks up. (K42's process object: CO-43.)
+    /// Returns the form in which each cluster of this size caches its lookups. Source: Appavoo 2005, the
+    /// process object of K42 (CO-43).
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    ///
+    /// let map = cached::map::<u32, u32>(Form::distributed(ClusterSize::Core));
+    /// map.insert(1, 10);
+    /// assert_eq!((map.get(&1), map.sensors().copies), (Some(10), 1));
+    /// ```
     pub fn distributed(size: ClusterSize) -> Form {
         Form { size, full: Full::Everywhere, coherence: Coherence::Invalidate, most: usize::MAX }
     }
 
-    /// Each cluster of this size keeps what it looks up once it has looked so many things up; until then it is thin, and looks into what the
-    /// cluster keeps in which the object was made. (Tornado's process object: TO-05.)
+    /// Returns the form in which a cluster gets a cache after `after` lookups. Until then its lookups search
+    /// the cache of the cluster in which the object was created.
     ///
-    /// A thread that moves on to another cluster makes that one full by and by, and takes along what was kept where it was, up to 256 entries: one
-    /// into which nobody looked while another one made the second half of its lookups, becomes thin again when that becomes full. So let `after` be
-    /// twice as many lookups as leave time for one to each thread that is at work: some hundreds, and not a few. One that was made thin needs twice as
-    /// many the next time.
-    /// The cluster in which the object was made stays full.
+    /// When a thread moves to another cluster, that cluster gets a cache after `after` lookups. The new cache
+    /// takes over up to 256 entries of the old one. A cluster loses its cache if it made no lookup during the
+    /// last `after / 2` lookups of the new cluster. It needs twice as many lookups the next time. The cluster
+    /// of the creator always has a cache.
+    ///
+    /// Choose `after` so that each working thread makes a lookup during half of it: some hundred.
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    ///
+    /// let map = cached::map::<u32, u32>(Form::where_threads_are(ClusterSize::Core, 500));
+    /// map.insert(1, 10);
+    /// assert_eq!((map.get(&1), map.sensors().full), (Some(10), 1));
+    /// ```
+    ///
+    /// # Source
+    /// Gamsa et al. 1999, the process object of Tornado (TO-05).
     pub fn where_threads_are(size: ClusterSize, after: u32) -> Form {
         Form { size, full: Full::After(after), coherence: Coherence::Invalidate, most: usize::MAX }
     }
 
-    /// The clusters of this size in which these VPs are keep what they look up; others look into what that of the first VP keeps. (The
-    /// same, where it is known beforehand.)
+    /// Returns the form in which the clusters of these VPs have caches. Other clusters search the cache of
+    /// the first VP's cluster. Use it if the places of the threads are known beforehand.
+    ///
+    /// ```
+    /// use squall_machine::{ClusterSize, Vp};
+    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    ///
+    /// let map = cached::map::<u32, u32>(Form::on(ClusterSize::Core, [Vp::new(0)]));
+    /// map.insert(1, 10);
+    /// assert_eq!(map.get(&1), Some(10));
+    /// ```
     pub fn on(size: ClusterSize, vps: impl IntoIterator<Item = Vp>) -> Form {
         Form {
             size,
@@ -130,19 +203,23 @@ impl Form {
         }
     }
 
-    /// The same, whose map gives its copies the new value, as [`Coherence::Update`] says. Lists have items that do not change.
+    /// Returns the form with [`Coherence::Update`]: a change of a map's value updates the copies. Items of
+    /// lists never change.
     #[must_use]
     pub fn updated(self) -> Form {
         Form { coherence: Coherence::Update, ..self }
     }
 
-    /// The same, whose clusters keep so many entries or items each at most, and perhaps a few more while several threads look up at once. What
-    /// is looked up beyond takes another's place: of a map any's, of a list that which was kept first. What went is asked for again, and memory
-    /// comes back after a grace period.
+    /// Returns the form with caches of at most `most` entries each, or a few more while several threads look
+    /// up at once.
+    ///
+    /// An entry beyond the limit replaces another: a random one in a map, the oldest one in a list. A
+    /// replaced entry is looked up in the store again. Its memory is freed after a grace period.
     ///
     /// ```
     /// use squall_machine::ClusterSize;
-    /// use squall_objects::cached::{self, CachedMap, MapExt, Form};
+    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    ///
     /// let names = cached::map::<u32, String>(Form::distributed(ClusterSize::Core).keeping(100));
     /// (0..1000).for_each(|id| _ = names.insert(id, format!("name {id}")));
     /// (0..1000).for_each(|id| assert!(names.contains_key(&id)));
@@ -150,59 +227,71 @@ impl Form {
     /// ```
     ///
     /// # Panics
-    /// If it shall keep none: that is [`Form::shared`].
+    /// If `most` is zero. [`Form::shared`] is the form without caches.
     #[must_use]
     pub fn keeping(self, most: usize) -> Form {
-        assert!(most > 0, "a cluster keeps one at least; the form that keeps none is `Form::shared()`");
+        assert!(most > 0, "a cache holds at least one entry; use `Form::shared()` for no caches");
         Form { most, ..self }
     }
 
-    /// How many entries or items a cluster keeps at most.
+    /// Returns the maximum number of entries in a cache.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// What becomes of the copies of a map's value that is changed.
+    /// Returns the effect of a change on the cached copies of a map.
     pub fn coherence(&self) -> Coherence {
         self.coherence
     }
 
-    /// The same, if it has clusters whose size is to be chosen.
+    /// Returns the cluster size if the form has caches.
     pub(crate) fn chosen_size(&self) -> Option<ClusterSize> {
         (self.full != Full::Nowhere).then_some(self.size)
     }
 
-    /// How large the clusters are.
+    /// Returns the cluster size.
     pub fn cluster_size(&self) -> ClusterSize {
         self.size
     }
 
-    /// The same, for clusters of this size. Of a [`shared`](Form::shared) form nothing changes by that.
+    /// Returns the form with this cluster size. It has no effect on [`shared`](Form::shared).
     #[must_use]
     pub fn resized(self, size: ClusterSize) -> Form {
         Form { size, ..self }
     }
 }
 
-/// What the sensors of a cached object read.
+/// Readings of the sensors of a cached object.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+///
+/// let map = cached::map::<u32, u32>(Form::distributed(ClusterSize::Core));
+/// map.insert(1, 10);
+/// let sensors = map.sensors();
+/// assert_eq!((sensors.entries, sensors.changes), (1, 1));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sensors {
-    /// MapExt, or items.
+    /// Number of entries or items.
     pub entries: usize,
-    /// Representatives.
+    /// Number of representatives.
     pub reps: usize,
-    /// Those of them that keep what they look up.
+    /// Number of representatives that have a cache.
     pub full: usize,
-    /// How many times one that did was made thin, as its threads had left for another. Since it was made, or since a hot-swap.
+    /// Number of times a representative lost its cache because its threads had left. Counted since the
+    /// creation or the last hot-swap.
     pub thinned: u64,
-    /// Entries or items that they keep; of a map that takes copies away, some of them may be without a copy.
+    /// Number of cached entries or items. A map that invalidates copies counts entries without a copy too.
     pub copies: usize,
-    /// Lookups that asked the one place, since it was made, or since a hot-swap that copied it: for what its cluster did not have, or had a copy of that a change had
-    /// taken away. What clusters asked that are thin by now is counted. About, where several ask at once.
+    /// Approximate number of lookups that searched the store, since the creation or the last hot-swap that
+    /// copied it. These are cache misses, and hits on an invalidated copy. Lookups of clusters that have lost
+    /// their cache are included.
     pub asked: u64,
-    /// Values that were changed, and what was inserted or removed, across hot-swaps.
+    /// Number of changed values, insertions and removals, across hot-swaps.
     pub changes: u64,
-    /// Copies that were taken away, or given a new value, by changes; across hot-swaps.
+    /// Number of copies that changes invalidated or updated, across hot-swaps.
     pub reached: u64,
 }

@@ -1,4 +1,4 @@
-//! Who owns a cached map, and what it is to std.
+//! The owner of a cached map, and its implementations of std's traits.
 
 use squall_core::Owned;
 use std::fmt;
@@ -8,7 +8,14 @@ use std::ops::Deref;
 use super::mapping::{CachedMap, CachedMapExt, map_with};
 use super::{Form, Walk};
 
-/// The owner of a cached map: its drop ends the object. It derefs to the reference.
+/// Owner of a cached map. Dropping it destroys the object. It dereferences to the handle.
+///
+/// ```
+/// use squall_objects::cached::{CachedMapExt, OwnedCachedMap};
+///
+/// let map: OwnedCachedMap<u32, char> = [(1, 'a')].into_iter().collect();
+/// assert_eq!(map.get(&1), Some('a'));
+/// ```
 pub struct OwnedCachedMap<K, V, S = RandomState>(pub(super) Owned<dyn CachedMap<K, V, S>>)
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -21,7 +28,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// As an owner of any object.
+    /// Converts to the general owner type.
     pub fn into_owned(self) -> Owned<dyn CachedMap<K, V, S>> {
         self.0
     }
@@ -71,7 +78,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
-    /// Of the form [`Form::shared`].
+    /// Creates an empty map in the form [`Form::shared`].
     #[track_caller]
     fn default() -> OwnedCachedMap<K, V, S> {
         map_with(Form::shared(), S::default())
@@ -84,7 +91,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
-    /// Of the form [`Form::shared`].
+    /// Creates a map in the form [`Form::shared`].
     #[track_caller]
     fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> OwnedCachedMap<K, V, S> {
         let map = OwnedCachedMap::default();
@@ -102,7 +109,7 @@ where
     type Item = (K, V);
     type IntoIter = Walk<(K, V)>;
 
-    /// As [`MapExt::iter`].
+    /// Returns an iterator over clones of the entries. See [`CachedMapExt::iter`].
     fn into_iter(self) -> Walk<(K, V)> {
         self.0.handle().iter()
     }
@@ -115,7 +122,7 @@ where
     V: Clone + Send + Sync + serde::Serialize + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// As a map of copies of the entries.
+    /// Serializes a map with copies of the entries.
     fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
         serializer.collect_map(self.0.handle().iter().collect::<Vec<_>>())
     }
@@ -128,7 +135,7 @@ where
     V: Clone + Send + Sync + serde::Deserialize<'de> + 'static,
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
-    /// Of the form [`Form::shared`].
+    /// Deserializes a map into the form [`Form::shared`].
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OwnedCachedMap<K, V, S>, D::Error> {
         let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
         Ok(entries.into_iter().collect())

@@ -1,10 +1,12 @@
-//! All forms: the master's table in the root, and a local one in each representative. They differ in the size of the clusters.
+//! Implementation of both forms: the master table in the root, and a local table in each representative. The
+//! forms differ in the cluster size.
 //!
-//! - I1. A local table lives as long as the entries, so that no part is lost but with its key. A representative has one that no other one of
-//!   its object has; it takes one that is there, of an object before a swap or of a representative that lost a race, before it has one
-//!   made. So there are no more tables than one object ever had representatives.
-//! - I2. During a swap representatives of both objects may have the same table. That is no matter: it is `Sync`, and only whose callers
-//!   meet in it depends on who has it.
+//! - I1. A local table lives as long as the entries, so that no part is lost unless its key is. Each
+//!   representative has a table that no other representative of its object has. Before it makes a new one, it
+//!   takes a spare table: one from an object before a swap, or from a representative that lost a race. So
+//!   there are at most as many tables as one object has ever had representatives.
+//! - I2. During a swap, representatives of both objects may have the same table. That is sound, since a table
+//!   is `Sync`. The assignment of tables only decides which callers share one.
 
 use squall_core::swap::{Format, RootFormats};
 use squall_core::{RepContext, Miss, MissAnswer, Root};
@@ -16,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{Act, Directory, Sensors, Tables};
 
-/// Local tables.
+/// List of local tables.
 type Locals<K, G, L, S> = Mutex<Vec<Arc<Local<K, G, L, S>>>>;
 
-/// What moves in a hot-swap: the master's table, and all local ones (I1).
+/// State that a hot-swap moves: the master table, and all local tables (I1).
 struct Whole<K, G, L, S>
 where
     K: Send + Sync + 'static,
@@ -31,7 +33,7 @@ where
     locals: Locals<K, G, L, S>,
 }
 
-/// The root.
+/// Root.
 pub(super) struct Distributed<K, G, L, S>
 where
     K: Send + Sync + 'static,
@@ -39,13 +41,14 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    /// Empty in an object that a swap has to move the state into.
+    /// Empty until a swap has moved the state in.
     whole: OnceLock<Arc<Whole<K, G, L, S>>>,
     /// Tables that no representative of this object has.
     spare: Locals<K, G, L, S>,
 }
 
-/// A representative, on lines of its own: neighbours in memory belong to other processors.
+/// Representative. The alignment prevents false sharing with neighbours in memory, which belong to other
+/// processors.
 #[repr(align(128))]
 pub(super) struct Holder<K, G, L, S>
 where
@@ -59,12 +62,12 @@ where
     at: RepContext<Distributed<K, G, L, S>>,
 }
 
-/// The state.
+/// State that a swap moves.
 struct Moved<T>(Arc<T>);
 
 impl<T: Send + Sync + 'static> Format for Moved<T> {}
 
-/// Nothing that panics runs under these.
+/// Locks a mutex and ignores poison: no code that panics runs under these mutexes.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -136,7 +139,7 @@ where
                 let root = object.root();
                 let locals = locked(&state.0.locals).clone();
                 root.whole.set(state.0).map_err(|_| "the new object has entries already")?;
-                // The first is taken first.
+                // Reversed, so that `pop` takes the first table first.
                 locked(&root.spare).extend(locals.into_iter().rev());
                 Ok(())
             });

@@ -1,46 +1,58 @@
-//! A directory: for each key one entry that is the same for all, and in each cluster that uses it a part of its own.
+//! Directories: each key has one entry for all, and a part of its own in each cluster that uses it.
 //!
-//! Not for values that are only looked up: a [`map`](mod@crate::map) needs no lock for that, and has each key once. Nor for keys that are used
-//! once: each use makes a part that nobody finds again. And not where an entry's own value changes as often as it is used: then its
-//! parts are not what is dear. For sums that no key goes with, take a [`counter`](crate::counter).
+//! A directory suits local traffic with an occasional question to all: sessions and their requests, files and
+//! their readers, tenants and their usage.
 //!
-//! It is for what has much traffic that is local, and now and then a question to all: sessions and the requests that each made, files and
-//! who has read them, tenants and what they used. Whoever uses a key locks its cluster's part of it, and nothing that another cluster
-//! writes; of all that ask for a key which is not there one makes it; a question goes to the parts of all clusters at one
-//! moment; and what is removed is gone everywhere at one moment, with its last sums.
+//! - A use of a key locks the part of the caller's cluster, and writes no memory of other clusters.
+//! - If several threads ask for a missing key at once, one of them makes it.
+//! - A question reads the parts of all clusters at one moment.
+//! - A removal takes effect everywhere at one moment, and can return the final sums.
 //!
 //! ```
 //! use squall_machine::ClusterSize;
-//! use squall_objects::directory::{self, Entered, Parts};
+//! use squall_objects::directory::{self, Parts};
 //!
-//! // For each user: since when, one for all, and the requests that each core served.
+//! // For each user: the first year, one for all, and the requests that each core served.
 //! let sessions = directory::distributed::<String, u64, u64>(ClusterSize::Core, |_since| 0);
 //! std::thread::scope(|threads| {
 //!     for _ in 0..4 {
 //!         threads.spawn(|| sessions.get_or_make("ann", || 1970, |_since, requests| *requests += 1));
 //!     }
 //! });
-//! assert_eq!(sessions.read("ann", |since| *since), Some(1970)); // no lock
+//! assert_eq!(sessions.read("ann", |since| *since), Some(1970)); // without a lock
 //! assert_eq!(sessions.gather("ann", 0, |sum, _, requests| *sum += *requests), Some(4));
-//! assert_eq!(sessions.remove_with("ann", 0, |sum, _, requests| *sum += *requests), Some(4)); // the very last sum
+//! // The final sum, since no request can come after it:
+//! assert_eq!(sessions.remove_with("ann", 0, |sum, _, requests| *sum += *requests), Some(4));
 //! assert_eq!((sessions.len(), sessions.remove("ann")), (0, false));
 //! ```
 //!
-//! | made by | using a key that was used there before | another | a question to all parts, a removal |
+//! | form | using a key again | using a new key | a question, a removal |
 //! |---|---|---|---|
-//! | [`shared`] | a look into a table, and a lock, of all | the same, and an entry | a lock more |
-//! | [`distributed`] | the same, of the cluster's own | the same, the entry's lock, and a part of its own | a look into each cluster's table that calls, and a lock of each part |
+//! | [`shared`] | a lookup and a lock, shared by all | and a new entry | one more lock |
+//! | [`distributed`] | a lookup and a lock of the cluster | and its lock and a part | a lock per cluster |
 //!
-//! A call that locks also counts itself in and out of its cluster's representative, for it may block.
+//! A call that locks also counts itself in and out of its representative, since it may block.
 //!
-//! There is no adaptive form: [`set_cluster_size`](Parts::set_cluster_size) changes one into the other, and to any size, while it is used; what
-//! the parts hold stays.
+//! There is no adaptive form. [`set_cluster_size`](Parts::set_cluster_size) changes the form to any cluster
+//! size while the directory is used. The parts keep their contents.
 //!
-//! Closures run under the locks of the key that they are given, and must not use the directory but to [`read`](Parts::read): in debug builds that
-//! panics. They, and what makes an entry, may block; then others who want the same key wait. No poisoning: a closure that panics
-//! has done to its parts what it did, and one that makes an entry leaves none. Drops of entries and parts may use it. Calls that lock are
-//! no operation, and may be made where one may block; signal handlers shall not use it; in the child of a fork calls err. To have one
-//! among others in an object of your own, see `squall_dhash`, of which these are made.
+//! # When not
+//! - Entries are only looked up: a [`map`](mod@crate::map) needs no lock, and stores each key once.
+//! - Keys are used once: each use makes a part that no later use finds.
+//! - The entry itself changes as often as it is used: then its parts save little.
+//! - Sums without keys: use a [`counter`](crate::counter).
+//!
+//! # Limits
+//! - Closures run under the locks of their key, and may only [`read`](Parts::read) the directory. In debug
+//!   builds other uses panic.
+//! - Closures may block. Then other users of the key wait.
+//! - There is no poisoning. A closure that panics keeps its changes of the parts. If a closure that
+//!   makes an entry panics, the key stays absent.
+//! - Drops of entries and parts may use the directory.
+//! - Methods that lock are not operations, and may be called where blocking is allowed.
+//! - Signal handlers must not use a directory. After a fork, calls in the child return errors.
+//!
+//! [`squall_parts::dhash`] has the parts of these objects, for use within an object of your own.
 
 mod owner;
 mod distributed;
@@ -61,13 +73,14 @@ pub use crate::walk::Walk;
 pub use owner::OwnedDirectory;
 use distributed::Distributed;
 
-/// A directory. [`Parts`] has what people do with one; this is what an implementation has.
+/// A directory, as implementations provide it. [`Parts`] has the methods for users.
 ///
-/// Progress: reads are lock-free. All else blocks: a thread that stalls in a closure holds up its key in its cluster, and whoever asks
-/// all parts of that key; while it makes an entry, the key everywhere. Whoever meets a swap waits for that, as in every call; a call
-/// that stays holds it up.
+/// Progress: reads are lock-free. All other methods block. A thread that stalls in a closure delays its key
+/// in its cluster, and questions to all parts of that key. While it makes an entry, it delays the key
+/// everywhere. A call that meets a swap waits for it, and a call that stalls delays the swap.
+///
 /// # Source
-/// CO-54 to CO-62, CO-73.
+/// Appavoo 2005, §4.1.4 (CO-54 to CO-62, CO-73).
 #[interface(crate = squall_core)]
 pub trait Directory<K, G, L, S>: Send + Sync
 where
@@ -76,38 +89,48 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Lends the tables, for one read in the rest of the operation.
+    /// Stores a view of the tables in `found`, for one read in the rest of the operation.
     fn look<'o>(&self, guard: &'o Guard, found: &mut Option<Tables<'o, K, G, L, S>>);
 
-    /// Calls `act` once with the tables: when this returns, nothing is done to them any more.
+    /// Calls `act` once with the tables. All changes are complete when this returns.
     #[blocking]
     fn with(&self, act: &mut Act<'_, K, G, L, S>);
 
-    /// How large the clusters are of which each has parts of its own.
+    /// Returns the size of the clusters that have parts of their own.
     fn cluster_size(&self) -> ClusterSize;
 
-    /// What its sensors read.
+    /// Reads the sensors.
     fn sensors(&self) -> Sensors {
         Sensors::default()
     }
 }
 
-/// What is done with the tables of a directory, once.
+/// A use of the tables of a directory, called once.
 pub type Act<'f, K, G, L, S> = dyn FnMut(Tables<'_, K, G, L, S>) + 'f;
 
-/// What the sensors of a directory read.
+/// Readings of the sensors of a directory.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::directory::{self, Directory, Parts};
+///
+/// let uses = directory::distributed::<u32, (), u64>(ClusterSize::Core, |_| 0);
+/// uses.get_or_make(&1, || (), |_, uses| *uses += 1);
+/// let sensors = uses.sensors();
+/// assert_eq!((sensors.keys, sensors.parts), (1, 1));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sensors {
-    /// Keys.
+    /// Number of keys.
     pub keys: usize,
-    /// Representatives.
+    /// Number of representatives.
     pub reps: usize,
-    /// Parts of all keys together, those included that nobody has used since the clusters were smaller.
+    /// Number of parts of all keys, including unused ones from a time of smaller clusters.
     pub parts: usize,
 }
 
-/// The tables of a directory within a call: what the methods of [`Parts`] are made of.
+/// Tables of a directory within a call, for the methods of [`Parts`].
 pub struct Tables<'a, K, G, L, S>
 where
     K: Send + Sync + 'static,
@@ -131,9 +154,20 @@ where
     }
 }
 
-/// What people do with a directory. Comes with the reference.
+/// Methods of a directory, on a handle or an owner.
 ///
-/// Each method panics as every call does if the object was destroyed.
+/// Each method panics if the object was destroyed.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::directory::{self, Parts};
+///
+/// // For each file: its size, and the reads from each core.
+/// let files = directory::distributed::<&str, u64, u64>(ClusterSize::Core, |_size| 0);
+/// files.get_or_make("a.txt", || 100, |_size, reads| *reads += 1);
+/// files.update("a.txt", |_size, reads| *reads += 1);
+/// assert_eq!(files.gather("a.txt", 0, |sum, _, reads| *sum += *reads), Some(2));
+/// ```
 pub trait Parts<K, G, L, S>: Copy
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -141,11 +175,14 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Locks this cluster's part of the key and calls `f` with it. If the key is not there `make` makes its entry first: of all that ask at once,
-    /// anywhere, one does, and the others wait for it. One that panics leaves the key as it was, and the next one makes it.
+    /// Locks the key's part of this cluster and calls `f` with it. Calls `make` first if the key is absent.
+    ///
+    /// Of several threads that ask for an absent key at once, in any cluster, one calls `make` and the others
+    /// wait. If `make` panics, the key stays absent, and the next thread calls its own `make`.
     ///
     /// # Cost
-    /// A look into the cluster's own table, a lock, and two counts of the cluster's, where the cluster has used the key.
+    /// If the cluster has used the key: a lookup in the cluster's table, a lock, and two counts of the
+    /// cluster.
     fn get_or_make<Q, R>(self, key: &Q, make: impl FnOnce() -> G, f: impl FnOnce(&G, &mut L) -> R) -> R
     where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
@@ -155,7 +192,15 @@ where
         made.unwrap_or_else(|never| match never {})
     }
 
-    /// The same with a `make` that may fail: then the key is as it was.
+    /// Like [`get_or_make`](Parts::get_or_make), but `make` may fail. Then the key stays absent.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<String, u32, u64>(|_| 0);
+    /// assert_eq!(users.try_get_or_make("ann", || "ten".parse(), |_, _| ()).is_err(), true);
+    /// assert_eq!(users.try_get_or_make("ann", || "10".parse(), |id, _| *id), Ok(10));
+    /// ```
     ///
     /// # Errors
     /// Those of `make`.
@@ -169,19 +214,30 @@ where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
         K: Borrow<Q>;
 
-    /// Locks this cluster's part of the key and calls `f` with it, if the key is there. A cluster that has not used the key has a part made.
+    /// Locks the key's part of this cluster and calls `f` with it. Returns `None` if the key is absent. Makes
+    /// the part if the cluster has not used the key.
     fn update<Q, R>(self, key: &Q, f: impl FnOnce(&G, &mut L) -> R) -> Option<R>
     where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>;
 
-    /// What `f` makes of the key's entry. It takes no lock and writes nothing, makes no part, and runs in an operation: keep it short.
+    /// Calls `f` with the key's entry and returns the result, or `None` if the key is absent.
+    ///
+    /// Takes no lock, writes no memory and makes no part. `f` runs in an operation, so keep it short.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<String, u32, u64>(|_| 0);
+    /// users.get_or_make("ann", || 10, |_, _| ());
+    /// assert_eq!(users.read("ann", |id| *id), Some(10));
+    /// ```
     fn read<Q, R>(self, key: &Q, f: impl FnOnce(&G) -> R) -> Option<R>
     where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>;
 
-    /// Whether the key is there.
+    /// Returns whether the key is present.
     fn contains_key<Q>(self, key: &Q) -> bool
     where
         Q: Eq + Hash + ?Sized,
@@ -190,28 +246,58 @@ where
         self.read(key, |_| ()).is_some()
     }
 
-    /// Locks all parts of a key, and calls `f` with what was gathered so far and each of them: to sum them up, or to tell all
-    /// something. Nobody sees it half done. Returns what was gathered, if the key is there.
+    /// Locks all parts of a key and folds `f` over them, to sum them up or to change them all. Other threads
+    /// see all or no changes. Returns the result, or `None` if the key is absent.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<String, (), u64>(|_| 5);
+    /// users.get_or_make("ann", || (), |_, _| ());
+    /// assert_eq!(users.gather("ann", 0, |sum, (), part| *sum += std::mem::take(part)), Some(5));
+    /// assert_eq!(users.gather("ann", 0, |sum, (), part| *sum += *part), Some(0));
+    /// ```
     fn gather<Q, A>(self, key: &Q, gathered: A, f: impl FnMut(&mut A, &G, &mut L)) -> Option<A>
     where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>;
 
-    /// The same of all keys, one after the other. Keys that come or go meanwhile may be met or not.
+    /// Folds `f` over the parts of all keys, one key at a time. A key that comes or goes meanwhile may be
+    /// skipped.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<u32, (), u64>(|_| 1);
+    /// (0..10).for_each(|key| users.get_or_make(&key, || (), |_, _| ()));
+    /// assert_eq!(users.gather_all(0, |sum, _key, (), part| *sum += *part), 10);
+    /// ```
     fn gather_all<A>(self, gathered: A, f: impl FnMut(&mut A, &K, &G, &mut L)) -> A;
 
-    /// Calls `f` with each key and its entry, without locks; in operations of some keys each. Keys that come or go meanwhile may be met or not.
+    /// Calls `f` with each key and its entry, without locks. A key that comes or goes meanwhile may be
+    /// skipped.
+    ///
+    /// The walk consists of several short operations.
     fn for_each(self, f: impl FnMut(&K, &G));
 
-    /// Clones of the keys and their entries, as [`for_each`](Parts::for_each) sees them.
+    /// Returns an iterator over clones of the keys and entries that [`for_each`](Parts::for_each) visits.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<u32, char, ()>(|_| ());
+    /// users.get_or_make(&1, || 'a', |_, ()| ());
+    /// assert_eq!(users.iter().collect::<Vec<_>>(), [(1, 'a')]);
+    /// ```
     fn iter(self) -> Walk<(K, G)>
     where
         G: Clone;
 
-    /// Clones of the keys.
+    /// Returns an iterator over clones of the keys.
     fn keys(self) -> Walk<K>;
 
-    /// Removes a key, everywhere at one moment. Returns whether it was there; of several who remove it at once, one is told so.
+    /// Removes a key everywhere at one moment. Returns whether it was present. If several threads remove it
+    /// at once, one of them gets true.
     fn remove<Q>(self, key: &Q) -> bool
     where
         Q: Eq + Hash + ?Sized,
@@ -220,36 +306,68 @@ where
         self.remove_with(key, (), |(), _, _| ()).is_some()
     }
 
-    /// The same, and gathers what the parts are at that moment: nothing is done to them after it.
+    /// Like [`remove`](Parts::remove), but also folds `f` over the parts. The result is final: no thread
+    /// changes the parts afterwards.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<u32, (), u64>(|_| 7);
+    /// users.get_or_make(&1, || (), |_, _| ());
+    /// assert_eq!(users.remove_with(&1, 0, |sum, (), part| *sum += *part), Some(7));
+    /// assert_eq!(users.remove_with(&1, 0, |sum, (), part| *sum += *part), None);
+    /// ```
     fn remove_with<Q, A>(self, key: &Q, gathered: A, f: impl FnMut(&mut A, &G, &mut L)) -> Option<A>
     where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>;
 
-    /// Removes each key to which `keep` says no, one after the other. It runs under the entry's lock.
+    /// Removes the keys for which `keep` returns false, one at a time. `keep` runs under the entry's lock.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts};
+    ///
+    /// let users = directory::shared::<u32, (), u64>(|_| 0);
+    /// (0..10).for_each(|key| users.get_or_make(&key, || (), |_, _| ()));
+    /// users.retain(|key, ()| key % 2 == 0);
+    /// assert_eq!(users.len(), 5);
+    /// ```
     fn retain(self, keep: impl FnMut(&K, &G) -> bool);
 
-    /// Removes all that is there from the beginning to the end, one key after the other.
+    /// Removes all keys that are present throughout, one at a time.
     fn clear(self) {
         self.retain(|_, _| false);
     }
 
-    /// How many keys there are, about: one that is being made or removed counts.
+    /// Returns the approximate number of keys. A key that is being made or removed counts.
     fn len(self) -> usize;
 
-    /// Whether there is none, about.
+    /// Returns whether the directory is empty, approximately.
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// Changes how large the clusters are of which each has parts of its own, by a hot-swap; parts that there are stay, and are counted in.
+    /// Changes the size of the clusters that have parts of their own, by a hot-swap. Existing parts stay and
+    /// are included in questions.
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::directory::{self, Directory, Parts};
+    ///
+    /// let uses = directory::shared::<u32, (), u64>(|_| 0);
+    /// uses.get_or_make(&1, || (), |_, uses| *uses += 1);
+    /// uses.set_cluster_size(ClusterSize::Core).unwrap();
+    /// uses.update(&1, |_, uses| *uses += 1);
+    /// assert_eq!(uses.gather(&1, 0, |sum, _, uses| *sum += *uses), Some(2));
+    /// assert_eq!(uses.cluster_size(), ClusterSize::Core);
+    /// ```
     ///
     /// # Errors
-    /// As every swap; the size is what it was then.
+    /// [`SwapError`]: the object is unchanged.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// Reads within an operation.
+/// Runs a read within an operation.
 #[inline]
 #[track_caller]
 fn look<K, G, L, S, R>(handle: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
@@ -262,11 +380,11 @@ where
     pin(|guard| {
         let mut found = None;
         handle.look(guard, &mut found);
-        f(found.expect("an implementation of a directory lends its tables"))
+        f(found.expect("an implementation of a directory stores a view of its tables"))
     })
 }
 
-/// What locks, within a call.
+/// Runs a use that locks, within a call.
 #[inline]
 #[track_caller]
 fn act<K, G, L, S, R>(handle: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
@@ -278,7 +396,7 @@ where
 {
     let (mut f, mut done) = (Some(f), None);
     handle.with(&mut |tables| done = f.take().map(|f| f(tables)));
-    done.expect("an implementation of a directory calls what it is given")
+    done.expect("an implementation of a directory calls `act`")
 }
 
 fn walk<K, G, L, S, T: 'static>(handle: Handle<dyn Directory<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
@@ -351,7 +469,7 @@ where
 
     #[track_caller]
     fn for_each(self, f: impl FnMut(&K, &G)) {
-        // It is no operation itself, so that a walk over many holds up no reclamation.
+        // Not within one operation, so that a long walk does not delay reclamation.
         act(self, |tables| tables.master.for_each(f));
     }
 
@@ -400,11 +518,19 @@ where
     }
 }
 
-/// Makes a directory whose parts are all in one place: to begin with, and for few threads. `part` makes a part of a key's entry; it runs
-/// under a lock of the key's.
+/// Creates a directory with one part for each key, for few threads or an unknown load. `part` makes the part
+/// of an entry; it runs under a lock of the key.
+///
+/// ```
+/// use squall_objects::directory::{self, Parts};
+///
+/// let visits = directory::shared::<String, (), u64>(|_| 0);
+/// visits.get_or_make("home", || (), |_, visits| *visits += 1);
+/// assert_eq!(visits.len(), 1);
+/// ```
 ///
 /// # Panics
-/// As [`squall_core::try_shared`] errs.
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn shared<K, G, L>(part: impl Fn(&G) -> L + Send + Sync + 'static) -> OwnedDirectory<K, G, L>
 where
@@ -415,11 +541,20 @@ where
     distributed(ClusterSize::Machine, part)
 }
 
-/// Makes a directory of which each cluster of this size has parts of its own. `part` makes a part of a key's entry, where a cluster uses
-/// the key first; it runs under a lock of the key's.
+/// Creates a directory with a part for each key and each cluster of this size that uses it. `part` makes the
+/// part of an entry when a cluster first uses the key; it runs under a lock of the key.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::directory::{self, Parts};
+///
+/// let visits = directory::distributed::<String, (), u64>(ClusterSize::Core, |_| 0);
+/// visits.get_or_make("home", || (), |_, visits| *visits += 1);
+/// assert_eq!(visits.gather("home", 0, |sum, _, visits| *sum += *visits), Some(1));
+/// ```
 ///
 /// # Panics
-/// As [`shared`].
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn distributed<K, G, L>(
     size: ClusterSize,
@@ -433,10 +568,21 @@ where
     with_hasher(size, RandomState::new(), part)
 }
 
-/// The same, with any hasher.
+/// Like [`distributed`], with this hasher.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::directory::{self, Parts};
+/// use std::hash::RandomState;
+///
+/// let visits = directory::with_hasher(ClusterSize::Core, RandomState::new(), |_: &u32| 0_u64);
+/// visits.get_or_make("home", || 1, |_, visits| *visits += 1);
+/// # let _: &directory::OwnedDirectory<String, u32, u64> = &visits;
+/// assert_eq!(visits.len(), 1);
+/// ```
 ///
 /// # Panics
-/// As [`shared`].
+/// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn with_hasher<K, G, L, S>(
     size: ClusterSize,
@@ -456,8 +602,21 @@ where
     OwnedDirectory(Distributed::of(Master::with_hasher(hasher, part)).create(size))
 }
 
-/// An implementation, to take the place of a directory: as [`distributed`] makes it. It takes entries and parts over; swapped in without
-/// state it has none, and every call errs.
+/// Returns a replacement for a hot-swap of a directory, with this cluster size. It takes over entries and
+/// parts.
+///
+/// Swapped in without state it has no entries, and every call returns an error.
+///
+/// ```
+/// use squall_core::swap::swap;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::directory::{self, Parts};
+///
+/// let uses = directory::shared::<u32, (), u64>(|_| 0);
+/// uses.get_or_make(&1, || (), |_, uses| *uses += 1);
+/// swap(uses.handle(), directory::new_directory(ClusterSize::Cpu)).unwrap();
+/// assert_eq!(uses.len(), 1);
+/// ```
 pub fn new_directory<K, G, L, S>(size: ClusterSize) -> Replacement<dyn Directory<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Who owns a directory, and what it is to std.
+//! The owner of a directory, and its implementations of std's traits.
 
 use squall_core::Owned;
 use squall_machine::ClusterSize;
@@ -8,7 +8,15 @@ use std::ops::Deref;
 
 use super::{Directory, Parts, Walk, act, with_hasher};
 
-/// The owner of a directory: its drop ends the object. It derefs to the reference.
+/// Owner of a directory. Dropping it destroys the object. It dereferences to the handle.
+///
+/// ```
+/// use squall_objects::directory::{OwnedDirectory, Parts};
+///
+/// let users: OwnedDirectory<u32, char, u64> = [(1, 'a')].into_iter().collect();
+/// users.update(&1, |_name, uses| *uses += 1);
+/// assert_eq!(users.read(&1, |name| *name), Some('a'));
+/// ```
 pub struct OwnedDirectory<K, G, L, S = RandomState>(pub(super) Owned<dyn Directory<K, G, L, S>>)
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -23,7 +31,7 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// As an owner of any object.
+    /// Converts to the general owner type.
     pub fn into_owned(self) -> Owned<dyn Directory<K, G, L, S>> {
         self.0
     }
@@ -44,7 +52,7 @@ where
     }
 }
 
-/// The keys with their entries; parts are not locked for it.
+/// Shows the keys with their entries, without locking parts.
 impl<K, G, L, S> fmt::Debug for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
@@ -54,7 +62,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let handle = self.0.handle();
-        // One into which nothing moved.
+        // A directory without state, after a swap without state.
         if let Err(error) = handle.try_sensors() {
             return write!(f, "Directory({error})");
         }
@@ -64,7 +72,7 @@ where
     }
 }
 
-/// Makes entries for keys that are not there; where one is, it stays, and the new one is dropped.
+/// Makes entries for absent keys. An entry of a present key is kept, and the new one is dropped.
 impl<K, G, L, S> Extend<(K, G)> for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -77,7 +85,7 @@ where
     }
 }
 
-/// The same, through a reference.
+/// Makes entries for absent keys, through a shared reference. An entry of a present key is kept.
 impl<K, G, L, S> Extend<(K, G)> for &OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -94,7 +102,8 @@ where
     }
 }
 
-/// A [`shared`](super::shared) one, whose parts begin as the type's default.
+/// Creates an empty directory in the form of [`shared`](super::shared). Parts start as the default of their
+/// type.
 impl<K, G, L, S> Default for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -108,7 +117,7 @@ where
     }
 }
 
-/// A [`shared`](super::shared) one, whose parts begin as the type's default.
+/// Creates a directory in the form of [`shared`](super::shared). Parts start as the default of their type.
 impl<K, G, L, S> FromIterator<(K, G)> for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -124,7 +133,7 @@ where
     }
 }
 
-/// As [`Parts::iter`].
+/// Iterates over clones of the keys and entries. See [`Parts::iter`].
 impl<K, G, L, S> IntoIterator for &OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -140,7 +149,7 @@ where
     }
 }
 
-/// As a map of copies of the keys and their entries; what the parts hold is not in it.
+/// Serializes a map with copies of the keys and entries, without the parts.
 #[cfg(feature = "serde")]
 impl<K, G, L, S> serde::Serialize for OwnedDirectory<K, G, L, S>
 where
@@ -154,7 +163,7 @@ where
     }
 }
 
-/// A [`shared`](super::shared) one, whose parts begin as the type's default.
+/// Deserializes into the form of [`shared`](super::shared). Parts start as the default of their type.
 #[cfg(feature = "serde")]
 impl<'de, K, G, L, S> serde::Deserialize<'de> for OwnedDirectory<K, G, L, S>
 where

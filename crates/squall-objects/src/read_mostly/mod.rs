@@ -9,8 +9,8 @@
 //! | [`adaptive`] | as its present form | as its present form | as its present form |
 //!
 //! A change also allocates the new value. In the form [`copied`], the next reader of each cluster clones it.
-//! An [`adaptive`] value starts as [`shared`]. It becomes [`copied`] while processors of several clusters read a
-//! changing value, and goes back afterwards.
+//! An [`adaptive`] value starts as [`shared`]. It becomes [`copied`] while processors of several clusters read
+//! a changing value, and goes back afterwards.
 //!
 //! All forms have one interface, [`ReadMostly`], and are called through a `Handle<dyn ReadMostly<T>>`.
 //! [`ReadMostlyExt`] has the methods for readers and writers. [`OwnedReadMostly`] owns a value.
