@@ -1,8 +1,14 @@
-//! What is done in a map of each form, in nanoseconds: the constants of the policy of adaptive maps (`src/map/policy.rs`). One thread; with
-//! `copies` it goes from node to node of a virtual machine, so that no line travels: what that costs the policy adds. The least of many
-//! rounds, since whatever else runs only adds to it.
+//! Costs of a map's operations in each form, in nanoseconds: the constants of the policy of adaptive maps
+//! (`src/map/policy.rs`).
 //!
-//! `cargo run --release -p squall-objects --example map_costs`, and the same with `-- copies`
+//! One thread runs them. With `copies` it moves from node to node of a virtual machine, so no cache line
+//! moves; the policy adds that cost. Each figure is the least of many rounds, since other load only adds to
+//! it.
+//!
+//! ```text
+//! cargo run --release -p squall-objects --example map_costs
+//! cargo run --release -p squall-objects --example map_costs -- copies
+//! ```
 
 use std::hint::black_box;
 use std::thread;
@@ -26,7 +32,7 @@ fn on<T>(node: u32, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(node * 2), f).expect("it is a processor of the machine")
 }
 
-/// The least time of one of so many calls, of many rounds; before each, what `before` does.
+/// Returns the least time of one call, over many rounds. Each round begins with `before`.
 fn least(before: impl Fn(), call: impl Fn(u64)) -> f64 {
     let round = || {
         before();
@@ -41,16 +47,16 @@ fn read(handle: MapHandle, key: u64) {
     black_box(handle.with(&key, |value| *value));
 }
 
-/// What a map reads and writes.
+/// Prints the cost of a read and of a write.
 fn read_and_write(of: &str, handle: MapHandle) {
     let looked = least(|| (), |key| read(handle, key));
-    // Writes as most loads have them: half of them change a value, the others put an entry in or take one out.
+    // A typical load of writes: half of them change a value, the others insert or remove an entry.
     let updated = least(|| (), |key| _ = black_box(handle.update(&key, |value| value + 1)));
     let moved = least(|| (), |key| _ = black_box((handle.remove(&key), handle.insert(key, 1)))) / 2.0;
     println!("{of}: read {looked:.1} ns, write {:.1} ns", (updated + moved) / 2.0);
 }
 
-/// Has another thread take a map's lock from its owner until there is none any more.
+/// Lets another thread take a map's lock from its owner until the lock has no owner any more.
 fn disown(map: &OwnedMap) {
     let handle = map.handle();
     for times in [9, 513, (1 << 15) + 1, (1 << 21) + 1] {
@@ -59,12 +65,12 @@ fn disown(map: &OwnedMap) {
     }
 }
 
-/// What it costs to make a table of one lock's entries and the other way round, by the number of entries.
+/// Prints the cost of a swap from the locked form to a table and back, by the number of entries.
 fn swapped(map: &OwnedMap, entries: u64) {
     (0..entries).for_each(|key| _ = map.handle().set(key, key));
     let to = |form| {
         let begun = Instant::now();
-        control::swap(Handle::id(map.handle()), form).expect("nobody else is at it");
+        control::swap(Handle::id(map.handle()), form).expect("no other swap is under way");
         begun.elapsed().as_secs_f64() * 1e9
     };
     let both = (0..50).map(|_| (to(map::SHARED), to(map::SMALL)));
@@ -79,7 +85,7 @@ fn main() {
         None => forms(),
         Some("copies") => copies(),
         Some(other) => {
-            eprintln!("`{other}`: what is asked for is `copies`, or nothing");
+            eprintln!("unknown argument `{other}`: give `copies` or no argument");
             std::process::exit(2);
         }
     }
@@ -87,10 +93,10 @@ fn main() {
 
 fn forms() {
     let owned = map::locked_with(0, Hasher::default());
-    let central = map::shared_with(0, Hasher::default());
+    let shared = map::shared_with(0, Hasher::default());
     let small = map::adaptive_with(0, Hasher::default());
     for (of, map) in
-        [("one lock, its owner", &owned), ("a table", &central), ("one lock without an owner", &small)]
+        [("locked, by its owner", &owned), ("shared", &shared), ("locked, without an owner", &small)]
     {
         (0..KEYS).for_each(|key| _ = map.handle().set(key, key));
         if of.ends_with("without an owner") {
@@ -102,28 +108,28 @@ fn forms() {
 }
 
 fn copies() {
-    let spec = format!("nodes:{NODES},cores:2").parse().expect("it is a machine");
-    Machine::set_virtual(spec).expect("nobody has asked for the machine yet");
-    let central = map::shared_with(0, Hasher::default());
+    let spec = format!("nodes:{NODES},cores:2").parse().expect("a valid machine");
+    Machine::set_virtual(spec).expect("no thread has used the machine yet");
+    let shared = map::shared_with(0, Hasher::default());
     let copied = map::replicated_with(0, ClusterSize::Node, Hasher::default());
-    for handle in [central.handle(), copied.handle()] {
+    for handle in [shared.handle(), copied.handle()] {
         (0..KEYS).for_each(|key| _ = handle.set(key, key));
     }
-    let (table, copies) = (central.handle(), copied.handle());
+    let (table, copies) = (shared.handle(), copied.handle());
     let written = least(|| (), |key| _ = table.set(key, key));
     let looked = least(|| (), |key| read(table, key));
     let alone = least(|| (), |key| _ = copies.set(key, key));
-    println!("announce, of a write where there are no copies: {:.1} ns", alone - written);
+    println!("announcement of a write without copies: {:.1} ns", alone - written);
     let mut before = alone;
     for nodes in 1..=NODES {
         let fill = || (0..nodes).for_each(|node| on(node, || (0..KEYS).for_each(|key| read(copies, key))));
         let taken = least(fill, |key| _ = copies.set(key, key));
-        println!("look, of a write for the copies of node {nodes}: {:.1} ns", taken - before);
+        println!("probe of a write in the copies of node {nodes}: {:.1} ns", taken - before);
         before = taken;
     }
     let clear = || (0..KEYS).for_each(|key| _ = copies.set(key, key));
     let first = on(1, || least(clear, |key| read(copies, key)));
     let hit = on(1, || least(|| (), |key| read(copies, key)));
-    println!("replicated, of a read that finds a copy: {hit:.1} ns");
-    println!("copy, of a read that makes one: {:.1} ns", first - looked);
+    println!("read that finds a copy: {hit:.1} ns");
+    println!("copy made by a read: {:.1} ns", first - looked);
 }

@@ -1,10 +1,12 @@
-//! How many accesses to another node's memory, or to what another node wrote last, a load costs in each structure that a map can have.
+//! Counts the accesses of a load to another node's memory, or to data that another node wrote last, for
+//! each structure of a map.
 //!
-//! One thread takes the place of each of the [`VPS`] processors in turn, and does to real objects what the load says. What happens is theirs to
-//! say: a value tells whether it is the original or a copy, and on which processor it was made; a table in many places whether it made a
-//! replica; a counter who added elsewhere. Which lines of a table an operation touches follows from what its code says of itself ([`Lines`]):
-//! buckets, stripes, elements. Caches keep nothing from one operation to the next, as where a table is larger than they are. So this is a
-//! model of distance, with real events; nothing waits in it.
+//! One thread plays each of the [`VPS`] processors in turn, and runs the load on real objects. The objects
+//! report the events. A value knows whether it is the original or a copy, and on which processor it was
+//! made. A table in many places knows whether it made a replica, and a counter knows the processor of each
+//! addition. The lines that an operation touches follow from its code ([`Lines`]): buckets, stripes,
+//! elements. Caches keep no line between operations, as if the table were larger than they are. So this is
+//! a model of distance with real events, without waiting.
 
 use squall_core::{Handle, info_of};
 use squall_parts::dhash::{Local, Locking, Master, Verdict};
@@ -14,26 +16,26 @@ use squall_objects::map::{self, MapExt, OwnedMap};
 use std::collections::HashMap;
 use std::sync::Once;
 
-/// Hurricane's machine: four stations of four processors.
+/// The machine of Hurricane: four stations of four processors.
 pub(crate) const TOPOLOGY: &str = "nodes:4,cores:4";
 pub(crate) const VPS: u64 = 16;
 /// Keys of each processor.
 const KEYS: u64 = 64;
-/// How often each key is looked up after its first touch, where one processor has it to itself.
+/// Lookups of each key after its first touch, if one processor uses it alone.
 const AGAIN: u64 = 3;
-/// Rounds over all keys where all read them, and one change in so many looks.
+/// Rounds over all keys if all processors read them, with one change in this many lookups.
 const ROUNDS: u64 = 4;
 const CHANGE: u64 = 1000;
 
-/// Makes this process's machine that of the experiment.
+/// Sets this process's machine to that of the experiment.
 pub(crate) fn set_machine() {
     static SET: Once = Once::new();
     SET.call_once(|| {
-        _ = Machine::set_virtual(TOPOLOGY.parse().expect("a topology")).expect("nobody asked for it before")
+        _ = Machine::set_virtual(TOPOLOGY.parse().expect("a topology")).expect("no thread has used the machine yet")
     });
 }
 
-/// What keys are in.
+/// A structure that holds the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Structure {
     Shared,
@@ -47,16 +49,16 @@ impl Structure {
         [Structure::Shared, Structure::Partitioned, Structure::Replicated, Structure::Dhash];
 }
 
-/// How it is used.
+/// A use of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Each key by one processor only, from its first touch on (EX-K7).
+    /// Each key is used by one processor only, from its first touch on (EX-K7).
     Alone,
-    /// All keys by all processors, and hardly ever changed.
+    /// All keys are read by all processors, and hardly ever changed.
     ReadEverywhere,
 }
 
-/// A value that knows where it lies.
+/// A value that knows its place.
 #[derive(Debug)]
 struct Page {
     home: usize,
@@ -79,10 +81,10 @@ impl Clone for Page {
     }
 }
 
-/// A line of a structure: of which table, and where in it.
+/// A cache line of a structure: the table, and the position in it.
 type Line = (&'static str, u64, u64);
 
-/// Where lines lie, who wrote them last, and what was far.
+/// The home and the last writer of each line, and the count of remote accesses.
 #[derive(Default)]
 struct Lines {
     /// Home and last writer.
@@ -99,7 +101,7 @@ impl Lines {
 
     fn write(&mut self, line: Line) {
         self.read(line);
-        self.lines.get_mut(&line).expect("read just now").1 = node();
+        self.lines.get_mut(&line).expect("it was just read").1 = node();
     }
 
     fn value(&mut self, page: &Page) {
@@ -107,12 +109,12 @@ impl Lines {
     }
 }
 
-/// The bucket of a key, of eight: neighbours in a table have nothing to do with each other.
+/// Returns the bucket of a key, of eight. Neighbours in a table are unrelated keys.
 fn bucket(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & (VPS * KEYS / 8 - 1)
 }
 
-/// A structure, and what its operations touch.
+/// A structure, and the lines that its operations touch.
 enum Subject {
     Map(Structure, OwnedMap<u64, Page>),
     Dhash(Master<u64, Page, Page>, Vec<Local<u64, Page, Page>>),
@@ -134,13 +136,13 @@ impl Subject {
         }
     }
 
-    /// The line of a key's bucket in the one table, or in its part.
+    /// Returns the line of a key's bucket, in the one table or in the key's part.
     fn at(structure: Structure, key: u64) -> Line {
         let part = if structure == Structure::Partitioned { 1 + key / KEYS } else { 0 };
         ("table", part, bucket(key))
     }
 
-    /// Puts a key in that nobody has touched.
+    /// Inserts a key at its first touch.
     fn first(&self, lines: &mut Lines, key: u64) {
         match self {
             Subject::Map(structure, map) => {
@@ -157,13 +159,13 @@ impl Subject {
         match self {
             Subject::Map(structure, map) => {
                 let own = ("copies", here, bucket(key));
-                let page = map.with(&key, |page| Page { ..*page }).expect("it is there");
+                let page = map.with(&key, |page| Page { ..*page }).expect("the key is present");
                 if *structure == Structure::Replicated {
                     lines.read(own);
                     if page.is_copy {
                         return lines.value(&page);
                     }
-                    // It was copied: under the lock of a stripe, after a look at it.
+                    // The key was copied, under the lock of a stripe, after a lookup in the main table.
                     (0..2).for_each(|_| lines.write(("stripe", 0, key % 64)));
                     lines.write(own);
                 }
@@ -175,10 +177,11 @@ impl Subject {
                 let replicas = local.len();
                 let then = |verdict, _: &Page, page: &mut Page| (verdict, Page { ..*page });
                 let (verdict, page) = local.find_or_allocate_and_lock(&key, Page::here, then);
-                // The count of this table's, and the lock of the replica: this node's own.
+                // The count of this node's table and the lock of its replica are local.
                 lines.write(("local", here, bucket(key)));
                 if local.len() > replicas {
-                    // The master was asked: its bucket, its element's lock, the element's list of replicas.
+                    // The master was asked: its bucket, the lock of its element, and the element's list of
+                    // replicas.
                     match verdict {
                         Verdict::Empty => lines.write(("master", 0, bucket(key))),
                         Verdict::Found => lines.read(("master", 0, bucket(key))),
@@ -190,13 +193,14 @@ impl Subject {
         }
     }
 
-    /// Changes what is under a key.
+    /// Changes a key's value.
     fn change(&self, lines: &mut Lines, key: u64) {
         match self {
             Subject::Map(structure, map) => {
                 assert!(map.update(&key, |_| Page::here()));
                 if *structure == Structure::Replicated {
-                    // Announced and over; the list of places; and a look at, or a removal from, each of them.
+                    // Announcement and its end, the list of tables of copies, and a lookup in, or a removal
+                    // from, each of them.
                     (0..2).for_each(|_| lines.write(("stripe", 0, key % 64)));
                     lines.write(("places", 0, 0));
                     (0..4).for_each(|node| lines.write(("copies", node, bucket(key))));
@@ -206,7 +210,7 @@ impl Subject {
             Subject::Dhash(master, _) => {
                 let mut replicas = 0;
                 let told = |replicas: &mut u64, _: &Page, _: &mut Page| *replicas += 1;
-                replicas = master.do_op(&key, Locking::All, replicas, |_, _| (), told).expect("it is there");
+                replicas = master.do_op(&key, Locking::All, replicas, |_, _| (), told).expect("the key is present");
                 lines.write(("element", 0, key));
                 (0..4).take(replicas as usize).for_each(|node| lines.write(("local", node, bucket(key))));
             }
@@ -218,7 +222,7 @@ fn on<T>(vp: u64, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(vp as u32), f).expect("a processor of the virtual machine")
 }
 
-/// Remote accesses, and operations, of a load.
+/// Returns the remote accesses and the operations of a load.
 pub(crate) fn count(structure: Structure, used: Use) -> (u64, u64) {
     let (subject, mut lines, mut operations) = (Subject::new(structure), Lines::default(), 0);
     match used {
@@ -236,7 +240,7 @@ pub(crate) fn count(structure: Structure, used: Use) -> (u64, u64) {
         }
         Use::ReadEverywhere => {
             (0..VPS * KEYS).for_each(|key| on(key / KEYS, || subject.first(&mut lines, key)));
-            // What everybody looks up for the first time counts, too: it is paid for by the rounds after.
+            // The first lookup of each key counts too; the later rounds pay for it.
             for (round, key) in (0..ROUNDS).flat_map(|round| (0..VPS * KEYS).map(move |key| (round, key))) {
                 for vp in 0..VPS {
                     operations += 1;
@@ -253,8 +257,9 @@ pub(crate) fn count(structure: Structure, used: Use) -> (u64, u64) {
     (lines.remote, operations)
 }
 
-/// Additions to a counter inside, which each operation makes, that went to a line which another processor has to itself: by where the counter
-/// says that it is at home, or where its representatives are (EX-K5).
+/// Returns the remote additions and all additions to a counter inside the object, which each operation
+/// makes. An addition is remote if it goes to a line of another processor: the counter's home, or the place
+/// of its representative (EX-K5).
 pub(crate) fn counted_inside(distributed: bool) -> (u64, u64) {
     let inside = on(0, || if distributed { counter::distributed() } else { counter::shared() });
     let operations = VPS * KEYS;
@@ -262,7 +267,7 @@ pub(crate) fn counted_inside(distributed: bool) -> (u64, u64) {
     (0..operations).for_each(|at| on(by(at), || inside.inc()));
     assert_eq!(inside.total(), operations);
     let homes: Vec<Option<Vp>> = if distributed {
-        info_of(Handle::id(inside.handle())).expect("it lives").reps.iter().map(|rep| rep.vp).collect()
+        info_of(Handle::id(inside.handle())).expect("the counter lives").reps.iter().map(|rep| rep.vp).collect()
     } else {
         vec![inside.sensors().place]
     };

@@ -1,4 +1,4 @@
-//! Prints how far what each structure of a map touches lies, by use: see `count.rs`.
+//! Prints the remote accesses of each structure of a map under each use: see `count.rs`.
 //!
 //! ```text
 //! cargo run --release -p squall-objects --example map_ranking

@@ -154,9 +154,9 @@ fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
         let watcher = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 assert!(taken(&map) <= MOST);
-                // Keys that were inserted, with no removal begun, are at most the keys in the map.
+                // The counted weight is at most the weight in the map.
                 let there = there.load(Ordering::SeqCst);
-                assert!(there.cast_signed() <= MOST.cast_signed(), "{there} are there");
+                assert!(there.cast_signed() <= MOST.cast_signed(), "{there} in the map");
                 thread::yield_now();
             }
         });
