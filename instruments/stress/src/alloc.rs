@@ -17,14 +17,15 @@ use std::thread;
 use squall::alloc::{PlacedBytes, Placement, Arena, AllocStats, stats, trim};
 use squall_bench::Owned;
 
-use super::places::{Home, hop};
-use super::{Report, Rng, Run, Stress, Violation, lock};
+use crate::skeleton::breaks;
+use crate::skeleton::placement::{AllowedCpus, switch_vp};
+use crate::run::{Report, Rng, Run, Stress, Violation, exclusive, lock, threads_beyond_processors};
 
 pub(super) const STRESS: Stress = Stress {
     name: "alloc",
     about: "blocks of the locality allocator are one user's each, and all come back, whoever frees them and wherever",
     run,
-    threads: super::threads_beyond_processors,
+    threads: threads_beyond_processors,
 };
 
 /// Steps of a thread in a round, at most.
@@ -158,7 +159,7 @@ const BREAKS: &[(&str, Break)] = &[("alloc-scribble", Break::Scribble), ("alloc-
 /// What the threads of a run share.
 struct World {
     broken: Option<Break>,
-    home: Home,
+    home: AllowedCpus,
     /// Blocks that others of this process had, and may give back meanwhile: representatives of objects.
     before: u64,
     mailboxes: Vec<Mutex<Vec<Block>>>,
@@ -168,10 +169,10 @@ struct World {
 }
 
 fn run(run: &Run) -> Result<Report, Violation> {
-    let _alone = super::alone();
+    let _exclusive = exclusive();
     let world = World {
-        broken: super::breaks::asked(BREAKS)?,
-        home: Home::find()?,
+        broken: breaks::asked(BREAKS)?,
+        home: AllowedCpus::find()?,
         before: stats().map_or(0, |stats| used(&stats)),
         mailboxes: (0..run.threads).map(|_| Mutex::default()).collect(),
         taken: AtomicU64::new(0),
@@ -237,7 +238,7 @@ fn live(world: &World, index: usize, rng: &mut Rng) -> Result<(), Violation> {
     for _ in 0..1 + rng.below(STEPS_MAX) {
         if rng.one_in(STEPS_PER_HOP) {
             world.home.confine(None, rng);
-            hop(rng);
+            switch_vp(rng);
         }
         match rng.below(8) {
             0..=3 if kept.len() < KEPT_MAX => {

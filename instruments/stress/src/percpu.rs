@@ -17,22 +17,22 @@ use rustix::thread::gettid;
 use squall_machine::machine;
 use squall_machine::pervp::{self, PerVpStack, PerVpWord};
 
-use super::places::{Home, hop};
-use super::{Report, Rng, Run, Stress, Violation, lock};
+use crate::skeleton::placement::{AllowedCpus, switch_vp};
+use crate::run::{Report, Rng, Run, Stress, Violation, lock, threads_beyond_processors};
 
 pub(super) const STRESS: Stress = Stress {
     name: "percpu",
     about: "per-VP additions, exchanges, compare-and-stores, pushes and pops of threads that are moved about are neither \
             lost nor doubled",
     run: |run| violate(run, None),
-    threads: super::threads_beyond_processors,
+    threads: threads_beyond_processors,
 };
 
 pub(super) const DOWNGRADE: Stress = Stress {
     name: "percpu-downgrade",
     about: "the same, while the process gives restartable sequences up in the middle of it all",
     run: |run| violate(run, Some(run.rng(DOWNGRADER).below(DOWNGRADE_ROUNDS_MAX))),
-    threads: super::threads_beyond_processors,
+    threads: threads_beyond_processors,
 };
 
 /// Operations in a burst, at most.
@@ -93,7 +93,7 @@ fn told(place: &AtomicU64) -> u64 {
 fn violate(run: &Run, downgrade: Option<u64>) -> Result<Report, Violation> {
     let mut words = Words::new();
     let says = Told::default();
-    let home = Home::find()?;
+    let home = AllowedCpus::find()?;
     let mut rounds = 0;
     while !run.is_over() {
         round(run, &words, &says, &home, rounds, downgrade == Some(rounds));
@@ -112,7 +112,7 @@ fn violate(run: &Run, downgrade: Option<u64>) -> Result<Report, Violation> {
     ]))
 }
 
-fn round(run: &Run, words: &Words, says: &Told, home: &Home, round: u64, downgrade: bool) {
+fn round(run: &Run, words: &Words, says: &Told, home: &AllowedCpus, round: u64, downgrade: bool) {
     let begin = Barrier::new(run.threads);
     let tids = Mutex::new(Vec::new());
     let over = AtomicBool::new(false);
@@ -186,19 +186,19 @@ fn burst(words: &Words, says: &Told, rng: &mut Rng) {
 }
 
 /// Puts the thread somewhere else, or lets others run.
-fn wander(says: &Told, home: &Home, rng: &mut Rng) {
+fn wander(says: &Told, home: &AllowedCpus, rng: &mut Rng) {
     match rng.below(8) {
         0 | 1 => thread::yield_now(),
         2 => thread::sleep(Duration::from_micros(rng.below(100))),
         _ => {
             tell(&says.moves, 1);
-            if machine().is_virtual() { hop(rng) } else { home.confine(None, rng) }
+            if machine().is_virtual() { switch_vp(rng) } else { home.confine(None, rng) }
         }
     }
 }
 
 /// Moves threads in the middle of what they do, until the round is over.
-fn move_others(tids: &Mutex<Vec<Pid>>, over: &AtomicBool, says: &Told, home: &Home, mut rng: Rng) {
+fn move_others(tids: &Mutex<Vec<Pid>>, over: &AtomicBool, says: &Told, home: &AllowedCpus, mut rng: Rng) {
     while !over.load(Ordering::Relaxed) {
         let chosen = {
             let tids = lock(tids);

@@ -1,9 +1,9 @@
-//! A small seeded generator: SplitMix64. Good enough to choose what to do next, and the same everywhere.
+//! SplitMix64, a small seeded generator for random choices. It gives the same numbers on every machine.
 
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// The generator of `stream` under `seed`; different streams are unrelated.
+    /// Makes the generator of `stream` under `seed`. Different streams are unrelated.
     pub(crate) fn new(seed: u64, stream: u64) -> Rng {
         let mut rng = Rng(seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95));
         rng.next();
@@ -18,12 +18,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not zero.
+    /// Returns a number below `n`. `n` must not be zero.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

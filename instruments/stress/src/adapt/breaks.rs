@@ -1,49 +1,32 @@
-//! Ways to break this torture itself, for `SQUALL_STRESS_BREAK`. A run that is broken so must end with a violation;
-//! `tests/stress_adapt.rs` sees to it.
+//! The planned breaks of this stress.
 
-/// What the torture does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Break {
+use crate::skeleton::breaks::breaks;
+
+breaks! {
     /// An addition is sometimes said to have been made, and was not.
-    LoseAdd,
+    LoseAdd = "lose-add",
     /// An addition is sometimes made twice.
-    DoubleAdd,
+    DoubleAdd = "double-add",
     /// An object is marked as destroyed before its destruction is asked for.
-    EarlyMark,
+    EarlyMark = "early-mark",
     /// A swap is left out of the log of decisions.
-    Unlogged,
+    Unlogged = "unlogged",
     /// A decision loses its reason.
-    Unexplained,
+    Unexplained = "unexplained",
     /// An object is judged as frozen, and is not.
-    DeafFreeze,
+    DeafFreeze = "deaf-freeze",
     /// The cool-down of an object is other than it is judged to be.
-    ShortCooldown,
+    ShortCooldown = "short-cooldown",
     /// So is the program's budget of swaps.
-    OverBudget,
+    OverBudget = "over-budget",
     /// A setting that is right is sometimes judged as one that is wrong.
-    WrongSetting,
+    WrongSetting = "wrong-setting",
     /// A payload of an asynchronous call is sometimes kept for ever.
-    LeakPayload,
+    LeakPayload = "leak-payload",
     /// A call of an object of some kind is sometimes said to have been made, and was not.
-    LoseCall,
+    LoseCall = "lose-call",
     /// An object is left in a grown form at the end.
-    KeepGrown,
+    KeepGrown = "keep-grown",
     /// Somebody keeps asking for looks when all is over.
-    Insomnia,
+    Insomnia = "insomnia",
 }
-
-pub(super) const WAYS: [(&str, Break); 13] = [
-    ("lose-add", Break::LoseAdd),
-    ("double-add", Break::DoubleAdd),
-    ("early-mark", Break::EarlyMark),
-    ("unlogged", Break::Unlogged),
-    ("unexplained", Break::Unexplained),
-    ("deaf-freeze", Break::DeafFreeze),
-    ("short-cooldown", Break::ShortCooldown),
-    ("over-budget", Break::OverBudget),
-    ("wrong-setting", Break::WrongSetting),
-    ("leak-payload", Break::LeakPayload),
-    ("lose-call", Break::LoseCall),
-    ("keep-grown", Break::KeepGrown),
-    ("insomnia", Break::Insomnia),
-];

@@ -15,9 +15,9 @@ use squall::swap::{Format, StateFormats, State, Swap, SwapFailure};
 use squall::{Handle, Owned};
 
 use super::breaks::Break;
-use super::tally::{What, count};
+use super::counts::{Stat, count};
 use super::world::World;
-use crate::{Rng, lock};
+use crate::run::{Rng, lock};
 
 /// Calls one after another, at most.
 const CALLS_MAX: u64 = 6;
@@ -26,7 +26,7 @@ const BREAK_ONE_IN: u64 = 64;
 
 /// Something that is called by numbers.
 #[squall::interface]
-trait Desk: Send + Sync {
+trait Sequenced: Send + Sync {
     /// The call of this number by this thread. Returns the number of the one before, and whether somebody else was in.
     #[blocking]
     fn call(&self, lane: u64, number: u64) -> (u64, bool);
@@ -37,13 +37,13 @@ struct Numbers(Vec<u64>);
 impl Format for Numbers {}
 
 /// An implementation.
-struct Clerk {
+struct SequenceChecker {
     numbers: Mutex<Vec<u64>>,
     /// Whether somebody is in: one for all implementations of an object.
     inside: Arc<AtomicBool>,
 }
 
-impl Desk for Clerk {
+impl Sequenced for SequenceChecker {
     fn call(&self, lane: u64, number: u64) -> (u64, bool) {
         let other = self.inside.swap(true, Ordering::Relaxed);
         if number.is_multiple_of(4) {
@@ -55,8 +55,8 @@ impl Desk for Clerk {
     }
 }
 
-impl State for Clerk {
-    fn formats(formats: &mut StateFormats<'_, Clerk>) {
+impl State for SequenceChecker {
+    fn formats(formats: &mut StateFormats<'_, SequenceChecker>) {
         formats.export(|this| Ok(Numbers(lock(&this.numbers).clone()))).import(|this, numbers: Numbers| {
             *lock(&this.numbers) = numbers.0;
             Ok(())
@@ -65,50 +65,50 @@ impl State for Clerk {
 }
 
 /// Asks for the next implementation.
-type Next = Box<dyn Fn(Handle<dyn Desk>) -> Result<(), SwapFailure> + Send + Sync>;
+type Next = Box<dyn Fn(Handle<dyn Sequenced>) -> Result<(), SwapFailure> + Send + Sync>;
 
 /// An object, as its callers know it.
-struct Life {
+struct KindObject {
     kind: &'static str,
     excludes: bool,
-    co: Handle<dyn Desk>,
+    handle: Handle<dyn Sequenced>,
     next: Next,
     /// The number of the last call of each thread.
     numbers: Vec<AtomicU64>,
     ending: AtomicBool,
 }
 
-type Kept = (Owned<dyn Desk>, Arc<Life>);
+type Kept = (Owned<dyn Sequenced>, Arc<KindObject>);
 
 #[derive(Default)]
 pub(super) struct Kinds([Mutex<Option<Kept>>; 4]);
 
 fn govern<P: Policy>(world: &World, kind: &'static str, excludes: bool, policy: P) -> Option<Kept> {
-    let lanes = world.posts.len();
+    let lanes = world.workers.len();
     let inside = Arc::new(AtomicBool::new(false));
-    let clerk = move || Clerk { numbers: Mutex::new(vec![0; lanes]), inside: Arc::clone(&inside) };
+    let checker = move || SequenceChecker { numbers: Mutex::new(vec![0; lanes]), inside: Arc::clone(&inside) };
     let binding = Binding::new(policy);
-    let owned: Owned<dyn Desk> = match binding.govern_swappable(|_| clerk()) {
+    let owned: Owned<dyn Sequenced> = match binding.govern_swappable(|_| checker()) {
         Ok(owned) => owned,
         Err(error) => {
-            world.trial.accuse(format!("a {kind} could not be made: {error}"));
+            world.run_state.fail(format!("a {kind} could not be made: {error}"));
             return None;
         }
     };
-    let next = move |co: Handle<dyn Desk>| {
-        let new = binding.next_swappable(|_: &Binding<P>| clerk());
-        Swap::new(co).run(new).map(drop).map_err(|error| error.failure())
+    let next = move |handle: Handle<dyn Sequenced>| {
+        let new = binding.next_swappable(|_: &Binding<P>| checker());
+        Swap::new(handle).run(new).map(drop).map_err(|error| error.failure())
     };
-    let life = Life {
+    let object = KindObject {
         kind,
         excludes,
-        co: owned.handle(),
+        handle: owned.handle(),
         next: Box::new(next),
         numbers: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
         ending: AtomicBool::new(false),
     };
-    count(What::KindsMade);
-    Some((owned, Arc::new(life)))
+    count(Stat::KindsMade);
+    Some((owned, Arc::new(object)))
 }
 
 fn make(world: &World, index: usize) -> Option<Kept> {
@@ -124,29 +124,29 @@ impl Kinds {
     /// A random step of a thread that calls.
     pub(super) fn step(&self, world: &World, lane: usize, rng: &mut Rng) {
         let index = rng.below(self.0.len() as u64) as usize;
-        let life = {
+        let object = {
             let mut place = lock(&self.0[index]);
             if place.is_none() {
                 *place = make(world, index);
             }
-            place.as_ref().map(|(_, life)| Arc::clone(life))
+            place.as_ref().map(|(_, object)| Arc::clone(object))
         };
-        let Some(life) = life else { return };
+        let Some(object) = object else { return };
         match rng.below(128) {
             0 => self.destroy(index),
             1..24 => {
                 // Another swap may be under way, or a call that does not end in time.
-                count(if (life.next)(life.co).is_ok() { What::KindsSwapped } else { What::KindsNotSwapped });
+                count(if (object.next)(object.handle).is_ok() { Stat::KindsSwapped } else { Stat::KindsNotSwapped });
             }
-            _ => (0..1 + rng.below(CALLS_MAX)).for_each(|_| call(world, &life, lane, rng)),
+            _ => (0..1 + rng.below(CALLS_MAX)).for_each(|_| call(world, &object, lane, rng)),
         }
     }
 
     fn destroy(&self, index: usize) {
         let taken = lock(&self.0[index]).take();
-        if let Some((owned, life)) = taken {
+        if let Some((owned, object)) = taken {
             // Release: pairs with the acquire in `call`: an error that the destruction caused comes after it.
-            life.ending.store(true, Ordering::Release);
+            object.ending.store(true, Ordering::Release);
             Owned::destroy(owned);
         }
     }
@@ -157,30 +157,30 @@ impl Kinds {
     }
 }
 
-fn call(world: &World, life: &Life, lane: usize, rng: &mut Rng) {
-    let last = life.numbers[lane].load(Ordering::Relaxed);
+fn call(world: &World, object: &KindObject, lane: usize, rng: &mut Rng) {
+    let last = object.numbers[lane].load(Ordering::Relaxed);
     let number = last + 1;
-    if world.is_broken(Break::LoseCall) && rng.one_in(BREAK_ONE_IN) {
-        return life.numbers[lane].store(number, Ordering::Relaxed);
+    if world.breaks(Break::LoseCall, BREAK_ONE_IN, rng) {
+        return object.numbers[lane].store(number, Ordering::Relaxed);
     }
-    match life.co.try_call(lane as u64, number) {
+    match object.handle.try_call(lane as u64, number) {
         Ok((before, other)) => {
-            count(What::KindsCalls);
-            life.numbers[lane].store(number, Ordering::Relaxed);
-            let kind = life.kind;
+            count(Stat::KindsCalls);
+            object.numbers[lane].store(number, Ordering::Relaxed);
+            let kind = object.kind;
             if before != last {
                 let what =
                     format!("call {number} of a thread in a {kind} found {before} before it, not {last}");
-                world.trial.accuse(what);
+                world.run_state.fail(what);
             }
-            if other && life.excludes {
-                world.trial.accuse(format!("two calls were in a {kind} at once"));
+            if other && object.excludes {
+                world.run_state.fail(format!("two calls were in a {kind} at once"));
             }
         }
         // Acquire: pairs with the release in `destroy`.
-        Err(error) if !life.ending.load(Ordering::Acquire) => {
-            world.trial.accuse(format!("a call of a live {} erred: {error}", life.kind));
+        Err(error) if !object.ending.load(Ordering::Acquire) => {
+            world.run_state.fail(format!("a call of a live {} erred: {error}", object.kind));
         }
-        Err(_) => count(What::Stale),
+        Err(_) => count(Stat::Stale),
     }
 }

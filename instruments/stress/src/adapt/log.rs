@@ -91,7 +91,7 @@ struct Swapped {
     began: SystemTime,
 }
 
-pub(super) struct Log {
+pub(super) struct DecisionLog {
     decisions: Ring<(Id, SystemTime, Duration)>,
     swaps: Ring<(Key, Duration)>,
     clock: Clock,
@@ -129,10 +129,10 @@ fn swap_key(report: &SwapReport) -> (Key, Duration) {
     (key(report), report.total())
 }
 
-impl Log {
+impl DecisionLog {
     /// What was there before is not judged.
-    pub(super) fn begin() -> Log {
-        Log {
+    pub(super) fn begin() -> DecisionLog {
+        DecisionLog {
             decisions: Ring { last: control::recent().last().map(decision_key), max: DECISIONS_MAX, gaps: 0 },
             swaps: Ring { last: squall::swap::recent().last().map(swap_key), max: SWAPS_MAX, gaps: 0 },
             clock: Clock::now(),
@@ -179,7 +179,7 @@ impl Log {
     }
 
     fn judge(&mut self, decision: &Decision, world: &World, wave: Option<Id>) -> Result<(), String> {
-        let Some(book) = world.book(decision.id) else { return Ok(()) };
+        let Some(tracked) = world.tracked(decision.id) else { return Ok(()) };
         let wrong = |what: &str| Err(format!("{what}: {decision}"));
         if decision.why.trim().is_empty() || world.is_broken(Break::Unexplained) {
             return wrong("a decision without a reason");
@@ -229,7 +229,7 @@ impl Log {
         if wave == Some(decision.id) && from != to {
             self.of_wave += 1;
         }
-        let cooldown = Duration::from_micros(book.cooldown_us.load(std::sync::atomic::Ordering::Relaxed));
+        let cooldown = Duration::from_micros(tracked.cooldown_us.load(std::sync::atomic::Ordering::Relaxed));
         self.judge_distance(decision, report, from == to, cooldown)?;
         self.judge_budget(decision, report, world)
     }
@@ -292,7 +292,7 @@ impl Log {
 
     /// A swap that happened.
     fn note(&mut self, report: &SwapReport, world: &World) {
-        let is_ours = world.book(report.id).is_some() && form_of(report.to).is_some();
+        let is_ours = world.tracked(report.id).is_some() && form_of(report.to).is_some();
         if is_ours && report.outcome == SwapOutcome::Swapped && !self.unmade.remove(&key(report)) {
             self.unexplained.insert(key(report));
         }

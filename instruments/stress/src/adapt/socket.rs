@@ -8,11 +8,11 @@ use squall::Id;
 use squall::browse::protocol::{ListQuery, RefusalKind, Sort};
 use squall::browse::{Client, ClientError, Target};
 
-use super::book::Book;
-use super::people::Person;
-use super::tally::{What, count};
+use super::tracked_counter::TrackedCounter;
+use super::operators::Operator;
+use super::counts::{Stat, count};
 use super::world::{PLACES, World};
-use crate::Rng;
+use crate::run::Rng;
 
 /// A request that is too long.
 const HUGE: usize = 100 * 1024;
@@ -23,9 +23,9 @@ const WAIT: Duration = Duration::from_millis(2);
 
 /// A client that keeps its connection for as long as it is good.
 #[derive(Default)]
-pub(super) struct Caller(Option<Client>);
+pub(super) struct SocketOperator(Option<Client>);
 
-impl Caller {
+impl SocketOperator {
     /// A random step.
     pub(super) fn steer(&mut self, world: &'static World, rng: &mut Rng) {
         match rng.below(64) {
@@ -55,11 +55,11 @@ impl Caller {
         };
         match f(client) {
             Ok(answer) => {
-                count(What::Asked);
+                count(Stat::Asked);
                 Ok(answer)
             }
             Err(error) => {
-                count(What::AskedRefused);
+                count(Stat::AskedRefused);
                 if !error.is_refusal() {
                     self.0 = None;
                     lost(world, &error);
@@ -74,14 +74,14 @@ impl Caller {
         let Some(alone) = world.alone() else { return };
         let must = |doing: &str, answer: Result<(), String>| {
             if let Err(error) = answer {
-                world.trial.accuse(format!("{doing} over the socket was refused: {error}"));
+                world.run_state.fail(format!("{doing} over the socket was refused: {error}"));
             }
         };
         must("a freeze of all", self.ask(world, |client| client.freeze_all(true)));
         let hello = self.ask(world, Client::hello);
         must("a greeting", hello.clone().map(|_| ()));
         if hello.is_ok_and(|hello| hello.pid != std::process::id() || !hello.all_frozen) {
-            world.trial.accuse("over the socket, this is another process, or all is not frozen".to_owned());
+            world.run_state.fail("over the socket, this is another process, or all is not frozen".to_owned());
         }
         must("a thaw of all", self.ask(world, |client| client.freeze_all(false)));
         drop(alone);
@@ -92,10 +92,10 @@ impl Caller {
         match self.ask(world, |client| client.list(&query)) {
             // The two that live to the end are there.
             Ok(list) if list.total < 2 => {
-                world.trial.accuse(format!("over the socket, there are {} counters", list.total));
+                world.run_state.fail(format!("over the socket, there are {} counters", list.total));
             }
             Ok(_) => {}
-            Err(error) => world.trial.accuse(format!("a list over the socket was refused: {error}")),
+            Err(error) => world.run_state.fail(format!("a list over the socket was refused: {error}")),
         }
     }
 
@@ -103,55 +103,55 @@ impl Caller {
     fn one(&mut self, world: &'static World, rng: &mut Rng) {
         let place = world.any_place(rng);
         let Some(steering) = world.steer(place) else { return };
-        let Some(book) = world.shown(place).filter(|book| !book.fate.is_ending()) else { return };
-        let (book, person) = (&*book, Person { world });
-        let id = book.id().to_string();
+        let Some(tracked) = world.shown(place).filter(|tracked| !tracked.lifecycle.is_ending()) else { return };
+        let (tracked, operator) = (&*tracked, Operator { world });
+        let id = tracked.id().to_string();
         let mut set = |id: Id, name: &str, text: &str| {
             self.ask(world, |client| client.set(&id.to_string(), name, text))
         };
         match rng.below(16) {
-            0..2 if place < PLACES => person.set_right(book, &mut set, rng),
-            0..4 => person.set_wrong(book, &mut set, rng),
+            0..2 if place < PLACES => operator.set_right(tracked, &mut set, rng),
+            0..4 => operator.set_wrong(tracked, &mut set, rng),
             4 => {
                 let mut freeze =
                     |id: Id, frozen| self.ask(world, |client| client.freeze(&id.to_string(), frozen));
-                person.freeze(book, place, &mut freeze, rng);
+                operator.freeze(tracked, place, &mut freeze, rng);
             }
-            5..8 => self.swap(world, book, rng),
+            5..8 => self.swap(world, tracked, rng),
             8 => {
                 // Somebody may count its calls, or swap it, already.
                 let _ = self.ask(world, |client| client.sample(&id, 1));
             }
             9..12 => {
                 let history = self.ask(world, |client| client.history(&id)).map(|_| ());
-                expect(person, book, "its history", history);
+                expect(operator, tracked, "its history", history);
             }
             _ => match self.ask(world, |client| client.object(&id)) {
                 Ok(detail) if detail.row.id != id => {
-                    world.trial.accuse(format!("object {id} is said to be {}", detail.row.id));
+                    world.run_state.fail(format!("object {id} is said to be {}", detail.row.id));
                 }
-                answer => expect(person, book, "a look at it", answer.map(|_| ())),
+                answer => expect(operator, tracked, "a look at it", answer.map(|_| ())),
             },
         }
         drop(steering);
     }
 
-    fn swap(&mut self, world: &'static World, book: &Book, rng: &mut Rng) {
+    fn swap(&mut self, world: &'static World, tracked: &TrackedCounter, rng: &mut Rng) {
         let form = ["shared", "distributed", "round"][rng.below(3) as usize];
-        let id = book.id().to_string();
+        let id = tracked.id().to_string();
         match self.ask(world, |client| client.swap(&id, form)) {
             Ok(swap) if form == "round" || swap.id != id => {
-                world.trial.accuse(format!("over the socket, {id} was to become {form}: {swap:?}"));
+                world.run_state.fail(format!("over the socket, {id} was to become {form}: {swap:?}"));
             }
-            Ok(_) => count(What::ByHand),
-            Err(_) => count(What::ByHandFailed),
+            Ok(_) => count(Stat::ByHand),
+            Err(_) => count(Stat::ByHandFailed),
         }
     }
 }
 
-fn expect(person: Person, book: &Book, doing: &str, answer: Result<(), String>) {
+fn expect(operator: Operator, tracked: &TrackedCounter, doing: &str, answer: Result<(), String>) {
     if let Err(error) = answer {
-        person.refused(book, doing, &error);
+        operator.refused(tracked, doing, &error);
     }
 }
 
@@ -159,14 +159,14 @@ fn expect(person: Person, book: &Book, doing: &str, answer: Result<(), String>) 
 fn lost(world: &World, error: &ClientError) {
     match error {
         ClientError::Refused(refusal) if refusal.kind == RefusalKind::TooManyClients => {}
-        error => world.trial.accuse(format!("the socket does not serve: {error}")),
+        error => world.run_state.fail(format!("the socket does not serve: {error}")),
     }
 }
 
 /// Somebody connects, sends what is no request, or half of one, or a huge one, and perhaps does not wait for the answer.
 fn send_garbage(world: &World, rng: &mut Rng) {
     let Ok(mut stream) = UnixStream::connect(&world.socket) else {
-        return world.trial.accuse("nobody can connect to the socket".to_owned());
+        return world.run_state.fail("nobody can connect to the socket".to_owned());
     };
     let _ = stream.set_write_timeout(Some(WAIT));
     let _ = stream.set_read_timeout(Some(WAIT));
@@ -184,5 +184,5 @@ fn send_garbage(world: &World, rng: &mut Rng) {
     if rng.one_in(2) {
         let _ = stream.read(&mut [0; 512]);
     }
-    count(What::Garbage);
+    count(Stat::Garbage);
 }

@@ -14,15 +14,14 @@ use squall::adapt::{control, settings};
 use squall::objects::counter::{self, Counter};
 use squall::{Handle, Id, Owned};
 
-use super::book::Book;
+use super::tracked_counter::TrackedCounter;
 use super::breaks::Break;
-use super::errands::Errands;
+use super::invocations::Invocations;
 use super::kinds::Kinds;
-use super::log::Log;
-use super::tally::{Tally, What, count};
-use crate::post::Post;
-use crate::trial::Trial;
-use crate::{Rng, leak, lock};
+use super::log::DecisionLog;
+use super::counts::{Counts, Stat, count};
+use crate::run::{Rng, lock};
+use crate::skeleton;
 
 /// Places with an ordinary counter.
 pub(super) const PLACES: usize = 96;
@@ -58,39 +57,36 @@ impl Load {
 }
 
 /// An object and its book.
-type Kept = (Owned<dyn Counter>, Arc<Book>);
+type Kept = (Owned<dyn Counter>, Arc<TrackedCounter>);
 
 #[derive(Default)]
 pub(super) struct Place {
-    shown: Mutex<Option<Arc<Book>>>,
+    shown: Mutex<Option<Arc<TrackedCounter>>>,
     vault: Mutex<Option<Kept>>,
     load: AtomicUsize,
     /// Held by who steers its object (I2).
     steering: Mutex<()>,
 }
 
-pub(super) struct World {
-    pub(super) broken: Option<Break>,
-    pub(super) trial: Trial,
-    /// Where the threads live. A thread's lane in the books is the number of its post.
-    pub(super) posts: Vec<Post>,
+pub(crate) struct State {
     /// Those of them that call.
     pub(super) callers: usize,
     pub(super) places: Vec<Place>,
     /// The first of the places that are called most.
     front: AtomicU64,
     everything: RwLock<()>,
-    pub(super) log: Mutex<Log>,
+    pub(super) log: Mutex<DecisionLog>,
     /// The program's budget, as it is judged.
     pub(super) swaps_per_s: f64,
     pub(super) socket: PathBuf,
-    pub(super) errands: Errands,
+    pub(super) invocations: Invocations,
     pub(super) kinds: Kinds,
-    pub(super) tally: Tally,
     /// All books of the run.
-    books: Mutex<HashMap<Id, Arc<Book>>>,
+    tracked_by_id: Mutex<HashMap<Id, Arc<TrackedCounter>>>,
     serials: AtomicU64,
 }
+
+pub(super) type World = skeleton::world::World<Break, Counts, State>;
 
 impl World {
     pub(super) fn make(
@@ -101,55 +97,47 @@ impl World {
         rng: &mut Rng,
     ) -> &'static World {
         let budget = BUDGETS[rng.below(BUDGETS.len() as u64) as usize];
-        leak(World {
-            broken,
-            trial: Trial::default(),
-            posts: (0..callers + others).map(|_| Post::default()).collect(),
+        World::leaked(broken, callers + others, |_| State {
             callers,
             places: (0..PLACES + 2).map(|_| Place::default()).collect(),
             front: AtomicU64::new(0),
             everything: RwLock::default(),
-            log: Mutex::new(Log::begin()),
+            log: Mutex::new(DecisionLog::begin()),
             // Less than one in a run.
             swaps_per_s: if broken == Some(Break::OverBudget) { 1e-3 } else { budget },
             socket,
-            errands: Errands::default(),
+            invocations: Invocations::default(),
             kinds: Kinds::default(),
-            tally: Tally::default(),
-            books: Mutex::default(),
+            tracked_by_id: Mutex::default(),
             serials: AtomicU64::new(1),
         })
-    }
-
-    pub(super) fn is_broken(&self, how: Break) -> bool {
-        self.broken == Some(how)
     }
 
     /// Gives the policy its budget, and every place its first object.
     pub(super) fn begin(&'static self, rng: &mut Rng) {
         let budget = if self.is_broken(Break::OverBudget) { 1e6 } else { self.swaps_per_s };
         if let Err(error) = settings::ALL.set(&settings::SWAPS, budget) {
-            self.trial.accuse(format!("a budget of {budget} swaps in each second was refused: {error}"));
+            self.run_state.fail(format!("a budget of {budget} swaps in each second was refused: {error}"));
         }
         // What an object may be swapped for that is of no family.
         control::register::<dyn Counter>(PLAIN, counter::new_shared);
         (0..self.places.len()).for_each(|place| self.fill(place, rng));
-        self.errands.begin();
+        self.invocations.begin();
     }
 
-    pub(super) fn book(&self, id: Id) -> Option<Arc<Book>> {
-        lock(&self.books).get(&id).cloned()
+    pub(super) fn tracked(&self, id: Id) -> Option<Arc<TrackedCounter>> {
+        lock(&self.tracked_by_id).get(&id).cloned()
     }
 
-    pub(super) fn shown(&self, place: usize) -> Option<Arc<Book>> {
+    pub(super) fn shown(&self, place: usize) -> Option<Arc<TrackedCounter>> {
         lock(&self.places[place].shown).clone()
     }
 
     /// The objects there are.
-    pub(super) fn all(&self) -> Vec<Arc<Book>> {
+    pub(super) fn all(&self) -> Vec<Arc<TrackedCounter>> {
         (0..self.places.len())
             .filter_map(|place| self.shown(place))
-            .filter(|book| !book.fate.is_ending())
+            .filter(|tracked| !tracked.lifecycle.is_ending())
             .collect()
     }
 
@@ -208,10 +196,10 @@ impl World {
         }
         let owned = match counter::try_adaptive() {
             Ok(owned) => owned,
-            Err(error) => return self.trial.accuse(format!("a counter could not be made: {error}")),
+            Err(error) => return self.run_state.fail(format!("a counter could not be made: {error}")),
         };
-        count(What::Made);
-        let co = owned.handle();
+        count(Stat::Made);
+        let handle = owned.handle();
         let wrong = self.is_broken(Break::ShortCooldown);
         let cooldown = match place {
             WAVE => WAVE_COOLDOWN,
@@ -221,39 +209,39 @@ impl World {
             _ => settings::ALL.get(&settings::COOLDOWN),
         };
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let book = Arc::new(Book::open(self, serial, co, cooldown.as_micros() as u64));
-        lock(&self.books).insert(Handle::id(co), Arc::clone(&book));
+        let tracked = Arc::new(TrackedCounter::open(self, serial, handle, cooldown.as_micros() as u64));
+        lock(&self.tracked_by_id).insert(Handle::id(handle), Arc::clone(&tracked));
         if place >= PLACES {
             let text = if wrong { "1ms".to_owned() } else { format!("{}us", cooldown.as_micros()) };
-            let set = control::set_attribute(book.id(), "cooldown", &text);
-            let set = set.and_then(|()| control::set_attribute(book.id(), "quiet", "100s"));
+            let set = control::set_attribute(tracked.id(), "cooldown", &text);
+            let set = set.and_then(|()| control::set_attribute(tracked.id(), "quiet", "100s"));
             if let Err(error) = set {
-                self.trial.accuse(format!("an attribute of a new counter was refused: {error}"));
+                self.run_state.fail(format!("an attribute of a new counter was refused: {error}"));
             }
         } else if rng.one_in(4) {
             self.set_load(place, Load::ALL[rng.below(Load::ALL.len() as u64) as usize]);
         }
-        let before = lock(&self.places[place].shown).replace(Arc::clone(&book));
+        let before = lock(&self.places[place].shown).replace(Arc::clone(&tracked));
         // There was none: objects are put here by one thread.
-        let vault = lock(&self.places[place].vault).replace((owned, book));
+        let vault = lock(&self.places[place].vault).replace((owned, tracked));
         drop((before, vault));
     }
 
     /// Destroys the object of a place, if it has one; if `exactly`, when nobody adds, so that its sum must be right.
     pub(super) fn destroy(&self, place: usize, exactly: bool) {
-        let Some((owned, book)) = lock(&self.places[place].vault).take() else { return };
+        let Some((owned, tracked)) = lock(&self.places[place].vault).take() else { return };
         if exactly {
-            book.close();
+            tracked.close();
         }
         if self.is_broken(Break::EarlyMark) {
-            book.fate.mark_gone();
+            tracked.lifecycle.mark_destroyed();
             // Long enough for a call.
             std::thread::sleep(Duration::from_millis(1));
         }
-        book.fate.begin_end();
+        tracked.lifecycle.begin_destroy();
         Owned::destroy(owned);
-        book.fate.mark_gone();
-        count(What::Destroyed);
+        tracked.lifecycle.mark_destroyed();
+        count(Stat::Destroyed);
     }
 
     /// Ends all that is left.

@@ -1,46 +1,30 @@
-//! Ways to break this torture itself, for `SQUALL_STRESS_BREAK`. A run that is broken so must end with a violation;
-//! `tests/stress_locks.rs` sees to it.
+//! The planned breaks of this stress.
 
-/// What the torture does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Break {
+use crate::skeleton::breaks::breaks;
+
+breaks! {
     /// A section is sometimes entered without its lock.
-    NoLock,
+    NoLock = "no-lock",
     /// A section is sometimes left half done.
-    HalfSection,
+    HalfSection = "half-section",
     /// A section is sometimes told that was not.
-    TellTwice,
+    TellTwice = "tell-twice",
     /// Somebody who says that it has left a section keeps the lock.
-    HoldOn,
+    HoldOn = "hold-on",
     /// One of the locks forgets to wake a waiter now and then.
-    LoseWakeup,
+    LoseWakeup = "lose-wakeup",
     /// Likewise, one of which a few threads fight a duel.
-    LoseInDuel,
+    LoseInDuel = "lose-in-duel",
     /// A wait is sometimes said to be cancelled, and is not.
-    DeafCancel,
+    DeafCancel = "deaf-cancel",
     /// A wait is sometimes said to have a deadline, and has none.
-    NoDeadline,
+    NoDeadline = "no-deadline",
     /// A wait sometimes gives up before its time.
-    EarlyTimeout,
+    EarlyTimeout = "early-timeout",
     /// A reader is sometimes inside without a lock.
-    StrayReader,
+    StrayReader = "stray-reader",
     /// A request that was refused is sometimes inside.
-    EnterAnyway,
+    EnterAnyway = "enter-anyway",
     /// A request that says that it has left has not.
-    KeepRequest,
+    KeepRequest = "keep-request",
 }
-
-pub(super) const WAYS: [(&str, Break); 12] = [
-    ("no-lock", Break::NoLock),
-    ("half-section", Break::HalfSection),
-    ("tell-twice", Break::TellTwice),
-    ("hold-on", Break::HoldOn),
-    ("lose-wakeup", Break::LoseWakeup),
-    ("lose-in-duel", Break::LoseInDuel),
-    ("deaf-cancel", Break::DeafCancel),
-    ("no-deadline", Break::NoDeadline),
-    ("early-timeout", Break::EarlyTimeout),
-    ("stray-reader", Break::StrayReader),
-    ("enter-anyway", Break::EnterAnyway),
-    ("keep-request", Break::KeepRequest),
-];

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use squall::lock::Steps;
 
-use crate::Rng;
-use crate::delay::spin;
+use crate::run::Rng;
+use crate::skeleton::delay::spin;
 
 /// One step in so many is disturbed.
 const ONE_IN: u64 = 4;

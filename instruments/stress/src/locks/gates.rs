@@ -21,13 +21,13 @@ use squall::{Handle, Owned};
 
 use super::breaks::Break;
 use super::disturbed::Disturbed;
-use super::lives::Life;
+use super::threads::LockThread;
 use super::slots::{Inside, Limit};
-use super::tally::{What, count};
-use super::world::Book;
-use crate::delay::delay;
-use crate::lock;
-use crate::places::hop;
+use super::counts::{Stat, count};
+use super::world::SectionCounts;
+use crate::skeleton::delay::delay;
+use crate::run::lock;
+use crate::skeleton::placement::switch_vp;
 
 const CONTROLS_ONE_IN: u64 = 8;
 const SHUTS_DOWN_ONE_IN: u64 = 24;
@@ -153,7 +153,7 @@ struct Generation {
     /// Somebody is about to shut it down.
     ending: AtomicBool,
     /// Changed by who has stopped it alone.
-    book: Book,
+    sections: SectionCounts,
 }
 
 /// Where there is always a counter.
@@ -190,7 +190,7 @@ pub(super) fn gates() -> Vec<Gate> {
 }
 
 fn generation(make: Make, number: u64) -> Arc<Generation> {
-    Arc::new(Generation { counter: make(), number, ending: AtomicBool::new(false), book: Book::default() })
+    Arc::new(Generation { counter: make(), number, ending: AtomicBool::new(false), sections: SectionCounts::default() })
 }
 
 impl Gate {
@@ -206,7 +206,7 @@ impl Gate {
     pub(super) fn compare(&self) -> Result<(), String> {
         let now = lock(&self.now);
         let inside = now.counter.inside();
-        let (begun, ended) = now.book.seen();
+        let (begun, ended) = now.sections.seen();
         if inside != 0 || begun != ended {
             return Err(format!("{inside} requests are inside, {begun} changes begun, {ended} ended"));
         }
@@ -223,7 +223,7 @@ impl Gate {
     }
 }
 
-impl Life {
+impl LockThread {
     /// A request, or a deed of the control.
     pub(super) fn pass(&mut self, place: usize, gate: &Gate) {
         let now = Arc::clone(&lock(&gate.now));
@@ -239,12 +239,12 @@ impl Life {
 
     fn request(&mut self, place: usize, now: &Generation) {
         let world = self.world;
-        let slot = &world.slots[self.post];
+        let slot = &world.slots[self.worker];
         let entered = if self.rng.one_in(4) {
-            count(What::Tries);
+            count(Stat::Tries);
             match now.counter.enter_now() {
                 Err(Refused::Stopped) => {
-                    count(What::Busy);
+                    count(Stat::Busy);
                     if world.breaks(Break::EnterAnyway, 4, &mut self.rng) {
                         self.inside(place, now);
                     }
@@ -253,7 +253,7 @@ impl Life {
                 entered => entered.is_ok(),
             }
         } else {
-            count(What::Waits);
+            count(Stat::Waits);
             slot.wait(place, Limit::None);
             let entered = now.counter.enter();
             slot.wait_no_more();
@@ -264,12 +264,12 @@ impl Life {
         }
         self.inside(place, now);
         if world.breaks(Break::KeepRequest, 200, &mut self.rng) {
-            while !world.trial.is_stopped() {
+            while !world.run_state.is_stopped() {
                 thread::sleep(SHORT);
             }
         }
         if self.rng.one_in(4) {
-            world.ballast.fill_store_buffer(&mut self.rng);
+            world.store_buffer.fill(&mut self.rng);
         }
         now.counter.leave();
     }
@@ -277,114 +277,114 @@ impl Life {
     /// A request is inside, or says so.
     fn inside(&mut self, place: usize, now: &Generation) {
         let world = self.world;
-        let slot = &world.slots[self.post];
+        let slot = &world.slots[self.worker];
         slot.go_inside(Inside::Request(place, now.number));
         let judge = || {
-            let (begun, ended) = now.book.seen();
-            if now.book.owner.load(Ordering::Relaxed) != 0 {
-                world.accuse(place, "a request is inside, and it is stopped");
+            let (begun, ended) = now.sections.seen();
+            if now.sections.owner.load(Ordering::Relaxed) != 0 {
+                world.fail(place, "a request is inside, and it is stopped");
             } else if begun != ended {
                 let what = format!("a request sees {begun} changes begun and {ended} ended under stops");
-                world.accuse(place, &what);
+                world.fail(place, &what);
             }
         };
         judge();
         delay(&mut self.rng);
         if self.rng.one_in(HOPS_ONE_IN) {
-            hop(&mut self.rng);
+            switch_vp(&mut self.rng);
         }
         judge();
-        count(What::Requests);
+        count(Stat::Requests);
         slot.come_out(place);
     }
 
     /// Refused for good, which must have a reason (I2).
     fn was_shut_down(&self, place: usize, now: &Generation) {
-        count(What::ShutOut);
+        count(Stat::ShutOut);
         // Relaxed: it was stored before the shutdown that the caller has heard of.
         if !now.ending.load(Ordering::Relaxed) {
-            self.world.accuse(place, "it says that it was shut down, and nobody has asked for that");
+            self.world.fail(place, "it says that it was shut down, and nobody has asked for that");
         }
     }
 
     fn nobody_is_inside(&self, place: usize, now: &Generation, said: &str) {
-        let inside = |post: &usize| self.world.slots[*post].is(Inside::Request(place, now.number));
-        if let Some(post) = (0..self.world.slots.len()).find(inside) {
-            self.world.accuse(place, &format!("{said}, and the request of post {post} is inside"));
+        let inside = |worker: &usize| self.world.slots[*worker].is(Inside::Request(place, now.number));
+        if let Some(worker) = (0..self.world.slots.len()).find(inside) {
+            self.world.fail(place, &format!("{said}, and the request of post {worker} is inside"));
         }
     }
 
     fn stop_and_restart(&mut self, place: usize, now: &Generation) {
         let limit = self.rng.one_in(2).then(|| Duration::from_micros(self.rng.below(PATIENCE_US)));
-        let slot = &self.world.slots[self.post];
+        let slot = &self.world.slots[self.worker];
         slot.wait(place, if limit.is_some() { Limit::Deadline } else { Limit::None });
         let stopped = now.counter.stop(limit);
         slot.wait_no_more();
         match stopped {
             Ok(()) => self.change(place, now),
-            Err(ControlError::Stopped | ControlError::Busy) => return count(What::StopsRefused),
-            Err(ControlError::TimedOut) if limit.is_some() => return count(What::TimedOut),
+            Err(ControlError::Stopped | ControlError::Busy) => return count(Stat::StopsRefused),
+            Err(ControlError::TimedOut) if limit.is_some() => return count(Stat::TimedOut),
             Err(ControlError::ShutDown) => return self.was_shut_down(place, now),
-            Err(error) => return self.world.accuse(place, &format!("a stop has failed: {error}")),
+            Err(error) => return self.world.fail(place, &format!("a stop has failed: {error}")),
         }
         match now.counter.restart() {
-            Ok(()) => count(What::Stops),
+            Ok(()) => count(Stat::Stops),
             Err(ControlError::ShutDown) => self.was_shut_down(place, now),
-            Err(error) => self.world.accuse(place, &format!("who stopped it cannot restart it: {error}")),
+            Err(error) => self.world.fail(place, &format!("who stopped it cannot restart it: {error}")),
         }
     }
 
     /// It is stopped (I1).
     fn change(&mut self, place: usize, now: &Generation) {
         let world = self.world;
-        let slot = &world.slots[self.post];
+        let slot = &world.slots[self.worker];
         slot.go_inside(Inside::Alone(place));
-        let book = &now.book;
-        let (begun, ended) = book.seen();
-        if book.owner.load(Ordering::Relaxed) != 0 || begun != ended {
-            world.accuse(place, "it is stopped twice at once");
+        let sections = &now.sections;
+        let (begun, ended) = sections.seen();
+        if sections.owner.load(Ordering::Relaxed) != 0 || begun != ended {
+            world.fail(place, "it is stopped twice at once");
         }
-        book.owner.store(self.post as u64 + 1, Ordering::Relaxed);
-        book.begun.store(begun + 1, Ordering::Relaxed);
+        sections.owner.store(self.worker as u64 + 1, Ordering::Relaxed);
+        sections.begun.store(begun + 1, Ordering::Relaxed);
         self.nobody_is_inside(place, now, "it is stopped");
         delay(&mut self.rng);
         if self.rng.one_in(8) && now.counter.stop(Some(Duration::ZERO)).is_ok() {
-            world.accuse(place, "it is stopped, and a second stop has succeeded");
+            world.fail(place, "it is stopped, and a second stop has succeeded");
         }
         self.nobody_is_inside(place, now, "it is stopped");
-        book.ended.store(begun + 1, Ordering::Relaxed);
-        book.owner.store(0, Ordering::Relaxed);
+        sections.ended.store(begun + 1, Ordering::Relaxed);
+        sections.owner.store(0, Ordering::Relaxed);
         slot.come_out(place);
     }
 
     fn shut_down(&mut self, place: usize, now: &Generation) {
         let world = self.world;
         let limit = self.rng.one_in(2).then(|| Duration::from_micros(self.rng.below(PATIENCE_US)));
-        let slot = &world.slots[self.post];
+        let slot = &world.slots[self.worker];
         now.ending.store(true, Ordering::Relaxed);
         slot.wait(place, if limit.is_some() { Limit::Deadline } else { Limit::None });
         let mut ended = now.counter.shutdown(limit);
         // Another deed of the control is not over.
-        while ended == Err(ControlError::Busy) && !world.trial.is_stopped() {
+        while ended == Err(ControlError::Busy) && !world.run_state.is_stopped() {
             thread::sleep(SHORT);
             ended = now.counter.shutdown(limit);
         }
         slot.wait_no_more();
         match ended {
             Ok(()) => {
-                count(What::Shutdowns);
+                count(Stat::Shutdowns);
                 self.nobody_is_inside(place, now, "it is shut down");
             }
-            Err(ControlError::TimedOut) if limit.is_some() => count(What::TimedOut),
+            Err(ControlError::TimedOut) if limit.is_some() => count(Stat::TimedOut),
             Err(ControlError::ShutDown) => return,
             // The run is over, and it goes on as it was.
             Err(ControlError::Busy) => return,
-            Err(error) => return world.accuse(place, &format!("a shutdown has failed: {error}")),
+            Err(error) => return world.fail(place, &format!("a shutdown has failed: {error}")),
         }
         let refused = (now.counter.enter_now(), now.counter.stop(None), now.counter.restart());
         let wanted = (Err(Refused::ShutDown), Err(ControlError::ShutDown), Err(ControlError::ShutDown));
         if refused != wanted {
-            world.accuse(place, &format!("after a shutdown, entering, stop and restart gave {refused:?}"));
+            world.fail(place, &format!("after a shutdown, entering, stop and restart gave {refused:?}"));
         }
     }
 }

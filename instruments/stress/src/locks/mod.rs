@@ -19,92 +19,33 @@
 //! Not seen: what the processor forgives on which it runs. The models are to find the rest.
 
 mod breaks;
-mod crew;
+mod counts;
 mod disturbed;
 mod duels;
 mod gates;
-mod kinds;
-mod lives;
+mod lock_types;
 mod sections;
 mod slots;
-mod tally;
+mod threads;
 mod turnstile;
 mod watch;
+mod workload;
 mod world;
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-
-use squall::machine;
-
-use super::crew::Crew;
-use super::places::choose_machine;
-use super::{Report, Run, Stress, Violation};
-use crew::LocksTorture;
-use duels::Duels;
-use kinds::{Came, How};
-use world::{Guard, Place, World};
+use crate::run::Stress;
+use crate::skeleton;
+use crate::skeleton::placement::choose_machine;
+use workload::LocksWorkload;
 
 pub(super) const STRESS: Stress = Stress {
     name: "locks",
-    about: "locks let nobody in who must wait, and forget nobody who waits, whoever gives up, panics or dies",
-    run,
+    about: "locks admit no thread that must wait, and forget no waiter, even if others give up, panic or die",
+    run: skeleton::run::<LocksWorkload>,
     threads: |real| {
         choose_machine(real);
         THREADS
     },
 };
 
-/// Threads, unless told.
+/// Default number of threads.
 const THREADS: usize = 12;
-
-fn run(run: &Run) -> Result<Report, Violation> {
-    let _alone = super::alone();
-    let broken = super::breaks::asked(&breaks::WAYS)?;
-    choose_machine(run.real);
-    let world = World::make(broken, run.threads);
-    let mut torture = LocksTorture::new(world);
-    let duels = Duels::start(run, world)?;
-    let mut crew = Crew::hire(run, world.trial, world.posts.iter(), &mut torture)?;
-    crew.work(run, &mut torture);
-    crew.dismiss(&mut torture);
-    let duels = duels.end(world);
-    let accused = || world.trial.accusation().map_or(Ok(()), |what| Err(Violation(what)));
-    accused()?;
-    world.places.iter().try_for_each(compare)?;
-    let mut lines = world.tally.lines();
-    lines.extend([
-        ("rounds of duels", duels),
-        ("threads started", crew.born),
-        ("threads moved", crew.moves),
-        ("virtual processors", machine().vps().len() as u64),
-    ]);
-    Ok(Report(lines))
-}
-
-/// When all threads have ended (I4).
-fn compare(place: &Place) -> Result<(), Violation> {
-    let mut word = None;
-    let soon = Instant::now();
-    let came = match &place.guard {
-        Guard::One(lock) => lock.enter(&How::Until(soon), &mut |counted| word = Some(*counted)),
-        Guard::Several(lock) => lock.write(&How::Until(soon), &mut |counted| word = Some(*counted)),
-        Guard::Gate(gate) => {
-            return gate.compare().map_err(|what| Violation(format!("{}: {what}", gate.name())));
-        }
-    };
-    let told = place.told.load(Ordering::Relaxed);
-    if came != Came::Inside {
-        return Err(Violation(format!("{}: it is not free, and all threads have ended", place.name())));
-    }
-    if word != Some(told) {
-        let what = format!("{}: {word:?} sections counted, {told} told", place.name());
-        return Err(Violation(what));
-    }
-    if let Guard::One(lock) = &place.guard
-        && !lock.is_whole()
-    {
-        return Err(Violation(format!("{}: what lies beside it in its word has changed", place.name())));
-    }
-    Ok(())
-}

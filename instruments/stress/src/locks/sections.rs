@@ -9,12 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use super::breaks::Break;
-use super::lives::Life;
+use super::threads::LockThread;
 use super::slots::{Inside, Limit, Wait};
-use super::tally::{What, count};
-use super::world::Book;
-use crate::delay::delay;
-use crate::planned::panic_as_planned;
+use super::counts::{Stat, count};
+use super::world::SectionCounts;
+use crate::skeleton::delay::delay;
+use crate::skeleton::expected_panic::raise_expected_panic;
 
 /// One holder in so many stays until all whose waits have another end have given up.
 const STUBBORN_ONE_IN: u64 = 24;
@@ -26,7 +26,7 @@ const NESTED_ONE_IN: u64 = 32;
 const SHORT: Duration = Duration::from_micros(100);
 
 /// Says that nobody is inside, at the end, in a panic too.
-struct Owner<'a>(&'a Book);
+struct Owner<'a>(&'a SectionCounts);
 
 impl Drop for Owner<'_> {
     fn drop(&mut self) {
@@ -34,29 +34,29 @@ impl Drop for Owner<'_> {
     }
 }
 
-impl Life {
+impl LockThread {
     /// The life is inside alone.
     pub(super) fn section(&mut self, place: usize, word: &mut u64, depth: u32) {
         let world = self.world;
-        world.slots[self.post].wait_no_more();
-        let book = &world.places[place].book;
-        let me = self.post as u64 + 1;
-        let owner = book.owner.load(Ordering::Relaxed);
+        world.slots[self.worker].wait_no_more();
+        let sections = &world.places[place].sections;
+        let me = self.worker as u64 + 1;
+        let owner = sections.owner.load(Ordering::Relaxed);
         if owner != 0 {
-            return world.accuse(place, &format!("posts {} and {} are inside at once", owner - 1, self.post));
+            return world.fail(place, &format!("posts {} and {} are inside at once", owner - 1, self.worker));
         }
-        book.owner.store(me, Ordering::Relaxed);
-        let inside = Owner(book);
+        sections.owner.store(me, Ordering::Relaxed);
+        let inside = Owner(sections);
         if world.slots.iter().any(|slot| slot.is_inside(place)) {
-            world.accuse(place, "a writer is inside, and so is a reader");
+            world.fail(place, "a writer is inside, and so is a reader");
         }
-        let (begun, ended) = book.seen();
+        let (begun, ended) = sections.seen();
         if begun != ended || begun != *word {
             let what =
                 format!("{begun} sections were begun, {ended} ended, and {word} counted under the lock");
-            world.accuse(place, &what);
+            world.fail(place, &what);
         }
-        book.begun.store(begun + 1, Ordering::Relaxed);
+        sections.begun.store(begun + 1, Ordering::Relaxed);
         delay(&mut self.rng);
         if self.rng.one_in(SLEEPS_ONE_IN) {
             thread::sleep(Duration::from_micros(self.rng.below(SLEEP_US)));
@@ -68,19 +68,19 @@ impl Life {
             self.go_further(place);
         }
         if !world.breaks(Break::HalfSection, 1_000, &mut self.rng) {
-            book.ended.store(begun + 1, Ordering::Relaxed);
+            sections.ended.store(begun + 1, Ordering::Relaxed);
         }
         *word = begun + 1;
-        if book.owner.load(Ordering::Relaxed) != me {
-            world.accuse(place, &format!("post {} was inside, and somebody else says so too", self.post));
+        if sections.owner.load(Ordering::Relaxed) != me {
+            world.fail(place, &format!("post {} was inside, and somebody else says so too", self.worker));
         }
-        count(What::Sections);
-        self.told[place] += 1;
+        count(Stat::Sections);
+        self.reported[place] += 1;
         if self.rng.one_in(4) {
-            world.ballast.fill_store_buffer(&mut self.rng);
+            world.store_buffer.fill(&mut self.rng);
         }
         drop(inside);
-        world.slots[self.post].come_out(place);
+        world.slots[self.worker].come_out(place);
         self.leave(place, depth);
     }
 
@@ -88,10 +88,10 @@ impl Life {
     fn leave(&mut self, place: usize, depth: u32) {
         let world = self.world;
         if world.breaks(Break::TellTwice, 1_000, &mut self.rng) {
-            self.told[place] += 1;
+            self.reported[place] += 1;
         }
         if world.breaks(Break::HoldOn, 1_000, &mut self.rng) {
-            while !world.trial.is_stopped() {
+            while !world.run_state.is_stopped() {
                 thread::sleep(SHORT);
             }
         }
@@ -101,21 +101,21 @@ impl Life {
     /// Not within another section, which would be left half done.
     fn panic_now_and_then(&mut self, depth: u32) {
         if depth == 0 && self.rng.one_in(PANICS_ONE_IN) {
-            count(What::Panics);
-            panic_as_planned();
+            count(Stat::Panics);
+            raise_expected_panic();
         }
     }
 
     /// Says that it is inside alone, and is not.
     pub(super) fn stray(&mut self, place: usize) {
-        let _inside = Owner(&self.world.places[place].book);
-        self.world.places[place].book.owner.store(self.post as u64 + 1, Ordering::Relaxed);
+        let _inside = Owner(&self.world.places[place].sections);
+        self.world.places[place].sections.owner.store(self.worker as u64 + 1, Ordering::Relaxed);
         thread::sleep(SHORT);
     }
 
     /// Stays until nobody waits for this place any more whose wait has another end than that the place is free.
     fn be_stubborn(&mut self, place: usize) {
-        count(What::Stubborn);
+        count(Stat::Stubborn);
         let world = self.world;
         let waiting: Vec<(usize, Wait)> = world
             .slots
@@ -131,7 +131,7 @@ impl Life {
             }
         }
         let goes_on = |(slot, wait): &(usize, Wait)| world.slots[*slot].waits() == Some(*wait);
-        while waiting.iter().any(goes_on) && !world.trial.is_stopped() {
+        while waiting.iter().any(goes_on) && !world.run_state.is_stopped() {
             thread::sleep(SHORT);
         }
     }
@@ -140,7 +140,7 @@ impl Life {
     fn go_further(&mut self, place: usize) {
         let later = self.world.places.len() - place - 1;
         if later > 0 {
-            count(What::Nested);
+            count(Stat::Nested);
             let further = place + 1 + self.rng.below(later as u64) as usize;
             self.visit(further, 1);
         }
@@ -149,27 +149,27 @@ impl Life {
     /// The life is inside with others.
     pub(super) fn reading(&mut self, place: usize, word: u64, depth: u32) {
         let world = self.world;
-        let slot = &world.slots[self.post];
+        let slot = &world.slots[self.worker];
         slot.wait_no_more();
         slot.go_inside(Inside::Reader(place));
-        let book = &world.places[place].book;
+        let sections = &world.places[place].sections;
         let judge = |(begun, ended)| {
-            if book.owner.load(Ordering::Relaxed) != 0 {
-                world.accuse(place, "a reader is inside, and so is a writer");
+            if sections.owner.load(Ordering::Relaxed) != 0 {
+                world.fail(place, "a reader is inside, and so is a writer");
             }
             if begun != ended || begun != word {
                 let what =
                     format!("a reader sees {begun} sections begun, {ended} ended, and {word} under the lock");
-                world.accuse(place, &what);
+                world.fail(place, &what);
             }
         };
-        judge(book.seen());
+        judge(sections.seen());
         delay(&mut self.rng);
-        judge(book.seen());
-        count(What::Readings);
+        judge(sections.seen());
+        count(Stat::Readings);
         slot.come_out(place);
         if self.rng.one_in(4) {
-            world.ballast.fill_store_buffer(&mut self.rng);
+            world.store_buffer.fill(&mut self.rng);
         }
         self.panic_now_and_then(depth);
     }

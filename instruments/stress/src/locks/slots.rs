@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use squall::lock::Cancel;
 
-use crate::lock;
+use crate::run::lock;
 
 /// What ends a wait, but for the lock itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,9 +24,9 @@ impl Turnstile {
     /// None if the group is complete.
     pub(super) fn come(&self) -> Option<Pass<'_>> {
         let one_more = |now: u64| (now & CAME < GROUP).then_some(now + 1);
-        let came = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        let outcome = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         // Not `then_some`: a pass that nobody has would leave at once.
-        came.is_ok().then(|| Pass(self))
+        outcome.is_ok().then(|| Pass(self))
     }
 }
 

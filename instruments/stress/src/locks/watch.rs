@@ -45,7 +45,7 @@ impl Watch {
         let world = self.world;
         for (place, (done, looks)) in self.quiet.iter_mut().enumerate() {
             let now = world.slots.iter().map(|slot| slot.done(place)).sum();
-            let empty = world.places[place].book.owner.load(Ordering::Relaxed) == 0
+            let empty = world.places[place].sections.owner.load(Ordering::Relaxed) == 0
                 && !world.slots.iter().any(|slot| slot.is_inside(place));
             *looks = if empty && now == *done { *looks + 1 } else { 0 };
             *done = now;
@@ -56,7 +56,7 @@ impl Watch {
             *wait = now;
         }
         if let Some((place, what)) = self.judge() {
-            self.world.accuse(place, &what);
+            self.world.fail(place, &what);
             self.world.has_lost.store(true, Ordering::Relaxed);
         }
     }
@@ -90,7 +90,7 @@ mod tests {
 
     fn looks(watch: &mut Watch, count: u32) -> Option<String> {
         (0..count).for_each(|_| watch.look_now());
-        watch.world.trial.accusation()
+        watch.world.run_state.violation()
     }
 
     #[test]
@@ -98,9 +98,9 @@ mod tests {
         let world = World::make(None, 2);
         let mut watch = Watch::new(world);
         world.slots[1].wait(0, Limit::None);
-        world.places[0].book.owner.store(1, Ordering::Relaxed);
+        world.places[0].sections.owner.store(1, Ordering::Relaxed);
         assert_eq!(looks(&mut watch, 2 * LOOKS), None, "somebody is inside");
-        world.places[0].book.owner.store(0, Ordering::Relaxed);
+        world.places[0].sections.owner.store(0, Ordering::Relaxed);
         assert_eq!(looks(&mut watch, LOOKS - 1), None);
         world.slots[0].come_out(0);
         assert_eq!(looks(&mut watch, LOOKS), None, "somebody was inside");
@@ -129,7 +129,7 @@ mod tests {
                 _ => world.slots[0].wait(0, limit),
             }
             // Somebody is inside all the time.
-            world.places[0].book.owner.store(1, Ordering::Relaxed);
+            world.places[0].sections.owner.store(1, Ordering::Relaxed);
             if limit == Limit::Cancel {
                 assert_eq!(looks(&mut watch, 2 * LOOKS), None, "it was not cancelled");
                 world.slots[0].cancel(world.slots[0].waits().expect("it waits"), false);

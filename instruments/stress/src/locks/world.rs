@@ -4,37 +4,37 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::breaks::Break;
 use super::gates::{Gate, gates};
-use super::kinds::{Excludes, Forgetful, Shares, locks, shared_locks};
+use super::lock_types::{Exclusive, Forgetful, SharedAccess, locks, shared_locks};
 use super::slots::Slot;
-use super::tally::Tally;
+use super::counts::Counts;
 use super::turnstile::{Pass, Turnstile};
-use crate::ballast::Ballast;
-use crate::post::Post;
-use crate::trial::Trial;
-use crate::{Rng, leak};
+use crate::skeleton::store_buffer::StoreBuffer;
+use crate::skeleton::run_state::RunState;
+use crate::run::Rng;
+use crate::skeleton;
 
 /// A lock of one face or the other, or a gate.
-pub(super) enum Guard {
-    One(Box<dyn Excludes>),
-    Several(Box<dyn Shares>),
+pub(super) enum AnyLock {
+    One(Box<dyn Exclusive>),
+    Several(Box<dyn SharedAccess>),
     Gate(Gate),
 }
 
 /// A lock, and what it guards.
 #[repr(align(128))]
 pub(super) struct Place {
-    pub(super) guard: Guard,
+    pub(super) any_lock: AnyLock,
     /// Before every second one.
     turnstile: Option<Turnstile>,
-    pub(super) book: Book,
+    pub(super) sections: SectionCounts,
     /// Sections of all threads that have told theirs.
-    pub(super) told: AtomicU64,
+    pub(super) reported: AtomicU64,
 }
 
 /// What only the thread inside stores to, with plain stores.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Book {
+pub(super) struct SectionCounts {
     /// The thread that is inside alone: the number of its post, plus one.
     pub(super) owner: AtomicU64,
     /// Sections begun and ended.
@@ -42,7 +42,7 @@ pub(super) struct Book {
     pub(super) ended: AtomicU64,
 }
 
-impl Book {
+impl SectionCounts {
     /// Sections begun, and ended.
     pub(super) fn seen(&self) -> (u64, u64) {
         (self.begun.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed))
@@ -50,8 +50,8 @@ impl Book {
 }
 
 impl Place {
-    fn new(guard: Guard, turnstile: Option<Turnstile>) -> Place {
-        Place { guard, turnstile, book: Book::default(), told: AtomicU64::new(0) }
+    fn new(any_lock: AnyLock, turnstile: Option<Turnstile>) -> Place {
+        Place { any_lock, turnstile, sections: SectionCounts::default(), reported: AtomicU64::new(0) }
     }
 
     /// None if nobody may come just now.
@@ -63,67 +63,53 @@ impl Place {
     }
 
     pub(super) fn name(&self) -> &'static str {
-        match &self.guard {
-            Guard::One(lock) => lock.name(),
-            Guard::Several(lock) => lock.name(),
-            Guard::Gate(gate) => gate.name(),
+        match &self.any_lock {
+            AnyLock::One(lock) => lock.name(),
+            AnyLock::Several(lock) => lock.name(),
+            AnyLock::Gate(gate) => gate.name(),
         }
     }
 }
 
-pub(super) struct World {
-    pub(super) trial: &'static Trial,
-    broken: Option<Break>,
-    pub(super) posts: Vec<Post>,
+pub(crate) struct State {
     pub(super) slots: Vec<Slot>,
     pub(super) places: Vec<Place>,
     /// The place where most of them go.
     front: AtomicUsize,
     /// Somebody was found who will wait for ever.
     pub(super) has_lost: AtomicBool,
-    pub(super) ballast: Ballast,
-    pub(super) tally: Tally,
+    pub(super) store_buffer: StoreBuffer,
+}
+
+pub(super) type World = skeleton::world::World<Break, Counts, State>;
+
+fn places(broken: Option<Break>, run_state: &'static RunState) -> Vec<Place> {
+    let mut places = Vec::new();
+    for turnstile in [|| None, || Some(Turnstile::default())] {
+        let one = locks().into_iter().map(AnyLock::One);
+        let several = shared_locks().into_iter().map(AnyLock::Several);
+        let gates = gates().into_iter().map(AnyLock::Gate);
+        places.extend(one.chain(several).chain(gates).map(|any_lock| Place::new(any_lock, turnstile())));
+    }
+    if broken == Some(Break::LoseWakeup) {
+        places[0] = Place::new(AnyLock::One(Box::new(Forgetful::new(run_state))), None);
+    }
+    places
 }
 
 impl World {
-    /// For so many threads.
+    /// Makes the world for so many threads.
     pub(super) fn make(broken: Option<Break>, threads: usize) -> &'static World {
-        let trial = leak(Trial::default());
-        let mut places = Vec::new();
-        for turnstile in [|| None, || Some(Turnstile::default())] {
-            let one = locks().into_iter().map(Guard::One);
-            let several = shared_locks().into_iter().map(Guard::Several);
-            let gates = gates().into_iter().map(Guard::Gate);
-            places.extend(one.chain(several).chain(gates).map(|guard| Place::new(guard, turnstile())));
-        }
-        if broken == Some(Break::LoseWakeup) {
-            places[0] = Place::new(Guard::One(Box::new(Forgetful::new(trial))), None);
-        }
-        leak(World {
-            trial,
-            broken,
-            posts: (0..threads).map(|_| Post::default()).collect(),
-            slots: (0..threads).map(|_| Slot::new(places.len())).collect(),
-            places,
-            front: AtomicUsize::new(0),
-            has_lost: AtomicBool::new(false),
-            ballast: Ballast::new(),
-            tally: Tally::default(),
+        World::leaked(broken, threads, |run_state| {
+            let places = places(broken, run_state);
+            State {
+                slots: (0..threads).map(|_| Slot::new(places.len())).collect(),
+                places,
+                front: AtomicUsize::new(0),
+                has_lost: AtomicBool::new(false),
+                store_buffer: StoreBuffer::new(),
+            }
         })
-    }
-
-    pub(super) fn is_broken(&self, how: Break) -> bool {
-        self.broken == Some(how)
-    }
-
-    /// Broken, but not so.
-    pub(super) fn is_broken_otherwise(&self, how: Break) -> bool {
-        self.broken.is_some_and(|broken| broken != how)
-    }
-
-    /// Whether to do it wrong, now and then.
-    pub(super) fn breaks(&self, how: Break, one_in: u64, rng: &mut Rng) -> bool {
-        self.is_broken(how) && rng.one_in(one_in)
     }
 
     /// Others go to another place: often to one where a wake-up is most likely lost, and seen to be.
@@ -145,7 +131,7 @@ impl World {
         }
     }
 
-    pub(super) fn accuse(&self, place: usize, what: &str) {
-        self.trial.accuse(format!("{}: {what}", self.places[place].name()));
+    pub(super) fn fail(&self, place: usize, what: &str) {
+        self.run_state.fail(format!("{}: {what}", self.places[place].name()));
     }
 }

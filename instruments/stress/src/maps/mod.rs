@@ -15,105 +15,29 @@
 //! Not seen: whether walks see each key at one moment, which they do not promise; order between different keys. For these
 //! there are the recorded histories of `squall-parts` and `squall-objects`.
 
-mod book;
+mod any_map;
 mod breaks;
-mod kinds;
-mod lives;
-mod tally;
+mod counts;
+mod threads;
 mod token;
+mod tracked_map;
+mod workload;
 mod world;
 
-use std::io;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-use squall::machine;
-use squall::rcu::barrier;
-
-use super::crew::{Crew, Torture};
-use super::places::choose_machine;
-use super::settle::until_nothing_is_left;
-use super::{Report, Rng, Run, Stress, Violation};
-use lives::{OTHERS, Role};
-use world::World;
+use crate::run::Stress;
+use crate::skeleton;
+use crate::skeleton::placement::choose_machine;
+use workload::MapsWorkload;
 
 pub(super) const STRESS: Stress = Stress {
     name: "maps",
     about: "a map keeps each key as its writer left it, in every form and from form to form",
-    run,
+    run: skeleton::run::<MapsWorkload>,
     threads: |real| {
         choose_machine(real);
         THREADS
     },
 };
 
-/// Threads that call, unless told; two more swap the maps and own them.
+/// Default number of calling threads. Two more swap and own the maps.
 const THREADS: usize = 8;
-/// The stream of random numbers by which the first maps are made.
-const FIRST: u64 = super::crew::CREW - 5;
-/// Barriers at the end, at most, and between two of them.
-const ROUNDS: u32 = 1_000;
-const PAUSE: Duration = Duration::from_millis(5);
-
-struct MapsTorture {
-    world: &'static World,
-}
-
-impl Torture for MapsTorture {
-    fn start(&mut self, post: usize, rng: Rng) -> io::Result<JoinHandle<()>> {
-        lives::start(self.world, post, self.role(post), rng)
-    }
-
-    fn name(&self, post: usize) -> String {
-        format!("post {post}, which {:?}", self.role(post))
-    }
-
-    fn chore(&mut self, crew: &mut Crew) {
-        match crew.rng.below(512) {
-            0..48 => crew.move_any(),
-            48 => crew.pause(),
-            49..51 => crew.switch_reclaimer(),
-            _ => {}
-        }
-    }
-}
-
-impl MapsTorture {
-    fn role(&self, post: usize) -> Role {
-        post.checked_sub(self.world.callers).map_or(Role::Calls, |other| OTHERS[other])
-    }
-}
-
-fn run(run: &Run) -> Result<Report, Violation> {
-    let _alone = super::alone();
-    let broken = super::breaks::asked(&breaks::WAYS)?;
-    choose_machine(run.real);
-    let world = World::make(broken, run.threads);
-    world.trial.set_paused(true);
-    let mut torture = MapsTorture { world };
-    let mut crew = Crew::hire(run, &world.trial, world.posts.iter(), &mut torture)?;
-    world.fill(&mut run.rng(FIRST));
-    world.trial.set_paused(false);
-    crew.work(run, &mut torture);
-    crew.dismiss(&mut torture);
-    world.end();
-    world.trial.accusation().map_or(Ok(()), |what| Err(Violation(what)))?;
-    let settle = || {
-        // Representatives are dropped where they were made, by whoever comes by there.
-        thread::sleep(PAUSE);
-        barrier().map(drop).map_err(|error| format!("a barrier at the end erred: {error}"))
-    };
-    let left = || match world.alive() {
-        0 => None,
-        alive => Some(format!("{alive} values were not dropped, and all maps are gone")),
-    };
-    until_nothing_is_left(ROUNDS, settle, left).map_err(Violation)?;
-    world.tally.hand_in();
-    let mut lines = world.tally.lines();
-    lines.extend([
-        ("threads started", crew.born),
-        ("threads moved", crew.moves),
-        ("virtual processors", machine().vps().len() as u64),
-    ]);
-    Ok(Report(lines))
-}

@@ -5,53 +5,41 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::book::Book;
+use super::tracked_map::TrackedMap;
 use super::breaks::Break;
-use super::kinds::{self, Kept};
-use super::tally::{Tally, What, count};
+use super::any_map::{self, AnyOwnedMap};
+use super::counts::{Counts, Stat, count};
 use super::token::Token;
-use crate::post::Post;
-use crate::trial::Trial;
-use crate::{Rng, leak, lock};
+use crate::run::{Rng, lock};
+use crate::skeleton;
 
 /// Places with a map.
 pub(super) const PLACES: usize = 8;
 
 #[derive(Default)]
 struct Place {
-    shown: Mutex<Option<Arc<Book>>>,
-    vault: Mutex<Option<(Kept, Arc<Book>)>>,
+    shown: Mutex<Option<Arc<TrackedMap>>>,
+    vault: Mutex<Option<(AnyOwnedMap, Arc<TrackedMap>)>>,
 }
 
-pub(super) struct World {
-    broken: Option<Break>,
-    pub(super) trial: Trial,
-    /// Where the threads live. A thread's lane in the books is the number of its post.
-    pub(super) posts: Vec<Post>,
+pub(crate) struct State {
     /// Those of them that call.
     pub(super) callers: usize,
     places: Vec<Place>,
     alive: AtomicI64,
     serials: AtomicU64,
-    pub(super) tally: Tally,
 }
 
+pub(super) type World = skeleton::world::World<Break, Counts, State>;
+
 impl World {
-    pub(super) fn make(broken: Option<Break>, callers: usize) -> &'static World {
-        leak(World {
-            broken,
-            trial: Trial::default(),
-            posts: (0..callers + super::lives::OTHERS.len()).map(|_| Post::default()).collect(),
+    pub(super) fn make(broken: Option<Break>, callers: usize, others: usize) -> &'static World {
+        World::leaked(broken, callers + others, |_| State {
             callers,
             places: (0..PLACES).map(|_| Place::default()).collect(),
             alive: AtomicI64::new(0),
             serials: AtomicU64::new(1),
-            tally: Tally::default(),
         })
-    }
-
-    pub(super) fn is_broken(&self, how: Break) -> bool {
-        self.broken == Some(how)
     }
 
     pub(super) fn token(&'static self, key: u64, event: u64) -> Token {
@@ -64,7 +52,7 @@ impl World {
         self.alive.load(Ordering::Acquire)
     }
 
-    pub(super) fn any(&self, rng: &mut Rng) -> Option<Arc<Book>> {
+    pub(super) fn any(&self, rng: &mut Rng) -> Option<Arc<TrackedMap>> {
         lock(&self.places[rng.below(PLACES as u64) as usize].shown).clone()
     }
 
@@ -74,35 +62,35 @@ impl World {
             if lock(&place.vault).is_some() {
                 continue;
             }
-            let (map, is_adaptive) = kinds::any(rng);
+            let (map, is_adaptive) = any_map::any(rng);
             let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-            let book = Arc::new(Book::open(self, serial, map.handle(), is_adaptive));
-            count(What::Made);
-            if let Kept::Cached(_) = map {
-                count(What::Cached);
+            let tracked = Arc::new(TrackedMap::open(self, serial, map.handle(), is_adaptive));
+            count(Stat::Made);
+            if let AnyOwnedMap::Cached(_) = map {
+                count(Stat::Cached);
             }
-            let before = lock(&place.shown).replace(Arc::clone(&book));
+            let before = lock(&place.shown).replace(Arc::clone(&tracked));
             // There was none: maps are put here by one thread.
-            let vault = lock(&place.vault).replace((map, book));
+            let vault = lock(&place.vault).replace((map, tracked));
             drop((before, vault));
         }
     }
 
     /// Destroys the map of a place, if it has one; if `exactly`, when nobody writes, and compared with its book.
     pub(super) fn destroy(&self, place: usize, exactly: bool) {
-        let Some((map, book)) = lock(&self.places[place].vault).take() else { return };
+        let Some((map, tracked)) = lock(&self.places[place].vault).take() else { return };
         if exactly {
-            book.close();
+            tracked.close();
         }
         if self.is_broken(Break::EarlyMark) {
-            book.fate.mark_gone();
+            tracked.lifecycle.mark_destroyed();
             // Long enough for a call.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        book.fate.begin_end();
+        tracked.lifecycle.begin_destroy();
         map.destroy();
-        book.fate.mark_gone();
-        count(What::Destroyed);
+        tracked.lifecycle.mark_destroyed();
+        count(Stat::Destroyed);
     }
 
     /// Ends all that is left.

@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use squall::rcu::{Guard, Rcu, pin};
 use squall::{Destruction, Owned};
 
-use super::interfaces::{Deep, Face, Pair, Probe};
-use super::ledger::Life;
-use crate::{Rng, lock};
+use super::interfaces::{Deep, AnyHandle, Pair, Probe};
+use super::ledger::ObjectKey;
+use crate::run::{Rng, lock};
 
 /// Slots. Enough for all classes at once; few enough that threads meet.
 const SLOTS: usize = 96;
@@ -19,8 +19,8 @@ const SLOTS: usize = 96;
 /// An object as callers know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub(super) face: Face,
-    pub(super) life: Life,
+    pub(super) handle: AnyHandle,
+    pub(super) key: ObjectKey,
     /// Its additions are compared exactly when it ends, so callers pass its gate.
     pub(super) counted: bool,
     /// Its root refuses calls now and then.
@@ -31,7 +31,7 @@ pub(super) struct Entry {
 
 /// An object as its owner has it.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OwnedEntry {
     pub(super) owner: Owner,
     pub(super) entry: Entry,
 }
@@ -45,11 +45,11 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    pub(super) fn face(&self) -> Face {
+    pub(super) fn handle(&self) -> AnyHandle {
         match self {
-            Owner::Probe(owned) => Face::Probe(owned.handle()),
-            Owner::Deep(owned) => Face::Deep(owned.handle()),
-            Owner::Pair(owned) => Face::Pair(owned.handle()),
+            Owner::Probe(owned) => AnyHandle::Probe(owned.handle()),
+            Owner::Deep(owned) => AnyHandle::Deep(owned.handle()),
+            Owner::Pair(owned) => AnyHandle::Pair(owned.handle()),
         }
     }
 
@@ -64,7 +64,7 @@ impl Owner {
 
 struct Slot {
     shown: Rcu<Option<Entry>>,
-    vault: Mutex<Option<Held>>,
+    vault: Mutex<Option<OwnedEntry>>,
 }
 
 pub(super) struct Board(Vec<Slot>);
@@ -94,7 +94,7 @@ impl Board {
     }
 
     /// Shows an object and puts its owner into the vault; returns who was there.
-    pub(super) fn publish(&self, held: Held) -> Option<Held> {
+    pub(super) fn publish(&self, held: OwnedEntry) -> Option<OwnedEntry> {
         let slot = &self.0[held.entry.slot];
         slot.shown.replace(Box::new(Some(held.entry)));
         lock(&slot.vault).replace(held)
@@ -105,10 +105,10 @@ impl Board {
     }
 
     /// Takes the owner out of a vault, if it is that of this object or if any will do.
-    pub(super) fn take(&self, slot: usize, life: Option<Life>) -> Option<Held> {
+    pub(super) fn take(&self, slot: usize, key: Option<ObjectKey>) -> Option<OwnedEntry> {
         let mut vault = lock(&self.0.get(slot)?.vault);
-        match life {
-            Some(life) if vault.as_ref().is_none_or(|held| held.entry.life != life) => None,
+        match key {
+            Some(key) if vault.as_ref().is_none_or(|held| held.entry.key != key) => None,
             _ => vault.take(),
         }
     }

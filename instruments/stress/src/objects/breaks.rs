@@ -1,43 +1,28 @@
-//! Ways to break this torture itself, for `SQUALL_STRESS_BREAK`. A run that is broken so must end with a violation;
-//! `tests/stress_objects.rs` sees to it.
+//! The planned breaks of this stress.
 
-/// What the torture does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Break {
+use crate::skeleton::breaks::breaks;
+
+breaks! {
     /// A drop of a representative is sometimes told twice.
-    DoubleDrop,
+    DoubleDrop = "double-drop",
     /// A drop of a representative is sometimes not told.
-    LoseDrop,
+    LoseDrop = "lose-drop",
     /// An owner sometimes forgets an object instead of destroying it.
-    LoseObject,
+    LoseObject = "lose-object",
     /// An object is marked as destroyed before its destruction is asked for.
-    EarlyMark,
+    EarlyMark = "early-mark",
     /// A caller sometimes expects another object than the one it calls.
-    WrongObject,
+    WrongObject = "wrong-object",
     /// A caller sometimes expects another interface than the one it calls.
-    WrongType,
+    WrongType = "wrong-type",
     /// A representative sometimes dies while a call is inside it.
-    EarlyDeath,
+    EarlyDeath = "early-death",
     /// A call is sometimes still inside when the representative is dropped.
-    StayInside,
+    StayInside = "stay-inside",
     /// A root sometimes goes before its representatives.
-    RootFirst,
+    RootFirst = "root-first",
     /// An addition is sometimes acknowledged, and not made.
-    LoseAdd,
+    LoseAdd = "lose-add",
     /// A call on a live object is sometimes said to have been refused.
-    RefuseLive,
+    RefuseLive = "refuse-live",
 }
-
-pub(super) const WAYS: [(&str, Break); 11] = [
-    ("double-drop", Break::DoubleDrop),
-    ("lose-drop", Break::LoseDrop),
-    ("lose-object", Break::LoseObject),
-    ("early-mark", Break::EarlyMark),
-    ("wrong-object", Break::WrongObject),
-    ("wrong-type", Break::WrongType),
-    ("early-death", Break::EarlyDeath),
-    ("stay-inside", Break::StayInside),
-    ("root-first", Break::RootFirst),
-    ("lose-add", Break::LoseAdd),
-    ("refuse-live", Break::RefuseLive),
-];

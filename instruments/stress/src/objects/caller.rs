@@ -15,11 +15,11 @@ use squall::{CallError, Handle, Id, CallErrorKind};
 
 use super::board::Entry;
 use super::breaks::Break;
-use super::interfaces::{Ask, Deep, Face, Fault, Kind, Mark, Pair, Probe, Told};
-use super::tally::{What, count};
+use super::interfaces::{Request, Deep, AnyHandle, Fault, Kind, Mark, Pair, Probe, Reply};
+use super::counts::{Stat, count};
 use super::world::World;
-use crate::Rng;
-use crate::planned::{Planned, quietly, text_of};
+use crate::run::Rng;
+use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message};
 
 /// How deep calls of a thread of the torture lead into calls; those of drops and of dying threads lead less far.
 pub(super) const DEPTH: u32 = 3;
@@ -29,7 +29,7 @@ const SPINS_MAX: u64 = 64;
 const BREAK_ONE_IN: u64 = 512;
 
 /// Whoever it was that gave an answer that makes no sense.
-const NOBODY: Told = Told { serial: 0, kind: Kind::Pair };
+const WRONG_REPLY: Reply = Reply { serial: 0, kind: Kind::Pair };
 
 /// What a call is expected to be about.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ struct Target {
 /// What came of a call.
 enum Outcome {
     /// Somebody answered.
-    Told(Told),
+    Reply(Reply),
     /// It was answered, and does not say by whom.
     Done,
     /// It errs.
@@ -89,64 +89,64 @@ impl Caller<'_> {
 
     /// As `glance`, of a length that is given.
     pub(super) fn glance_for(&mut self, entry: &Entry, spins: u64) {
-        self.make(entry, |_| match entry.face {
-            Face::Probe(co) => probe_look(co, "Probe", spins),
-            Face::Deep(co) => probe_look(co, "Deep", spins),
-            Face::Pair(co) => turn(co, spins),
+        self.make(entry, |_| match entry.handle {
+            AnyHandle::Probe(handle) => probe_look(handle, "Probe", spins),
+            AnyHandle::Deep(handle) => probe_look(handle, "Deep", spins),
+            AnyHandle::Pair(handle) => turn(handle, spins),
         });
     }
 
     /// One addition; through the gate if the object's additions are counted.
     pub(super) fn add(&mut self, entry: &Entry) {
         let n = 1 + self.rng.below(1000);
-        self.make(entry, |me| match entry.face {
-            Face::Probe(co) => me.add_to(entry, co, "Probe", n),
-            Face::Deep(co) => me.add_to(entry, co, "Deep", n),
-            Face::Pair(co) => turn(co, n),
+        self.make(entry, |me| match entry.handle {
+            AnyHandle::Probe(handle) => me.add_to(entry, handle, "Probe", n),
+            AnyHandle::Deep(handle) => me.add_to(entry, handle, "Deep", n),
+            AnyHandle::Pair(handle) => turn(handle, n),
         });
     }
 
     /// Makes a call and judges what comes of it.
     fn make(&mut self, entry: &Entry, f: impl FnOnce(&mut Self) -> (Target, Outcome)) {
         // Before the call begins.
-        let was_gone = self.world.ledger.is_gone(entry.life);
+        let was_gone = self.world.ledger.is_destroyed(entry.key);
         match catch_unwind(AssertUnwindSafe(|| f(self))) {
             Ok((target, outcome)) => self.judge(entry, was_gone, target, outcome),
-            Err(payload) if payload.is::<Planned>() => count(What::Panics),
+            Err(payload) if payload.is::<ExpectedPanic>() => count(Stat::Panics),
             Err(payload) => {
-                let text = text_of(&*payload);
-                self.world.trial.accuse(format!(
+                let text = panic_message(&*payload);
+                self.world.run_state.fail(format!(
                     "a call on {:?} panicked with a payload not its own: {text}",
-                    entry.face
+                    entry.handle
                 ));
             }
         }
     }
 
     fn of_any_kind(&mut self, entry: &Entry, choice: u64) -> (Target, Outcome) {
-        match entry.face {
-            Face::Probe(co) => self.probe(entry, co, "Probe", choice),
-            Face::Pair(co) => self.pair(entry, co, choice),
-            Face::Deep(co) => match choice {
-                0..8 => said(target(co, "Deep", "depth"), co.try_depth()),
+        match entry.handle {
+            AnyHandle::Probe(handle) => self.probe(entry, handle, "Probe", choice),
+            AnyHandle::Pair(handle) => self.pair(entry, handle, choice),
+            AnyHandle::Deep(handle) => match choice {
+                0..8 => said(target(handle, "Deep", "depth"), handle.try_depth()),
                 8..10 => {
-                    let ask = self.ask(entry);
-                    count(What::Blocking);
-                    said(target(co, "Deep", "rest"), co.try_rest(ask))
+                    let request = self.request(entry);
+                    count(Stat::Blocking);
+                    said(target(handle, "Deep", "rest"), handle.try_rest(request))
                 }
                 10..20 => {
-                    count(What::Upcast);
-                    self.mark(entry, Handle::upcast::<dyn Mark>(co), "Mark")
+                    count(Stat::Upcast);
+                    self.mark(entry, Handle::upcast::<dyn Mark>(handle), "Mark")
                 }
-                20..24 => self.mark(entry, co, "Deep"),
+                20..24 => self.mark(entry, handle, "Deep"),
                 24..44 => {
-                    count(What::Upcast);
+                    count(Stat::Upcast);
                     let choice = self.rng.below(64);
-                    self.probe(entry, Handle::upcast::<dyn Probe>(co), "Probe", choice)
+                    self.probe(entry, Handle::upcast::<dyn Probe>(handle), "Probe", choice)
                 }
                 _ => {
                     let choice = self.rng.below(64);
-                    self.probe(entry, co, "Deep", choice)
+                    self.probe(entry, handle, "Deep", choice)
                 }
             },
         }
@@ -155,7 +155,7 @@ impl Caller<'_> {
     fn probe<I>(
         &mut self,
         entry: &Entry,
-        co: Handle<I>,
+        handle: Handle<I>,
         interface: &'static str,
         choice: u64,
     ) -> (Target, Outcome)
@@ -163,106 +163,106 @@ impl Caller<'_> {
         I: ?Sized + squall::Interface,
         Handle<I>: Probe,
     {
-        let to = |method| target(co, interface, method);
+        let to = |method| target(handle, interface, method);
         match choice {
-            0..14 => probe_look(co, interface, self.rng.below(SPINS_MAX)),
+            0..14 => probe_look(handle, interface, self.rng.below(SPINS_MAX)),
             14..20 => {
                 let spins = self.rng.below(SPINS_MAX);
-                (to("look"), plainly(|| co.look(spins)))
+                (to("look"), call_or_panic(|| handle.look(spins)))
             }
             20..30 => {
                 let n = 1 + self.rng.below(1000);
-                self.add_to(entry, co, interface, n)
+                self.add_to(entry, handle, interface, n)
             }
-            30..34 => (to("total"), co.try_total().map_or_else(Outcome::Error, |_| Outcome::Done)),
+            30..34 => (to("total"), handle.try_total().map_or_else(Outcome::Error, |_| Outcome::Done)),
             34..40 => {
-                let (serial, world) = (entry.life.serial, self.world);
+                let (serial, world) = (entry.key.serial, self.world);
                 let mut tell = |other| {
                     if other != serial {
                         world
-                            .trial
-                            .accuse(format!("object #{serial} has a representative of object #{other}"));
+                            .run_state
+                            .fail(format!("object #{serial} has a representative of object #{other}"));
                     }
                 };
-                (to("each"), co.try_each(&mut tell).map_or_else(Outcome::Error, |()| Outcome::Done))
+                (to("each"), handle.try_each(&mut tell).map_or_else(Outcome::Error, |()| Outcome::Done))
             }
-            40..46 => match co.checked() {
-                Ok(told) => (to("checked"), Outcome::Told(told)),
+            40..46 => match handle.checked() {
+                Ok(reply) => (to("checked"), Outcome::Reply(reply)),
                 Err(Fault::Gone(error)) => (to("checked"), Outcome::Error(error)),
             },
             46..48 => {
-                let ask = self.ask(entry);
-                count(What::Blocking);
-                said(to("linger"), co.try_linger(ask))
+                let request = self.request(entry);
+                count(Stat::Blocking);
+                said(to("linger"), handle.try_linger(request))
             }
             48..50 => {
-                let ask = self.ask(entry);
-                (to("touch"), plainly(|| co.touch(ask)))
+                let request = self.request(entry);
+                (to("touch"), call_or_panic(|| handle.touch(request)))
             }
             _ => {
-                let ask = self.ask(entry);
-                said(to("touch"), co.try_touch(ask))
+                let request = self.request(entry);
+                said(to("touch"), handle.try_touch(request))
             }
         }
     }
 
-    fn mark<I>(&mut self, entry: &Entry, co: Handle<I>, interface: &'static str) -> (Target, Outcome)
+    fn mark<I>(&mut self, entry: &Entry, handle: Handle<I>, interface: &'static str) -> (Target, Outcome)
     where
         I: ?Sized + squall::Interface,
         Handle<I>: Mark,
     {
         if self.rng.one_in(8) {
-            let ask = self.ask(entry);
-            count(What::Blocking);
-            return said(target(co, interface, "dwell"), co.try_dwell(ask));
+            let request = self.request(entry);
+            count(Stat::Blocking);
+            return said(target(handle, interface, "dwell"), handle.try_dwell(request));
         }
         let n = self.rng.next();
-        let told = co.try_mark(n).map(|(told, complement)| if complement == !n { told } else { NOBODY });
-        said(target(co, interface, "mark"), told)
+        let reply = handle.try_mark(n).map(|(reply, complement)| if complement == !n { reply } else { WRONG_REPLY });
+        said(target(handle, interface, "mark"), reply)
     }
 
-    fn pair(&mut self, entry: &Entry, co: Handle<dyn Pair<u64, 3>>, choice: u64) -> (Target, Outcome) {
+    fn pair(&mut self, entry: &Entry, handle: Handle<dyn Pair<u64, 3>>, choice: u64) -> (Target, Outcome) {
         match choice {
-            0..40 => turn(co, self.rng.next()),
+            0..40 => turn(handle, self.rng.next()),
             _ => {
-                let ask = self.ask(entry);
-                said(target(co, "Pair", "stir"), co.try_stir(ask))
+                let request = self.request(entry);
+                said(target(handle, "Pair", "stir"), handle.try_stir(request))
             }
         }
     }
 
-    fn ask<'a>(&mut self, entry: &'a Entry) -> Ask<'a> {
-        Ask { seed: self.rng.next(), depth: self.depth, entry }
+    fn request<'a>(&mut self, entry: &'a Entry) -> Request<'a> {
+        Request { seed: self.rng.next(), depth: self.depth, entry }
     }
 
-    fn add_to<I>(&mut self, entry: &Entry, co: Handle<I>, interface: &'static str, n: u64) -> (Target, Outcome)
+    fn add_to<I>(&mut self, entry: &Entry, handle: Handle<I>, interface: &'static str, n: u64) -> (Target, Outcome)
     where
         I: ?Sized + squall::Interface,
         Handle<I>: Probe,
     {
-        let to = target(co, interface, "add");
+        let to = target(handle, interface, "add");
         if !entry.counted {
-            return said(to, co.try_add(n));
+            return said(to, handle.try_add(n));
         }
-        let (ledger, life) = (&self.world.ledger, entry.life);
-        if !ledger.come_in(life) {
+        let (ledger, key) = (&self.world.ledger, entry.key);
+        if !ledger.come_in(key) {
             return (to, Outcome::Skipped);
         }
         // Also if the call panics.
-        struct GoOut(&'static World, super::ledger::Life);
+        struct GoOut(&'static World, super::ledger::ObjectKey);
         impl Drop for GoOut {
             fn drop(&mut self) {
-                self.0.judge(self.0.ledger.go_out(self.1));
+                self.0.expect(self.0.ledger.go_out(self.1));
             }
         }
-        let _out = GoOut(self.world, life);
-        let lost = self.world.is_broken(Break::LoseAdd) && self.rng.one_in(BREAK_ONE_IN);
+        let _out = GoOut(self.world, key);
+        let lost = self.world.breaks(Break::LoseAdd, BREAK_ONE_IN, self.rng);
         // An error is that of the addition, also where that is to be lost.
-        let look = if lost { co.try_look(0).ok() } else { None };
-        let outcome = look.map_or_else(|| co.try_add(n), Ok);
+        let look = if lost { handle.try_look(0).ok() } else { None };
+        let outcome = look.map_or_else(|| handle.try_add(n), Ok);
         if outcome.is_ok() {
-            ledger.acknowledge(life, n);
-            count(What::Additions);
+            ledger.acknowledge(key, n);
+            count(Stat::Additions);
         }
         said(to, outcome)
     }
@@ -271,57 +271,57 @@ impl Caller<'_> {
         match outcome {
             Outcome::Skipped => {}
             Outcome::Done => self.judge_answer(entry, was_gone, target, None),
-            Outcome::Told(told) => self.judge_answer(entry, was_gone, target, Some(told)),
+            Outcome::Reply(reply) => self.judge_answer(entry, was_gone, target, Some(reply)),
             Outcome::Error(error) => self.judge_error(entry, target, &error),
             Outcome::Message(text) => {
                 let Target { interface, id, method } = target;
                 let names = [format!("{interface}#{id}"), method.to_owned()];
                 if !names.iter().all(|name| text.contains(name)) {
                     self.world
-                        .trial
-                        .accuse(format!("a plain call of {method} on {interface}#{id} panicked: {text}"));
+                        .run_state
+                        .fail(format!("a plain call of {method} on {interface}#{id} panicked: {text}"));
                 }
                 if !entry.refuses {
                     self.expect_begun(entry, target, &text);
                 }
-                count(What::StalePanics);
-                count(What::StaleErrors);
+                count(Stat::StalePanics);
+                count(Stat::StaleErrors);
             }
         }
     }
 
-    fn judge_answer(&mut self, entry: &Entry, was_gone: bool, target: Target, told: Option<Told>) {
-        count(What::Calls);
+    fn judge_answer(&mut self, entry: &Entry, was_gone: bool, target: Target, reply: Option<Reply>) {
+        count(Stat::Calls);
         let Target { interface, id, method } = target;
-        let serial = entry.life.serial;
+        let serial = entry.key.serial;
         if was_gone {
-            self.world.trial.accuse(format!(
+            self.world.run_state.fail(format!(
                 "{interface}#{id}.{method} of object #{serial} was answered, and destroy had returned before the call"
             ));
         }
         let world = self.world;
-        let mut broken = |how| world.is_broken(how) && self.rng.one_in(BREAK_ONE_IN);
+        let mut broken = |how| world.breaks(how, BREAK_ONE_IN, self.rng);
         if broken(Break::RefuseLive) {
             return self.expect_begun(entry, target, "by order");
         }
-        let Some(mut told) = told else { return };
+        let Some(mut reply) = reply else { return };
         if broken(Break::WrongObject) {
-            told.serial += 1;
+            reply.serial += 1;
         }
         if broken(Break::WrongType) {
-            told.kind = if told.kind == Kind::Pair { Kind::Deep } else { Kind::Pair };
+            reply.kind = if reply.kind == Kind::Pair { Kind::Deep } else { Kind::Pair };
         }
-        if told.serial != serial {
-            let other = told.serial;
+        if reply.serial != serial {
+            let other = reply.serial;
             world
-                .trial
-                .accuse(format!("{interface}#{id}.{method} of object #{serial} was answered by #{other}"));
+                .run_state
+                .fail(format!("{interface}#{id}.{method} of object #{serial} was answered by #{other}"));
         }
-        if told.kind != entry.face.kind() {
-            let (wanted, other) = (entry.face.kind(), told.kind);
+        if reply.kind != entry.handle.kind() {
+            let (wanted, other) = (entry.handle.kind(), reply.kind);
             world
-                .trial
-                .accuse(format!("{interface}#{id}.{method} of a {wanted:?} was answered by a {other:?}"));
+                .run_state
+                .fail(format!("{interface}#{id}.{method} of a {wanted:?} was answered by a {other:?}"));
         }
     }
 
@@ -329,58 +329,58 @@ impl Caller<'_> {
         let Target { interface, id, method } = target;
         if error.id() != id || error.interface() != interface || error.method() != method {
             self.world
-                .trial
-                .accuse(format!("a call of {method} on {interface}#{id} erred of another: {error}"));
+                .run_state
+                .fail(format!("a call of {method} on {interface}#{id} erred of another: {error}"));
         }
         match error.reason() {
-            CallErrorKind::Refused(_) if entry.refuses => count(What::Refusals),
+            CallErrorKind::Refused(_) if entry.refuses => count(Stat::Refusals),
             CallErrorKind::Destroyed => {
-                count(What::StaleErrors);
+                count(Stat::StaleErrors);
                 self.expect_begun(entry, target, &error.to_string());
             }
-            _ => self.world.trial.accuse(format!("a call erred that must not: {error}")),
+            _ => self.world.run_state.fail(format!("a call erred that must not: {error}")),
         }
     }
 
     /// Only what somebody began to destroy is refused.
     fn expect_begun(&self, entry: &Entry, target: Target, said: &str) {
-        if !self.world.ledger.has_begun_to_end(entry.life) {
+        if !self.world.ledger.destroy_begun(entry.key) {
             let Target { interface, id, method } = target;
-            self.world.trial.accuse(format!(
+            self.world.run_state.fail(format!(
                 "{method} on {interface}#{id} was refused ({said}), and nobody has begun to destroy object #{}",
-                entry.life.serial
+                entry.key.serial
             ));
         }
     }
 }
 
-fn target<I: ?Sized>(co: Handle<I>, interface: &'static str, method: &'static str) -> Target {
-    Target { interface, id: Handle::id(co), method }
+fn target<I: ?Sized>(handle: Handle<I>, interface: &'static str, method: &'static str) -> Target {
+    Target { interface, id: Handle::id(handle), method }
 }
 
-fn said(target: Target, outcome: Result<Told, CallError>) -> (Target, Outcome) {
-    (target, outcome.map_or_else(Outcome::Error, Outcome::Told))
+fn said(target: Target, outcome: Result<Reply, CallError>) -> (Target, Outcome) {
+    (target, outcome.map_or_else(Outcome::Error, Outcome::Reply))
 }
 
-fn probe_look<I>(co: Handle<I>, interface: &'static str, spins: u64) -> (Target, Outcome)
+fn probe_look<I>(handle: Handle<I>, interface: &'static str, spins: u64) -> (Target, Outcome)
 where
     I: ?Sized + squall::Interface,
     Handle<I>: Probe,
 {
-    said(target(co, interface, "look"), co.try_look(spins))
+    said(target(handle, interface, "look"), handle.try_look(spins))
 }
 
-fn turn(co: Handle<dyn Pair<u64, 3>>, seed: u64) -> (Target, Outcome) {
-    let to = target(co, "Pair", "turn");
-    let told = co.try_turn([seed, !seed, 0]);
-    said(to, told.map(|(told, turned)| if turned == [0, !seed, seed] { told } else { NOBODY }))
+fn turn(handle: Handle<dyn Pair<u64, 3>>, seed: u64) -> (Target, Outcome) {
+    let to = target(handle, "Pair", "turn");
+    let reply = handle.try_turn([seed, !seed, 0]);
+    said(to, reply.map(|(reply, turned)| if turned == [0, !seed, seed] { reply } else { WRONG_REPLY }))
 }
 
 /// The plain form, which panics if there is no object.
-fn plainly(f: impl FnOnce() -> Told) -> Outcome {
-    match quietly(f) {
-        Ok(told) => Outcome::Told(told),
-        Err(payload) if payload.is::<Planned>() => panic::resume_unwind(payload),
-        Err(payload) => Outcome::Message(text_of(&*payload)),
+fn call_or_panic(f: impl FnOnce() -> Reply) -> Outcome {
+    match catch_silently(f) {
+        Ok(reply) => Outcome::Reply(reply),
+        Err(payload) if payload.is::<ExpectedPanic>() => panic::resume_unwind(payload),
+        Err(payload) => Outcome::Message(panic_message(&*payload)),
     }
 }

@@ -4,11 +4,11 @@
 use squall::{CallError, ClusterSize, CreateError, Root, WellKnown};
 
 use super::board::Owner;
-use super::interfaces::{Kind, Probe, Told};
-use super::ledger::Life;
-use super::parts::{Eager, Fickle, OwnCleanup, Redirecting, Single, Spread, SpreadDeep, SpreadPair, Stem};
+use super::interfaces::{Kind, Probe, Reply};
+use super::ledger::ObjectKey;
+use super::reps::{Eager, Fickle, OwnCleanup, Redirecting, Single, Spread, SpreadDeep, SpreadPair, RootCore};
 use super::world::World;
-use crate::Rng;
+use crate::run::Rng;
 
 /// The classes by name; `make` makes them by index.
 pub(super) const CLASSES: &[&str] = &[
@@ -38,29 +38,29 @@ pub(super) fn refuses(class: usize) -> bool {
 pub(super) fn make(
     class: usize,
     world: &'static World,
-    life: Life,
-    whims: Whims,
+    key: ObjectKey,
+    behavior: Behavior,
     rng: &mut Rng,
 ) -> Result<Owner, CreateError> {
-    let single = |kind| Single::new(world, life, whims, kind);
+    let single = |kind| Single::new(world, key, behavior, kind);
     let size = |rng: &mut Rng| match rng.below(7) {
         level @ 0..5 => ClusterSize::LEVELS[level as usize],
         _ => ClusterSize::fixed(1 + rng.below(9) as u32),
     };
-    let stem = || Stem::new(world, life, whims);
+    let root_core = || RootCore::new(world, key, behavior);
     Ok(match class {
         0 => Owner::Probe(squall::try_shared(single(Kind::Probe))?),
         1 => Owner::Deep(squall::try_shared(single(Kind::Deep))?),
         2 => Owner::Pair(squall::try_shared(single(Kind::Pair))?),
-        3 => Owner::Probe(Spread(stem()).try_create(size(rng))?),
-        4 => Owner::Deep(SpreadDeep(stem()).try_create(size(rng))?),
-        5 => Owner::Pair(SpreadPair(stem()).try_create(size(rng))?),
-        6 => Owner::Probe(Eager(stem()).try_create(size(rng))?),
-        7 => Owner::Probe(Redirecting(stem()).try_create(size(rng))?),
-        FICKLE => Owner::Probe(Fickle(stem()).try_create(size(rng))?),
+        3 => Owner::Probe(Spread(root_core()).try_create(size(rng))?),
+        4 => Owner::Deep(SpreadDeep(root_core()).try_create(size(rng))?),
+        5 => Owner::Pair(SpreadPair(root_core()).try_create(size(rng))?),
+        6 => Owner::Probe(Eager(root_core()).try_create(size(rng))?),
+        7 => Owner::Probe(Redirecting(root_core()).try_create(size(rng))?),
+        FICKLE => Owner::Probe(Fickle(root_core()).try_create(size(rng))?),
         WELL_KNOWN if rng.one_in(2) => Owner::Probe(KNOWN.install_shared(single(Kind::Probe))?),
-        WELL_KNOWN => Owner::Probe(KNOWN.install(Spread(stem()), size(rng))?),
-        _ => Owner::Probe(OwnCleanup(stem()).try_create(size(rng))?),
+        WELL_KNOWN => Owner::Probe(KNOWN.install(Spread(root_core()), size(rng))?),
+        _ => Owner::Probe(OwnCleanup(root_core()).try_create(size(rng))?),
     })
 }
 
@@ -75,13 +75,13 @@ pub(super) fn drops_here(class: usize) -> bool {
 }
 
 /// Whoever is there now, or will be: a call through it is answered or errs.
-pub(super) fn call_known() -> Result<Told, CallError> {
+pub(super) fn call_known() -> Result<Reply, CallError> {
     KNOWN.handle().try_look(0)
 }
 
 /// What an object does besides, all its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Whims {
+pub(super) struct Behavior {
     pub(super) on_make: OnMake,
     pub(super) on_drop: OnDrop,
 }
@@ -111,10 +111,10 @@ pub(super) enum OnDrop {
     Destroy,
 }
 
-impl Whims {
+impl Behavior {
     /// Most objects have none. When the torture ends, none has: what a drop creates would be dropped in turn.
-    pub(super) fn draw(rng: &mut Rng, ends: bool) -> Whims {
-        let none = Whims { on_make: OnMake::Nothing, on_drop: OnDrop::Nothing };
+    pub(super) fn draw(rng: &mut Rng, ends: bool) -> Behavior {
+        let none = Behavior { on_make: OnMake::Nothing, on_drop: OnDrop::Nothing };
         if ends {
             return none;
         }
@@ -131,6 +131,6 @@ impl Whims {
             6 => OnDrop::Destroy,
             _ => OnDrop::Nothing,
         };
-        Whims { on_make, on_drop }
+        Behavior { on_make, on_drop }
     }
 }

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use super::board::Entry;
 use super::breaks::Break;
 use super::caller::Caller;
-use super::classes::{OnDrop, Whims};
-use super::ledger::Life;
+use super::classes::{OnDrop, Behavior};
+use super::ledger::ObjectKey;
 use super::owner::{self, NO_SLOT};
-use super::parts::Stem;
-use super::tally::{What, count};
+use super::reps::RootCore;
+use super::counts::{Stat, count};
 use super::world::World;
-use crate::Rng;
-use crate::planned::panic_as_planned;
+use crate::run::Rng;
+use crate::skeleton::expected_panic::raise_expected_panic;
 
 /// Of so many drops that are to panic one does: a panic's unwinding is slow.
 const PANIC_ONE_IN: u64 = 4;
@@ -26,19 +26,19 @@ thread_local! {
 }
 
 /// A root is dropped.
-pub(super) fn root(stem: &Stem) {
-    let (world, life) = (stem.world, stem.life);
-    if world.is_broken(Break::RootFirst) && life.serial.is_multiple_of(BREAK_ONE_IN) {
+pub(super) fn root(root_core: &RootCore) {
+    let (world, key) = (root_core.world, root_core.key);
+    if world.is_broken(Break::RootFirst) && key.serial.is_multiple_of(BREAK_ONE_IN) {
         // As if a representative were left.
-        world.judge(world.ledger.rep_made(life).map(|_| ()));
+        world.expect(world.ledger.rep_made(key).map(|_| ()));
     }
-    world.judge(world.ledger.root_dropped(life));
+    world.expect(world.ledger.root_dropped(key));
 }
 
 /// Called last in the drop of a part of an object.
-pub(super) fn busy(world: &'static World, life: Life, whims: Whims) {
+pub(super) fn busy(world: &'static World, key: ObjectKey, behavior: Behavior) {
     // A drop that ends others' lives and is called from it in turn goes no deeper.
-    if whims.on_drop == OnDrop::Nothing || world.trial.is_stopped() || NESTED.get() > 1 {
+    if behavior.on_drop == OnDrop::Nothing || world.run_state.is_stopped() || NESTED.get() > 1 {
         return;
     }
     struct Leave;
@@ -49,20 +49,20 @@ pub(super) fn busy(world: &'static World, life: Life, whims: Whims) {
     }
     NESTED.set(NESTED.get() + 1);
     let leave = Leave;
-    let mut rng = Rng::new(life.serial, u64::from(NESTED.get()));
-    match whims.on_drop {
+    let mut rng = Rng::new(key.serial, u64::from(NESTED.get()));
+    match behavior.on_drop {
         OnDrop::Nothing => {}
         OnDrop::Panic if rng.one_in(PANIC_ONE_IN) && !std::thread::panicking() => {
             drop(leave);
             world.drop_panics.fetch_add(1, Ordering::Relaxed);
-            panic_as_planned();
+            raise_expected_panic();
         }
         OnDrop::Panic => {}
         OnDrop::Call => {
             let mut caller = Caller { world, rng: &mut rng, depth: 1 };
-            if let Some(face) = world.ledger.face(life) {
+            if let Some(handle) = world.ledger.handle(key) {
                 // Dead by now; or alive, where this is the loser of two that were made for one cluster.
-                caller.call(&Entry { face, life, counted: true, refuses: true, slot: NO_SLOT });
+                caller.call(&Entry { handle, key, counted: true, refuses: true, slot: NO_SLOT });
             }
             caller.call_any();
         }
@@ -74,7 +74,7 @@ pub(super) fn busy(world: &'static World, life: Life, whims: Whims) {
         }
         OnDrop::Destroy => owner::destroy_any(world, &mut rng),
     }
-    count(What::DropsBusy);
+    count(Stat::DropsBusy);
     // Whoever drops may be a thread that is not the torture's and never hands in.
-    world.tally.hand_in();
+    world.counts.flush();
 }

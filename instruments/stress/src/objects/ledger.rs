@@ -18,8 +18,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::interfaces::Face;
-use crate::lock;
+use super::interfaces::AnyHandle;
+use crate::run::lock;
 
 /// Objects that are not accounted for at the same time, at most.
 const PAGES: usize = if cfg!(miri) { 64 } else { 8 << 10 };
@@ -30,12 +30,12 @@ const NAMED_MAX: usize = 4;
 
 /// One object: its page and its serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Life {
+pub(super) struct ObjectKey {
     page: u32,
     pub(super) serial: u64,
 }
 
-impl Life {
+impl ObjectKey {
     /// Its gate, open and empty.
     fn tag(self) -> u64 {
         self.serial << 32
@@ -60,7 +60,7 @@ struct Page {
     /// What was added, as the callers say.
     added: AtomicU64,
     /// The object's own reference, for its own methods and drops.
-    face: Mutex<Option<Face>>,
+    handle: Mutex<Option<AnyHandle>>,
 }
 
 pub(super) struct Ledger {
@@ -86,9 +86,9 @@ impl Ledger {
     }
 
     /// Opens a page for a new object of this class, and enters its owner. `None` while all pages are in use.
-    pub(super) fn open(&self, class: usize) -> Option<Life> {
+    pub(super) fn open(&self, class: usize) -> Option<ObjectKey> {
         let index = lock(&self.free).pop()?;
-        let life = Life { page: index, serial: self.serials.fetch_add(1, Ordering::Relaxed) };
+        let key = ObjectKey { page: index, serial: self.serials.fetch_add(1, Ordering::Relaxed) };
         let page = &self.pages[index as usize];
         // Nobody but this thread is at the page, but for those who look for an older object and find its number gone.
         let zeroes = [
@@ -104,23 +104,23 @@ impl Ledger {
         page.class.store(class as u64, Ordering::Relaxed);
         // The owner and the gate.
         page.parts.store(2, Ordering::Relaxed);
-        page.gate.store(life.tag(), Ordering::Relaxed);
+        page.gate.store(key.tag(), Ordering::Relaxed);
         // Release: pairs with the acquire of `page`: who finds the number finds the page as it was opened.
-        page.serial.store(life.serial, Ordering::Release);
-        Some(life)
+        page.serial.store(key.serial, Ordering::Release);
+        Some(key)
     }
 
     /// The page, if it is still this object's.
-    fn page(&self, life: Life) -> Option<&Page> {
-        let page = &self.pages[life.page as usize];
+    fn page(&self, key: ObjectKey) -> Option<&Page> {
+        let page = &self.pages[key.page as usize];
         // Acquire: pairs with the release of `open`.
-        (page.serial.load(Ordering::Acquire) == life.serial).then_some(page)
+        (page.serial.load(Ordering::Acquire) == key.serial).then_some(page)
     }
 
     /// The page of an object that must not be accounted for yet, because this happens to it.
-    fn page_of(&self, life: Life, what: &str) -> Result<&Page, String> {
-        self.page(life).ok_or_else(|| {
-            format!("{what} of object #{} after the object was accounted for: it happened twice", life.serial)
+    fn page_of(&self, key: ObjectKey, what: &str) -> Result<&Page, String> {
+        self.page(key).ok_or_else(|| {
+            format!("{what} of object #{} after the object was accounted for: it happened twice", key.serial)
         })
     }
 
@@ -129,111 +129,111 @@ impl Ledger {
         self.classes.get(class).copied().unwrap_or("?")
     }
 
-    pub(super) fn root_made(&self, life: Life) -> Verdict {
-        let page = self.page_of(life, "a root was made")?;
+    pub(super) fn root_made(&self, key: ObjectKey) -> Verdict {
+        let page = self.page_of(key, "a root was made")?;
         page.parts.fetch_add(1, Ordering::Relaxed);
         page.roots_made.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    pub(super) fn root_dropped(&self, life: Life) -> Verdict {
-        let page = self.page_of(life, "a drop of the root")?;
+    pub(super) fn root_dropped(&self, key: ObjectKey) -> Verdict {
+        let page = self.page_of(key, "a drop of the root")?;
         let dropped = page.roots_dropped.fetch_add(1, Ordering::Relaxed) + 1;
         let reps =
             page.reps_made.load(Ordering::Relaxed).wrapping_sub(page.reps_dropped.load(Ordering::Relaxed));
         if dropped > 1 {
             return Err(format!(
                 "the root of object #{} ({}) was dropped twice",
-                life.serial,
+                key.serial,
                 self.name(page)
             ));
         }
         if reps != 0 {
             return Err(format!(
                 "the root of object #{} ({}) was dropped before {reps} of its representatives",
-                life.serial,
+                key.serial,
                 self.name(page)
             ));
         }
-        self.leave(life, page)
+        self.leave(key, page)
     }
 
     /// Enters a representative, and numbers it.
-    pub(super) fn rep_made(&self, life: Life) -> Result<u64, String> {
-        let page = self.page_of(life, "a representative was made")?;
+    pub(super) fn rep_made(&self, key: ObjectKey) -> Result<u64, String> {
+        let page = self.page_of(key, "a representative was made")?;
         page.parts.fetch_add(1, Ordering::Relaxed);
         let number = page.reps_made.fetch_add(1, Ordering::Relaxed) + 1;
         page.reps_made_sum.fetch_add(number, Ordering::Relaxed);
         Ok(number)
     }
 
-    pub(super) fn rep_dropped(&self, life: Life, number: u64) -> Verdict {
-        let page = self.page_of(life, "a drop of a representative")?;
+    pub(super) fn rep_dropped(&self, key: ObjectKey, number: u64) -> Verdict {
+        let page = self.page_of(key, "a drop of a representative")?;
         if page.roots_dropped.load(Ordering::Relaxed) > 0 {
             return Err(format!(
                 "representative {number} of object #{} ({}) was dropped after its root",
-                life.serial,
+                key.serial,
                 self.name(page)
             ));
         }
         page.reps_dropped.fetch_add(1, Ordering::Relaxed);
         page.reps_dropped_sum.fetch_add(number, Ordering::Relaxed);
-        self.leave(life, page)
+        self.leave(key, page)
     }
 
     /// The owner is about to destroy it.
-    pub(super) fn begin_end(&self, life: Life) {
+    pub(super) fn begin_destroy(&self, key: ObjectKey) {
         // Release: pairs with the acquire of `has_begun`.
-        self.pages[life.page as usize].begun.store(life.serial, Ordering::Release);
+        self.pages[key.page as usize].begun.store(key.serial, Ordering::Release);
     }
 
     /// `destroy` has returned: the owner has no more to do with it.
-    pub(super) fn end(&self, life: Life) -> Verdict {
-        self.mark_gone(life);
-        self.close(life)?;
-        let page = self.page_of(life, "the owner's leave")?;
-        self.leave(life, page)
+    pub(super) fn end(&self, key: ObjectKey) -> Verdict {
+        self.mark_destroyed(key);
+        self.close(key)?;
+        let page = self.page_of(key, "the owner's leave")?;
+        self.leave(key, page)
     }
 
     /// From here on every call that begins must be refused.
-    pub(super) fn mark_gone(&self, life: Life) {
+    pub(super) fn mark_destroyed(&self, key: ObjectKey) {
         // Release: pairs with the acquire of `is_gone`: whatever `destroy` did happened before.
-        self.pages[life.page as usize].gone.store(life.serial, Ordering::Release);
+        self.pages[key.page as usize].gone.store(key.serial, Ordering::Release);
     }
 
     /// Whether `destroy` has returned.
-    pub(super) fn is_gone(&self, life: Life) -> bool {
+    pub(super) fn is_destroyed(&self, key: ObjectKey) -> bool {
         // Acquire: pairs with the release of `mark_gone`.
-        self.pages[life.page as usize].gone.load(Ordering::Acquire) >= life.serial
+        self.pages[key.page as usize].gone.load(Ordering::Acquire) >= key.serial
     }
 
     /// Whether `destroy` was called.
-    pub(super) fn has_begun_to_end(&self, life: Life) -> bool {
+    pub(super) fn destroy_begun(&self, key: ObjectKey) -> bool {
         // Acquire: pairs with the release of `begin_end`.
-        self.pages[life.page as usize].begun.load(Ordering::Acquire) >= life.serial
+        self.pages[key.page as usize].begun.load(Ordering::Acquire) >= key.serial
     }
 
     /// Whether all of it was dropped, and balanced.
-    pub(super) fn is_over(&self, life: Life) -> bool {
-        self.page(life).is_none()
+    pub(super) fn is_over(&self, key: ObjectKey) -> bool {
+        self.page(key).is_none()
     }
 
-    pub(super) fn set_face(&self, life: Life, face: Face) {
-        if let Some(page) = self.page(life) {
-            *lock(&page.face) = Some(face);
+    pub(super) fn set_handle(&self, key: ObjectKey, handle: AnyHandle) {
+        if let Some(page) = self.page(key) {
+            *lock(&page.handle) = Some(handle);
         }
     }
 
     /// The object's own reference, once it has one.
-    pub(super) fn face(&self, life: Life) -> Option<Face> {
-        *lock(&self.page(life)?.face)
+    pub(super) fn handle(&self, key: ObjectKey) -> Option<AnyHandle> {
+        *lock(&self.page(key)?.handle)
     }
 
     /// Lets a caller in who will add. False if the gate is closed.
-    pub(super) fn come_in(&self, life: Life) -> bool {
-        let gate = &self.pages[life.page as usize].gate;
+    pub(super) fn come_in(&self, key: ObjectKey) -> bool {
+        let gate = &self.pages[key.page as usize].gate;
         let mut seen = gate.load(Ordering::Relaxed);
-        while seen & !(CLOSED - 1) == life.tag() {
+        while seen & !(CLOSED - 1) == key.tag() {
             match gate.compare_exchange_weak(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
@@ -243,43 +243,43 @@ impl Ledger {
     }
 
     /// So much was added: the call has returned.
-    pub(super) fn acknowledge(&self, life: Life, added: u64) {
-        self.pages[life.page as usize].added.fetch_add(added, Ordering::Relaxed);
+    pub(super) fn acknowledge(&self, key: ObjectKey, added: u64) {
+        self.pages[key.page as usize].added.fetch_add(added, Ordering::Relaxed);
     }
 
-    pub(super) fn go_out(&self, life: Life) -> Verdict {
-        let page = self.page_of(life, "a caller's leave")?;
+    pub(super) fn go_out(&self, key: ObjectKey) -> Verdict {
+        let page = self.page_of(key, "a caller's leave")?;
         // Release: pairs with the acquire of `is_empty` (I5).
         let before = page.gate.fetch_sub(1, Ordering::Release);
-        if before == life.tag() | CLOSED | 1 { self.leave(life, page) } else { Ok(()) }
+        if before == key.tag() | CLOSED | 1 { self.leave(key, page) } else { Ok(()) }
     }
 
     /// Nobody comes in from now on.
-    pub(super) fn close(&self, life: Life) -> Verdict {
-        let page = self.page_of(life, "the closing of the gate")?;
+    pub(super) fn close(&self, key: ObjectKey) -> Verdict {
+        let page = self.page_of(key, "the closing of the gate")?;
         let before = page.gate.fetch_or(CLOSED, Ordering::Relaxed);
-        if before == life.tag() { self.leave(life, page) } else { Ok(()) }
+        if before == key.tag() { self.leave(key, page) } else { Ok(()) }
     }
 
     /// Whether the gate is closed and everybody out.
-    pub(super) fn is_empty(&self, life: Life) -> bool {
+    pub(super) fn is_empty(&self, key: ObjectKey) -> bool {
         // Acquire: pairs with the release of `go_out` (I5).
-        self.pages[life.page as usize].gate.load(Ordering::Acquire) == life.tag() | CLOSED
+        self.pages[key.page as usize].gate.load(Ordering::Acquire) == key.tag() | CLOSED
     }
 
     /// What was added by those who are out.
-    pub(super) fn added(&self, life: Life) -> u64 {
-        self.pages[life.page as usize].added.load(Ordering::Relaxed)
+    pub(super) fn added(&self, key: ObjectKey) -> u64 {
+        self.pages[key.page as usize].added.load(Ordering::Relaxed)
     }
 
     /// One part less; the last one balances the page (I2, I3).
-    fn leave(&self, life: Life, page: &Page) -> Verdict {
+    fn leave(&self, key: ObjectKey, page: &Page) -> Verdict {
         // AcqRel: the last one sees what all others have written.
         let parts = page.parts.fetch_sub(1, Ordering::AcqRel);
         if parts == 0 {
             return Err(format!(
                 "object #{} ({}) has fewer parts than left it",
-                life.serial,
+                key.serial,
                 self.name(page)
             ));
         }
@@ -295,14 +295,14 @@ impl Ledger {
         if let Some((what, made, dropped)) = pairs.into_iter().find(|(_, made, dropped)| made != dropped) {
             return Err(format!(
                 "object #{} ({}): {what}: made {made}, dropped {dropped}",
-                life.serial,
+                key.serial,
                 self.name(page)
             ));
         }
-        *lock(&page.face) = None;
+        *lock(&page.handle) = None;
         // Relaxed: the lock of `free` passes the page on.
         page.serial.store(0, Ordering::Relaxed);
-        lock(&self.free).push(life.page);
+        lock(&self.free).push(key.page);
         Ok(())
     }
 
@@ -345,32 +345,32 @@ mod tests {
     #[test]
     fn a_page_is_free_when_all_parts_have_left() {
         let ledger = Ledger::new(CLASSES);
-        let life = ledger.open(0).expect("a page");
-        ledger.root_made(life).unwrap();
-        let (one, two) = (ledger.rep_made(life).unwrap(), ledger.rep_made(life).unwrap());
-        ledger.begin_end(life);
-        assert!(ledger.has_begun_to_end(life) && !ledger.is_gone(life));
-        ledger.end(life).unwrap();
-        assert!(ledger.is_gone(life));
-        ledger.rep_dropped(life, two).unwrap();
+        let key = ledger.open(0).expect("a page");
+        ledger.root_made(key).unwrap();
+        let (one, two) = (ledger.rep_made(key).unwrap(), ledger.rep_made(key).unwrap());
+        ledger.begin_destroy(key);
+        assert!(ledger.destroy_begun(key) && !ledger.is_destroyed(key));
+        ledger.end(key).unwrap();
+        assert!(ledger.is_destroyed(key));
+        ledger.rep_dropped(key, two).unwrap();
         assert!(ledger.left().is_some_and(|left| left.starts_with("1 objects")));
-        ledger.rep_dropped(life, one).unwrap();
-        ledger.root_dropped(life).unwrap();
-        assert!(ledger.is_over(life));
+        ledger.rep_dropped(key, one).unwrap();
+        ledger.root_dropped(key).unwrap();
+        assert!(ledger.is_over(key));
         assert_eq!(ledger.left(), None);
-        assert!(ledger.rep_dropped(life, one).is_err_and(|what| what.contains("it happened twice")));
+        assert!(ledger.rep_dropped(key, one).is_err_and(|what| what.contains("it happened twice")));
         let next = ledger.open(0).expect("the same page");
-        assert!(ledger.is_gone(life) && !ledger.is_gone(next));
+        assert!(ledger.is_destroyed(key) && !ledger.is_destroyed(next));
     }
 
     #[test]
     fn what_is_out_of_order_is_told() {
         let ledger = Ledger::new(CLASSES);
-        let life = ledger.open(0).expect("a page");
-        ledger.root_made(life).unwrap();
-        let rep = ledger.rep_made(life).unwrap();
-        assert!(ledger.root_dropped(life).is_err_and(|what| what.contains("before 1 of its")));
-        assert!(ledger.rep_dropped(life, rep).is_err_and(|what| what.contains("after its root")));
+        let key = ledger.open(0).expect("a page");
+        ledger.root_made(key).unwrap();
+        let rep = ledger.rep_made(key).unwrap();
+        assert!(ledger.root_dropped(key).is_err_and(|what| what.contains("before 1 of its")));
+        assert!(ledger.rep_dropped(key, rep).is_err_and(|what| what.contains("after its root")));
         let other = ledger.open(0).expect("a page");
         let (one, two) = (ledger.rep_made(other).unwrap(), ledger.rep_made(other).unwrap());
         assert_eq!((one, two), (1, 2));
@@ -383,17 +383,17 @@ mod tests {
     #[test]
     fn a_closed_gate_lets_nobody_in() {
         let ledger = Ledger::new(CLASSES);
-        let life = ledger.open(0).expect("a page");
-        assert!(ledger.come_in(life));
-        ledger.acknowledge(life, 5);
-        ledger.close(life).unwrap();
-        assert!(!ledger.come_in(life) && !ledger.is_empty(life));
-        ledger.go_out(life).unwrap();
-        assert!(ledger.is_empty(life));
-        assert_eq!(ledger.added(life), 5);
-        ledger.end(life).unwrap();
-        assert!(ledger.is_over(life));
+        let key = ledger.open(0).expect("a page");
+        assert!(ledger.come_in(key));
+        ledger.acknowledge(key, 5);
+        ledger.close(key).unwrap();
+        assert!(!ledger.come_in(key) && !ledger.is_empty(key));
+        ledger.go_out(key).unwrap();
+        assert!(ledger.is_empty(key));
+        assert_eq!(ledger.added(key), 5);
+        ledger.end(key).unwrap();
+        assert!(ledger.is_over(key));
         let next = ledger.open(0).expect("the same page");
-        assert!(!ledger.come_in(life) && ledger.come_in(next));
+        assert!(!ledger.come_in(key) && ledger.come_in(next));
     }
 }

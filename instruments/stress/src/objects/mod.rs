@@ -1,98 +1,60 @@
-//! Clustered objects, tortured: more threads than virtual processors, which start and end all the time, create objects of
-//! every class, show their references to everybody, call through any reference they ever saw, and destroy what they own
-//! at any moment, from inside methods and drops too, while tables are thrown away and values panic.
+//! Stress of clustered objects. More threads than virtual processors start and end all the time. They create objects of
+//! every class, publish handles, call through any handle they ever saw, and destroy the objects they own at any moment,
+//! also from inside methods and drops. Meanwhile tables are discarded and values panic.
 //!
-//! Promised (`squall`): a call reaches the object that its reference names or errs; a call that begins after `destroy`
-//! returned errs; nothing is dropped while a call is inside it, everything is dropped once, and a root after all its
-//! representatives; a panic reaches its own caller only; nothing is lost of what was added.
+//! Promised (`squall`): a call reaches the object that its handle names, or fails. A call that begins after `destroy`
+//! returned fails. No part is dropped while a call is inside it; each part is dropped once; a root is dropped after all its
+//! representatives. A panic reaches only its own caller. No addition is lost.
 //!
-//! - I1. Whatever is random comes from the run's seed; what the scheduler does, does not.
-//! - I2. At the end all is accounted for: each object made was dropped with all its parts, each once; no object is known,
-//!   and nothing is pending.
-//! - I3. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
+//! - I1. Random choices come from the run's seed, the scheduler's choices do not.
+//! - I2. At the end everything is accounted for. Each object made was dropped with all its parts, each once. No object is
+//!   known, and no call is pending.
+//! - I3. Each planned break must end the run with a violation (`breaks`).
 //!
-//! How it is seen: each object has a page in the `ledger`, which outlives it; each representative carries the number of
-//! its object, and a word that says whether it is alive (`body`); each reference goes with the number of its object, and
-//! every answer is held against that and against whether `destroy` had returned before the call (`caller`). For half of
-//! the objects callers pass a gate, so that the owner can stop them and compare the total exactly (`owner`).
+//! How violations are detected: each object has a page in the `ledger`, which outlives it. Each representative holds the
+//! serial number of its object and a word that says whether it is alive (`rep_core`). Each handle travels with the number of
+//! its object. Every answer is compared with that number and with the progress of the destruction before the call
+//! (`caller`). For half of the objects callers pass a gate, so that the owner can drain them and compare the total exactly
+//! (`owner`).
 //!
-//! Not seen by it: what the processor forgives on which it runs. A call that looks has no fence of ours in it, and some
-//! begin with a full store buffer, so that a missing fence has its chance; the models are to find the rest.
-//! Source: as for `rcu`, McKenney's torture of read-copy-update; the board is ours.
+//! Not detected: reorderings that the processor of the run does not perform. A short call contains no fence of the stress,
+//! and some begin with a full store buffer, so that a missing fence can show. The models cover the rest.
+//! Source: like `rcu`, McKenney's torture test of read-copy-update; the board is ours.
 
-mod acts;
 mod board;
-mod body;
 mod breaks;
 mod caller;
 mod classes;
-mod crew;
+mod counts;
 mod drops;
 mod interfaces;
 mod ledger;
-mod lives;
+mod methods;
 mod owner;
-mod parts;
-mod tally;
-mod verdict;
+mod rep_core;
+mod reps;
+mod threads;
+mod workload;
 mod world;
 
-use squall::{machine, tables};
+use squall::machine;
 
-use super::crew::Crew;
-use super::places::choose_machine;
-use super::{Report, Run, Stress, Violation};
-use crew::ObjectsTorture;
-use verdict::Before;
-use world::World;
+use crate::run::Stress;
+use crate::skeleton;
+use crate::skeleton::placement::choose_machine;
+use workload::ObjectsWorkload;
 
 pub(super) const STRESS: Stress = Stress {
     name: "objects",
-    about: "a call reaches its object or errs; all is dropped once, and nothing while a call is inside; nothing is lost",
-    run,
+    about: "a call reaches its object or fails; every part is dropped once, and never under a call; no addition is lost",
+    run: skeleton::run::<ObjectsWorkload>,
     threads,
 };
 
-/// Threads beyond the VPs, unless told.
+/// Default number of threads beyond the VPs.
 const THREADS_BEYOND: usize = 8;
 
 fn threads(real: bool) -> usize {
     choose_machine(real);
     machine().vps().len() + THREADS_BEYOND
-}
-
-fn run(run: &Run) -> Result<Report, Violation> {
-    let _alone = super::alone();
-    let broken = super::breaks::asked(&breaks::WAYS)?;
-    choose_machine(run.real);
-    let world = World::make(broken, run.threads);
-    world.trial.set_paused(true);
-    let mut torture = ObjectsTorture(world);
-    let mut crew = Crew::hire(run, &world.trial, world.posts.iter(), &mut torture)?;
-    // The threads exist by now, and the library has not been used.
-    let before = Before::note();
-    world.trial.set_paused(false);
-    crew.work(run, &mut torture);
-    crew.dismiss(&mut torture);
-    if let Some(what) = world.trial.accusation() {
-        return Err(Violation(what));
-    }
-    world.tally.hand_in();
-    before.compare(world).map_err(Violation)?;
-    Ok(report(world, &crew))
-}
-
-fn report(world: &World, crew: &Crew) -> Report {
-    let now = tables::stats();
-    let mut lines: Vec<(&'static str, u64)> = world.tally.lines();
-    lines.extend([
-        ("drops that panicked", world.drop_panics.load(std::sync::atomic::Ordering::Relaxed)),
-        ("slots ever used", now.slots_count as u64),
-        ("threads started", crew.born),
-        ("threads moved", crew.moves),
-        ("pauses", crew.pauses),
-        ("reclaimer switched", crew.switches),
-        ("virtual processors", machine().vps().len() as u64),
-    ]);
-    Report(lines)
 }

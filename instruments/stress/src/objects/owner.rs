@@ -8,15 +8,15 @@ use std::time::Duration;
 use squall::rcu::in_operation;
 use squall::{Destruction, CallErrorKind};
 
-use super::board::{Entry, Held};
+use super::board::{Entry, OwnedEntry};
 use super::breaks::Break;
 use super::caller::Caller;
 use super::classes;
-use super::interfaces::{Face, Probe};
-use super::tally::{What, count};
+use super::interfaces::{AnyHandle, Probe};
+use super::counts::{Stat, count};
 use super::world::World;
-use crate::Rng;
-use crate::planned::Planned;
+use crate::run::Rng;
+use crate::skeleton::expected_panic::ExpectedPanic;
 
 /// An object that lies in no vault.
 pub(super) const NO_SLOT: usize = usize::MAX;
@@ -27,23 +27,23 @@ const BREAK_ONE_IN: u64 = 64;
 
 /// Creates an object of a random class, for this slot or for none. `None` if the creation panicked or failed as
 /// planned, or too many objects are not accounted for yet.
-pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Option<Held> {
+pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Option<OwnedEntry> {
     let class = rng.below(classes::CLASSES.len() as u64) as usize;
-    let life = world.ledger.open(class)?;
-    let whims = classes::Whims::draw(rng, world.trial.is_stopped());
-    let made = catch_unwind(AssertUnwindSafe(|| classes::make(class, world, life, whims, rng)));
+    let key = world.ledger.open(class)?;
+    let behavior = classes::Behavior::draw(rng, world.run_state.is_stopped());
+    let made = catch_unwind(AssertUnwindSafe(|| classes::make(class, world, key, behavior, rng)));
     let failed = match made {
         Ok(Ok(owner)) => {
-            let face = owner.face();
-            world.ledger.set_face(life, face);
-            count(What::Creates);
-            let counted = !matches!(face, Face::Pair(_)) && rng.one_in(2);
-            let entry = Entry { face, life, counted, refuses: classes::refuses(class), slot };
-            return Some(Held { owner, entry });
+            let handle = owner.handle();
+            world.ledger.set_handle(key, handle);
+            count(Stat::Creates);
+            let counted = !matches!(handle, AnyHandle::Pair(_)) && rng.one_in(2);
+            let entry = Entry { handle, key, counted, refuses: classes::refuses(class), slot };
+            return Some(OwnedEntry { owner, entry });
         }
         Ok(Err(error)) if classes::may_fail(class, &error) => Ok(()),
         Ok(Err(error)) => Err(format!("an object could not be made: {error}")),
-        Err(payload) if payload.is::<Planned>() => {
+        Err(payload) if payload.is::<ExpectedPanic>() => {
             if classes::drops_here(class) {
                 // Its panic came to this thread, whose value it still was; the library has not seen it.
                 world.drop_panics.fetch_sub(1, Ordering::Relaxed);
@@ -52,10 +52,10 @@ pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Optio
         }
         Err(_) => Err("the making of an object panicked, and was not to".to_owned()),
     };
-    world.judge(failed);
-    count(What::CreatesFailed);
-    world.ledger.begin_end(life);
-    world.judge(world.ledger.end(life));
+    world.expect(failed);
+    count(Stat::CreatesFailed);
+    world.ledger.begin_destroy(key);
+    world.expect(world.ledger.end(key));
     None
 }
 
@@ -78,31 +78,31 @@ pub(super) fn destroy_any(world: &'static World, rng: &mut Rng) {
 
 /// Destroys this object, if its owner still lies in its vault.
 pub(super) fn destroy(world: &'static World, rng: &mut Rng, entry: &Entry) {
-    if let Some(held) = world.board.take(entry.slot, Some(entry.life)) {
+    if let Some(held) = world.board.take(entry.slot, Some(entry.key)) {
         end(world, rng, held);
     }
 }
 
 /// Destroys an object. Returns how to learn that it is complete.
-pub(super) fn end(world: &'static World, rng: &mut Rng, held: Held) -> Option<Destruction> {
-    let Held { owner, entry } = held;
+pub(super) fn end(world: &'static World, rng: &mut Rng, held: OwnedEntry) -> Option<Destruction> {
+    let OwnedEntry { owner, entry } = held;
     let inside = in_operation();
     if entry.counted && !inside {
         audit(world, rng, &entry);
     }
-    world.ledger.begin_end(entry.life);
+    world.ledger.begin_destroy(entry.key);
     if world.is_broken(Break::EarlyMark) {
-        world.ledger.mark_gone(entry.life);
+        world.ledger.mark_destroyed(entry.key);
         (0..8).for_each(|_| Caller { world, rng, depth: 0 }.glance(&entry));
         thread::yield_now();
     }
-    if world.is_broken(Break::LoseObject) && entry.life.serial.is_multiple_of(BREAK_ONE_IN) {
+    if world.is_broken(Break::LoseObject) && entry.key.serial.is_multiple_of(BREAK_ONE_IN) {
         std::mem::forget(owner);
         return None;
     }
     let destruction = owner.destroy();
-    world.judge(world.ledger.end(entry.life));
-    count(if inside { What::DestroysInside } else { What::Destroys });
+    world.expect(world.ledger.end(entry.key));
+    count(if inside { Stat::DestroysInside } else { Stat::Destroys });
     // From here on it must err, on this VP too where it may have been called a moment ago.
     Caller { world, rng, depth: 0 }.glance(&entry);
     Some(destruction)
@@ -112,49 +112,49 @@ pub(super) fn end(world: &'static World, rng: &mut Rng, held: Held) -> Option<De
 /// every hold, lest two wait for each other.
 pub(super) fn await_end(world: &'static World, entry: &Entry, destruction: Destruction) {
     if let Err(error) = destruction.wait() {
-        return world.trial.accuse(format!("waiting for a destruction outside every operation: {error}"));
+        return world.run_state.fail(format!("waiting for a destruction outside every operation: {error}"));
     }
-    count(What::EndsAwaited);
-    if !destruction.is_complete() || !world.ledger.is_over(entry.life) {
-        world.trial.accuse(format!(
+    count(Stat::EndsAwaited);
+    if !destruction.is_complete() || !world.ledger.is_over(entry.key) {
+        world.run_state.fail(format!(
             "the destruction of object #{} is complete, and not all of it was dropped",
-            entry.life.serial
+            entry.key.serial
         ));
     }
 }
 
 /// When the callers are out, the object has exactly what they added.
 fn audit(world: &'static World, rng: &mut Rng, entry: &Entry) {
-    world.judge(world.ledger.close(entry.life));
-    while !world.ledger.is_empty(entry.life) {
-        if world.trial.is_stopped() {
+    world.expect(world.ledger.close(entry.key));
+    while !world.ledger.is_empty(entry.key) {
+        if world.run_state.is_stopped() {
             return;
         }
         thread::sleep(Duration::from_micros(50));
     }
-    let added = world.ledger.added(entry.life);
+    let added = world.ledger.added(entry.key);
     for _ in 0..TRIES {
-        let total = catch_unwind(AssertUnwindSafe(|| match entry.face {
-            Face::Probe(co) => co.try_total(),
-            Face::Deep(co) => co.try_total(),
-            Face::Pair(_) => Ok(added),
+        let total = catch_unwind(AssertUnwindSafe(|| match entry.handle {
+            AnyHandle::Probe(handle) => handle.try_total(),
+            AnyHandle::Deep(handle) => handle.try_total(),
+            AnyHandle::Pair(_) => Ok(added),
         }));
         match total {
-            Ok(Ok(total)) if total == added => return count(What::Audits),
+            Ok(Ok(total)) if total == added => return count(Stat::Audits),
             Ok(Ok(total)) => {
-                return world.trial.accuse(format!(
+                return world.run_state.fail(format!(
                     "object #{} ({:?}) has a total of {total}, and its callers have added {added}",
-                    entry.life.serial, entry.face
+                    entry.key.serial, entry.handle
                 ));
             }
             Ok(Err(error)) if matches!(error.reason(), CallErrorKind::Refused(_)) => {}
-            Ok(Err(error)) => return world.trial.accuse(format!("its own owner's call erred: {error}")),
-            Err(payload) if payload.is::<Planned>() => {}
-            Err(_) => return world.trial.accuse("total panicked, and was not to".to_owned()),
+            Ok(Err(error)) => return world.run_state.fail(format!("its own owner's call erred: {error}")),
+            Err(payload) if payload.is::<ExpectedPanic>() => {}
+            Err(_) => return world.run_state.fail("total panicked, and was not to".to_owned()),
         }
         if rng.one_in(4) {
             thread::yield_now();
         }
     }
-    world.trial.accuse(format!("object #{} did not answer in {TRIES} tries", entry.life.serial));
+    world.run_state.fail(format!("object #{} did not answer in {TRIES} tries", entry.key.serial));
 }

@@ -1,31 +1,20 @@
-//! Ways to break this torture itself, for `SQUALL_STRESS_BREAK`. A run that is broken so must end with a violation;
-//! `tests/stress.rs` sees to it.
+//! The planned breaks of this stress.
 
-/// What the torture does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Break {
+use crate::skeleton::breaks::breaks;
+
+breaks! {
     /// A grace period is sometimes not waited for.
-    SkipWait,
+    SkipWait = "skip-wait",
     /// Blocks age when a call is deferred, not when it runs.
-    EarlyAge,
+    EarlyAge = "early-age",
     /// A block is sometimes poisoned and reused as soon as it is removed.
-    EarlyReuse,
+    EarlyReuse = "early-reuse",
     /// Readers sometimes hold a block outside every operation.
-    NoOperation,
+    NoOperation = "no-operation",
     /// A deferred call is sometimes not handed over.
-    LoseCallback,
+    LoseCallback = "lose-callback",
     /// A deferred call sometimes counts twice.
-    DoubleCallback,
+    DoubleCallback = "double-callback",
     /// A removed block is sometimes forgotten.
-    LoseBlock,
+    LoseBlock = "lose-block",
 }
-
-pub(super) const WAYS: [(&str, Break); 7] = [
-    ("skip-wait", Break::SkipWait),
-    ("early-age", Break::EarlyAge),
-    ("early-reuse", Break::EarlyReuse),
-    ("no-operation", Break::NoOperation),
-    ("lose-callback", Break::LoseCallback),
-    ("double-callback", Break::DoubleCallback),
-    ("lose-block", Break::LoseBlock),
-];

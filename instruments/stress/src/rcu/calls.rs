@@ -11,8 +11,8 @@ use squall_rcu::{WaitError, defer, in_operation, pin, retire, wait};
 
 use super::breaks::Break;
 use super::world::{Removed, World};
-use crate::Rng;
-use crate::planned::panic_as_planned;
+use crate::run::Rng;
+use crate::skeleton::expected_panic::raise_expected_panic;
 
 /// Calls in a flood.
 pub(super) const FLOOD_CALLS: u64 = 10_000;
@@ -20,7 +20,7 @@ pub(super) const FLOOD_CALLS: u64 = 10_000;
 pub(super) const FLOOD_CALLS_INSIDE: u64 = 1_000;
 
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct CallLedger {
     asked: AtomicU64,
     asked_sum: AtomicU64,
     ran: AtomicU64,
@@ -28,7 +28,7 @@ pub(super) struct Ledger {
     panics_planned: AtomicU64,
 }
 
-impl Ledger {
+impl CallLedger {
     fn ask(&self, number: u64) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.asked_sum.fetch_add(number, Ordering::Relaxed);
@@ -75,19 +75,19 @@ fn ran(world: &'static World, number: u64) {
         world.calls.ran.fetch_add(1, Ordering::Relaxed);
     }
     if in_operation() {
-        world.trial.accuse(format!("deferred call {number:#x} of users' code runs inside an operation"));
+        world.run_state.fail(format!("deferred call {number:#x} of users' code runs inside an operation"));
     }
     match number % 64 {
         0 => {
             let refused = wait();
             if refused != Err(WaitError::InDeferredCall) {
-                world.trial.accuse(format!("waiting inside a deferred call gave {refused:?}, not an error"));
+                world.run_state.fail(format!("waiting inside a deferred call gave {refused:?}, not an error"));
             }
         }
         1 => pin(|o| {
             let held = world.take(Some(o), 0);
             if let Err(wrong) = world.examine(&held) {
-                world.trial.accuse(format!(
+                world.run_state.fail(format!(
                     "an operation inside a deferred call saw block {}: {wrong:?}",
                     held.block
                 ));
@@ -98,14 +98,14 @@ fn ran(world: &'static World, number: u64) {
 }
 
 /// Counts how many calls of one batch have run, for who waits for them all.
-pub(super) type Tally = Arc<AtomicU64>;
+pub(super) type BatchCount = Arc<AtomicU64>;
 
 /// Does what is to be done when a call of a batch runs; by `defer` if called, by `retire` if dropped.
 struct Call {
     world: &'static World,
     number: u64,
     removed: Option<Removed>,
-    tally: Tally,
+    done: BatchCount,
 }
 
 impl Call {
@@ -120,16 +120,16 @@ impl Call {
             match older {
                 // A deferred call that defers in turn.
                 Some(older) if self.number % 8 < 2 => {
-                    defer_aging(self.world, older, self.number.rotate_right(7), &Tally::default());
+                    defer_aging(self.world, older, self.number.rotate_right(7), &BatchCount::default());
                 }
                 older => self.world.give(older),
             }
         }
         // Release: pairs with the acquire of who waits for the tally.
-        self.tally.fetch_add(1, Ordering::Release);
+        self.done.fetch_add(1, Ordering::Release);
         if self.number % 256 == 255 {
             self.world.calls.plan_panic();
-            panic_as_planned();
+            raise_expected_panic();
         }
     }
 }
@@ -141,12 +141,12 @@ impl Drop for Call {
 }
 
 /// Ages a removed block by a deferred call: a closure or a value with a destructor, as the number says.
-pub(super) fn defer_aging(world: &'static World, removed: Removed, number: u64, tally: &Tally) {
+pub(super) fn defer_aging(world: &'static World, removed: Removed, number: u64, done: &BatchCount) {
     let mut removed = Some(removed);
     if world.is_broken(Break::EarlyAge) {
         removed = removed.and_then(|removed| world.grow_older(removed));
     }
-    hand_over(Call { world, number, removed, tally: tally.clone() });
+    hand_over(Call { world, number, removed, done: done.clone() });
 }
 
 fn hand_over(call: Call) {
@@ -164,9 +164,9 @@ fn hand_over(call: Call) {
 }
 
 /// Defers `count` calls that only count, in `tally`, among memory without a destructor.
-pub(super) fn flood(world: &'static World, count: u64, tally: &Tally, mut next: impl FnMut() -> u64) {
+pub(super) fn flood(world: &'static World, count: u64, done: &BatchCount, mut next: impl FnMut() -> u64) {
     for _ in 0..count {
-        let call = Call { world, number: next(), removed: None, tally: tally.clone() };
+        let call = Call { world, number: next(), removed: None, done: done.clone() };
         if call.number.is_multiple_of(16) {
             retire(Box::new([call.number; 4]));
         }
@@ -180,12 +180,12 @@ pub(super) fn flood(world: &'static World, count: u64, tally: &Tally, mut next: 
 }
 
 /// After a barrier, every call that was deferred before it has run.
-pub(super) fn expect_all(world: &World, tally: &Tally, count: u64) {
+pub(super) fn expect_all(world: &World, done: &BatchCount, count: u64) {
     // Acquire: pairs with the release of `Call::run`.
-    let ran = tally.load(Ordering::Acquire);
+    let ran = done.load(Ordering::Acquire);
     if ran != count {
         world
-            .trial
-            .accuse(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
+            .run_state
+            .fail(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
     }
 }

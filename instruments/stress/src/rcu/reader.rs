@@ -17,11 +17,11 @@ use squall_rcu::{
 };
 
 use super::breaks::Break;
-use super::calls::{self, Tally};
+use super::calls::{self, BatchCount};
 use super::world::{AGES, Held, World, Wrong, any_place};
-use crate::Rng;
-use crate::delay::{delay, spin};
-use crate::planned::{Planned, panic_as_planned};
+use crate::run::Rng;
+use crate::skeleton::delay::{delay, spin};
+use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
 
 /// Operations without any delay, one after another, at most.
 const BURST_MAX: u64 = 4_000;
@@ -76,14 +76,14 @@ impl Reader<'_> {
             _ => self.flood_inside(),
         }
         if in_operation() {
-            self.world.trial.accuse("the thread is inside an operation after the last one ended".to_owned());
+            self.world.run_state.fail("the thread is inside an operation after the last one ended".to_owned());
         }
     }
 
     /// Runs `f` inside an operation; outside where the torture breaks that rule.
     fn inside(&mut self, f: impl FnOnce(&mut Self, Option<&Guard>)) {
         self.seen.operations += 1;
-        if self.world.is_broken(Break::NoOperation) && self.rng.one_in(16) {
+        if self.world.breaks(Break::NoOperation, 16, self.rng) {
             return f(self, None);
         }
         pin(|o| f(self, Some(o)));
@@ -102,7 +102,7 @@ impl Reader<'_> {
                     if let Wrong::Aged(age) = wrong {
                         self.seen.ages[(age as usize).min(AGES - 1)] += 1;
                     }
-                    self.world.trial.accuse(describe(held, wrong, doing));
+                    self.world.run_state.fail(describe(held, wrong, doing));
                     return;
                 }
             }
@@ -143,8 +143,8 @@ impl Reader<'_> {
                 && !(leaf.is_sound() && words.iter().all(|word| *word == words[0]))
             {
                 me.world
-                    .trial
-                    .accuse("a value loaded from an Rcu was dropped while the operation was open".to_owned());
+                    .run_state
+                    .fail("a value loaded from an Rcu was dropped while the operation was open".to_owned());
             }
         });
     }
@@ -180,13 +180,13 @@ impl Reader<'_> {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 pin(|o| {
                     me.descend(Some(o), depth, &mut held);
-                    panic_as_planned()
+                    raise_expected_panic()
                 })
             }));
             me.seen.panics += 1;
             match outcome {
-                Err(payload) if payload.is::<Planned>() => {}
-                _ => me.world.trial.accuse("an operation swallowed a panic".to_owned()),
+                Err(payload) if payload.is::<ExpectedPanic>() => {}
+                _ => me.world.run_state.fail("an operation swallowed a panic".to_owned()),
             }
             delay(me.rng);
             me.check(&held, "after a panic in a nested operation");
@@ -210,7 +210,7 @@ impl Reader<'_> {
             ];
             me.seen.refused += answers.len() as u64;
             if answers.iter().any(|answer| *answer != Some(WaitError::InOperation)) {
-                me.world.trial.accuse(format!("waiting inside an operation was not refused: {answers:?}"));
+                me.world.run_state.fail(format!("waiting inside an operation was not refused: {answers:?}"));
             }
             me.check(&[held], "having been refused to wait");
         });
@@ -229,8 +229,8 @@ impl Reader<'_> {
                 let state = marker.update_and_check();
                 if state != Ok(MarkerState::Active) {
                     me.world
-                        .trial
-                        .accuse(format!("a marker set inside the operation that is open gave {state:?}"));
+                        .run_state
+                        .fail(format!("a marker set inside the operation that is open gave {state:?}"));
                 }
                 me.check(&[held], "holding up a marker");
             }
@@ -249,7 +249,7 @@ impl Reader<'_> {
             let tell = |open: Arc<AtomicBool>, what: &'static str| {
                 move || {
                     if open.load(Ordering::Relaxed) {
-                        world.trial.accuse(format!(
+                        world.run_state.fail(format!(
                             "{what} before the operation ended inside which it was asked for"
                         ));
                     }
@@ -259,7 +259,7 @@ impl Reader<'_> {
                 let ran = tell(open.clone(), "quiescent-do ran its function");
                 let vps = squall_machine::machine().vps();
                 if let Err(error) = quiescent_do(vps, squall_rcu::Where::Any, move |_| ran()) {
-                    me.world.trial.accuse(format!("quiescent-do inside an operation: {error}"));
+                    me.world.run_state.fail(format!("quiescent-do inside an operation: {error}"));
                 }
             } else {
                 squall_rcu::defer(tell(open.clone(), "a deferred call ran"));
@@ -279,7 +279,7 @@ impl Reader<'_> {
         }
         self.inside(|me, o| {
             let held = me.take(o);
-            calls::flood(me.world, calls::FLOOD_CALLS_INSIDE, &Tally::default(), || me.rng.next());
+            calls::flood(me.world, calls::FLOOD_CALLS_INSIDE, &BatchCount::default(), || me.rng.next());
             me.check(&[held], "having deferred a flood of calls");
         });
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use squall_rcu::try_pin;
 
 use super::world::{AGE_FREE, PLACES, World, Wrong};
-use crate::delay::spin;
+use crate::skeleton::delay::spin;
 
 pub(super) use raw::send;
 
@@ -65,16 +65,17 @@ fn handle() {
     }
 }
 
-/// What a handler saw that is against the rules, in words.
-pub(super) fn accusation(world: &World) -> Option<String> {
+/// Checks the observations of the handlers.
+///
+/// # Errors
+/// A handler saw a block that breaks the rules.
+pub(super) fn check(world: &World) -> Result<(), String> {
     let code = world.handler_saw.load(Ordering::Relaxed);
     let free = u64::from(AGE_FREE);
     match code {
-        0 => None,
-        age if age <= free => Some(format!("a signal handler saw a block at age {age} inside its operation")),
-        code if code == free + 1 => {
-            Some("a signal handler's block was reused inside its operation".to_owned())
-        }
-        _ => Some("a signal handler's block has words that nobody wrote together".to_owned()),
+        0 => Ok(()),
+        age if age <= free => Err(format!("a signal handler saw a block at age {age} inside its operation")),
+        code if code == free + 1 => Err("a signal handler's block was reused inside its operation".to_owned()),
+        _ => Err("a signal handler's block has words that were not written together".to_owned()),
     }
 }

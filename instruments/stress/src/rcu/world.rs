@@ -19,14 +19,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use squall_rcu::{Guard, Rcu};
 
 use super::breaks::Break;
-use super::calls::Ledger;
+use super::calls::CallLedger;
 use super::leaf::Leaf;
-use super::lives::Slot;
 use super::reader::Seen;
-use crate::ballast::Ballast;
-use crate::post::Farewells;
-use crate::trial::Trial;
-use crate::{Rng, leak, lock};
+use crate::skeleton::store_buffer::StoreBuffer;
+use crate::skeleton::worker::ExitHooks;
+use crate::run::{Rng, lock};
+use crate::skeleton;
 
 /// Grace periods that a removed block lives through before it serves again.
 pub(super) const GENERATIONS: u32 = 10;
@@ -108,10 +107,10 @@ pub(super) enum Wrong {
 }
 
 /// See the module. Leaked on purpose, so that deferred calls can refer to it.
-pub(super) struct World {
+pub(crate) struct State {
     pub(super) blocks: Vec<Block>,
     places: [Alone<AtomicUsize>; PLACES],
-    ballast: Ballast,
+    store_buffer: StoreBuffer,
     serials: AtomicU64,
     free: Mutex<Vec<usize>>,
     /// Removed blocks that wait for somebody to age them.
@@ -119,8 +118,7 @@ pub(super) struct World {
     /// The same game with memory that is really freed, for the sanitizers.
     pub(super) leaf: Rcu<Leaf>,
     pub(super) words: Rcu<[u64; 4]>,
-    pub(super) calls: Ledger,
-    pub(super) broken: Option<Break>,
+    pub(super) calls: CallLedger,
     /// How often each way to a grace period was gone.
     pub(super) ways: [AtomicU64; super::writer::WAYS],
     /// How often writers chose a way.
@@ -132,25 +130,27 @@ pub(super) struct World {
     pub(super) handled: AtomicU64,
     pub(super) handled_refused: AtomicU64,
     pub(super) handler_saw: AtomicU64,
-    pub(super) trial: Trial,
-    pub(super) slots: Vec<Slot>,
-    /// Those of the crowds.
-    pub(super) visitors_farewells: Farewells,
+    /// Observations of the threads that have ended.
+    pub(super) seen: Mutex<Seen>,
+    /// Exit hooks of the visitors of crowds.
+    pub(super) visitor_exit_hooks: ExitHooks,
 }
 
+/// The stress has no counts of its own: its threads keep theirs in [`Seen`] and in the state.
+pub(super) type World = skeleton::world::World<Break, (), State>;
+
 impl World {
-    pub(super) fn make(broken: Option<Break>, threads: usize) -> &'static World {
-        let world = leak(World {
+    pub(super) fn make(broken: Option<Break>, workers: usize) -> &'static World {
+        let world = World::leaked(broken, workers, |_| State {
             blocks: (0..BLOCKS).map(|_| Block::new()).collect(),
             places: std::array::from_fn(|block| Alone(AtomicUsize::new(block))),
-            ballast: Ballast::new(),
+            store_buffer: StoreBuffer::new(),
             serials: AtomicU64::new(1),
             free: Mutex::new((PLACES..BLOCKS).rev().collect()),
             returned: Mutex::new(Vec::new()),
             leaf: Rcu::new(Box::new(Leaf::new(0))),
             words: Rcu::new(Box::new([0; 4])),
-            calls: Ledger::default(),
-            broken,
+            calls: CallLedger::default(),
             ways: [const { AtomicU64::new(0) }; super::writer::WAYS],
             ways_chosen: AtomicUsize::new(0),
             timeouts: AtomicU64::new(0),
@@ -159,23 +159,11 @@ impl World {
             handled: AtomicU64::new(0),
             handled_refused: AtomicU64::new(0),
             handler_saw: AtomicU64::new(0),
-            trial: Trial::default(),
-            slots: (0..threads).map(|_| Slot::default()).collect(),
-            visitors_farewells: Farewells::default(),
+            seen: Mutex::default(),
+            visitor_exit_hooks: ExitHooks::default(),
         });
         (0..PLACES).for_each(|block| world.blocks[block].fill(world.next_serial()));
         world
-    }
-
-    /// What the threads have seen that ended.
-    pub(super) fn seen(&self) -> Seen {
-        let mut all = Seen::default();
-        self.slots.iter().for_each(|slot| all.add(&lock(&slot.seen)));
-        all
-    }
-
-    pub(super) fn is_broken(&self, how: Break) -> bool {
-        self.broken == Some(how)
     }
 
     fn next_serial(&self) -> u64 {
@@ -184,7 +172,7 @@ impl World {
 
     /// See [`Ballast::fill_store_buffer`].
     pub(super) fn fill_store_buffer(&self, rng: &mut Rng) {
-        self.ballast.fill_store_buffer(rng);
+        self.store_buffer.fill(rng);
     }
 
     /// Takes the block that is in `place` now, for a reader inside an operation (or one that breaks the rule).
@@ -232,7 +220,7 @@ impl World {
     pub(super) fn grow_older(&self, mut removed: Removed) -> Option<Removed> {
         let before = self.blocks[removed.block].age.swap(removed.age + 1, Ordering::Relaxed);
         if before != removed.age {
-            self.trial.accuse(format!(
+            self.run_state.fail(format!(
                 "block {} has age {before} where its owner left it at {}: two think that they own it, so a deferred \
                  call ran twice",
                 removed.block, removed.age

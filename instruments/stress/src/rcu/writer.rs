@@ -11,12 +11,12 @@ use squall_rcu::{
 };
 
 use super::breaks::Break;
-use super::calls::{FLOOD_CALLS, Tally, defer_aging, expect_all, flood};
+use super::calls::{FLOOD_CALLS, BatchCount, defer_aging, expect_all, flood};
 use super::leaf::Leaf;
 use super::world::{Removed, World, any_place};
-use crate::delay::delay;
-use crate::planned::panic_as_planned;
-use crate::{Rng, lock};
+use crate::skeleton::delay::delay;
+use crate::skeleton::expected_panic::raise_expected_panic;
+use crate::run::{Rng, lock};
 
 /// Ways to a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Writer<'_> {
         }
         let spare = HAND_MAX.saturating_sub(self.hand.len());
         self.hand.extend(self.world.pick_up(spare));
-        if self.world.is_broken(Break::LoseBlock) && self.rng.one_in(8) {
+        if self.world.breaks(Break::LoseBlock, 8, self.rng) {
             self.hand.truncate(self.hand.len().saturating_sub(1));
         }
         if self.rng.one_in(4) {
@@ -147,14 +147,14 @@ impl Writer<'_> {
     /// No error is expected outside operations and deferred calls.
     fn allow(&self, outcome: Result<(), WaitError>) -> bool {
         if let Err(error) = outcome {
-            self.world.trial.accuse(format!("waiting outside every operation failed: {error}"));
+            self.world.run_state.fail(format!("waiting outside every operation failed: {error}"));
         }
         outcome.is_ok()
     }
 
     fn go(&mut self, way: Way) -> Result<(), WaitError> {
         let waits = matches!(way, Way::Wait | Way::Expedited | Way::MarkerPolled);
-        if waits && self.world.is_broken(Break::SkipWait) && self.rng.one_in(16) {
+        if waits && self.world.breaks(Break::SkipWait, 16, self.rng) {
             self.hand_grows_older();
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Writer<'_> {
         // Elapsed is for ever, and covers every marker that was set before.
         let again = marker.update_and_check()?;
         if again != MarkerState::Elapsed {
-            self.world.trial.accuse(format!("a marker that had elapsed is {again:?} again"));
+            self.world.run_state.fail(format!("a marker that had elapsed is {again:?} again"));
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Writer<'_> {
         let world = self.world;
         for (marker, removed) in self.later.extract_if(.., |(marker, _)| Some(*marker) <= latest) {
             if marker.check() != MarkerState::Elapsed {
-                world.trial.accuse("a marker is active although a later one has elapsed".to_owned());
+                world.run_state.fail("a marker is active although a later one has elapsed".to_owned());
             }
             self.hand.extend(world.grow_older(removed));
         }
@@ -248,28 +248,28 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn defer_hand(&mut self) -> (Tally, u64) {
-        let tally = Tally::default();
+    pub(super) fn defer_hand(&mut self) -> (BatchCount, u64) {
+        let done = BatchCount::default();
         let count = self.hand.len() as u64;
         for removed in self.hand.drain(..) {
-            defer_aging(self.world, removed, self.rng.next(), &tally);
+            defer_aging(self.world, removed, self.rng.next(), &done);
         }
-        (tally, count)
+        (done, count)
     }
 
     fn barrier_hand(&mut self) -> Result<(), WaitError> {
-        let (tally, count) = self.defer_hand();
+        let (done, count) = self.defer_hand();
         barrier()?;
-        expect_all(self.world, &tally, count);
+        expect_all(self.world, &done, count);
         Ok(())
     }
 
     /// Calls that were deferred run in the end for who only reclaims, and never waits.
     fn reclaim_hand(&mut self) -> Result<(), WaitError> {
-        let (tally, count) = self.defer_hand();
+        let (done, count) = self.defer_hand();
         let mut looks = 0;
         // Acquire: pairs with the release of `Call::run`.
-        while tally.load(Ordering::Acquire) < count && !self.world.trial.is_stopped() {
+        while done.load(Ordering::Acquire) < count && !self.world.run_state.is_stopped() {
             reclaim()?;
             rest(&mut looks);
         }
@@ -277,11 +277,11 @@ impl Writer<'_> {
     }
 
     fn flood(&mut self) -> Result<(), WaitError> {
-        let tally = Tally::default();
-        flood(self.world, FLOOD_CALLS, &tally, || self.rng.next());
+        let done = BatchCount::default();
+        flood(self.world, FLOOD_CALLS, &done, || self.rng.next());
         if self.rng.one_in(2) {
             barrier()?;
-            expect_all(self.world, &tally, FLOOD_CALLS);
+            expect_all(self.world, &done, FLOOD_CALLS);
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Writer<'_> {
         let runs = lock(&job.state).runs;
         let panicked = if panics { runs_due } else { 0 };
         if runs != runs_due || outcome.placed + outcome.displaced != runs || outcome.panicked != panicked {
-            self.world.trial.accuse(format!(
+            self.world.run_state.fail(format!(
                 "a quiescent-do that is over ran {runs} times of {runs_due}, of which {panicked} panicked, and says \
                  {outcome:?}"
             ));
@@ -325,19 +325,19 @@ impl Job {
         let mut state = lock(&self.state);
         state.runs += 1;
         if state.runs > self.runs_due || !self.vps.contains(vp) {
-            self.world.trial.accuse(format!(
+            self.world.run_state.fail(format!(
                 "quiescent-do ran its function too often, or for {vp}, which was not asked for"
             ));
         }
         if squall_rcu::in_operation() {
-            self.world.trial.accuse("quiescent-do runs its function inside an operation".to_owned());
+            self.world.run_state.fail("quiescent-do runs its function inside an operation".to_owned());
         }
         let removed = std::mem::take(&mut state.removed);
         drop(state);
         // The first run comes after the grace period, and so do the others.
         self.world.give(removed.into_iter().filter_map(|removed| self.world.grow_older(removed)));
         if self.panics {
-            panic_as_planned();
+            raise_expected_panic();
         }
     }
 }

@@ -14,14 +14,14 @@ use squall::{CallError, Handle, CallErrorKind};
 
 use super::breaks::Break;
 use super::faults::MakePanicked;
-use super::interfaces::{Act, Ask, Mark, Relay, Station, Told};
-use super::life::Life;
+use super::interfaces::{Act, Request, Mark, Relay, Station, Reply};
+use super::record::ObjectRecord;
 use super::marks::Sums;
-use super::tally::{What, count};
-use super::via::{REFUSAL, Via, take_via};
+use super::counts::{Stat, count};
+use super::arbiters::{REFUSAL, ArbiterTrace, take_trace};
 use super::world::World;
-use crate::Rng;
-use crate::planned::{Planned, text_of};
+use crate::run::Rng;
+use crate::skeleton::expected_panic::{ExpectedPanic, panic_message};
 
 /// How deep calls lead into calls: twice around the longest chain.
 pub(super) const DEPTH: u32 = 6;
@@ -40,14 +40,14 @@ const REST: usize = 5;
 /// An object as its callers know it.
 #[derive(Clone)]
 pub(super) struct Entry {
-    pub(super) life: Arc<Life>,
-    pub(super) co: Handle<dyn Relay>,
+    pub(super) record: Arc<ObjectRecord>,
+    pub(super) handle: Handle<dyn Relay>,
     /// Whether the factory made it.
     pub(super) of_factory: bool,
 }
 
 /// A thread of the torture that calls.
-pub(super) struct Cast<'a> {
+pub(super) struct CallContext<'a> {
     pub(super) world: &'static World,
     pub(super) lane: usize,
     /// Whom it calls, by place.
@@ -64,7 +64,7 @@ struct Target {
     act: Act,
 }
 
-impl Cast<'_> {
+impl CallContext<'_> {
     /// Random numbers of the thread; not for longer than a moment, since calls inside calls draw some.
     pub(super) fn rng(&self) -> RefMut<'_, Rng> {
         self.rng.borrow_mut()
@@ -79,14 +79,14 @@ impl Cast<'_> {
     }
 
     /// The next object of the chain of this one.
-    pub(super) fn call_next(&self, life: &Arc<Life>, depth: u32) {
+    pub(super) fn call_next(&self, record: &Arc<ObjectRecord>, depth: u32) {
         let here = self
             .entries
             .iter()
-            .position(|entry| entry.as_ref().is_some_and(|entry| Arc::ptr_eq(&entry.life, life)));
+            .position(|entry| entry.as_ref().is_some_and(|entry| Arc::ptr_eq(&entry.record, record)));
         let Some(next) = here.map(|here| self.world.places[here].next) else { return };
         if let Some(entry) = &self.entries[next] {
-            count(What::Nested);
+            count(Stat::Nested);
             match depth {
                 0 => self.mark(entry),
                 _ => self.pass(entry, self.act(), depth),
@@ -116,25 +116,25 @@ impl Cast<'_> {
 
     /// Leaves a mark; now and then by way of the interface that the object's extends.
     pub(super) fn mark(&self, entry: &Entry) {
-        let (life, lane) = (&entry.life, self.lane);
-        let mut number = life.issue(lane);
+        let (record, lane) = (&entry.record, self.lane);
+        let mut number = record.issue(lane);
         if self.is_broken(Break::LoseCall) {
-            number = life.issue(lane);
+            number = record.issue(lane);
         }
         if self.is_broken(Break::Disorder) {
-            let later = life.issue(lane);
+            let later = record.issue(lane);
             self.mark_by(entry, later);
         }
         self.mark_by(entry, number);
     }
 
     fn mark_by(&self, entry: &Entry, number: u64) {
-        let (life, lane) = (&entry.life, self.lane);
+        let (record, lane) = (&entry.record, self.lane);
         let target = Target { method: MARK, number: Some(number), act: Act::Nothing };
-        let mark = Mark { life, lane, number };
+        let mark = Mark { record, lane, number };
         self.make(entry, target, || match number % 4 {
-            0 => Handle::upcast::<dyn Station>(entry.co).try_mark(mark),
-            _ => entry.co.try_mark(mark),
+            0 => Handle::upcast::<dyn Station>(entry.handle).try_mark(mark),
+            _ => entry.handle.try_mark(mark),
         });
     }
 
@@ -142,99 +142,99 @@ impl Cast<'_> {
     pub(super) fn audit(&self, entry: &Entry) {
         let target = Target { method: AUDIT, number: None, act: Act::Nothing };
         self.make(entry, target, || {
-            let (told, sums) = entry.co.try_audit(self.lane)?;
-            let wanted = Sums::after(entry.life.issued(self.lane));
+            let (reply, sums) = entry.handle.try_audit(self.lane)?;
+            let wanted = Sums::after(entry.record.issued(self.lane));
             if sums != wanted {
-                let (serial, lane) = (entry.life.serial, self.lane);
-                self.world.trial.accuse(format!(
+                let (serial, lane) = (entry.record.serial, self.lane);
+                self.world.run_state.fail(format!(
                     "object #{serial} has {sums:?} of lane {lane}, whose calls have left {wanted:?}"
                 ));
             }
-            count(What::Audits);
-            Ok(told)
+            count(Stat::Audits);
+            Ok(reply)
         });
     }
 
     pub(super) fn pass(&self, entry: &Entry, act: Act, depth: u32) {
-        self.ask(entry, PASS, act, depth);
+        self.request(entry, PASS, act, depth);
     }
 
     pub(super) fn linger(&self, entry: &Entry, act: Act, depth: u32) {
-        count(What::Blocking);
-        self.ask(entry, LINGER, act, depth);
+        count(Stat::Blocking);
+        self.request(entry, LINGER, act, depth);
     }
 
     /// Sleeps in the object. Outside every operation, by a thread for which nobody waits.
     pub(super) fn rest(&self, entry: &Entry) {
-        count(What::Rests);
-        let (life, lane) = (&entry.life, self.lane);
-        let number = life.issue(lane);
+        count(Stat::Rests);
+        let (record, lane) = (&entry.record, self.lane);
+        let number = record.issue(lane);
         let target = Target { method: REST, number: Some(number), act: Act::Nothing };
-        self.make(entry, target, || entry.co.try_rest(Mark { life, lane, number }));
+        self.make(entry, target, || entry.handle.try_rest(Mark { record, lane, number }));
     }
 
-    fn ask(&self, entry: &Entry, method: usize, act: Act, depth: u32) {
-        let (life, lane) = (&entry.life, self.lane);
-        let number = life.issue(lane);
-        let ask = Ask { mark: Mark { life, lane, number }, cast: self, act, depth };
+    fn request(&self, entry: &Entry, method: usize, act: Act, depth: u32) {
+        let (record, lane) = (&entry.record, self.lane);
+        let number = record.issue(lane);
+        let request = Request { mark: Mark { record, lane, number }, context: self, act, depth };
         let target = Target { method, number: Some(number), act };
         self.make(entry, target, || match method {
-            PASS => entry.co.try_pass(ask),
-            _ => entry.co.try_linger(ask),
+            PASS => entry.handle.try_pass(request),
+            _ => entry.handle.try_linger(request),
         });
     }
 
     /// Makes a call and judges what comes of it.
-    fn make(&self, entry: &Entry, target: Target, f: impl FnOnce() -> Result<Told, CallError>) {
-        let life = &entry.life;
+    fn make(&self, entry: &Entry, target: Target, f: impl FnOnce() -> Result<Reply, CallError>) {
+        let record = &entry.record;
         // Before the call begins.
-        let was_gone = life.is_gone();
-        let known = life.arbiters.known();
-        take_via();
+        let was_gone = record.is_destroyed();
+        let known = record.arbiters.known();
+        take_trace();
         let outcome = catch_unwind(AssertUnwindSafe(f));
-        count(What::Calls);
+        count(Stat::Calls);
         let verdict = match outcome {
-            Ok(Ok(told)) if !told.left => {
+            Ok(Ok(reply)) if !reply.left => {
                 self.expect_begun(entry, "a sleeper was told so").and_then(|()| self.take_back(entry, target))
             }
-            Ok(Ok(mut told)) => {
-                self.note(told.via);
+            Ok(Ok(mut reply)) => {
+                self.note(reply.trace);
                 if self.is_broken(Break::MissArbiter) {
-                    told.via = Via::default();
+                    reply.trace = ArbiterTrace::default();
                 }
-                self.judge_answer(entry, was_gone, told)
-                    .and_then(|()| life.arbiters.judge(known, target.method, told.via))
+                self.judge_answer(entry, was_gone, reply)
+                    .and_then(|()| record.arbiters.judge(known, target.method, reply.trace))
             }
             Ok(Err(error)) => {
-                let via = take_via();
-                self.note(via);
-                self.judge_error(entry, &error, via).and_then(|()| self.take_back(entry, target))
+                let trace = take_trace();
+                self.note(trace);
+                self.judge_error(entry, &error, trace).and_then(|()| self.take_back(entry, target))
             }
             Err(payload) => {
-                let via = take_via();
-                self.note(via);
-                count(What::Panics);
+                let trace = take_trace();
+                self.note(trace);
+                count(Stat::Panics);
                 match target.act {
-                    _ if payload.is::<MakePanicked>() || (payload.is::<Planned>() && via.may_panic()) => {
+                    _ if payload.is::<MakePanicked>() || (payload.is::<ExpectedPanic>() && trace.may_panic()) => {
                         self.take_back(entry, target)
                     }
-                    Act::PanicFirst if payload.is::<Planned>() => self
+                    Act::PanicFirst if payload.is::<ExpectedPanic>() => self
                         .take_back(entry, target)
-                        .and_then(|()| life.arbiters.judge(known, target.method, via)),
-                    Act::PanicLast if payload.is::<Planned>() => {
-                        life.arbiters.judge(known, target.method, via)
+                        .and_then(|()| record.arbiters.judge(known, target.method, trace)),
+                    Act::PanicLast if payload.is::<ExpectedPanic>() => {
+                        record.arbiters.judge(known, target.method, trace)
                     }
-                    act => Err(format!("a call that was to do {act:?} panicked: {}", text_of(&*payload))),
+                    act => Err(format!("a call that was to do {act:?} panicked: {}", panic_message(&*payload))),
                 }
             }
         };
         if let Err(what) = verdict {
-            self.world.trial.accuse(format!("object #{}, lane {}: {what}", life.serial, self.lane));
+            self.world.run_state.fail(format!("object #{}, lane {}: {what}", record.serial, self.lane));
         }
     }
 
-    fn note(&self, via: Via) {
-        if via.number != 0 {
+    fn note(&self, trace: ArbiterTrace) {
+        if trace.number != 0 {
             self.world.note_met();
         }
     }
@@ -242,17 +242,17 @@ impl Cast<'_> {
     /// The call has left no mark.
     fn take_back(&self, entry: &Entry, target: Target) -> Result<(), String> {
         match target.number {
-            Some(number) => entry.life.take_back(self.lane, number),
+            Some(number) => entry.record.take_back(self.lane, number),
             None => Ok(()),
         }
     }
 
-    fn judge_answer(&self, entry: &Entry, was_gone: bool, told: Told) -> Result<(), String> {
+    fn judge_answer(&self, entry: &Entry, was_gone: bool, reply: Reply) -> Result<(), String> {
         if was_gone {
             return Err("a call was answered, and destroy had returned before it".to_owned());
         }
-        if told.serial != entry.life.serial && told.serial != 0 {
-            return Err(format!("a call was answered by object #{}", told.serial));
+        if reply.serial != entry.record.serial && reply.serial != 0 {
+            return Err(format!("a call was answered by object #{}", reply.serial));
         }
         if self.is_broken(Break::RefuseLive) {
             return self.expect_begun(entry, "by order");
@@ -260,14 +260,14 @@ impl Cast<'_> {
         Ok(())
     }
 
-    fn judge_error(&self, entry: &Entry, error: &CallError, via: Via) -> Result<(), String> {
+    fn judge_error(&self, entry: &Entry, error: &CallError, trace: ArbiterTrace) -> Result<(), String> {
         match error.reason() {
             CallErrorKind::Destroyed => {
-                count(What::Stale);
+                count(Stat::Stale);
                 self.expect_begun(entry, &error.to_string())
             }
-            CallErrorKind::Refused(REFUSAL) if via.may_refuse() => {
-                count(What::Refused);
+            CallErrorKind::Refused(REFUSAL) if trace.may_refuse() => {
+                count(Stat::Refused);
                 Ok(())
             }
             _ => Err(format!("a call erred that must not: {error}")),
@@ -276,7 +276,7 @@ impl Cast<'_> {
 
     /// Only what somebody began to destroy is refused.
     fn expect_begun(&self, entry: &Entry, said: &str) -> Result<(), String> {
-        match entry.life.has_begun_to_end() {
+        match entry.record.destroy_begun() {
             true => Ok(()),
             false => Err(format!("a call was refused ({said}), and nobody has begun to destroy the object")),
         }

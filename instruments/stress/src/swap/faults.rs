@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::Rng;
+use crate::run::Rng;
 
 /// The payload of a representative's making that panics as planned: its caller's method has not run.
 pub(super) struct MakePanicked;
@@ -70,11 +70,11 @@ impl Fault {
 
 /// A fault that can be taken back.
 #[derive(Clone, Debug)]
-pub(super) struct Planted(Arc<AtomicU8>);
+pub(super) struct FaultCell(Arc<AtomicU8>);
 
-impl Planted {
-    pub(super) fn new(fault: Fault) -> Planted {
-        Planted(Arc::new(AtomicU8::new(fault as u8)))
+impl FaultCell {
+    pub(super) fn new(fault: Fault) -> FaultCell {
+        FaultCell(Arc::new(AtomicU8::new(fault as u8)))
     }
 
     pub(super) fn get(&self) -> Fault {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_fault_is_read_as_it_was_planted_and_taken_back() {
         for fault in ALL {
-            let planted = Planted::new(fault);
+            let planted = FaultCell::new(fault);
             assert_eq!(planted.get(), fault);
             planted.take_back();
             assert_eq!(planted.get(), Fault::None);

@@ -1,17 +1,17 @@
 //! The interfaces of the torture: one, and one that it extends, so that an object lies in two slots.
 
-use super::caller::Cast;
-use super::life::Life;
+use super::caller::CallContext;
+use super::record::ObjectRecord;
 use super::marks::Sums;
-use super::via::Via;
+use super::arbiters::ArbiterTrace;
 
 /// Who answered a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Reply {
     /// The number of the object; 0 while it does not know it.
     pub(super) serial: u64,
     /// The arbiter that the call met.
-    pub(super) via: Via,
+    pub(super) trace: ArbiterTrace,
     /// Whether it has left its mark. A call that slept until the object ended has not.
     pub(super) left: bool,
 }
@@ -19,16 +19,16 @@ pub(super) struct Told {
 /// A call that leaves a mark: whose it is, and which of theirs.
 #[derive(Clone, Copy)]
 pub(super) struct Mark<'a> {
-    pub(super) life: &'a std::sync::Arc<Life>,
+    pub(super) record: &'a std::sync::Arc<ObjectRecord>,
     pub(super) lane: usize,
     pub(super) number: u64,
 }
 
 /// What a method does besides.
 #[derive(Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct Request<'a> {
     pub(super) mark: Mark<'a>,
-    pub(super) cast: &'a Cast<'a>,
+    pub(super) context: &'a CallContext<'a>,
     pub(super) act: Act,
     /// How many calls may still be made one inside the other.
     pub(super) depth: u32,
@@ -66,21 +66,21 @@ pub(super) enum Act {
 #[squall::interface]
 pub(super) trait Station: Send + Sync {
     /// Leaves a mark.
-    fn mark(&self, mark: Mark<'_>) -> Told;
+    fn mark(&self, mark: Mark<'_>) -> Reply;
     /// What is known of a lane: how many marks, the last number, their sum.
-    fn audit(&self, lane: usize) -> (Told, Sums);
+    fn audit(&self, lane: usize) -> (Reply, Sums);
 }
 
 /// What they can do besides.
 #[squall::interface]
 pub(super) trait Relay: Station {
     /// Leaves a mark, does something, and leaves another one at the end.
-    fn pass(&self, ask: Ask<'_>) -> Told;
+    fn pass(&self, request: Request<'_>) -> Reply;
     /// The same, outside every operation.
     #[blocking]
-    fn linger(&self, ask: Ask<'_>) -> Told;
+    fn linger(&self, request: Request<'_>) -> Reply;
     /// Sleeps until it is woken or the object ends, where there are representatives; then leaves a mark. It is made again
     /// where a swap comes.
     #[blocking]
-    fn rest(&self, mark: Mark<'_>) -> Told;
+    fn rest(&self, mark: Mark<'_>) -> Reply;
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapPhase, arbitrate};
 use squall::{RepContext, ClusterSize, Handle, Owned, Root};
 
-use crate::breaks;
-use crate::places::{choose_machine, hop};
-use crate::{Report, Rng, Run, Stress, Violation};
+use crate::skeleton::breaks;
+use crate::skeleton::placement::{choose_machine, switch_vp};
+use crate::run::{Report, Rng, Run, Stress, Violation, exclusive};
 
 pub(crate) const STRESS: Stress = Stress {
     name: "swap-memory",
@@ -131,13 +131,13 @@ struct Done {
 }
 
 /// One swap of one of the objects.
-fn swap(co: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Result<(), Violation> {
+fn swap(handle: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Result<(), Violation> {
     let fails = rng.one_in(8);
     let (new, fails) = match rng.below(4) {
         0 => (Replacement::swappable(Central::new(leaks)), false),
         level => (Replacement::root(Spread { fails }, ClusterSize::LEVELS[level as usize]), fails),
     };
-    let swap = Swap::new(co).drain_timeout(Duration::from_millis(20));
+    let swap = Swap::new(handle).drain_timeout(Duration::from_millis(20));
     let count = match swap.run(new).map_err(|error| error.failure()) {
         Ok(report) if fails && report.parts > 0 => {
             return Err(Violation("an import that erred was taken".to_owned()));
@@ -161,8 +161,8 @@ fn work(run: &Run, leaks: bool, objects: &[Handle<dyn Sum>]) -> Result<(Done, Ve
         } else {
             None
         };
-        for co in objects {
-            swap(*co, leaks, &mut rng, &mut done)?;
+        for handle in objects {
+            swap(*handle, leaks, &mut rng, &mut done)?;
         }
         drop(arbiter);
         if done.swaps >= SWAPS / LOOKS * (looks.len() as u64 + 1) {
@@ -173,7 +173,7 @@ fn work(run: &Run, leaks: bool, objects: &[Handle<dyn Sum>]) -> Result<(Done, Ve
 }
 
 fn run(run: &Run) -> Result<Report, Violation> {
-    let _alone = crate::alone();
+    let _exclusive = exclusive();
     let leaks = breaks::asked(&[("leak-value", ())])?.is_some();
     choose_machine(run.real);
     let owners: [Owned<dyn Sum>; 2] = std::array::from_fn(|_| squall::swappable(Central::new(false)));
@@ -186,9 +186,9 @@ fn run(run: &Run) -> Result<Report, Violation> {
             thread::spawn(move || {
                 let mut added = [0; 2];
                 while !stop.load(Ordering::Relaxed) {
-                    hop(&mut rng);
-                    for (co, added) in objects.iter().zip(&mut added) {
-                        (0..BURST).for_each(|_| co.add(1));
+                    switch_vp(&mut rng);
+                    for (handle, added) in objects.iter().zip(&mut added) {
+                        (0..BURST).for_each(|_| handle.add(1));
                         *added += BURST;
                     }
                 }
@@ -205,7 +205,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
         added.iter_mut().zip(more).for_each(|(added, more)| *added += more);
     }
     let (done, looks) = worked?;
-    let totals = objects.map(|co| co.total());
+    let totals = objects.map(|handle| handle.total());
     if totals != added {
         return Err(Violation(format!(
             "the objects have {totals:?}, and their callers have added {added:?}"

@@ -18,82 +18,39 @@
 //! Not seen: what the processor forgives on which it runs. The models are to find the rest.
 //! Source: as for `objects`; EX-K13 and EX-K14 are its pattern.
 
-mod acts;
+mod arbiters;
 mod breaks;
 mod caller;
-mod chassis;
-mod crew;
+mod counts;
+mod disturb;
 mod faults;
+mod implementation;
 mod interfaces;
-mod life;
-mod lives;
 mod marks;
-mod meddler;
 pub(super) mod memory;
-mod stations;
+mod methods;
+mod record;
 mod swaps;
-mod tally;
-mod verdict;
-mod via;
+mod threads;
+mod times;
+mod variants;
+mod workload;
 mod world;
 
-use std::time::Instant;
-
-use squall::machine;
-
-use super::crew::{CREW, Crew};
-use super::places::choose_machine;
-use super::{Report, Run, Stress, Violation};
-use crew::{OTHERS, SwapTorture};
-use tally::What;
-use verdict::Before;
-use world::World;
+use crate::run::Stress;
+use crate::skeleton;
+use crate::skeleton::placement::choose_machine;
+use workload::SwapWorkload;
 
 pub(super) const STRESS: Stress = Stress {
     name: "swap",
     about: "no call is lost, doubled or out of order while objects are swapped; a swap that fails changes nothing",
-    run,
+    run: skeleton::run::<SwapWorkload>,
     threads: |real| {
         choose_machine(real);
         THREADS
     },
 };
 
-/// Threads that call, unless told; three more swap and meddle.
+/// Default number of calling threads. Three more swap and disturb.
 const THREADS: usize = 8;
-/// The stream of random numbers by which the first objects are made.
-const FIRST: u64 = CREW - 2;
-
-fn run(run: &Run) -> Result<Report, Violation> {
-    let _alone = super::alone();
-    let broken = super::breaks::asked(&breaks::WAYS)?;
-    choose_machine(run.real);
-    let world = World::make(broken, run.threads + OTHERS);
-    world.trial.set_paused(true);
-    let mut torture = SwapTorture(world);
-    let mut crew = Crew::hire(run, &world.trial, world.posts.iter(), &mut torture)?;
-    // The threads exist by now, and the library has not been used.
-    let before = Before::note();
-    world.begin(&mut run.rng(FIRST));
-    let began = Instant::now();
-    world.trial.set_paused(false);
-    crew.work(run, &mut torture);
-    let elapsed = began.elapsed();
-    crew.dismiss(&mut torture);
-    if let Some(what) = world.trial.accusation() {
-        return Err(Violation(what));
-    }
-    world.tally.hand_in();
-    before.compare(world).map_err(Violation)?;
-    let mut lines = world.tally.lines(elapsed);
-    let undisturbed = world.tally.of(What::Undisturbed).max(1);
-    lines.extend([
-        ("timed out per million", world.tally.of(What::UndisturbedTimedOut) * 1_000_000 / undisturbed),
-        ("threads started", crew.born),
-        ("threads moved", crew.moves),
-        ("pauses", crew.pauses),
-        ("reclaimer switched", crew.switches),
-        ("virtual processors", machine().vps().len() as u64),
-    ]);
-    Ok(Report(lines))
-}

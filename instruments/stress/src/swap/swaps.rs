@@ -17,15 +17,15 @@ use squall::swap::{Cancel, Replacement, Swap, SwapError, SwapFailure, SwapOutcom
 
 use super::breaks::Break;
 use super::caller::Entry;
-use super::chassis::Book;
+use super::implementation::RecordCell;
 use super::faults::{Fault, MakePanicked};
 use super::interfaces::{Relay, Station};
-use super::life::Life;
-use super::stations::{Candidate, Kind, of_super};
-use super::tally::{What, count};
+use super::record::ObjectRecord;
+use super::variants::{Candidate, Kind, of_super};
+use super::counts::{Stat, count};
 use super::world::World;
-use crate::planned::text_of;
-use crate::{Rng, lock};
+use crate::skeleton::expected_panic::panic_message;
+use crate::run::{Rng, lock};
 
 /// How long calls may be kept waiting.
 const DRAINS_US: [u64; 5] = [200, 1_000, 5_000, 20_000, 50_000];
@@ -48,9 +48,9 @@ const BREAK_ONE_IN: u64 = 64;
 
 thread_local! {
     /// The object that this thread has the factory make.
-    static MAKING: RefCell<Option<Arc<Life>>> = const { RefCell::new(None) };
+    static MAKING: RefCell<Option<Arc<ObjectRecord>>> = const { RefCell::new(None) };
     /// What the factory's maker has made in this thread.
-    static MADE: RefCell<Vec<(u64, Book)>> = const { RefCell::new(Vec::new()) };
+    static MADE: RefCell<Vec<(u64, RecordCell)>> = const { RefCell::new(Vec::new()) };
     static DRAWS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -66,61 +66,61 @@ struct Asked {
 }
 
 /// Asks for a swap where it must be refused.
-pub(super) fn refused(world: &'static World, life: &Arc<Life>, wanted: &[SwapFailure]) {
-    let Some(co) = life.co.get() else { return };
-    let mut rng = Rng::new(life.serial, 0);
-    let candidate = Candidate::build(world, Some(life), (Kind::Central, false), Fault::None, &mut rng);
-    let outcome = Swap::new(*co).run(candidate.new).map_err(|error| error.failure());
-    life.failed(candidate.number);
-    count(What::RefusedThere);
+pub(super) fn refused(world: &'static World, record: &Arc<ObjectRecord>, wanted: &[SwapFailure]) {
+    let Some(handle) = record.handle.get() else { return };
+    let mut rng = Rng::new(record.serial, 0);
+    let candidate = Candidate::build(world, Some(record), (Kind::Central, false), Fault::None, &mut rng);
+    let outcome = Swap::new(*handle).run(candidate.new).map_err(|error| error.failure());
+    record.failed(candidate.number);
+    count(Stat::RefusedThere);
     if !outcome.as_ref().is_err_and(|failure| wanted.contains(failure)) {
         let outcome = outcome.map(|report| report.outcome);
-        world.trial.accuse(format!("a swap that was to be refused as {wanted:?} ended with {outcome:?}"));
+        world.run_state.fail(format!("a swap that was to be refused as {wanted:?} ended with {outcome:?}"));
     }
 }
 
 /// Asks for a swap by the interface that the object's own one extends.
 pub(super) fn refused_of_super(world: &'static World, entry: &Entry) {
-    let outcome = Swap::new(Handle::upcast::<dyn Station>(entry.co)).run(of_super(world));
-    count(What::RefusedThere);
+    let outcome = Swap::new(Handle::upcast::<dyn Station>(entry.handle)).run(of_super(world));
+    count(Stat::RefusedThere);
     match outcome.map_err(|error| error.failure()) {
         Err(SwapFailure::WrongInterface) => {}
-        Err(SwapFailure::Destroyed) if entry.life.has_begun_to_end() => {}
-        outcome => world.trial.accuse(format!("a swap by another interface ended with {outcome:?}")),
+        Err(SwapFailure::Destroyed) if entry.record.destroy_begun() => {}
+        outcome => world.run_state.fail(format!("a swap by another interface ended with {outcome:?}")),
     }
 }
 
 /// Asks for a swap inside an operation.
 pub(super) fn refused_in_operation(world: &'static World, entry: &Entry) {
-    pin(|_| refused(world, &entry.life, &[SwapFailure::InOperation]));
+    pin(|_| refused(world, &entry.record, &[SwapFailure::InOperation]));
 }
 
 /// Asks for a swap in a deferred call. Where there is no reclaimer, that may run in a method of the object.
 pub(super) fn refused_in_deferred_call(world: &'static World, entry: &Entry) {
-    let life = Arc::clone(&entry.life);
+    let record = Arc::clone(&entry.record);
     defer(move || {
-        refused(world, &life, &[SwapFailure::InDeferredCall, SwapFailure::InMethod]);
-        world.tally.hand_in();
+        refused(world, &record, &[SwapFailure::InDeferredCall, SwapFailure::InMethod]);
+        world.counts.flush();
     });
 }
 
 /// One swap, of any kind; `inside` a method, or not.
 pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut Rng) {
-    let Entry { life, .. } = entry;
+    let Entry { record, .. } = entry;
     let mut fault = Fault::draw(rng);
     if fault.is_of_export() && entry.of_factory {
         // An upgrade would meet it.
         fault = Fault::None;
     }
     // Who comes when another one's export is to fail would meet that.
-    let alone = if fault.is_of_export() { life.turn.try_write().ok() } else { None };
-    let with_others = if alone.is_none() { life.turn.try_read().ok() } else { None };
+    let alone = if fault.is_of_export() { record.turn.try_write().ok() } else { None };
+    let with_others = if alone.is_none() { record.turn.try_read().ok() } else { None };
     match (&alone, &with_others) {
         (None, None) => return,
         (None, Some(_)) if fault.is_of_export() => fault = Fault::None,
         _ => {}
     }
-    let candidate = Candidate::build(world, Some(life), (Kind::draw(rng), entry.of_factory), fault, rng);
+    let candidate = Candidate::build(world, Some(record), (Kind::draw(rng), entry.of_factory), fault, rng);
     let Candidate { new, kind, number, fault: planted, .. } = candidate;
     // Not in a method, for which others may wait as long.
     let patient = !inside && rng.one_in(PATIENT_ONE_IN);
@@ -128,7 +128,7 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
         _ if patient => PATIENCE,
         index => Duration::from_micros(DRAINS_US[index as usize]),
     };
-    let mut swap = Swap::new(entry.co).drain_timeout(drain);
+    let mut swap = Swap::new(entry.handle).drain_timeout(drain);
     let deadline = rng.one_in(LIMIT_ONE_IN);
     if deadline {
         swap = swap.timeout(Duration::from_micros(rng.below(DEADLINE_US_MAX)));
@@ -136,39 +136,39 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
     let cancel = rng.one_in(LIMIT_ONE_IN).then(|| offer_cancel(world, rng));
     swap = swap.cancel_on(cancel.as_ref().unwrap_or(&world.last));
     if alone.is_some() {
-        life.export.store(fault as u8, Ordering::Relaxed);
+        record.export.store(fault as u8, Ordering::Relaxed);
     }
-    count(What::Asked);
+    count(Stat::Asked);
     if patient {
-        count(What::Patient);
+        count(Stat::Patient);
     }
     // AcqRel, by changes: of two that overlap one finds the other.
     let upgrades = world.upgrades.fetch_add(0, Ordering::AcqRel);
-    let began = life.begin_ask();
+    let began = record.begin_ask();
     let outcome = catch_unwind(AssertUnwindSafe(|| swap.run(new)));
-    let mut disturbed = life.end_ask(began);
+    let mut disturbed = record.end_ask(began);
     if entry.of_factory {
         disturbed |= upgrades % 2 == 1 || world.upgrades.fetch_add(0, Ordering::AcqRel) != upgrades;
     }
     planted.take_back();
-    life.export.store(Fault::None as u8, Ordering::Relaxed);
+    record.export.store(Fault::None as u8, Ordering::Relaxed);
     drop((alone, with_others));
     let asked = Asked { kind, fault, drain, deadline, cancel, disturbed };
     let verdict = match &outcome {
-        Ok(outcome) => settle(life, number, outcome).and_then(|()| judge(world, life, &asked, outcome, rng)),
+        Ok(outcome) => record_outcome(record, number, outcome).and_then(|()| judge(world, record, &asked, outcome, rng)),
         Err(payload) => {
-            life.failed(number);
+            record.failed(number);
             match kind == Kind::Eager && payload.is::<MakePanicked>() {
                 true => {
-                    count(What::Panicked);
+                    count(Stat::Panicked);
                     Ok(())
                 }
-                false => Err(format!("a swap panicked: {}", text_of(&**payload))),
+                false => Err(format!("a swap panicked: {}", panic_message(&**payload))),
             }
         }
     };
     if let Err(what) = verdict {
-        world.trial.accuse(format!("object #{}: {what}", life.serial));
+        world.run_state.fail(format!("object #{}: {what}", record.serial));
     }
 }
 
@@ -188,15 +188,15 @@ fn offer_cancel(world: &World, rng: &mut Rng) -> Cancel {
 }
 
 /// Tells the book what became of an implementation.
-fn settle(life: &Life, number: u64, outcome: &Result<SwapReport, SwapError>) -> Result<(), String> {
+fn record_outcome(record: &ObjectRecord, number: u64, outcome: &Result<SwapReport, SwapError>) -> Result<(), String> {
     match outcome {
         Ok(_) => Ok(()),
         // It may have served when the object was destroyed.
         Err(error) if error.failure() == SwapFailure::Destroyed && error.report().is_some() => {
-            life.unsure(number)
+            record.unsure(number)
         }
         Err(_) => {
-            life.failed(number);
+            record.failed(number);
             Ok(())
         }
     }
@@ -204,53 +204,53 @@ fn settle(life: &Life, number: u64, outcome: &Result<SwapReport, SwapError>) -> 
 
 fn judge(
     world: &World,
-    life: &Life,
+    record: &ObjectRecord,
     asked: &Asked,
     outcome: &Result<SwapReport, SwapError>,
     rng: &mut Rng,
 ) -> Result<(), String> {
     let Asked { kind, fault, drain, deadline, cancel, disturbed } = asked;
-    let mut broken = |how| world.is_broken(how) && rng.one_in(BREAK_ONE_IN);
+    let mut broken = |how| world.breaks(how, BREAK_ONE_IN, rng);
     let error = match outcome {
         Ok(report) => {
-            world.tally.note(report, *drain);
-            count(What::Swapped);
+            world.times.record(report, *drain);
+            count(Stat::Swapped);
             let makes = matches!(kind, Kind::Spread | Kind::Eager);
             let must_fail = fault.must_fail() && (*fault != Fault::MakePanics || makes);
             if (must_fail && report.parts > 0) || *kind == Kind::Alien || broken(Break::WrongSuccess) {
                 return Err(format!("a swap for {kind:?} has succeeded in spite of {fault:?}: {report:?}"));
             }
             if *fault == Fault::None && !deadline && cancel.is_none() && !disturbed {
-                count(What::Undisturbed);
+                count(Stat::Undisturbed);
             }
             return Ok(());
         }
         Err(error) => error,
     };
     if let Some(report) = error.report() {
-        world.tally.note(report, *drain);
+        world.times.record(report, *drain);
         if report.outcome != SwapOutcome::RolledBack(error.failure()) {
             return Err(format!("{error}; its report says {:?}", report.outcome));
         }
     }
     let may = match error.failure() {
-        SwapFailure::Destroyed => tells(What::Destroyed, life.has_begun_to_end()),
-        SwapFailure::Busy => tells(What::Busy, *disturbed),
-        SwapFailure::NoCommonFormat => tells(What::NoFormat, *kind == Kind::Alien),
-        SwapFailure::TimedOut(SwapPhase::Forward) => tells(What::TimedOutForward, *deadline),
-        SwapFailure::TimedOut(SwapPhase::Transfer) => tells(What::TimedOutTransfer, *deadline),
+        SwapFailure::Destroyed => tells(Stat::Destroyed, record.destroy_begun()),
+        SwapFailure::Busy => tells(Stat::Busy, *disturbed),
+        SwapFailure::NoCommonFormat => tells(Stat::NoFormat, *kind == Kind::Alien),
+        SwapFailure::TimedOut(SwapPhase::Forward) => tells(Stat::TimedOutForward, *deadline),
+        SwapFailure::TimedOut(SwapPhase::Transfer) => tells(Stat::TimedOutTransfer, *deadline),
         SwapFailure::TimedOut(SwapPhase::Block) => {
             if *fault == Fault::None && !deadline && cancel.is_none() && !disturbed {
-                count(What::Undisturbed);
-                count(What::UndisturbedTimedOut);
+                count(Stat::Undisturbed);
+                count(Stat::UndisturbedTimedOut);
             }
-            tells(What::TimedOutBlock, *drain < PATIENCE || *deadline)
+            tells(Stat::TimedOutBlock, *drain < PATIENCE || *deadline)
         }
         SwapFailure::Cancelled(_) => {
-            tells(What::Cancelled, cancel.as_ref().unwrap_or(&world.last).is_cancelled())
+            tells(Stat::Cancelled, cancel.as_ref().unwrap_or(&world.last).is_cancelled())
         }
-        SwapFailure::TransferFailed => tells(What::Failed, fault.may_err() && !broken(Break::WrongFailure)),
-        SwapFailure::TransferPanicked => tells(What::Panicked, fault.may_panic()),
+        SwapFailure::TransferFailed => tells(Stat::Failed, fault.may_err() && !broken(Break::WrongFailure)),
+        SwapFailure::TransferPanicked => tells(Stat::Panicked, fault.may_panic()),
         _ => false,
     };
     if may {
@@ -259,21 +259,21 @@ fn judge(
     Err(format!("a swap failed and had no reason to: {error} (to {kind:?}, {fault:?}, others: {disturbed})"))
 }
 
-fn tells(what: What, may: bool) -> bool {
+fn tells(what: Stat, may: bool) -> bool {
     count(what);
     may
 }
 
 /// Has the factory make an object.
-pub(super) fn make(world: &World, life: &Arc<Life>) -> Option<squall::Owned<dyn Relay>> {
-    MAKING.set(Some(Arc::clone(life)));
+pub(super) fn make(world: &World, record: &Arc<ObjectRecord>) -> Option<squall::Owned<dyn Relay>> {
+    MAKING.set(Some(Arc::clone(record)));
     let made = world.factory.try_create();
     MAKING.set(None);
     let candidates = MADE.take();
     match made {
         Ok(owned) => Some(owned),
         Err(_) => {
-            candidates.iter().for_each(|(number, _)| life.failed(*number));
+            candidates.iter().for_each(|(number, _)| record.failed(*number));
             None
         }
     }
@@ -282,10 +282,10 @@ pub(super) fn make(world: &World, life: &Arc<Life>) -> Option<squall::Owned<dyn 
 /// The factory's maker of implementations of this kind.
 pub(super) fn maker(world: &'static World, kind: Kind) -> impl Fn() -> Replacement<dyn Relay> + Clone + Send + Sync {
     move || {
-        let life = MAKING.take();
+        let record = MAKING.take();
         let mut rng = Rng::new(world.numbers.load(Ordering::Relaxed), DRAWS.replace(DRAWS.get() + 1));
-        let candidate = Candidate::build(world, life.as_ref(), (kind, true), Fault::None, &mut rng);
-        MADE.with_borrow_mut(|made| made.push((candidate.number, candidate.book)));
+        let candidate = Candidate::build(world, record.as_ref(), (kind, true), Fault::None, &mut rng);
+        MADE.with_borrow_mut(|made| made.push((candidate.number, candidate.record_cell)));
         candidate.new
     }
 }
@@ -300,34 +300,34 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
     let outcome = world.factory.upgrade(maker(world, kind), |swap| swap.drain_timeout(UPGRADE_DRAIN));
     world.upgrades.fetch_add(1, Ordering::AcqRel);
     drop(alone);
-    count(What::Upgrades);
+    count(Stat::Upgrades);
     let made = MADE.take();
     let upgraded = match outcome {
         Ok(upgraded) => upgraded,
-        Err(error) => return world.trial.accuse(format!("an upgrade: {error}")),
+        Err(error) => return world.run_state.fail(format!("an upgrade: {error}")),
     };
     // The first is made in any case, to see of which class it is.
     if made.len() != upgraded.len().max(1) {
         let (made, all) = (made.len(), upgraded.len());
-        world.trial.accuse(format!("an upgrade has made {made} implementations for {all} objects"));
+        world.run_state.fail(format!("an upgrade has made {made} implementations for {all} objects"));
     }
-    for (one, (number, book)) in upgraded.iter().zip(&made) {
+    for (one, (number, record_cell)) in upgraded.iter().zip(&made) {
         let may = match one.outcome.as_ref().map_err(SwapError::failure) {
             Ok(report) => {
-                world.tally.note(report, UPGRADE_DRAIN);
-                tells(What::Upgraded, true)
+                world.times.record(report, UPGRADE_DRAIN);
+                tells(Stat::Upgraded, true)
             }
-            Err(SwapFailure::TimedOut(SwapPhase::Block)) => tells(What::TimedOutBlock, true),
-            Err(SwapFailure::Busy | SwapFailure::Replaced) => tells(What::Busy, true),
+            Err(SwapFailure::TimedOut(SwapPhase::Block)) => tells(Stat::TimedOutBlock, true),
+            Err(SwapFailure::Busy | SwapFailure::Replaced) => tells(Stat::Busy, true),
             Err(SwapFailure::Destroyed) => {
-                tells(What::Destroyed, book.get().is_none_or(|life| life.has_begun_to_end()))
+                tells(Stat::Destroyed, record_cell.get().is_none_or(|record| record.destroy_begun()))
             }
             Err(_) => false,
         };
-        let settled = book.get().map_or(Ok(()), |life| settle(life, *number, &one.outcome));
-        world.judge(settled);
+        let recorded = record_cell.get().map_or(Ok(()), |record| record_outcome(record, *number, &one.outcome));
+        world.expect(recorded);
         if !may {
-            world.trial.accuse(format!("an upgrade of {}: {:?}", one.id, one.outcome));
+            world.run_state.fail(format!("an upgrade of {}: {:?}", one.id, one.outcome));
         }
     }
 }
@@ -337,10 +337,10 @@ pub(super) fn refused_upgrade(world: &'static World) {
     let outcome = pin(|_| world.factory.upgrade(maker(world, Kind::Central), |swap| swap));
     MADE.take();
     if !matches!(outcome, Err(WaitError::InOperation)) {
-        world.trial.accuse(format!("an upgrade inside an operation gave {outcome:?}"));
+        world.run_state.fail(format!("an upgrade inside an operation gave {outcome:?}"));
     }
     if in_operation() {
-        world.trial.accuse("a thread is still inside an operation after it".to_owned());
+        world.run_state.fail("a thread is still inside an operation after it".to_owned());
     }
 }
 
@@ -349,6 +349,6 @@ pub(super) fn look_back(world: &World) {
     const REMEMBERED_MAX: usize = 256;
     let swaps = recent();
     if swaps.len() > REMEMBERED_MAX {
-        world.trial.accuse(format!("{} swaps are remembered", swaps.len()));
+        world.run_state.fail(format!("{} swaps are remembered", swaps.len()));
     }
 }

@@ -13,14 +13,14 @@ use super::breaks::Break;
 use super::caller::Entry;
 use super::faults::Fault;
 use super::interfaces::Relay;
-use super::life::Life;
-use super::stations::{Candidate, Kind};
+use super::record::ObjectRecord;
+use super::variants::{Candidate, Kind};
 use super::swaps;
-use super::tally::{Tally, What, count};
-use super::via::{Attached, detach};
-use crate::post::Post;
-use crate::trial::Trial;
-use crate::{Rng, leak, lock};
+use super::counts::{Counts, Stat, count};
+use super::arbiters::{Attached, detach};
+use super::times::SwapTimes;
+use crate::run::{Rng, lock};
+use crate::skeleton;
 
 /// Whom the methods of the object in each place call: two call each other; a chain of three leads back to its first; a
 /// chain of three ends; two are the factory's, and call into the others.
@@ -37,11 +37,7 @@ pub(super) struct Place {
     pub(super) next: usize,
 }
 
-pub(super) struct World {
-    pub(super) broken: Option<Break>,
-    pub(super) trial: Trial,
-    /// Where the threads live. A thread's lane in the objects' state is the number of its post.
-    pub(super) posts: Vec<Post>,
+pub(crate) struct State {
     /// What the thread of each post does.
     doing: Vec<AtomicU64>,
     pub(super) places: Vec<Place>,
@@ -57,13 +53,13 @@ pub(super) struct World {
     pub(super) last: Cancel,
     pub(super) cancels: Mutex<VecDeque<Cancel>>,
     pub(super) arbiters: Mutex<Vec<Attached>>,
-    pub(super) tally: Tally,
-    lives: Mutex<BTreeMap<u64, Weak<Life>>>,
+    pub(super) times: SwapTimes,
+    records: Mutex<BTreeMap<u64, Weak<ObjectRecord>>>,
     serials: AtomicU64,
     /// Implementations are numbered.
     pub(super) numbers: AtomicU64,
-    pub(super) chassis_made: AtomicU64,
-    pub(super) chassis_dropped: AtomicU64,
+    pub(super) implementations_made: AtomicU64,
+    pub(super) implementations_dropped: AtomicU64,
     pub(super) marks_made: AtomicU64,
     pub(super) marks_dropped: AtomicU64,
     /// Calls that functions arbitrated, as these say and as the callers do.
@@ -71,13 +67,12 @@ pub(super) struct World {
     met: AtomicU64,
 }
 
+pub(super) type World = skeleton::world::World<Break, Counts, State>;
+
 impl World {
-    pub(super) fn make(broken: Option<Break>, posts: usize) -> &'static World {
-        leak(World {
-            broken,
-            trial: Trial::default(),
-            posts: (0..posts).map(|_| Post::default()).collect(),
-            doing: (0..posts).map(|_| AtomicU64::new(0)).collect(),
+    pub(super) fn make(broken: Option<Break>, workers: usize) -> &'static World {
+        World::leaked(broken, workers, |_| State {
+            doing: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             places: NEXT.iter().map(|&next| Place { next, ..Place::default() }).collect(),
             // It is given its maker before it makes anything.
             factory: Factory::new(|| unreachable!("the factory was not upgraded yet")),
@@ -88,12 +83,12 @@ impl World {
             last: Cancel::new(),
             cancels: Mutex::default(),
             arbiters: Mutex::default(),
-            tally: Tally::default(),
-            lives: Mutex::default(),
+            times: SwapTimes::default(),
+            records: Mutex::default(),
             serials: AtomicU64::new(1),
             numbers: AtomicU64::new(1),
-            chassis_made: AtomicU64::new(0),
-            chassis_dropped: AtomicU64::new(0),
+            implementations_made: AtomicU64::new(0),
+            implementations_dropped: AtomicU64::new(0),
             marks_made: AtomicU64::new(0),
             marks_dropped: AtomicU64::new(0),
             arbitrated: AtomicU64::new(0),
@@ -101,24 +96,13 @@ impl World {
         })
     }
 
-    pub(super) fn is_broken(&self, how: Break) -> bool {
-        self.broken == Some(how)
-    }
-
-    /// Accuses if the verdict says so.
-    pub(super) fn judge(&self, verdict: Result<(), String>) {
-        if let Err(what) = verdict {
-            self.trial.accuse(what);
-        }
-    }
-
     /// What the thread of this post does from now on, by its number in the list of such things.
-    pub(super) fn does(&self, post: usize, what: u64) {
-        self.doing[post].store(what, Ordering::Relaxed);
+    pub(super) fn does(&self, worker: usize, what: u64) {
+        self.doing[worker].store(what, Ordering::Relaxed);
     }
 
-    pub(super) fn doing(&self, post: usize) -> u64 {
-        self.doing[post].load(Ordering::Relaxed)
+    pub(super) fn doing(&self, worker: usize) -> u64 {
+        self.doing[worker].load(Ordering::Relaxed)
     }
 
     /// A caller has met an arbiter.
@@ -126,43 +110,43 @@ impl World {
         self.met.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn open(&'static self) -> Arc<Life> {
+    fn open(&'static self) -> Arc<ObjectRecord> {
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-        let life = Arc::new(Life::new(self, serial));
-        lock(&self.lives).insert(serial, Arc::downgrade(&life));
-        life
+        let record = Arc::new(ObjectRecord::new(self, serial));
+        lock(&self.records).insert(serial, Arc::downgrade(&record));
+        record
     }
 
     /// A book was balanced.
     pub(super) fn forget(&self, serial: u64) {
-        lock(&self.lives).remove(&serial);
+        lock(&self.records).remove(&serial);
     }
 
     /// The book with this number.
-    pub(super) fn life(&self, serial: u64) -> Option<Arc<Life>> {
-        lock(&self.lives).get(&serial).and_then(Weak::upgrade)
+    pub(super) fn record(&self, serial: u64) -> Option<Arc<ObjectRecord>> {
+        lock(&self.records).get(&serial).and_then(Weak::upgrade)
     }
 
     /// Creates an object of any kind.
     fn create(&'static self, of_factory: bool, rng: &mut Rng) -> Option<(Owned<dyn Relay>, Entry)> {
-        let life = self.open();
+        let record = self.open();
         let owned = if of_factory {
-            swaps::make(self, &life)?
+            swaps::make(self, &record)?
         } else {
             let kind = [Kind::Central, Kind::Text, Kind::Spread, Kind::Spread][rng.below(4) as usize];
-            let candidate = Candidate::build(self, Some(&life), (kind, false), Fault::None, rng);
+            let candidate = Candidate::build(self, Some(&record), (kind, false), Fault::None, rng);
             match candidate.new.create() {
                 Ok(owned) => owned,
                 Err(error) => {
-                    self.trial.accuse(format!("an object could not be created: {error}"));
+                    self.run_state.fail(format!("an object could not be created: {error}"));
                     return None;
                 }
             }
         };
-        let co = owned.handle();
-        let _ = life.co.set(co);
-        count(What::Created);
-        Some((owned, Entry { life, co, of_factory }))
+        let handle = owned.handle();
+        let _ = record.handle.set(handle);
+        count(Stat::Created);
+        Some((owned, Entry { record, handle, of_factory }))
     }
 
     /// One that only its creator knows.
@@ -171,16 +155,16 @@ impl World {
     }
 
     pub(super) fn destroy_apart(&self, owned: Owned<dyn Relay>, entry: &Entry) {
-        let swaps = entry.life.swaps_under_way();
+        let swaps = entry.record.swaps_under_way();
         if self.is_broken(Break::EarlyMark) {
-            entry.life.mark_gone();
+            entry.record.mark_destroyed();
         }
-        entry.life.begin_end();
+        entry.record.begin_destroy();
         Owned::destroy(owned);
-        entry.life.mark_gone();
-        count(What::DestroyedAll);
+        entry.record.mark_destroyed();
+        count(Stat::DestroyedAll);
         if swaps {
-            count(What::DestroyedSwapping);
+            count(Stat::DestroyedSwapping);
         }
     }
 
@@ -230,16 +214,16 @@ impl World {
 
     /// What is not accounted for.
     pub(super) fn left(&self) -> Option<String> {
-        let lives = lock(&self.lives);
-        if !lives.is_empty() {
+        let records = lock(&self.records);
+        if !records.is_empty() {
             let named: Vec<String> =
-                lives.keys().take(NAMED_MAX).map(|serial| format!("#{serial}")).collect();
-            return Some(format!("{} objects are not accounted for: {}", lives.len(), named.join(", ")));
+                records.keys().take(NAMED_MAX).map(|serial| format!("#{serial}")).collect();
+            return Some(format!("{} objects are not accounted for: {}", records.len(), named.join(", ")));
         }
-        drop(lives);
+        drop(records);
         let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let pairs = [
-            ("implementations", read(&self.chassis_made), read(&self.chassis_dropped)),
+            ("implementations", read(&self.implementations_made), read(&self.implementations_dropped)),
             ("representatives", read(&self.marks_made), read(&self.marks_dropped)),
         ];
         let (what, made, dropped) = pairs.into_iter().find(|(_, made, dropped)| made != dropped)?;

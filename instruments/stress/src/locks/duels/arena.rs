@@ -8,9 +8,9 @@ use squall::parts::gate::{ControlError, ShutDown};
 
 use super::super::disturbed::calmly;
 use super::super::gates::{Counter, Make};
-use super::super::kinds::{Came, Excludes, How, Shares};
+use super::super::lock_types::{Outcome, Exclusive, Attempt, SharedAccess};
 use super::round::{Kind, Round, Wish};
-use crate::{Rng, lock};
+use crate::run::{Rng, lock};
 
 /// More than the releases after which a lock that nobody waited for becomes quick.
 const QUIET: usize = 100;
@@ -24,8 +24,8 @@ pub(super) struct Gate {
 }
 
 pub(super) enum Arena {
-    One(Box<dyn Excludes>),
-    Several(Box<dyn Shares>),
+    One(Box<dyn Exclusive>),
+    Several(Box<dyn SharedAccess>),
     Gate(Gate),
 }
 
@@ -51,7 +51,7 @@ impl Arena {
         if let (Arena::One(lock), true) = (self, round.quiet) {
             calmly(|| {
                 for _ in 0..QUIET {
-                    let _ = lock.enter(&How::Wait, &mut |_| ());
+                    let _ = lock.enter(&Attempt::Wait, &mut |_| ());
                 }
             });
         }
@@ -77,33 +77,33 @@ impl Arena {
     /// # Errors
     /// The wait has ended as it must not.
     pub(super) fn ask(&self, wish: Wish, round: &Round, inside: &mut dyn FnMut()) -> Result<(), String> {
-        let until = |us| How::Until(Instant::now() + Duration::from_micros(us));
-        let came = match (self, wish) {
+        let until = |us| Attempt::Until(Instant::now() + Duration::from_micros(us));
+        let outcome = match (self, wish) {
             (Arena::Gate(gate), _) => {
                 let counter = Arc::clone(&lock(&gate.now));
                 return ask_counter(&*counter, wish, round, inside);
             }
-            (Arena::Several(lock), Wish::Read) => lock.read(&How::Wait, &mut |_| inside()),
+            (Arena::Several(lock), Wish::Read) => lock.read(&Attempt::Wait, &mut |_| inside()),
             (Arena::Several(lock), Wish::ReadWithin(us)) => lock.read(&until(us), &mut |_| inside()),
             (Arena::Several(lock), Wish::WriteWithin(us)) => lock.write(&until(us), &mut |_| inside()),
-            (Arena::Several(lock), _) => lock.write(&How::Wait, &mut |_| inside()),
+            (Arena::Several(lock), _) => lock.write(&Attempt::Wait, &mut |_| inside()),
             (Arena::One(lock), _) => {
-                let how = match wish {
+                let attempt = match wish {
                     Wish::HaveWithin(us) => until(us),
-                    Wish::HaveUnlessCancelled => How::Cancel(Arc::clone(&round.cancel)),
-                    Wish::HaveBy(priority, waiting) => How::As(priority, waiting),
-                    _ => How::Wait,
+                    Wish::HaveUnlessCancelled => Attempt::Cancel(Arc::clone(&round.cancel)),
+                    Wish::HaveBy(priority, waiting) => Attempt::As(priority, waiting),
+                    _ => Attempt::Wait,
                 };
-                lock.enter(&how, &mut |_| inside())
+                lock.enter(&attempt, &mut |_| inside())
             }
         };
         use Wish::*;
-        match (came, wish) {
-            (Came::Inside | Came::Over, _)
-            | (Came::TimedOut, HaveWithin(_) | ReadWithin(_) | WriteWithin(_))
-            | (Came::NotRegistered, HaveBy(..)) => Ok(()),
-            (Came::Cancelled, HaveUnlessCancelled) if round.cancel.is_cancelled() => Ok(()),
-            _ => Err(format!("{wish:?} has ended by {came:?}, which cannot be")),
+        match (outcome, wish) {
+            (Outcome::Inside | Outcome::Over, _)
+            | (Outcome::TimedOut, HaveWithin(_) | ReadWithin(_) | WriteWithin(_))
+            | (Outcome::NotRegistered, HaveBy(..)) => Ok(()),
+            (Outcome::Cancelled, HaveUnlessCancelled) if round.cancel.is_cancelled() => Ok(()),
+            _ => Err(format!("{wish:?} has ended by {outcome:?}, which cannot be")),
         }
     }
 }

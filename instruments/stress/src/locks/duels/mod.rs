@@ -27,9 +27,9 @@ use squall::lock::{ConfigurableLock, DistributedRwLock, Lock, Scheduling, Waitin
 use super::breaks::Break;
 use super::disturbed::{self, Disturbed, short_us};
 use super::gates::disturbed_counters;
-use super::kinds::{Excludes, Forgetful, Named, in_bits};
+use super::lock_types::{Exclusive, Forgetful, Named, in_bits};
 use super::world::World;
-use crate::{Rng, Run, Violation, leak, lock};
+use crate::run::{Rng, Run, Violation, leak, lock};
 use arena::Arena;
 use round::{Cancels, Round};
 
@@ -68,7 +68,7 @@ struct Now {
 }
 
 /// The threads of a duel.
-struct Fighters {
+struct DuelThreads {
     duel: &'static Duel,
     first: JoinHandle<u64>,
     others: Vec<JoinHandle<()>>,
@@ -76,7 +76,7 @@ struct Fighters {
 
 /// All duels, at work.
 pub(super) struct Duels {
-    duels: Vec<Fighters>,
+    duels: Vec<DuelThreads>,
 }
 
 impl Duels {
@@ -101,7 +101,7 @@ impl Duels {
             };
             let begun = leak(duel).begin(index as u64, run);
             duels.push(begun.map_err(|error| {
-                world.trial.stop();
+                world.run_state.stop();
                 Violation(format!("cannot start: no thread for a duel ({error})"))
             })?);
         }
@@ -110,25 +110,25 @@ impl Duels {
 
     /// When the trial is over. Returns the number of rounds.
     pub(super) fn end(self, world: &World) -> u64 {
-        let trial = world.trial;
+        let run_state = world.run_state;
         let mut rounds = 0;
-        for Fighters { duel, first, others } in self.duels {
+        for DuelThreads { duel, first, others } in self.duels {
             // Who was forgotten does not end. All are left alone then.
-            if trial.accusation().is_some() {
+            if run_state.violation().is_some() {
                 break;
             }
             if !duel.comes_to_an_end(&first) {
                 let what = "in a duel the first does not end: it asks for what nobody has";
-                trial.accuse(format!("{}: {what}", duel.arena));
+                run_state.fail(format!("{}: {what}", duel.arena));
                 break;
             }
             match first.join() {
                 Ok(done) => rounds += done,
-                Err(_) => trial.accuse("a thread of a duel has panicked".to_owned()),
+                Err(_) => run_state.fail("a thread of a duel has panicked".to_owned()),
             }
             for other in others {
-                if trial.accusation().is_none() && other.join().is_err() {
-                    trial.accuse("a thread of a duel has panicked".to_owned());
+                if run_state.violation().is_none() && other.join().is_err() {
+                    run_state.fail("a thread of a duel has panicked".to_owned());
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Duels {
 
 /// Each lock, and for how many besides the first.
 fn arenas(world: &World) -> Vec<(usize, Arena)> {
-    let one = |lock: Box<dyn Excludes>| Arena::One(lock);
+    let one = |lock: Box<dyn Exclusive>| Arena::One(lock);
     let plain = || one(Box::new(Named("the disturbed lock", Lock::<u64, Disturbed>::disturbed(0))));
     let [bits, _] = in_bits();
     let configurable = |waiting, scheduling| {
@@ -157,7 +157,7 @@ fn arenas(world: &World) -> Vec<(usize, Arena)> {
     ];
     arenas.extend(disturbed_counters().into_iter().map(|(name, make)| (2, Arena::gate(name, make))));
     if world.is_broken(Break::LoseInDuel) {
-        arenas[0] = (1, one(Box::new(Forgetful::new(world.trial))));
+        arenas[0] = (1, one(Box::new(Forgetful::new(world.run_state))));
     }
     arenas
 }
@@ -175,7 +175,7 @@ fn sleep_us(us: u64) {
 }
 
 impl Duel {
-    fn begin(&'static self, index: u64, run: &Run) -> io::Result<Fighters> {
+    fn begin(&'static self, index: u64, run: &Run) -> io::Result<DuelThreads> {
         let named = |number: usize| thread::Builder::new().name(format!("duel-{index}-{number}"));
         let rng = |number: usize| run.rng(STREAM + index * MOST + number as u64);
         let numbers = rng(0);
@@ -185,7 +185,7 @@ impl Duel {
             let (numbers, first) = (rng(number + 1), first.thread().clone());
             others.push(named(number + 1).spawn(move || self.follow(number, &first, numbers))?);
         }
-        Ok(Fighters { duel: self, first, others })
+        Ok(DuelThreads { duel: self, first, others })
     }
 
     /// Whether the first ends, now that the trial is over. It looks for others for [`LOOKS`] looks at most, twice.
@@ -204,14 +204,14 @@ impl Duel {
         sleep_precisely();
         disturbed::seed_duel(&mut rng);
         let mut rounds = 0;
-        while self.world.trial.gate() {
+        while self.world.run_state.checkpoint() {
             let round = Arc::new(Round::draw(self.arena.kind(), self.others, &mut rng));
             if let Err(what) = self.fight(&round, &mut rng) {
                 let Round { first, cancels, hold_us, meddles, .. } = &*round;
-                let how =
+                let attempt =
                     format!("the first {first:?} for {hold_us} us, cancels {cancels:?}, meddles {meddles}");
                 self.world.has_lost.store(true, Ordering::Relaxed);
-                self.world.trial.accuse(format!("{}: in a duel {what}; {how}", self.arena));
+                self.world.run_state.fail(format!("{}: in a duel {what}; {attempt}", self.arena));
                 break;
             }
             rounds += 1;
@@ -309,7 +309,7 @@ impl Duel {
                 self.inside.fetch_sub(1, Ordering::Relaxed);
             });
             if let Err(what) = asked {
-                self.world.trial.accuse(format!("{}: in a duel {what}", self.arena));
+                self.world.run_state.fail(format!("{}: in a duel {what}", self.arena));
             }
             self.ended.fetch_or(1 << index, Ordering::Relaxed);
             first.unpark();

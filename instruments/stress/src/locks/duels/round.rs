@@ -5,8 +5,8 @@ use std::sync::Arc;
 use squall::lock::{Cancel, Waiting};
 
 use super::super::disturbed::{DUEL_SLEEP_LOG, short_us};
-use super::super::kinds::any_waiting;
-use crate::Rng;
+use super::super::lock_types::any_waiting;
+use crate::run::Rng;
 
 /// What one of a duel asks for. Times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,160 @@
+//! The verdict at the end, when all threads have ended: is everything accounted for, and has it gone back?
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use squall::adapt::{control, engine, settings};
+use squall::policy::attribute;
+use squall::objects::counter;
+use squall::{Handle, info_of};
+
+use super::breaks::Break;
+use super::threads::read_the_log;
+use super::operators::Operator;
+use super::world::World;
+use crate::run::lock;
+use crate::skeleton::cleanup::ProcessSnapshot;
+
+/// Looks at the objects, after which all must have gone back, and between two of them.
+const FOLDS: u32 = 3_000;
+const FOLD_PAUSE: Duration = Duration::from_millis(20);
+/// Naps of the engine's thread that are watched for one in which it is not woken, and how long one is: longer than any time
+/// after which it would look again by itself.
+const NAPS: u32 = 60;
+const NAP: Duration = Duration::from_millis(400);
+/// Where it was broken on purpose, patience need not be long.
+const SHORT: u32 = 20;
+
+/// Checks the world and the process at the end of a run.
+///
+/// # Errors
+/// Describes the first violation.
+pub(super) fn check(world: &'static World, before: &ProcessSnapshot) -> Result<(), String> {
+    read_the_log(world);
+    world.kinds.end();
+    world.invocations.end(world)?;
+    thaw(world)?;
+    fold(world)?;
+    for tracked in world.all() {
+        tracked.compare("at the end");
+    }
+    sleep_soundly(world)?;
+    world.run_state.violation().map_or(Ok(()), Err)?;
+    let wave = None;
+    let mut log = lock(&world.log);
+    log.collect(world, wave)?;
+    log.compare()?;
+    drop(log);
+    before.drain(world.run_state, || world.end(), || None)?;
+    let _ = settings::ALL.unset("swaps");
+    before.check_failures(0)
+}
+
+/// All objects may go back, and soon.
+fn thaw(world: &'static World) -> Result<(), String> {
+    control::freeze_all(false);
+    control::dry_run_all(false);
+    settings::ALL
+        .set(&settings::SWAPS, 1e6)
+        .map_err(|error| format!("the budget could not be set: {error}"))?;
+    lock(&world.log).judges_budget = false;
+    for tracked in world.all() {
+        let id = tracked.id();
+        if let Some(values) = attribute::of(id) {
+            for info in values.list() {
+                let taken_back = values.unset(&info.path());
+                taken_back.map_err(|error| format!("a setting could not be taken back: {error}"))?;
+            }
+        }
+        tracked.cooldown_us.store(1_000, std::sync::atomic::Ordering::Relaxed);
+        for (name, text) in [("cooldown", "1ms"), ("quiet", "100ms"), ("freeze", "false")] {
+            control::set_attribute(id, name, text)
+                .map_err(|error| format!("at the end {name} = {text} was refused: {error}"))?;
+        }
+    }
+    if world.is_broken(Break::KeepGrown)
+        && let Some(tracked) = world.all().first()
+    {
+        let _ = control::swap(tracked.id(), "distributed");
+        let _ = control::freeze(tracked.id(), true);
+    }
+    Ok(())
+}
+
+/// All objects go back, and have no more memory than new ones.
+fn fold(world: &'static World) -> Result<(), String> {
+    let rounds = if world.is_broken(Break::KeepGrown) { SHORT } else { FOLDS };
+    let grown = || -> Vec<String> {
+        let tracked_by_id = world.all();
+        let seen = tracked_by_id.iter().filter_map(|tracked| control::status(tracked.id()));
+        let grown = seen.filter(|status| status.form != status.forms[0]);
+        grown.map(|status| format!("{status:?}")).collect()
+    };
+    let mut left = grown();
+    for _ in 0..rounds {
+        if left.is_empty() {
+            break;
+        }
+        if engine::thread_state() != engine::EngineState::Running {
+            engine::turn();
+        }
+        thread::sleep(FOLD_PAUSE);
+        left = grown();
+    }
+    if let Some(first) = left.first() {
+        return Err(format!("{} objects do not go back although nobody calls them: {first}", left.len()));
+    }
+    let new = counter::adaptive();
+    let bytes = |id| info_of(id).map_or(0, |info| info.bytes);
+    let most = bytes(Handle::id(new.handle()));
+    for tracked in world.all() {
+        let has = bytes(tracked.id());
+        if has > most {
+            let id = tracked.id();
+            return Err(format!("{id} has gone back, and has {has} bytes where a new one has {most}"));
+        }
+        if control::status(tracked.id()).is_none() {
+            Operator { world }.refused(&tracked, "its status at the end", "there is none");
+        }
+    }
+    Ok(())
+}
+
+/// How often the engine's thread was switched in or out; none if there is no such thread.
+fn switches() -> Option<u64> {
+    let tasks = fs::read_dir("/proc/self/task").ok()?;
+    tasks.flatten().find_map(|task| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let value = |key: &str| {
+            let line = status.lines().find(|line| line.starts_with(key))?;
+            line.split_ascii_whitespace().nth(1)
+        };
+        let is_it = value("Name:") == Some("squall-adapt");
+        let count = |key| value(key).and_then(|count| count.parse::<u64>().ok());
+        is_it
+            .then(|| Some(count("voluntary_ctxt_switches:")? + count("nonvoluntary_ctxt_switches:")?))
+            .flatten()
+    })
+}
+
+/// When all objects have gone back and nobody calls, the engine's thread is woken by nobody.
+fn sleep_soundly(world: &'static World) -> Result<(), String> {
+    let insomnia = world.is_broken(Break::Insomnia);
+    let naps = if insomnia { 3 } else { NAPS };
+    let Some(mut before) = switches() else { return Ok(()) };
+    for _ in 0..naps {
+        if insomnia && let Some(tracked) = world.all().first() {
+            engine::post(tracked.id());
+        }
+        thread::sleep(NAP);
+        let Some(now) = switches() else { return Ok(()) };
+        if now == before {
+            return Ok(());
+        }
+        before = now;
+    }
+    Err(format!(
+        "nothing is grown and nobody calls, and the engine's thread was woken in each of {naps} naps"
+    ))
+}

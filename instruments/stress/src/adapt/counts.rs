@@ -1,0 +1,37 @@
+//! The counted events of this stress.
+
+use crate::skeleton::counts::counts;
+
+counts! {
+    Adds = "additions",
+    Totals = "sums judged",
+    Exact = "exact comparisons",
+    Stale = "stale calls that erred",
+    Made = "objects made",
+    Destroyed = "objects destroyed",
+    Freezes = "freezes",
+    FreezesAll = "freezes of all",
+    LateSwaps = "swaps under way meanwhile",
+    Settings = "attributes set",
+    SettingsRefused = "attributes refused",
+    ByHand = "swaps by hand",
+    ByHandFailed = "swaps by hand that failed",
+    Plain = "out of the family and back",
+    Unknown = "unknown forms refused",
+    Samples = "calls counted",
+    Arbitrated = "objects arbitrated",
+    Discards = "tables discarded",
+    Posts = "looks asked for",
+    Turns = "looks of others",
+    ThreadSwitches = "thread switched",
+    Asked = "answers over the socket",
+    AskedRefused = "refusals over the socket",
+    Garbage = "garbage over the socket",
+    Invocations = "calls in other modes",
+    Abandoned = "handles dropped early",
+    KindsMade = "objects of the kinds",
+    KindsCalls = "calls of these",
+    KindsSwapped = "swaps of these",
+    KindsNotSwapped = "of these that failed",
+    Halves = "half periods of the wave",
+}

@@ -1,0 +1,403 @@
+//! People: they freeze and thaw, set attributes, swap by hand, count calls and arbitrate, and throw tables away, at random.
+//!
+//! - I1. What is refused is refused for a reason that is there, and changes nothing.
+//! - I2. After a freeze has returned, the policy swaps the object once at most, in the look that was under way, until it is
+//!   thawed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use squall::policy::attribute::{AttributeInfo, Scope};
+use squall::adapt::control::{self, ControlError, Verdict};
+use squall::adapt::{calls, engine};
+use squall::swap::arbitrate_object;
+use squall::{Id, Vp, machine, tables};
+
+use super::tracked_counter::TrackedCounter;
+use super::breaks::Break;
+use super::counts::{Stat, count};
+use super::world::{PLACES, PLAIN, SEESAW, World};
+use crate::run::Rng;
+
+/// Settings that are right. Of a name the last one is what it is by default, or near it.
+const RIGHT: [(&str, &str); 24] = [
+    ("margin", "1"),
+    ("margin", "3.5"),
+    ("margin", "1.3"),
+    ("gain", "0ns"),
+    ("gain", "20ms"),
+    ("gain", "100us"),
+    ("quiet", "100ms"),
+    ("quiet", "1s"),
+    ("sample", "10us"),
+    ("sample", "2ms"),
+    ("sample", "300us"),
+    ("byte", "0"),
+    ("byte", "1000000"),
+    ("byte", "10"),
+    ("transfer", "1"),
+    ("transfer", "400"),
+    ("transfer", "25"),
+    ("deadline", "1ms"),
+    ("deadline", "100ms"),
+    ("dry-run", "true"),
+    ("dry-run", "false"),
+    ("dry-run", "false"),
+    ("swaps", "3"),
+    ("bytes", "1000"),
+];
+/// Settings that are wrong: names that there are not, types and values.
+const WRONG: [(&str, &str); 14] = [
+    ("colour", "blue"),
+    ("", ""),
+    ("Freeze", "true"),
+    ("freeze", "maybe"),
+    ("freeze", ""),
+    ("cooldown", "soon"),
+    ("cooldown", "0ms"),
+    ("cooldown", "7200s"),
+    ("margin", "0.9"),
+    ("margin", "NaN"),
+    ("gain", "-1s"),
+    ("quiet", "99999999999999999999s"),
+    ("byte", "1e300"),
+    ("bytes", "-5"),
+];
+/// Cool-downs that are set, in milliseconds, at most.
+const COOLDOWN_MS_MAX: u64 = 300;
+/// One of each kind (`steer`).
+const FIRST_STEPS: [u64; 8] = [0, 28, 4, 20, 38, 40, 44, 48];
+const SLEEP_US: u64 = 4_000;
+/// Swaps of the seesaw by hand, one after another, at most.
+const SWAPS_MAX: u64 = 20;
+const SHORT: Duration = Duration::from_micros(200);
+/// How long something is frozen, at most, the seesaw, and all.
+const FROZEN_MS: u64 = 40;
+const SEESAW_FROZEN_MS: u64 = 900;
+const SEESAW_DEAF_MS: u64 = 3_000;
+const ALL_FROZEN_MS: u64 = 60;
+/// How long calls are arbitrated, or the engine's thread is switched off, at most.
+const ARBITRATED_US: u64 = 8_000;
+const OFF_MS: u64 = 30;
+
+#[derive(Clone, Copy)]
+pub(super) struct Operator {
+    pub(super) world: &'static World,
+}
+
+/// What an attribute is, but for its unit and the like.
+fn values_of(attributes: &[AttributeInfo]) -> Vec<(String, String, Scope)> {
+    attributes.iter().map(|info| (info.path(), info.value.clone(), info.from)).collect()
+}
+
+/// Sets an attribute of an object.
+pub(super) type Set<'a> = dyn FnMut(Id, &str, &str) -> Result<(), String> + 'a;
+
+impl Operator {
+    fn fail(self, tracked: &TrackedCounter, what: &str) {
+        self.world.run_state.fail(format!("counter #{}, {}: {what}", tracked.serial, tracked.id()));
+    }
+
+    /// Accuses because something that had to be done was refused, unless the object is ending.
+    pub(super) fn refused(self, tracked: &TrackedCounter, doing: &str, error: &str) {
+        if !tracked.lifecycle.is_ending() {
+            self.fail(tracked, &format!("{doing} was refused: {error}"));
+        }
+    }
+
+    /// The first steps of a life are one of each kind, so that a short run has done all; the others are random.
+    pub(super) fn steer(self, step: u64, rng: &mut Rng) {
+        let kind = FIRST_STEPS.get(step as usize).copied().unwrap_or_else(|| rng.below(64));
+        match rng.below(256) {
+            0..2 => return self.freeze_all(rng),
+            2 => return self.switch_thread(rng),
+            3..12 => {
+                count(Stat::Turns);
+                engine::turn();
+            }
+            _ => {}
+        }
+        let place = if rng.one_in(3) { rng.below(PLACES as u64) as usize } else { self.world.any_place(rng) };
+        let Some(steering) = self.world.steer(place) else { return thread::sleep(SHORT) };
+        if let Some(tracked) = self.world.shown(place).filter(|tracked| !tracked.lifecycle.is_ending()) {
+            let tracked = &*tracked;
+            match kind {
+                0..4 => self.freeze(tracked, place, &mut control_freeze, rng),
+                4..20 if place < PLACES => self.set_right(tracked, &mut control_set, rng),
+                4..28 => self.set_wrong(tracked, &mut control_set, rng),
+                28..38 => {
+                    // Many in a row where its policy is looking at it just then.
+                    let times = if place == SEESAW { 1 + rng.below(SWAPS_MAX) } else { 1 };
+                    (0..times).for_each(|_| self.swap(tracked, rng));
+                }
+                38..40 if place < PLACES => self.swap_out_and_back(tracked),
+                40..44 => self.sample(tracked, rng),
+                44..48 => self.arbitrate(tracked, rng),
+                48..54 => self.discard(tracked, rng),
+                54..58 => {
+                    count(Stat::Posts);
+                    engine::post(tracked.id());
+                }
+                _ => self.look(tracked),
+            }
+        }
+        drop(steering);
+        thread::sleep(Duration::from_micros(rng.below(SLEEP_US)));
+    }
+
+    /// The swaps of an object by its policy, in the log, after a moment.
+    fn swaps_after(self, id: Id, moment: Option<SystemTime>) -> Vec<SystemTime> {
+        let by_policy =
+            control::history(id).into_iter().filter(|decision| decision.verdict == Verdict::Swapped);
+        by_policy.map(|decision| decision.at).filter(|at| moment.is_none_or(|moment| *at > moment)).collect()
+    }
+
+    /// I2, of one object, which `freeze` freezes and thaws.
+    pub(super) fn freeze(
+        self,
+        tracked: &TrackedCounter,
+        place: usize,
+        freeze: &mut dyn FnMut(Id, bool) -> Result<(), String>,
+        rng: &mut Rng,
+    ) {
+        let id = tracked.id();
+        let deaf = self.world.is_broken(Break::DeafFreeze);
+        let frozen = if deaf { Ok(()) } else { freeze(id, true) };
+        if let Err(error) = frozen {
+            return self.refused(tracked, "a freeze", &error);
+        }
+        count(Stat::Freezes);
+        let last = self.swaps_after(id, None).last().copied();
+        let long = match place {
+            // For two swaps of its policy, which have to be seen.
+            SEESAW if deaf => SEESAW_DEAF_MS,
+            SEESAW => rng.below(SEESAW_FROZEN_MS),
+            _ => rng.below(FROZEN_MS),
+        };
+        self.pass(Duration::from_millis(long));
+        let later = self.swaps_after(id, last).len();
+        if later > 1 {
+            self.fail(tracked, &format!("its policy has swapped it {later} times since it is frozen"));
+        }
+        (0..later).for_each(|_| count(Stat::LateSwaps));
+        let said = control::status(id);
+        if !deaf && said.as_ref().is_some_and(|status| !status.frozen) && !tracked.lifecycle.is_ending() {
+            self.fail(tracked, "it is frozen, and its status says otherwise");
+        }
+        if !deaf && let Err(error) = freeze(id, false) {
+            self.refused(tracked, "a thaw", &error);
+        }
+    }
+
+    /// Sleeps so long, or until the run ends.
+    fn pass(self, span: Duration) {
+        const STEP: Duration = Duration::from_millis(20);
+        let mut left = span;
+        while !left.is_zero() && !self.world.run_state.is_stopped() {
+            let step = left.min(STEP);
+            thread::sleep(step);
+            left -= step;
+        }
+    }
+
+    /// I2, of all objects.
+    fn freeze_all(self, rng: &mut Rng) {
+        let Some(alone) = self.world.alone() else { return };
+        let dry = rng.one_in(4);
+        if dry {
+            control::dry_run_all(true)
+        } else {
+            control::freeze_all(true)
+        }
+        count(Stat::FreezesAll);
+        let tracked_by_id = self.world.all();
+        let last = control::recent().last().map(|decision| decision.at);
+        self.pass(Duration::from_millis(rng.below(ALL_FROZEN_MS)));
+        for tracked in &tracked_by_id {
+            let later = self.swaps_after(tracked.id(), last).len();
+            if later > 1 {
+                self.fail(tracked, &format!("its policy has swapped it {later} times since all is frozen"));
+            }
+            (0..later).for_each(|_| count(Stat::LateSwaps));
+        }
+        if dry {
+            control::dry_run_all(false)
+        } else {
+            control::freeze_all(false)
+        }
+        drop(alone);
+    }
+
+    /// The engine's thread is off for a moment: nothing is lost by that, and others may look.
+    fn switch_thread(self, rng: &mut Rng) {
+        let Some(alone) = self.world.alone() else { return };
+        if engine::thread_state() == engine::EngineState::Running {
+            count(Stat::ThreadSwitches);
+            engine::set_thread(false);
+            self.pass(Duration::from_millis(rng.below(OFF_MS)));
+            engine::turn();
+            engine::set_thread(true);
+        }
+        drop(alone);
+    }
+
+    pub(super) fn set_right(self, tracked: &TrackedCounter, set: &mut Set<'_>, rng: &mut Rng) {
+        let (name, text) = if rng.one_in(3) {
+            let ms = 1 + rng.below(COOLDOWN_MS_MAX);
+            // Before it is in force.
+            tracked.cooldown_us.fetch_min(ms * 1000, Ordering::Relaxed);
+            ("cooldown", format!("{ms}ms"))
+        } else {
+            let (name, text) = RIGHT[rng.below(RIGHT.len() as u64) as usize];
+            (name, text.to_owned())
+        };
+        let is_right = !(self.world.breaks(Break::WrongSetting, 16, rng));
+        match set(tracked.id(), name, &text) {
+            Ok(()) if !is_right => self.fail(tracked, &format!("{name} = {text:?} was not refused")),
+            Ok(()) => {
+                count(Stat::Settings);
+                let attributes = control::attributes(tracked.id()).unwrap_or_default();
+                let is = |info: &AttributeInfo| info.name == name && info.from == Scope::Instance;
+                if !attributes.iter().any(is) && !tracked.lifecycle.is_ending() {
+                    self.fail(tracked, &format!("{name} was set for it, and is not: {attributes:?}"));
+                }
+            }
+            Err(error) => self.refused(tracked, &format!("{name} = {text:?}"), &error),
+        }
+    }
+
+    /// I1.
+    pub(super) fn set_wrong(self, tracked: &TrackedCounter, set: &mut Set<'_>, rng: &mut Rng) {
+        let (name, text) = WRONG[rng.below(WRONG.len() as u64) as usize];
+        let before = control::attributes(tracked.id()).map(|attributes| values_of(&attributes));
+        let Err(error) = set(tracked.id(), name, text) else {
+            return self.fail(tracked, &format!("{name} = {text:?} is wrong, and was not refused"));
+        };
+        count(Stat::SettingsRefused);
+        let after = control::attributes(tracked.id()).map(|attributes| values_of(&attributes));
+        if tracked.lifecycle.is_ending() {
+            return;
+        }
+        match (before, after) {
+            (Ok(before), Ok(after)) if before == after => {}
+            (before, after) => {
+                self.fail(tracked, &format!("a wrong {name} has changed {before:?} to {after:?}"));
+            }
+        }
+        if !error.contains(name) {
+            self.fail(tracked, &format!("{name} = {text:?} was refused without its name: {error}"));
+        }
+        let is_known =
+            RIGHT.iter().any(|(known, _)| *known == name) || ["freeze", "cooldown"].contains(&name);
+        if !is_known && !error.contains("cooldown") {
+            self.fail(tracked, &format!("{name} was refused, and what would be right is not said: {error}"));
+        }
+    }
+
+    fn swap(self, tracked: &TrackedCounter, rng: &mut Rng) {
+        let id = tracked.id();
+        let form = ["shared", "distributed", "distributed", "round"][rng.below(4) as usize];
+        match control::swap(id, form) {
+            Ok(report) if form == "round" => {
+                self.fail(tracked, &format!("it was swapped for what there is not: {report:?}"));
+            }
+            Ok(report) if report.id != id => self.fail(tracked, &format!("it was swapped, says {report:?}")),
+            Ok(_) => count(Stat::ByHand),
+            Err(ControlError::NoImplementation { known, .. }) if form == "round" => {
+                count(Stat::Unknown);
+                if !["shared", "distributed", PLAIN].iter().all(|form| known.contains(form))
+                    && !tracked.lifecycle.is_ending()
+                {
+                    self.fail(
+                        tracked,
+                        &format!("it may be {known:?}, and is not said to be shared or distributed"),
+                    );
+                }
+            }
+            // Its policy swaps it, somebody counts its calls, or a caller does not end.
+            Err(ControlError::Swap(_)) => count(Stat::ByHandFailed),
+            Err(error) => self.refused(tracked, "a swap", &error.to_string()),
+        }
+    }
+
+    /// Out of the family, where its policy does not see it, and back.
+    fn swap_out_and_back(self, tracked: &TrackedCounter) {
+        let id = tracked.id();
+        if control::swap(id, PLAIN).is_err() {
+            return;
+        }
+        count(Stat::Plain);
+        if let Ok(()) = control::freeze(id, false)
+            && !tracked.lifecycle.is_ending()
+        {
+            self.fail(tracked, "it is of no family, and its policy took a setting");
+        }
+        while !self.world.run_state.is_stopped() {
+            match control::swap(id, "shared") {
+                Ok(_) => return,
+                Err(ControlError::Swap(_)) if !tracked.lifecycle.is_ending() => thread::yield_now(),
+                Err(error) => return self.refused(tracked, "the way back", &error.to_string()),
+            }
+        }
+        // The run ends, and the verdict wants all of them back.
+        let _ = control::swap(id, "shared");
+    }
+
+    fn sample(self, tracked: &TrackedCounter, rng: &mut Rng) {
+        let calls: calls::Calls = match control::sample(tracked.id(), Duration::from_micros(rng.below(2_000))) {
+            Ok(calls) => calls,
+            Err(ControlError::Swap(_)) => return,
+            Err(error) => return self.refused(tracked, "a count of its calls", &error.to_string()),
+        };
+        count(Stat::Samples);
+        let by_method: u64 = calls.by_method.iter().map(|(_, count)| count).sum();
+        if by_method != calls.count() {
+            self.fail(tracked, &format!("by method and by processor its calls differ: {calls:?}"));
+        }
+    }
+
+    fn arbitrate(self, tracked: &TrackedCounter, rng: &mut Rng) {
+        let ran = Arc::new(AtomicU64::new(0));
+        let counting = Arc::clone(&ran);
+        let arbiter = arbitrate_object(tracked.id(), move |_| {
+            counting.fetch_add(1, Ordering::Relaxed);
+        });
+        if let Ok(arbiter) = arbiter {
+            count(Stat::Arbitrated);
+            thread::sleep(Duration::from_micros(rng.below(ARBITRATED_US)));
+            arbiter.detach();
+        }
+    }
+
+    fn discard(self, tracked: &TrackedCounter, rng: &mut Rng) {
+        let vp = machine().vps().iter().nth(rng.below(machine().vps().len() as u64) as usize);
+        let vp = vp.unwrap_or_else(Vp::current);
+        match rng.below(16) {
+            0 => tables::discard_all(),
+            1..4 => tables::discard(vp),
+            4..8 => tables::forget(tracked.id()),
+            _ => tables::discard_page_of(vp, tracked.id()),
+        }
+        count(Stat::Discards);
+    }
+
+    /// Looks at what there is to see of it.
+    fn look(self, tracked: &TrackedCounter) {
+        let Some(status) = control::status(tracked.id()) else {
+            return self.refused(tracked, "its status", "there is none");
+        };
+        if status.id != tracked.id() || !status.forms.contains(&status.form) {
+            self.fail(tracked, &format!("its status is that of another: {status:?}"));
+        }
+    }
+}
+
+fn control_set(id: Id, name: &str, text: &str) -> Result<(), String> {
+    control::set_attribute(id, name, text).map_err(|error| error.to_string())
+}
+
+fn control_freeze(id: Id, frozen: bool) -> Result<(), String> {
+    control::freeze(id, frozen).map_err(|error| error.to_string())
+}

@@ -1,0 +1,170 @@
+//! A counter and what was added to it: the book that it must agree with.
+//!
+//! Problem: threads add and ask for sums at the same time, so no sum has one right answer. Idea: each thread notes an
+//! addition before it is begun and again when it is done, in a lane of its own; a sum lies between what was done before it
+//! and what was begun until it ended, and when nobody adds, both are the same.
+//!
+//! - I1. A lane is written by the thread of one post, and those follow each other.
+//! - I2. While a book is closed nobody adds to its counter: who adds says so before, and looks then whether it is closed.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use squall::objects::counter::Counter;
+use squall::{CallError, Handle, Id};
+
+use super::breaks::Break;
+use super::counts::{Stat, count, count_many};
+use super::world::World;
+use crate::run::Rng;
+use crate::skeleton::lifecycle::{DrainLock, Lifecycle};
+
+/// Of so many additions one goes wrong where the torture is broken on purpose.
+const BREAK_ONE_IN: u64 = 4096;
+
+/// What the thread of one post did, on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lane {
+    begun: AtomicU64,
+    done: AtomicU64,
+    /// The last sum that it was told.
+    told: AtomicU64,
+}
+
+pub(super) struct TrackedCounter {
+    world: &'static World,
+    pub(super) serial: u64,
+    pub(super) handle: Handle<dyn Counter>,
+    lanes: Box<[Lane]>,
+    drain_lock: DrainLock,
+    pub(super) lifecycle: Lifecycle,
+    /// The least cool-down that it ever had, in microseconds.
+    pub(super) cooldown_us: AtomicU64,
+}
+
+impl TrackedCounter {
+    pub(super) fn open(world: &'static World, serial: u64, handle: Handle<dyn Counter>, cooldown_us: u64) -> TrackedCounter {
+        TrackedCounter {
+            world,
+            serial,
+            handle,
+            lanes: (0..world.workers.len()).map(|_| Lane::default()).collect(),
+            drain_lock: DrainLock::new(world.workers.len()),
+            lifecycle: Lifecycle::default(),
+            cooldown_us: AtomicU64::new(cooldown_us),
+        }
+    }
+
+    pub(super) fn id(&self) -> Id {
+        Handle::id(self.handle)
+    }
+
+    fn fail(&self, what: String) {
+        self.world.run_state.fail(format!("counter #{}, {}: {what}", self.serial, self.id()));
+    }
+
+    /// Judges an error of a call.
+    fn erred(&self, error: &CallError) {
+        count(Stat::Stale);
+        if !self.lifecycle.is_ending() {
+            self.fail(format!("nobody has begun to destroy it, and a call erred: {error}"));
+        }
+    }
+
+    /// Adds, behind the door.
+    pub(super) fn add(&self, lane: usize, n: u64, rng: &mut Rng) -> Result<(), ()> {
+        let lane = &self.lanes[lane];
+        let mut goes_wrong = |how| self.world.breaks(how, BREAK_ONE_IN, rng);
+        lane.begun.store(lane.begun.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        // Release: pairs with the acquire in `total`: who sees the addition sees that it was begun.
+        fence(Ordering::Release);
+        let gone = self.lifecycle.is_destroyed();
+        let answer = if goes_wrong(Break::LoseAdd) { Ok(()) } else { self.handle.try_add(n) };
+        if goes_wrong(Break::DoubleAdd) {
+            let _ = self.handle.try_add(n);
+        }
+        match answer {
+            Ok(()) if gone => {
+                self.fail("an addition was made, and destroy had returned before it".to_owned());
+                Err(())
+            }
+            Ok(()) => {
+                // Release: pairs with the acquire in `total`: who sees that it is done finds it in the sum.
+                lane.done.store(lane.done.load(Ordering::Relaxed) + n, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                self.erred(&error);
+                Err(())
+            }
+        }
+    }
+
+    fn sum(&self, word: impl Fn(&Lane) -> &AtomicU64) -> u64 {
+        // Acquire: pairs with the release in `add`.
+        self.lanes.iter().map(|lane| word(lane).load(Ordering::Acquire)).sum()
+    }
+
+    /// Asks for the sum, behind the door, and judges it.
+    pub(super) fn total(&self, lane: usize) -> Result<(), ()> {
+        let done = self.sum(|lane| &lane.done);
+        let total = self.handle.try_total().map_err(|error| self.erred(&error))?;
+        // Acquire: pairs with the release fence in `add`: of what is in the sum, all was begun.
+        fence(Ordering::Acquire);
+        let begun = self.sum(|lane| &lane.begun);
+        if !(done..=begun).contains(&total) {
+            self.fail(format!(
+                "its sum is {total}; {done} were added before it was asked for, and {begun} begun until then"
+            ));
+        }
+        let told = &self.lanes[lane].told;
+        let before = told.load(Ordering::Relaxed);
+        if total < before {
+            self.fail(format!("its sum is {total}, and the same thread was told {before} before"));
+        }
+        told.store(total, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Keeps everybody from adding, and compares the sum with the book: they must be the same.
+    pub(super) fn close(&self) {
+        if self.drain_lock.close(self.world.run_state) {
+            self.compare("when nobody added any more");
+        }
+    }
+
+    pub(super) fn reopen(&self) {
+        self.drain_lock.open();
+    }
+
+    /// Compares, when nobody adds.
+    pub(super) fn compare(&self, when: &str) {
+        let (done, begun) = (self.sum(|lane| &lane.done), self.sum(|lane| &lane.begun));
+        match self.handle.try_total() {
+            Ok(total) if total == done && total == begun => count(Stat::Exact),
+            Ok(total) => {
+                self.fail(format!("its sum is {total} {when}; {done} were added, of {begun} begun"))
+            }
+            Err(error) => self.erred(&error),
+        }
+    }
+
+    /// Adds ones, so many.
+    pub(super) fn add_many(&self, lane: usize, times: u64, rng: &mut Rng) {
+        self.drain_lock.pass(lane, || {
+            let made = (0..times).take_while(|_| self.add(lane, 1 + rng.below(3), rng).is_ok()).count();
+            count_many(Stat::Adds, made as u64);
+        });
+    }
+
+    /// Asks for sums, so many, with an addition before the first.
+    pub(super) fn ask_many(&self, lane: usize, times: u64, rng: &mut Rng) {
+        self.drain_lock.pass(lane, || {
+            if self.add(lane, 1, rng).is_ok() {
+                count(Stat::Adds);
+                let told = (0..times).take_while(|_| self.total(lane).is_ok()).count();
+                count_many(Stat::Totals, told as u64);
+            }
+        });
+    }
+}

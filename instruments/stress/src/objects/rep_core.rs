@@ -1,0 +1,116 @@
+//! What every representative of the torture carries: whose it is, and whether it is still alive.
+//!
+//! - I1. `alive` is `ALIVE` mixed with the object's number from the making to the drop, and `DEAD` afterwards. A call that
+//!   finds anything else is in memory that was given back.
+//! - I2. `inside` counts the calls that are in the representative. A drop that finds one has come too early.
+//!
+//! `look` and `add` count no call and write nothing that others write: an atomic addition is a fence, and would hide a
+//! missing one.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::breaks::Break;
+use super::interfaces::{Kind, Reply};
+use super::ledger::ObjectKey;
+use super::world::World;
+use crate::skeleton::delay::spin;
+
+const ALIVE: u64 = 0xA11F_E000_A11F_E000;
+const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
+/// Of so many calls or drops one goes wrong where the torture is broken on purpose.
+const BREAK_ONE_IN: u64 = 64;
+
+pub(super) struct RepCore {
+    pub(super) world: &'static World,
+    pub(super) key: ObjectKey,
+    number: u64,
+    kind: Kind,
+    alive: AtomicU64,
+    inside: AtomicU32,
+}
+
+impl RepCore {
+    /// Enters the representative in the ledger.
+    pub(super) fn new(world: &'static World, key: ObjectKey, kind: Kind) -> RepCore {
+        let number = world.ledger.rep_made(key).unwrap_or_else(|what| {
+            world.run_state.fail(what);
+            0
+        });
+        let alive = AtomicU64::new(ALIVE ^ key.serial);
+        RepCore { world, key, number, kind, alive, inside: AtomicU32::new(0) }
+    }
+
+    pub(super) fn reply(&self) -> Reply {
+        Reply { serial: self.key.serial, kind: self.kind }
+    }
+
+    /// Accuses if this is no longer alive (I1).
+    pub(super) fn check(&self, doing: &str) {
+        let alive = self.alive.load(Ordering::Relaxed);
+        if alive != ALIVE ^ self.key.serial {
+            let state = if alive == DEAD { "was dropped" } else { "is other memory by now" };
+            let RepCore { key, number, .. } = self;
+            self.world.run_state.fail(format!(
+                "{doing}: representative {number} of object #{} {state} ({alive:#x})",
+                key.serial
+            ));
+        }
+    }
+
+    /// Looks, for so long, and writes nothing.
+    pub(super) fn look(&self, spins: u64) -> Reply {
+        self.check("a call that begins");
+        spin(spins);
+        self.check("a call that ends");
+        self.reply()
+    }
+
+    /// A call that may take long.
+    pub(super) fn enter(&self) -> Inside<'_> {
+        self.check("a call that enters");
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        if self.world.is_broken(Break::EarlyDeath) && self.key.serial.is_multiple_of(BREAK_ONE_IN) {
+            self.alive.store(DEAD, Ordering::Relaxed);
+        }
+        Inside(self)
+    }
+}
+
+/// A call that is inside.
+pub(super) struct Inside<'a>(&'a RepCore);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let Inside(core) = self;
+        core.check("a call that leaves");
+        if core.world.is_broken(Break::StayInside) && core.key.serial.is_multiple_of(BREAK_ONE_IN) {
+            return;
+        }
+        // Relaxed: that the drop sees it is for the library to bring about.
+        core.inside.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for RepCore {
+    fn drop(&mut self) {
+        self.check("a drop");
+        let inside = *self.inside.get_mut();
+        if inside != 0 {
+            let RepCore { key, number, .. } = self;
+            self.world.run_state.fail(format!(
+                "representative {number} of object #{} was dropped while {inside} calls were inside it",
+                key.serial
+            ));
+        }
+        *self.alive.get_mut() = DEAD;
+        let RepCore { world, key, number, .. } = *self;
+        let chosen = key.serial.is_multiple_of(BREAK_ONE_IN);
+        if world.is_broken(Break::LoseDrop) && chosen {
+            return;
+        }
+        world.expect(world.ledger.rep_dropped(key, number));
+        if world.is_broken(Break::DoubleDrop) && chosen {
+            world.expect(world.ledger.rep_dropped(key, number));
+        }
+    }
+}

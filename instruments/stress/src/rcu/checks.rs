@@ -1,0 +1,97 @@
+//! The verdict at the end, when all threads have ended: is all accounted for?
+
+use squall_machine::machine;
+use squall_rcu::{
+    ReclaimerState, RcuStats, WaitError, Where, barrier, quiescent_do, reclaimer_state, stats, wait,
+};
+
+use super::leaf::Leaf;
+use super::world::{BLOCKS, GENERATIONS, World};
+use crate::run::Violation;
+use crate::skeleton::cleanup::drain_until_clean;
+
+/// Barriers after which nothing may be pending: each runs what was deferred before it, a removed block needs at most one
+/// for each generation, and a call that defers in turn one more.
+const BARRIERS: u32 = 4 * GENERATIONS;
+
+/// The process before the torture began.
+pub(super) struct Before {
+    stats: RcuStats,
+    reclaimer: bool,
+    leaves: u64,
+}
+
+impl Before {
+    pub(super) fn note(leaves: u64) -> Result<Before, Violation> {
+        let reclaimer = reclaimer_state() == ReclaimerState::Running;
+        squall_rcu::register().map_err(|error| Violation(format!("cannot start: {error}")))?;
+        Ok(Before { stats: stats(), reclaimer, leaves })
+    }
+
+    pub(super) fn grace_periods(&self) -> u64 {
+        self.stats.grace_periods
+    }
+
+    pub(super) fn throttled(&self) -> u64 {
+        self.stats.throttled
+    }
+
+    /// Compares the process with what it was.
+    ///
+    /// # Errors
+    /// What is not as it has to be.
+    pub(super) fn compare(&self, world: &'static World) -> Result<(), String> {
+        let drain = || drain(world).map_err(|error| format!("at the end: {error}"));
+        drain_until_clean(BARRIERS, drain, || self.left(world))?;
+        let now = stats();
+        let panicked = now.panicked - self.stats.panicked;
+        if panicked != world.calls.panics_planned() {
+            let planned = world.calls.panics_planned();
+            return Err(format!("{panicked} deferred calls panicked, of which {planned} were to"));
+        }
+        if now.leaked != self.stats.leaked {
+            return Err(format!("{} values were leaked", now.leaked - self.stats.leaked));
+        }
+        if now.grace_periods == self.stats.grace_periods {
+            return Err("not one grace period has ended".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What is not yet as it was.
+    fn left(&self, world: &World) -> Option<String> {
+        if let Some(difference) = world.calls.difference() {
+            return Some(difference);
+        }
+        let blocks = world.blocks_accounted();
+        if blocks != BLOCKS {
+            return Some(format!("{blocks} blocks are free or in place, of {BLOCKS}"));
+        }
+        let leaves = Leaf::alive() - self.leaves;
+        if leaves != 1 {
+            return Some(format!(
+                "{leaves} values made for an Rcu were not dropped, but for the one in place"
+            ));
+        }
+        let now = stats();
+        let reclaimer = reclaimer_state() == ReclaimerState::Running;
+        let threads = self.stats.threads + usize::from(reclaimer && !self.reclaimer);
+        if now.threads > threads {
+            return Some(format!("{} threads are registered, and {threads} are there", now.threads));
+        }
+        if now.pending_calls + now.pending_bytes != 0 {
+            return Some(format!("{} calls and {} bytes are pending", now.pending_calls, now.pending_bytes));
+        }
+        (now.sleepers != 0).then(|| format!("{} threads wait for a grace period", now.sleepers))
+    }
+}
+
+/// Everything that is pending runs, and what is removed grows older.
+fn drain(world: &'static World) -> Result<(), WaitError> {
+    quiescent_do(machine().vps(), Where::Any, |_| {})?.wait()?;
+    barrier()?;
+    let removed = world.pick_up(BLOCKS);
+    wait()?;
+    world.give(removed.into_iter().filter_map(|removed| world.grow_older(removed)));
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! What every implementation of the torture's objects carries: whose state it holds, and what is to go wrong with it.
+//!
+//! - I1. An implementation knows its object from its making, or from the state that it imports, or from the first call: one
+//!   that a factory makes in an upgrade cannot know it before.
+//! - I2. When it is dropped it tells the object's book what it held, unless its state had moved.
+
+use std::error::Error;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use squall::CallErrorKind;
+use squall::swap::SwapFailure;
+
+use super::breaks::Break;
+use super::faults::{Fault, MakePanicked, FaultCell, read};
+use super::interfaces::Station;
+use super::record::ObjectRecord;
+use super::marks::{Marks, Sums};
+use super::swaps;
+use super::arbiters::take_trace;
+use super::world::World;
+use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
+use crate::run::{Rng, lock};
+
+/// How long an import that takes its time sleeps.
+const SLEEP_MS: u64 = 3;
+/// Of so many things one goes wrong where the torture is broken on purpose.
+const BREAK_ONE_IN: u64 = 64;
+
+/// Whose state it is, as far as that is known.
+pub(super) type RecordCell = Arc<OnceLock<Arc<ObjectRecord>>>;
+
+pub(super) struct Implementation {
+    pub(super) world: &'static World,
+    pub(super) number: u64,
+    record_cell: RecordCell,
+    fault: FaultCell,
+    slept: AtomicBool,
+    moved: AtomicBool,
+    /// Representatives that are there.
+    reps: AtomicU64,
+    /// What those held that were dropped.
+    sums: Mutex<Vec<Sums>>,
+}
+
+impl Implementation {
+    pub(super) fn new(world: &'static World, record: Option<&Arc<ObjectRecord>>, fault: Fault) -> Implementation {
+        let record_cell = RecordCell::default();
+        if let Some(record) = record {
+            let _ = record_cell.set(Arc::clone(record));
+        }
+        world.implementations_made.fetch_add(1, Ordering::Relaxed);
+        Implementation {
+            world,
+            number: world.numbers.fetch_add(1, Ordering::Relaxed),
+            record_cell,
+            fault: FaultCell::new(fault),
+            slept: AtomicBool::new(false),
+            moved: AtomicBool::new(false),
+            reps: AtomicU64::new(0),
+            sums: Mutex::default(),
+        }
+    }
+
+    pub(super) fn record_cell(&self) -> RecordCell {
+        Arc::clone(&self.record_cell)
+    }
+
+    pub(super) fn fault(&self) -> FaultCell {
+        self.fault.clone()
+    }
+
+    /// It is an implementation of this object (I1). Accuses if it is another one's.
+    pub(super) fn adopt(&self, record: &Arc<ObjectRecord>) {
+        let own = self.record_cell.get_or_init(|| Arc::clone(record));
+        if own.serial != record.serial {
+            let (own, other) = (own.serial, record.serial);
+            self.world
+                .run_state
+                .fail(format!("an implementation of object #{own} was taken for one of #{other}"));
+        }
+    }
+
+    pub(super) fn serial(&self) -> u64 {
+        self.record_cell.get().map_or(0, |record| record.serial)
+    }
+
+    pub(super) fn record(&self) -> Option<&Arc<ObjectRecord>> {
+        self.record_cell.get()
+    }
+
+    /// New state for a representative.
+    pub(super) fn marks(&self) -> Marks {
+        self.reps.fetch_add(1, Ordering::Relaxed);
+        self.world.marks_made.fetch_add(1, Ordering::Relaxed);
+        Marks::new(self.world.workers.len())
+    }
+
+    /// A representative's state is dropped with it.
+    pub(super) fn absorb(&self, marks: &mut Marks) {
+        if let Err(what) = marks.die() {
+            let (number, serial) = (self.number, self.serial());
+            self.world.run_state.fail(format!("a drop: implementation {number} of object #{serial} {what}"));
+        }
+        self.reps.fetch_sub(1, Ordering::Relaxed);
+        self.world.marks_dropped.fetch_add(1, Ordering::Relaxed);
+        let mut sums = lock(&self.sums);
+        let more = marks.all();
+        sums.resize(more.len(), Sums::default());
+        sums.iter_mut().zip(more).for_each(|(sums, more)| *sums = sums.and(more));
+    }
+
+    pub(super) fn make_rep(&self) -> Marks {
+        if self.fault.get() == Fault::MakePanics {
+            std::panic::resume_unwind(Box::new(MakePanicked));
+        }
+        self.marks()
+    }
+
+    pub(super) fn moved(&self) {
+        if self.moved.swap(true, Ordering::Relaxed) {
+            self.world
+                .run_state
+                .fail(format!("implementation {} was told twice that its state moved", self.number));
+        }
+    }
+
+    /// Called by every export.
+    pub(super) fn export(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        match self.record().map(|record| read(&record.export)) {
+            Some(Fault::ExportErrs) => Err("an export that errs as planned".into()),
+            Some(Fault::ExportPanics) => raise_expected_panic(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Called by every import, with what it adds to `marks`.
+    pub(super) fn import(
+        &self,
+        marks: &Marks,
+        mut sums: Vec<Sums>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        match self.fault.get() {
+            Fault::ImportErrs => return Err("an import that errs as planned".into()),
+            Fault::ImportPanics => raise_expected_panic(),
+            Fault::ImportSleeps if !self.slept.swap(true, Ordering::Relaxed) => {
+                thread::sleep(Duration::from_millis(SLEEP_MS));
+            }
+            Fault::ImportCallsOwn => self.call(self.record()),
+            Fault::ImportCalls => {
+                let place = Rng::new(self.number, 0).below(self.world.places.len() as u64) as usize;
+                self.call(self.world.shown(place).map(|entry| entry.record).as_ref());
+            }
+            Fault::ImportSwaps => {
+                if let Some(record) = self.record() {
+                    swaps::refused(self.world, record, &[SwapFailure::InTransfer]);
+                }
+            }
+            _ => {}
+        }
+        if self.world.is_broken(Break::LoseState) && self.number.is_multiple_of(BREAK_ONE_IN) {
+            sums.iter_mut().for_each(|sums| *sums = Sums::default());
+        }
+        marks.add(&sums);
+        Ok(())
+    }
+
+    /// Calls an object while state moves.
+    fn call(&self, record: Option<&Arc<ObjectRecord>>) {
+        let Some((record, handle)) = record.and_then(|record| Some((record, *record.handle.get()?))) else { return };
+        let own = self.record().is_some_and(|own| own.serial == record.serial);
+        let answer = catch_unwind(|| handle.try_audit(0).map_err(|error| error.reason()));
+        let trace = match &answer {
+            Ok(Ok((reply, _))) => reply.trace,
+            _ => take_trace(),
+        };
+        if trace.number != 0 {
+            self.world.note_met();
+        }
+        let may = match answer {
+            Ok(Ok(_)) => !own,
+            Ok(Err(CallErrorKind::InTransfer)) => true,
+            Ok(Err(CallErrorKind::Destroyed)) => record.destroy_begun(),
+            // An arbiter of it.
+            Ok(Err(CallErrorKind::Refused(_))) => !own,
+            Ok(Err(_)) => false,
+            // An arbiter, or the making of a representative.
+            Err(payload) => !own && (payload.is::<ExpectedPanic>() || payload.is::<MakePanicked>()),
+        };
+        if !may {
+            let serial = record.serial;
+            self.world
+                .run_state
+                .fail(format!("object #{serial} answered whoever moves the state, itself: {own}"));
+        }
+    }
+}
+
+impl Drop for Implementation {
+    fn drop(&mut self) {
+        self.world.implementations_dropped.fetch_add(1, Ordering::Relaxed);
+        let (serial, reps) = (self.serial(), *self.reps.get_mut());
+        if reps != 0 {
+            self.world.run_state.fail(format!(
+                "implementation {} of object #{serial} was dropped before {reps} of its representatives",
+                self.number
+            ));
+        }
+        let Some(record) = self.record_cell.get() else { return };
+        if !*self.moved.get_mut() {
+            let mut sums = std::mem::take(&mut *lock(&self.sums));
+            sums.resize(self.world.workers.len(), Sums::default());
+            if self.world.is_broken(Break::DoubleDrop) && self.number.is_multiple_of(BREAK_ONE_IN) {
+                record.dropped(self.number, sums.clone());
+            }
+            record.dropped(self.number, sums);
+        }
+        if self.world.is_broken(Break::LeakValue) && self.number.is_multiple_of(BREAK_ONE_IN) {
+            std::mem::forget(Arc::clone(record));
+        }
+    }
+}
