@@ -291,14 +291,15 @@ where
     /// ```
     fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>>;
 
-    /// Changes the size of the clusters that have a representative each, by a [`Swap`](squall_core::swap::Swap) while the map is
-    /// used. A [`limited`](super::limited) map swaps the map inside.
+    /// Changes the size of the clusters that have a representative each, by a
+    /// [`Swap`](squall_core::swap::Swap) while the map is used. A [`limited`](super::limited) map swaps the
+    /// map inside.
     ///
     /// # Errors
     /// [`ResizeError`]: the form has no choice of cluster size, or the swap failed. The map is unchanged.
     /// # Cost
-    /// A [`Swap`](squall_core::swap::Swap), during which callers wait. A replicated map keeps its entries, and readers make its
-    /// copies again. A partitioned map clones its entries twice.
+    /// A [`Swap`](squall_core::swap::Swap), during which callers wait. A replicated map keeps its entries,
+    /// and readers make its copies again. A partitioned map clones its entries twice.
     ///
     /// ```
     /// use squall_machine::ClusterSize;

@@ -1,7 +1,7 @@
 //! Objects of the forms with one structure: the root and the representatives.
 //!
-//! Each representative holds the structure itself, so that a call finds it there. The root gets it from a swap
-//! that moves the entries in.
+//! Each representative holds the structure itself, so that a call finds it there. The root gets it from a
+//! swap that moves the entries in.
 
 use squall_adapt::family::is_reading;
 use squall_core::__macro::Lender;

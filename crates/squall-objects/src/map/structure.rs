@@ -1,8 +1,8 @@
-//! Structures that can hold a map's entries in a form with one structure, and the state format in which entries
-//! move between forms.
+//! Structures that can hold a map's entries in a form with one structure, and the state format in which
+//! entries move between forms.
 //!
-//! The entries move as a shared [`Table`]. A form with a table moves in the time of a call; others clone their
-//! entries.
+//! The entries move as a shared [`Table`]. A form with a table moves in the time of a call; others clone
+//! their entries.
 
 use squall_core::__macro::Lent;
 use squall_core::swap::Format;

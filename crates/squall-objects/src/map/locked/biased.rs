@@ -1,7 +1,7 @@
 //! Fast paths of the lock's owner: the thread to which the lock of a locked map is biased.
 //!
-//! Each succeeds only if its thread owns the lock, no table has replaced the hash table, and no user code runs
-//! under the lock. Otherwise the caller takes the slow path.
+//! Each succeeds only if its thread owns the lock, no table has replaced the hash table, and no user code
+//! runs under the lock. Otherwise the caller takes the slow path.
 
 use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
@@ -44,14 +44,14 @@ where
         let hash = self.hash(key);
         let inner = self.inner.lock_if_mine()?;
         match inner.map.find(hash, |(there, _)| there.borrow() == key) {
-            // An entry that is found here is not in a table (I3).
+            // An entry that is found here is not in a table (locked/I3).
             Some((_, held)) => Some(Some(self.cloners.copy(&held.value))),
             None => self.spilled().is_none().then_some(None),
         }
     }
 
     /// Fast path of the lock's owner: sets the key's value, and returns the old one. Requires room, and
-    /// types without user code in their drop (I1).
+    /// types without user code in their drop (locked/I1).
     ///
     /// # Errors
     /// The slow path is needed. The map is unchanged; key and value come back.
@@ -64,7 +64,7 @@ where
         let Some(mut guard) = self.inner.lock_if_mine() else { return Err((key, value)) };
         let inner = &mut *guard;
         if let Some((_, held)) = inner.map.find_mut(hash, |(there, _)| *there == key) {
-            // An entry that is found here is not in a table (I3).
+            // An entry that is found here is not in a table (locked/I3).
             inner.numbers += 1;
             return Ok(Some(mem::replace(held, Numbered { number: inner.numbers, value }).value));
         }

@@ -90,7 +90,7 @@ where
         match (&copied, made.take()) {
             (Ok(true), Some(table)) => {
                 let set = self.spilled.set(Arc::new(table));
-                debug_assert!(set.is_ok(), "the holder of the lock found no table (I3)");
+                debug_assert!(set.is_ok(), "the holder of the lock found no table (locked/I3)");
                 let old = mem::take(&mut inner.map);
                 // The counts stay: a thread that saw no table just now reads the hash table's old counts.
                 drop(inner);

@@ -41,7 +41,7 @@ where
         match inner.map.entry(hash, |(there, _)| *there == key, |(there, _)| self.hash(there)) {
             Entry::Occupied(mut there) => {
                 let old = mem::replace(&mut there.get_mut().1, Numbered { number, value });
-                // Before the key is dropped (I1).
+                // Before the key is dropped (locked/I1).
                 drop(inner);
                 Ok(Some(old.value))
             }
@@ -93,7 +93,7 @@ where
         match inner.map.entry(hash, |(there, _)| *there == key, |(there, _)| self.hash(there)) {
             Entry::Occupied(there) => {
                 let there = self.cloners.copy(&there.get().1.value);
-                // Before the unused value is dropped (I1).
+                // Before the unused value is dropped (locked/I1).
                 drop(inner);
                 there
             }
@@ -206,7 +206,7 @@ where
         let Place { hash, index, number } = place;
         let mut inner = self.lock().ok()?;
         let next = inner.number();
-        // At its old index if no entry moved since. The number proves it (I2).
+        // At its old index if no entry moved since. The number proves it (locked/I2).
         let is_there = |(_, there): &(K, Numbered<V>)| there.number == number;
         let index = if inner.map.get_bucket(index).is_some_and(is_there) {
             index
