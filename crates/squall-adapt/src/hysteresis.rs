@@ -124,8 +124,8 @@ impl Allowance {
         Allowance { left: count, at: Duration::ZERO }
     }
 
-    /// Takes one, at a rate of `per_s` per second and a burst of at most `burst`. If the allowance is used up,
-    /// returns the time until the next one.
+    /// Takes one, at a rate of `per_s` per second and a burst of at most `burst`. If the allowance is used
+    /// up, returns the time until the next one.
     pub(crate) fn take(&mut self, now: Duration, per_s: f64, burst: f64) -> Result<(), Duration> {
         let earned = now.saturating_sub(self.at).as_secs_f64() * per_s;
         self.left = (self.left + earned).min(burst);

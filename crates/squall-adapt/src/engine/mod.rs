@@ -13,8 +13,8 @@
 //! - I1. A round runs outside every operation, on the engine's thread or on a thread that calls [`turn`], one
 //!   at a time.
 //! - I2. A family's code runs under no lock of the engine except `IN_ROUND`, for which no thread waits.
-//! - I3. The round that takes the post of a tripped sensor does one of three things: it arms the sensor again,
-//!   sets a time for the next sample of the object, or posts the object again.
+//! - I3. The round that takes the post of a tripped sensor does one of three things: it arms the sensor
+//!   again, sets a time for the next sample of the object, or posts the object again.
 //! - I4. Every decision is recorded with its readings. A held decision is recorded when it changes.
 //!
 //! Source: K42 §8.5 (CO-71); KTK (KT-17, sampling and reconfiguration; KT-19). Sensors only post.

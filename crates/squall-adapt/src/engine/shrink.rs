@@ -6,7 +6,7 @@ use squall_core::tables;
 use squall_machine::Vp;
 
 use super::decide::decide;
-use super::record::Wish;
+use super::record::{Record, Wish};
 use super::sample::Sample;
 use super::state::{GROWN_TICK, state};
 use super::swap::SwapPlan;
@@ -65,32 +65,49 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
     if no_events || !when_alone {
         return None;
     }
-    // Its entries are removed. Each caller then misses once, and is seen at the next sample.
-    match record.forgotten_at {
-        Some(at) if began.saturating_sub(at) >= CALLERS_TICK => {
-            let callers = &sample.callers;
-            record.forgotten_at = None;
-            if callers.len() > 1 {
-                record.alone_caller_since = None;
-            } else {
-                record.alone_caller_since.get_or_insert(at);
-            }
-            let alone_for =
-                lasted(record.alone_caller_since).filter(|lasted| *lasted >= quiet_time * ALONE_QUIET_TIMES);
-            drop(state);
-            if let (Some(alone_for), Some(alone)) = (alone_for, callers.iter().next()) {
-                let why = format!("only {alone} has called it for {alone_for:?}");
-                return shrink(sample, Some(alone), why);
-            }
-        }
-        Some(_) => {}
-        None => {
-            record.forgotten_at = Some(*began);
-            drop(state);
-            tables::forget(*id);
+    let callers = observe_callers(record, sample, quiet_time);
+    drop(state);
+    match callers {
+        Callers::Unknown => tables::forget(*id),
+        Callers::Observed => {}
+        Callers::Alone(vp, alone_for) => {
+            let why = format!("only {vp} has called it for {alone_for:?}");
+            return shrink(sample, Some(vp), why);
         }
     }
     None
+}
+
+/// Callers of a grown object, as far as they are known.
+enum Callers {
+    /// The object's entries must be removed first. Each caller then misses once, and is seen at a later sample.
+    Unknown,
+    /// The entries were removed; either the time is not over, or no VP has been alone for long enough.
+    Observed,
+    /// One VP alone has called it for this time, which is long enough.
+    Alone(Vp, Duration),
+}
+
+/// Observes the callers of an object for [`CALLERS_TICK`] at a time.
+fn observe_callers(record: &mut Record, sample: &Sample, quiet_time: Duration) -> Callers {
+    let Some(at) = record.forgotten_at else {
+        record.forgotten_at = Some(sample.began);
+        return Callers::Unknown;
+    };
+    if sample.began.saturating_sub(at) < CALLERS_TICK {
+        return Callers::Observed;
+    }
+    record.forgotten_at = None;
+    if sample.callers.len() > 1 {
+        record.alone_caller_since = None;
+        return Callers::Observed;
+    }
+    let since = *record.alone_caller_since.get_or_insert(at);
+    let alone_for = sample.began.saturating_sub(since);
+    match sample.callers.iter().next() {
+        Some(vp) if alone_for >= quiet_time * ALONE_QUIET_TIMES => Callers::Alone(vp, alone_for),
+        _ => Callers::Observed,
+    }
 }
 
 /// Plans a swap of a calm object to its first form.

@@ -29,8 +29,8 @@ pub(super) struct SwapPlan {
     pub(super) why: String,
 }
 
-/// Makes swaps one after the other. After a slow swap, makes the rest on several threads: swaps are slow if
-/// there are more threads than processors, and then each waits for a grace period of its own.
+/// Makes swaps one after the other. After a slow swap, makes the rest on several threads. Swaps are slow if
+/// there are more threads than processors. Each then waits for a grace period of its own.
 pub(super) fn swap_all(swaps: Vec<SwapPlan>) {
     let next = AtomicUsize::new(0);
     let swap_next = || {
@@ -146,7 +146,7 @@ pub(super) fn conclude(
     }
 }
 
-/// Swaps an object by hand for a form of a family. Returns `None` if it was destroyed.
+/// Swaps an object by hand for a form of a family. Returns an empty option if it was destroyed.
 pub(crate) fn by_hand(
     id: Id,
     family: &'static dyn AnyFamily,

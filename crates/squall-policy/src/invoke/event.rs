@@ -39,12 +39,12 @@ pub const WAITING_MAX: usize = 1 << 16;
 pub struct Event(Arc<Mutex<State>>);
 
 struct State {
-    gate: Gate,
+    phase: Phase,
     waiting: VecDeque<Box<dyn Waiting>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum Phase {
     Closed,
     Open,
     Cancelled,
@@ -68,7 +68,7 @@ impl<R: Send + 'static> Waiting for Runner<R> {
 impl Event {
     /// Creates a closed event.
     pub fn new() -> Event {
-        Event(Arc::new(Mutex::new(State { gate: Gate::Closed, waiting: VecDeque::new() })))
+        Event(Arc::new(Mutex::new(State { phase: Phase::Closed, waiting: VecDeque::new() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -101,7 +101,7 @@ impl Event {
 
     /// Releases all waiting invocations, and lets later ones run at once. Returns how many waited.
     pub fn open(&self) -> usize {
-        let waiting = self.set(Gate::Open);
+        let waiting = self.set(Phase::Open);
         let count = waiting.len();
         waiting.into_iter().for_each(|waiting| waiting.go());
         count
@@ -111,7 +111,7 @@ impl Event {
     pub fn close(&self) {
         // While the event was open or cancelled its queue was empty (I2). While it was closed, the queue can
         // stay.
-        self.lock().gate = Gate::Closed;
+        self.lock().phase = Phase::Closed;
     }
 
     /// Ends all waiting invocations with [`InvokeError::Cancelled`], and each later one until the event is
@@ -130,21 +130,21 @@ impl Event {
     /// assert!(matches!(pending.wait(), Err(InvokeError::Cancelled)));
     /// ```
     pub fn cancel(&self) -> usize {
-        let waiting = self.set(Gate::Cancelled);
+        let waiting = self.set(Phase::Cancelled);
         let count = waiting.len();
         waiting.into_iter().for_each(|waiting| waiting.cancel(InvokeError::Cancelled));
         count
     }
 
-    fn set(&self, gate: Gate) -> VecDeque<Box<dyn Waiting>> {
+    fn set(&self, phase: Phase) -> VecDeque<Box<dyn Waiting>> {
         let mut state = self.lock();
-        state.gate = gate;
+        state.phase = phase;
         take(&mut state.waiting)
     }
 
     /// Returns `true` if invocations run at once.
     pub fn is_open(&self) -> bool {
-        self.lock().gate == Gate::Open
+        self.lock().phase == Phase::Open
     }
 
     /// Returns the number of waiting invocations.
@@ -154,14 +154,14 @@ impl Event {
 
     pub(super) fn admit(&self, waiting: Box<dyn Waiting>) {
         let mut state = self.lock();
-        match state.gate {
-            Gate::Closed if state.waiting.len() < WAITING_MAX => state.waiting.push_back(waiting),
-            gate => {
+        match state.phase {
+            Phase::Closed if state.waiting.len() < WAITING_MAX => state.waiting.push_back(waiting),
+            phase => {
                 drop(state);
-                match gate {
-                    Gate::Open => waiting.go(),
-                    Gate::Cancelled => waiting.cancel(InvokeError::Cancelled),
-                    Gate::Closed => waiting.cancel(InvokeError::Full),
+                match phase {
+                    Phase::Open => waiting.go(),
+                    Phase::Cancelled => waiting.cancel(InvokeError::Cancelled),
+                    Phase::Closed => waiting.cancel(InvokeError::Full),
                 }
             }
         }
@@ -177,6 +177,6 @@ impl Default for Event {
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
-        f.debug_struct("Event").field("gate", &state.gate).field("waiting", &state.waiting.len()).finish()
+        f.debug_struct("Event").field("phase", &state.phase).field("waiting", &state.waiting.len()).finish()
     }
 }

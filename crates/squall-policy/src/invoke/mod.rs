@@ -51,8 +51,8 @@
 //!
 //! The thread that runs an asynchronous call makes it outside any other call. So it parks while the object's
 //! state moves, like every call from outside. It gets no exemption because of its submitter. Waiting for a
-//! [`PendingCall`] inside a method delays a swap of that method's object as long. Inside an operation, waiting
-//! is an error.
+//! [`PendingCall`] inside a method delays a swap of that method's object as long. Inside an operation,
+//! waiting is an error.
 //!
 //! # Source
 //! KTK §2.1, §2.2 and §3: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK a policy chooses the mode

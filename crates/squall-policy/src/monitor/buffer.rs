@@ -39,12 +39,12 @@ thread_local! {
 }
 
 /// Number of records that found no buffer: on threads at their very end, and in forked children.
-static HOMELESS: AtomicU64 = AtomicU64::new(0);
+static UNBUFFERED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of records without a buffer since the last call.
-pub(super) fn take_homeless() -> u64 {
+pub(super) fn take_unbuffered() -> u64 {
     // Relaxed: a count that does not announce other memory.
-    if HOMELESS.load(Ordering::Relaxed) == 0 { 0 } else { HOMELESS.swap(0, Ordering::Relaxed) }
+    if UNBUFFERED.load(Ordering::Relaxed) == 0 { 0 } else { UNBUFFERED.swap(0, Ordering::Relaxed) }
 }
 
 /// Not inlined into other crates: there, access to the thread-local buffer would be a call.
@@ -69,7 +69,7 @@ fn put(record: &Record) {
         None => first(own, record),
     });
     if found != Ok(true) {
-        HOMELESS.fetch_add(1, Ordering::Relaxed);
+        UNBUFFERED.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -33,7 +33,7 @@ use squall_machine::park::{EventCount, Seen};
 use squall_sys::fork::{arm, forked};
 
 use super::batch::{BATCH_RECORDS_MAX, Batch};
-use super::buffer::{Buffer, take_homeless};
+use super::buffer::{Buffer, take_unbuffered};
 use super::record::Record;
 use super::subscription::{Queue, Subscription};
 use super::{COLLECTOR_NAME, ON, buffer_bytes};
@@ -318,7 +318,7 @@ impl Centre {
 /// Delivers the contents of `buffers` to `queues`. Each buffer is read once, so a busy writer cannot keep
 /// this from ending.
 fn gather(buffers: &[Arc<Buffer>], queues: &[Arc<Queue>]) -> usize {
-    let (mut records, mut dropped, mut count) = (Vec::new(), take_homeless(), 0);
+    let (mut records, mut dropped, mut count) = (Vec::new(), take_unbuffered(), 0);
     for buffer in buffers {
         dropped += buffer.ring.take_dropped();
         count += buffer.ring.take(|record| {

@@ -23,13 +23,13 @@ use super::record::{Record, WORDS};
 /// Keeps a value on cache lines of its own. Two lines, because some processors prefetch pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Apart<T>(T);
+struct Padded<T>(T);
 
 #[derive(Debug)]
 pub(super) struct Ring {
     places: Box<[[AtomicU64; WORDS]]>,
-    writer: Apart<Writer>,
-    reader: Apart<Reader>,
+    writer: Padded<Writer>,
+    reader: Padded<Reader>,
 }
 
 /// Fields that the writer stores.
@@ -69,8 +69,8 @@ impl Ring {
         let place = || [const { AtomicU64::new(0) }; WORDS];
         Ring {
             places: (0..capacity).map(|_| place()).collect(),
-            writer: Apart::default(),
-            reader: Apart::default(),
+            writer: Padded::default(),
+            reader: Padded::default(),
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) struct Queue {
     /// `true` if the subscription needs the collector's thread.
     pub(super) wants_collector: bool,
     state: Mutex<State>,
-    came: Condvar,
+    arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Queue {
             batches_max: batches_max.max(1),
             wants_collector,
             state: Mutex::default(),
-            came: Condvar::new(),
+            arrived: Condvar::new(),
         }
     }
 
@@ -49,13 +49,13 @@ impl Queue {
         }
         state.batches.push_back(batch.clone());
         drop(state);
-        self.came.notify_one();
+        self.arrived.notify_one();
     }
 
     /// Closes the queue and wakes all waiting readers (I2).
     pub(super) fn close(&self) {
         self.state().closed = true;
-        self.came.notify_all();
+        self.arrived.notify_all();
     }
 
     fn recv_until(&self, deadline: Option<Instant>) -> Option<Arc<Batch>> {
@@ -68,9 +68,11 @@ impl Queue {
                 return None;
             }
             state = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.came.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => return None,
-                Some(left) => self.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
             };
         }
     }
@@ -123,7 +125,7 @@ impl Subscription {
     }
 
     /// Returns the number of records that this subscription has lost, because its queue was full when they
-    /// came. Includes records that their writers dropped.
+    /// arrived. Includes records that their writers dropped.
     pub fn missed(&self) -> u64 {
         self.queue.state().missed
     }

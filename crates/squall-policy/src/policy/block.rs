@@ -150,8 +150,8 @@ impl<'a> Block<'a> {
         matches!(self.parameters, Parameters::Sent(_))
     }
 
-    /// Runs the call now, on this thread, so that the policy can act after it. A second `proceed`, or one after a
-    /// refusal, has no effect.
+    /// Runs the call now, on this thread, so that the policy can act after it. A second `proceed`, or one
+    /// after a refusal, has no effect.
     ///
     /// # Panics
     /// If the method does. Let the panic through, so that it reaches the caller.

@@ -83,7 +83,7 @@
 //! let gate = Binding::new(Gate::default());
 //! let shop: Owned<dyn Shop> = gate.govern(|_| Bakery)?;
 //! let refused = shop.buy().unwrap_err();
-//! assert!(refused.to_string().ends_with("it was refused: the gate is shut"), "{refused}");
+//! assert!(refused.to_string().ends_with("refused: the gate is shut"), "{refused}");
 //! gate.values().unwrap().set(&OPEN, true)?;
 //! assert_eq!(shop.buy()?, 7);
 //! assert_eq!(gate.turned_away.load(Relaxed), 1);
@@ -92,8 +92,8 @@
 //!
 //! # Cost
 //!
-//! An object without a policy has no extra cost. An intercepted call costs a few nanoseconds more than a plain
-//! call, plus the time that the policy takes.
+//! An object without a policy has no extra cost. An intercepted call costs a few nanoseconds more than a
+//! plain call, plus the time that the policy takes.
 //!
 //! # Source
 //! KTK §2.2 and §4 (KT-02 to KT-10).
@@ -113,8 +113,30 @@ use crate::attribute::{AttributeError, ClassValues};
 
 /// Decides how the calls of an object are made.
 ///
-/// All methods have defaults, so a policy implements only those in which it differs. For an example see
-/// [`Block`].
+/// All methods have defaults, so a policy implements only those in which it differs.
+///
+/// ```
+/// use squall_policy::{Binding, Block, Policy};
+/// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+///
+/// /// Counts the calls of an object.
+/// #[derive(Default)]
+/// struct Counted(AtomicU64);
+/// impl Policy for Counted {
+///     fn invoke(&self, _block: &mut Block<'_>) {
+///         self.0.fetch_add(1, Relaxed);
+///         // The call runs when this returns.
+///     }
+/// }
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// let binding = Binding::new(Counted::default());
+/// let hits: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
+/// assert_eq!((hits.add(), binding.policy().0.load(Relaxed)), (1, 1));
+/// # Ok::<(), squall_policy::GovernError>(())
+/// ```
 pub trait Policy: Sized + Send + Sync + 'static {
     /// `true` if the policy makes callers wait. Then it can govern only interfaces with all methods
     /// marked `#[blocking]`, which the compiler checks.

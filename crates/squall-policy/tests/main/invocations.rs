@@ -143,7 +143,8 @@ fn a_panic_comes_back_from_the_handle_and_the_pool_goes_on() {
     let _alone = alone();
     let desk = desk();
     for _ in 0..3 {
-        let Err(InvokeError::Panicked(payload)) = asynchronous(desk.handle(), |desk| desk.fail()).wait() else {
+        let Err(InvokeError::Panicked(payload)) = asynchronous(desk.handle(), |desk| desk.fail()).wait()
+        else {
             panic!("it panicked")
         };
         assert_eq!(payload.message(), "the clerk failed");
@@ -282,7 +283,10 @@ fn a_pool_that_is_switched_off_has_no_threads_and_its_callers_run_the_work() {
     assert_eq!(handle.wait().unwrap(), thread::current().id());
     wait_for(|| !invoke::threads().iter().any(|name| name == "squall-invoke"));
     invoke::set_pool_size(2);
-    assert_ne!(asynchronous(desk.handle(), |_| thread::current().id()).wait().unwrap(), thread::current().id());
+    assert_ne!(
+        asynchronous(desk.handle(), |_| thread::current().id()).wait().unwrap(),
+        thread::current().id()
+    );
     invoke::set_pool_size(before);
 }
 
@@ -307,7 +311,10 @@ fn kt_10_a_deadline_refuses_what_has_not_begun_and_reports_what_is_late() {
     let desk = desk();
     let past = Instant::now();
     assert!(matches!(synchronous_by(desk.handle(), past, |desk| desk.add(1)), Err(InvokeError::TooLate)));
-    assert!(matches!(asynchronous_by(desk.handle(), past, |desk| desk.add(1)).wait(), Err(InvokeError::TooLate)));
+    assert!(matches!(
+        asynchronous_by(desk.handle(), past, |desk| desk.add(1)).wait(),
+        Err(InvokeError::TooLate)
+    ));
     let far = Instant::now() + Duration::from_secs(3600);
     let done = synchronous_by(desk.handle(), far, |desk| desk.add(1)).unwrap();
     assert_eq!((done.value, done.late), (1, None));

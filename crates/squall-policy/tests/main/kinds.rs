@@ -488,7 +488,10 @@ fn answers_in_an_import<P: Policy>(policy: P) -> Vec<Result<(), CallErrorKind>> 
     let desk: Owned<dyn Desk> = squall_core::swappable(Clerk::alone(0));
     let answers = Answers::default();
     let new = Successor { co: desk.handle(), other: other.handle(), answers: Arc::clone(&answers) };
-    Swap::new(desk.handle()).drain_timeout(Duration::from_secs(600)).run(Replacement::swappable(new)).unwrap();
+    Swap::new(desk.handle())
+        .drain_timeout(Duration::from_secs(600))
+        .run(Replacement::swappable(new))
+        .unwrap();
     assert_eq!(desk.place().1, 9);
     assert_eq!(other.again(desk.handle()).unwrap().1, 9, "when the swap is over it is made");
     std::mem::take(&mut *answers.lock().unwrap())

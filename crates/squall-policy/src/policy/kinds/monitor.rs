@@ -78,10 +78,10 @@ use crate::policy::{Block, Policy};
 /// assert_eq!(getter.join().unwrap(), Some(7));
 /// ```
 pub struct Monitor {
-    gate: Arc<Gate>,
+    inner: Arc<Inner>,
 }
 
-struct Gate {
+struct Inner {
     /// Known once the object serves.
     id: OnceLock<Id>,
     state: Mutex<State>,
@@ -185,7 +185,7 @@ enum Entered {
     InTransfer,
 }
 
-impl Gate {
+impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The code under the lock does not panic between two changes that belong together, so a poisoned lock
         // is usable.
@@ -314,7 +314,7 @@ impl Gate {
 impl Monitor {
     /// Creates a monitor without conditions.
     pub fn new() -> Monitor {
-        Monitor { gate: Arc::new(Gate { id: OnceLock::new(), state: Mutex::default() }) }
+        Monitor { inner: Arc::new(Inner { id: OnceLock::new(), state: Mutex::default() }) }
     }
 
     /// Returns the condition with this name, and creates it if needed. Implementations that replace each
@@ -328,23 +328,23 @@ impl Monitor {
     /// assert_eq!((full.name(), full.waiting(), again.waiting()), ("full", 0, 0));
     /// ```
     pub fn condition(&self, name: &'static str) -> Condition {
-        let mut state = self.gate.lock();
+        let mut state = self.inner.lock();
         let known = state.conditions.iter().position(|line| line.name == name);
         let index = known.unwrap_or_else(|| {
             state.conditions.push(Line { name, waiting: VecDeque::new() });
             state.conditions.len() - 1
         });
-        Condition { gate: Arc::clone(&self.gate), index, name }
+        Condition { inner: Arc::clone(&self.inner), index, name }
     }
 
     /// Returns `true` while a call is inside.
     pub fn is_entered(&self) -> bool {
-        self.gate.lock().holder.is_some()
+        self.inner.lock().holder.is_some()
     }
 
     /// Returns the number of calls that wait to enter, including signalled ones.
     pub fn entering(&self) -> usize {
-        let state = self.gate.lock();
+        let state = self.inner.lock();
         state.entering.len() + state.signalled.len()
     }
 }
@@ -362,7 +362,7 @@ impl fmt::Debug for Monitor {
 }
 
 /// Guard of a call inside. Dropping it, also in a panic, leaves the monitor.
-struct Inside<'a>(&'a Gate);
+struct Inside<'a>(&'a Inner);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
@@ -378,10 +378,10 @@ impl Policy for Monitor {
             return block.refuse(IN_OPERATION);
         }
         // The object serves, so its id is known to all calls that wait here.
-        self.gate.id.get_or_init(|| block.id());
-        match self.gate.enter(block.deadline()) {
+        self.inner.id.get_or_init(|| block.id());
+        match self.inner.enter(block.deadline()) {
             Entered::Inside => {
-                let _inside = Inside(&self.gate);
+                let _inside = Inside(&self.inner);
                 block.proceed();
             }
             Entered::Again => block.refuse("this thread is in the monitor already and would wait for itself"),
@@ -395,7 +395,7 @@ impl Policy for Monitor {
     fn wake(&self) {
         // Under the lock: a thread about to sleep has joined the line and checks after that, or is woken here
         // (I4).
-        let state = self.gate.lock();
+        let state = self.inner.lock();
         for waiter in state.conditions.iter().flat_map(|line| &line.waiting) {
             waiter.thread.unpark();
         }
@@ -408,7 +408,7 @@ impl Policy for Monitor {
 /// For an example see [`Monitor`].
 #[derive(Clone)]
 pub struct Condition {
-    gate: Arc<Gate>,
+    inner: Arc<Inner>,
     index: usize,
     name: &'static str,
 }
@@ -431,7 +431,7 @@ impl Condition {
     /// # Panics
     /// On a thread that is outside the monitor.
     pub fn wait(&self) -> Result<(), Interrupted> {
-        self.gate.wait(self.index)
+        self.inner.wait(self.index)
     }
 
     /// Waits until `ready` returns a value. Calls `ready` at once and after each signal, inside the monitor.
@@ -460,17 +460,17 @@ impl Condition {
     /// assert_eq!(full.signal_all(), 0);
     /// ```
     pub fn signal(&self) -> bool {
-        self.gate.signal(self.index, 1) > 0
+        self.inner.signal(self.index, 1) > 0
     }
 
     /// Signals all calls that wait now. Returns their number.
     pub fn signal_all(&self) -> usize {
-        self.gate.signal(self.index, usize::MAX)
+        self.inner.signal(self.index, usize::MAX)
     }
 
     /// Returns the number of calls that wait.
     pub fn waiting(&self) -> usize {
-        self.gate.lock().conditions[self.index].waiting.len()
+        self.inner.lock().conditions[self.index].waiting.len()
     }
 }
 
