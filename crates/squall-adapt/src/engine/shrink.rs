@@ -80,7 +80,8 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
 
 /// Callers of a grown object, as far as they are known.
 enum Callers {
-    /// The object's entries must be removed first. Each caller then misses once, and is seen at a later sample.
+    /// The object's entries must be removed first. Each caller then misses once, and is seen at a later
+    /// sample.
     Unknown,
     /// The entries were removed; either the time is not over, or no VP has been alone for long enough.
     Observed,

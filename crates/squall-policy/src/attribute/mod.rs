@@ -5,9 +5,9 @@
 //! attributes in a [`Schema`] and has one [`ClassValues`]. Each object that can be steered has an
 //! [`InstanceValues`].
 //!
-//! A lookup goes from the innermost scope to the outermost. The order is: this call ([`with`]), this operation
-//! of the object, the object, its class, the default. Values are set typed or as text. A rejected value
-//! returns an error that names the values allowed.
+//! A lookup goes from the innermost scope to the outermost. The order is: this call ([`with`]), this
+//! operation of the object, the object, its class, the default. Values are set typed or as text. A rejected
+//! value returns an error that names the values allowed.
 //!
 //! # Attributes of one call
 //!
