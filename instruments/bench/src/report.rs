@@ -154,7 +154,7 @@ impl Text {
         if !subjects.is_empty() {
             let against = if rivals(table).next().is_some() { ours.as_slice() } else { &[] };
             let heads: Vec<String> = against.iter().map(|o| format!("{} / it", o.name)).collect();
-            let _ = write!(text, "    {:<18} {:>12} {:>8}", "subject", "ns per guard", "spread");
+            let _ = write!(text, "    {:<18} {:>12} {:>8}", "subject", "ns per op", "spread");
             for head in &heads {
                 let _ = write!(text, " {head:>22}");
             }
