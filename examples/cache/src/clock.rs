@@ -1,18 +1,18 @@
-//! The time in whole seconds since 1970, from a clock that never goes back.
+//! A clock in whole seconds since 1970 that never goes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A clock.
+/// A clock: the system's, or one that a test moves.
 #[derive(Clone, Debug)]
 pub struct Clock(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// The system's date when it was made, and what has passed since then.
+    /// The system's date at creation, and the time since then.
     Running { date: u64, since: Instant },
-    /// What its hand says.
+    /// The time that a [`Hand`] sets.
     Set(Arc<AtomicU64>),
 }
 
@@ -21,30 +21,30 @@ enum Kind {
 pub struct Hand(Arc<AtomicU64>);
 
 impl Clock {
-    /// The system's. Who sets its date later does not change what this one says.
+    /// Returns a clock that runs from the system's date. Later changes of that date have no effect.
     pub fn system() -> Clock {
         let date = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs());
         Clock(Kind::Running { date, since: Instant::now() })
     }
 
-    /// One that stands still but for its hand.
+    /// Returns a clock that stands still, and the hand that moves it.
     pub fn by_hand(now: u64) -> (Clock, Hand) {
         let time = Arc::new(AtomicU64::new(now));
         (Clock(Kind::Set(time.clone())), Hand(time))
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub fn now(&self) -> u64 {
         match &self.0 {
             Kind::Running { date, since } => date + since.elapsed().as_secs(),
-            // Relaxed: the time is all there is to see.
+            // Relaxed: the time is the only shared data.
             Kind::Set(time) => time.load(Ordering::Relaxed),
         }
     }
 }
 
 impl Hand {
-    /// So many seconds pass.
+    /// Moves the clock forward by this many seconds.
     pub fn advance(&self, seconds: u64) {
         self.0.fetch_add(seconds, Ordering::Relaxed);
     }

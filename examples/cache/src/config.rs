@@ -1,25 +1,26 @@
-//! What can be set, and changed while the server serves.
+//! The configuration, which can change while the server runs.
 
-/// The limits, and what is presumed. The cache has it in a read-mostly value: each request reads it, and a change takes effect with
-/// the next request of every connection.
+/// Limits and defaults. The cache has them in a read-mostly value: each request reads it, and a change
+/// takes effect with the next request of each connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes that all entries together may take, keys and an allowance for the table included: see [`Item::bytes`](crate::Item::bytes).
+    /// Maximum size of all entries, in bytes, with keys and an allowance for the table: see
+    /// [`Item::bytes`](crate::Item::bytes).
     pub memory_bytes_max: u64,
-    /// Bytes of one value.
+    /// Maximum size of one value, in bytes.
     pub value_bytes_max: usize,
-    /// Connections at once. Those beyond are told so, and closed.
+    /// Maximum number of connections. Further ones get an error and are closed.
     pub connections_max: usize,
-    /// Seconds until an entry expires whose client says 0, which is "never" to memcached; 0: never.
+    /// Seconds until an entry expires if its client says 0, which means "never" to memcached. 0: never.
     pub default_ttl_s: u64,
-    /// Seconds for which a client may send nothing, or read nothing of its answers, before it loses its seat; 0: for ever.
+    /// Seconds a client may neither send nor read before it is disconnected. 0: forever.
     pub idle_s_max: u64,
-    /// From 1 on, connections that end in an error are told on stderr.
+    /// From 1 on, the server prints connections that end in an error to stderr.
     pub verbosity: u32,
 }
 
 impl Default for Config {
-    /// memcached's.
+    /// Returns the defaults of memcached.
     fn default() -> Config {
         Config {
             memory_bytes_max: 64 << 20,

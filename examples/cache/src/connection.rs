@@ -1,8 +1,8 @@
-//! One client: its requests, one after the other, and the answers, in the same order.
+//! One connection: the requests of a client, one after the other, and the answers in the same order.
 //!
-//! - I1. It keeps of what came at most what the parser waits for, and one reading more; and of what is to be sent what output/I1 says.
-//!   While the client does not read its answers, none of its requests are read.
-//! - I2. Whatever one client sends or leaves out, only its own connection ends.
+//! - I1. The connection keeps at most the input that the parser waits for, and one read more. output/I1
+//!   bounds the output. While the client does not read its answers, the server does not read its requests.
+//! - I2. A client's input, or its absence, ends only its own connection.
 
 use std::io;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use squall::objects::read_mostly::ReadMostlyExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::VERSION;
-use crate::cache::{Answer, Cache, CasNumbers, Changed};
+use crate::cache::{Cache, CasNumbers, Changed, StoreResult};
+use crate::idle::IdleTimeout;
 use crate::output::Output;
-use crate::patience::Patience;
 use crate::protocol::{Keys, Outcome, Parser, Request};
 use crate::stats::Fact;
 use crate::store::Store;
 
-/// Bytes that are read at once, at least.
+/// Minimum number of bytes to read at once.
 const READ_BYTES: usize = 8 << 10;
 
-/// What came and was not used yet.
+/// Received input that the parser has not used yet.
 #[derive(Debug, Default)]
 struct Input {
     bytes: Vec<u8>,
-    /// So many are used.
+    /// Number of bytes that are used.
     used: usize,
 }
 
@@ -34,8 +34,8 @@ impl Input {
         &self.bytes[self.used..]
     }
 
-    /// Makes place until there are `wanted` bytes beside those that are used, a part at a time: a client that announces a large value
-    /// and sends none gets no more than the others.
+    /// Makes room for `wanted` bytes beside the used ones, a part at a time. So a client that announces a
+    /// large value and sends no byte of it gets no more memory than others.
     fn make_place(&mut self, wanted: usize) {
         self.bytes.drain(..self.used);
         self.used = 0;
@@ -48,43 +48,43 @@ impl Input {
     }
 }
 
-/// Serves one client until it leaves, or the connection breaks.
+/// Serves one client until it leaves or the connection breaks.
 ///
 /// # Errors
-/// What the stream says.
-pub async fn converse<S, T>(cache: &Arc<Cache<S>>, mut stream: T) -> io::Result<()>
+/// The error of the stream.
+pub async fn serve_client<S, T>(cache: &Arc<Cache<S>>, mut stream: T) -> io::Result<()>
 where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut talk = Talk { cache, cas: CasNumbers::default(), output: Output::default() };
+    let mut responder = Responder { cache, cas: CasNumbers::default(), output: Output::default() };
     let (mut parser, mut input) = (Parser::new(), Input::default());
     loop {
         let (value_bytes_max, idle_s_max) =
             cache.config().read(|config| (config.value_bytes_max, config.idle_s_max));
-        let patience = Patience::new(cache.stats(), idle_s_max);
+        let timeout = IdleTimeout::new(cache.stats(), idle_s_max);
         let parsed = parser.next(input.rest(), value_bytes_max);
         let used = parsed.used;
         match parsed.outcome {
             Outcome::Request(Request::Get { keys, cas, exptime }) => {
-                talk.get(keys, cas, exptime, &mut stream).await?;
+                responder.get(keys, cas, exptime, &mut stream).await?;
             }
             Outcome::Request(Request::Quit) => {
-                talk.send(&mut stream).await?;
+                responder.send(&mut stream).await?;
                 return Ok(());
             }
             Outcome::Request(request) => {
-                talk.answer(request);
+                responder.answer(request);
                 if cache.is_reclaim_due() {
                     reclaim(cache).await;
                 }
             }
-            Outcome::Refused { refusal, noreply } => talk.reply(noreply, refusal.text()),
+            Outcome::Refused { refusal, noreply } => responder.reply(noreply, refusal.text()),
             Outcome::Wait { bytes } => {
                 input.used += used;
-                talk.send(&mut stream).await?;
+                responder.send(&mut stream).await?;
                 input.make_place(bytes);
-                match patience.wait(stream.read_buf(&mut input.bytes)).await? {
+                match timeout.wait(stream.read_buf(&mut input.bytes)).await? {
                     0 => return Ok(()),
                     read => cache.stats().add(Fact::BytesRead, read as u64),
                 }
@@ -92,16 +92,17 @@ where
             }
         }
         input.used += used;
-        talk.send_if_full(&mut stream).await?;
+        responder.send_if_full(&mut stream).await?;
     }
 }
 
-/// Waits until what was taken out of the store is gone for good. Where there is a runtime, one of its threads for what blocks does.
+/// Waits until the memory of removed entries is free. Uses a thread for blocking calls if there is a
+/// runtime.
 async fn reclaim<S: Store>(cache: &Arc<Cache<S>>) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => {
             let cache = cache.clone();
-            // It panics for nobody.
+            // The closure does not panic.
             let _ = runtime.spawn_blocking(move || cache.store().reclaim()).await;
         }
         Err(_) => cache.store().reclaim(),
@@ -109,19 +110,19 @@ async fn reclaim<S: Store>(cache: &Arc<Cache<S>>) {
 }
 
 /// The answering side of a connection.
-struct Talk<'a, S> {
+struct Responder<'a, S> {
     cache: &'a Cache<S>,
     cas: CasNumbers,
     output: Output,
 }
 
-impl<S: Store> Talk<'_, S> {
+impl<S: Store> Responder<'_, S> {
     async fn send<T: AsyncWrite + Unpin>(&mut self, stream: &mut T) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
         }
         let idle_s_max = self.cache.config().read(|config| config.idle_s_max);
-        let sent = self.output.send(stream, Patience::new(self.cache.stats(), idle_s_max)).await?;
+        let sent = self.output.send(stream, IdleTimeout::new(self.cache.stats(), idle_s_max)).await?;
         self.cache.stats().add(Fact::BytesWritten, sent);
         Ok(())
     }
@@ -136,7 +137,7 @@ impl<S: Store> Talk<'_, S> {
         }
     }
 
-    /// Sends between two values, where it must: however many are asked for at once, few of them are held.
+    /// Answers a `get`. Sends between two values if needed: few values are held, for any number of keys.
     async fn get<T: AsyncWrite + Unpin>(
         &mut self,
         keys: Keys<'_>,
@@ -163,7 +164,7 @@ impl<S: Store> Talk<'_, S> {
         Ok(())
     }
 
-    /// All but those that must be able to wait.
+    /// Answers each request that never waits.
     fn answer(&mut self, request: Request<'_>) {
         match request {
             Request::Store { verb, key, flags, exptime, data, noreply } => {
@@ -172,7 +173,7 @@ impl<S: Store> Talk<'_, S> {
             }
             Request::TooLarge { verb, key, noreply } => {
                 self.cache.refuse_value(verb, key);
-                self.reply(noreply, stored_text(Answer::TooLarge));
+                self.reply(noreply, stored_text(StoreResult::TooLarge));
             }
             Request::Delete { key, noreply } => {
                 let found = self.cache.delete(key);
@@ -239,7 +240,8 @@ impl<S: Store> Talk<'_, S> {
                 output.stat("evictions", "on");
                 output.stat("cas_enabled", "yes");
             }
-            // There is one table and no slabs: tools that ask for each class are told of one.
+            // There is one table and there are no slabs. A tool that asks for each class is told of one
+            // class.
             Some(b"items") => {
                 let items = cache.store().len();
                 if items > 0 {
@@ -272,14 +274,14 @@ const OK: &[u8] = b"OK\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
 const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
-fn stored_text(stored: Answer) -> &'static [u8] {
+fn stored_text(stored: StoreResult) -> &'static [u8] {
     match stored {
-        Answer::Stored => b"STORED\r\n",
-        Answer::NotStored => b"NOT_STORED\r\n",
-        Answer::Exists => b"EXISTS\r\n",
-        Answer::NotFound => NOT_FOUND,
-        Answer::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
-        Answer::NoMemory => b"SERVER_ERROR out of memory storing object\r\n",
+        StoreResult::Stored => b"STORED\r\n",
+        StoreResult::NotStored => b"NOT_STORED\r\n",
+        StoreResult::Exists => b"EXISTS\r\n",
+        StoreResult::NotFound => NOT_FOUND,
+        StoreResult::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
+        StoreResult::NoMemory => b"SERVER_ERROR out of memory storing object\r\n",
     }
 }
 

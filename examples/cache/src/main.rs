@@ -11,25 +11,25 @@ use tokio::net::TcpListener;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Where to listen.
+    /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1:11211")]
     listen: SocketAddr,
-    /// Bytes that all entries together may take, in MiB.
+    /// Maximum size of all entries, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     memory: u64,
-    /// Bytes of one value, in KiB.
+    /// Maximum size of one value, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     value: u64,
-    /// Connections at once.
+    /// Maximum number of connections.
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: usize,
-    /// Seconds until an entry expires whose client says 0; 0: never.
+    /// Seconds until an entry expires if its client says 0; 0: never.
     #[arg(long, value_name = "S", default_value_t = 0)]
     ttl: u64,
-    /// Seconds for which a client may be silent before it loses its seat; 0: for ever.
+    /// Seconds a client may be silent before it is disconnected; 0: forever.
     #[arg(long, value_name = "S", default_value_t = 0)]
     idle: u64,
-    /// Threads that serve; one for each processor, unless told.
+    /// Number of serving threads; by default one per processor.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }

@@ -1,26 +1,26 @@
-//! What is to be sent to one client.
+//! Output that waits to be sent to one client.
 //!
-//! - I1. So long as whoever fills it sends it when [`Output::is_full`] says so, there is never more than that and one answer in it; of
-//!   large values only the reference is.
+//! - I1. The writer sends the output when [`Output::is_full`] is true. Then it never holds more than that
+//!   limit and one answer. Of large values it holds only the reference.
 
 use std::io;
 use std::sync::Arc;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use crate::idle::IdleTimeout;
 use crate::item::Item;
-use crate::patience::Patience;
 
-/// What is more is sent before another answer is made.
+/// Size at which the output is sent before another answer is made.
 pub(crate) const FULL_BYTES: usize = 64 << 10;
-/// A larger value is not copied, but sent from where it is.
+/// Larger values are not copied: they are sent from their place.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// Answers, one behind the other.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,
-    /// Large values, each with the place in `bytes` before which it belongs.
+    /// Large values, each with the position in `bytes` before which it belongs.
     large: Vec<(usize, Arc<[u8]>)>,
     large_bytes: usize,
 }
@@ -30,9 +30,9 @@ impl Output {
         self.bytes.extend_from_slice(text);
     }
 
-    /// In decimal.
+    /// Appends a decimal number.
     pub(crate) fn number(&mut self, mut number: u64) {
-        // As many as the largest has.
+        // As many digits as the largest number has.
         let mut digits = [0; 20];
         let mut first = digits.len();
         loop {
@@ -46,7 +46,7 @@ impl Output {
         self.text(&digits[first..]);
     }
 
-    /// One entry of what `get` answers.
+    /// Appends one entry of the answer to `get`.
     pub(crate) fn value(&mut self, key: &[u8], item: &Item, with_cas: bool) {
         self.text(b"VALUE ");
         self.text(key);
@@ -68,12 +68,12 @@ impl Output {
         self.text(b"\r\n");
     }
 
-    /// One line of what `stats` answers.
+    /// Appends one line of the answer to `stats`.
     pub(crate) fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
         self.text(format!("STAT {name} {value}\r\n").as_bytes());
     }
 
-    /// Whether there is nothing to be sent.
+    /// Whether there is no output.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -82,26 +82,27 @@ impl Output {
         self.bytes.len() + self.large_bytes
     }
 
-    /// Whether it must be sent before more is said (I1).
+    /// Whether the output must be sent before another answer (I1).
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= FULL_BYTES
     }
 
-    /// Sends all of it, and returns how much it was. Waits while the client does not read, for as long as there is patience.
+    /// Sends all output, and returns its size. Waits while the client does not read, up to the idle
+    /// timeout.
     pub(crate) async fn send<T: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut T,
-        patience: Patience<'_>,
+        timeout: IdleTimeout<'_>,
     ) -> io::Result<u64> {
         let sent = self.len() as u64;
         let mut from = 0;
         for (at, value) in self.large.drain(..) {
-            write(stream, &self.bytes[from..at], patience).await?;
-            write(stream, &value, patience).await?;
+            write(stream, &self.bytes[from..at], timeout).await?;
+            write(stream, &value, timeout).await?;
             from = at;
         }
         if from < self.bytes.len() {
-            write(stream, &self.bytes[from..], patience).await?;
+            write(stream, &self.bytes[from..], timeout).await?;
         }
         self.large_bytes = 0;
         self.bytes.clear();
@@ -110,14 +111,15 @@ impl Output {
     }
 }
 
-/// As `write_all`, with patience for each part that the client takes: one that is slow is not silent.
+/// Writes all bytes, with an idle timeout for each part that the client takes. So a slow client is not cut
+/// off.
 async fn write<T: AsyncWrite + Unpin>(
     stream: &mut T,
     mut bytes: &[u8],
-    patience: Patience<'_>,
+    timeout: IdleTimeout<'_>,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
-        match patience.wait(stream.write(bytes)).await? {
+        match timeout.wait(stream.write(bytes)).await? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
             written => bytes = &bytes[written..],
         }

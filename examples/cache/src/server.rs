@@ -1,4 +1,4 @@
-//! Accepts clients, and takes out now and then what is dead.
+//! The server: accepts clients, and removes dead items in the background.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -10,21 +10,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::cache::Cache;
-use crate::connection::converse;
+use crate::connection::serve_client;
 use crate::stats::Fact;
 use crate::store::Store;
 
-/// Entries that the sweeper looks at in a second.
+/// Entries that the sweeper visits per second.
 const SWEPT_PER_S: f64 = 5_000.0;
-/// Between two of its looks, at least.
+/// Minimum pause between two sweeps.
 const SWEEP_PAUSE_MIN: Duration = Duration::from_millis(100);
-/// After accepting has failed, as it does while there are no descriptors left.
+/// Pause after a failed accept, for example while no descriptors are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// Serves on this listener until the future is dropped; then all connections are closed.
+/// Serves clients of this listener until the future is dropped. Then all connections are closed.
 ///
 /// # Errors
-/// None: what cannot be accepted is tried again.
+/// Never returns an error: a failed accept is repeated.
 pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: TcpListener) -> io::Result<Infallible> {
     let mut tasks = JoinSet::new();
     tasks.spawn(sweep(cache.clone()));
@@ -34,7 +34,7 @@ pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: TcpListener) -> io:
             continue;
         };
         while tasks.try_join_next().is_some() {}
-        let Some(seat) = cache.seat() else {
+        let Some(permit) = cache.permit() else {
             cache.stats().note(Fact::RejectedConnections);
             refuse(stream);
             continue;
@@ -42,10 +42,10 @@ pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: TcpListener) -> io:
         cache.stats().note(Fact::TotalConnections);
         let cache = cache.clone();
         tasks.spawn(async move {
-            let _seat = seat;
-            // Answers are sent whole: to wait for more would only delay them.
+            let _permit = permit;
+            // Answers are sent whole: a delay in the kernel would not merge more.
             let served = match stream.set_nodelay(true) {
-                Ok(()) => converse(&cache, stream).await,
+                Ok(()) => serve_client(&cache, stream).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = served
@@ -57,14 +57,14 @@ pub async fn serve<S: Store>(cache: Arc<Cache<S>>, listener: TcpListener) -> io:
     }
 }
 
-/// Says why, if the client can still be told, and closes.
+/// Tells the client the reason, if possible, and closes.
 fn refuse(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         let _ = stream.write_all(b"ERROR Too many open connections\r\n");
     }
 }
 
-/// A few entries at a time, all over again: what nobody asks for any more goes, too.
+/// Sweeps a few entries at a time, forever. So items that no client asks for are removed too.
 async fn sweep<S: Store>(cache: Arc<Cache<S>>) {
     let (mut from, mut visited) = (0, 0);
     loop {

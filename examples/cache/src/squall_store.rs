@@ -1,26 +1,26 @@
-//! The store that this server is about: a `squall` map.
+//! The store that this server demonstrates: a Squall map.
 
 use std::hash::RandomState;
 
 use squall::Handle;
-use squall::objects::map::{self, Compute, MapExt, OwnedMap, Map};
+use squall::objects::map::{self, Compute, Map, MapExt, OwnedMap};
 use squall::rcu::pin;
 
 use crate::item::Item;
 use crate::store::{Change, Key, Store};
 
-/// Entries in a map of `squall::objects`. A read of it writes nothing that is shared, and waits for nobody; and what serves the entries
-/// may be swapped while it serves.
+/// Entries in a map of `squall::objects`. A read takes no lock and writes no shared memory. The map's form
+/// may be swapped while the server runs.
 #[derive(Debug)]
 pub struct SquallStore(OwnedMap<Key, Item>);
 
 impl SquallStore {
-    /// An empty one, in the map's central form.
+    /// Makes an empty store, with a map in the shared form.
     pub fn new() -> SquallStore {
         SquallStore(map::shared())
     }
 
-    /// The map, for what can be done to one from outside: to swap it for another form while it serves.
+    /// Returns the map's handle, for example to swap its form while the server runs.
     pub fn map(&self) -> Handle<dyn Map<Key, Item, RandomState>> {
         self.0.handle()
     }
@@ -54,7 +54,7 @@ impl Store for SquallStore {
 
     fn visit(&self, from: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
         pin(|guard| {
-            let store = self.0.handle().look(guard);
+            let store = self.0.handle().read(guard);
             let (mut next, mut shown, mut more) = (Some(from), false, true);
             while let Some(at) = next
                 && !shown
@@ -69,7 +69,7 @@ impl Store for SquallStore {
     }
 
     fn reclaim(&self) {
-        // Who is in an operation may not wait; nobody is, here.
+        // A thread in an operation must not wait, but no caller of this method is in one.
         let _ = squall::rcu::barrier();
     }
 

@@ -1,12 +1,12 @@
-//! What the server counts, in adaptive counters: each is one word while one processor counts, and spread over the processors where
-//! several do.
+//! Counters of the server, as adaptive counters. Each is one word while one processor counts, and
+//! distributed when several do.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use squall::Owned;
 use squall::objects::counter::{self, Counter};
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are memcached's, and its protocol.txt explains them")]
 pub enum Fact {
@@ -38,7 +38,7 @@ pub enum Fact {
     Reclaimed,
 }
 
-/// All of them, in the order of the enumeration, with their names in `stats`.
+/// All events with their names in `stats`, in the order of the enumeration.
 const FACTS: [(Fact, &str); 26] = [
     (Fact::TotalConnections, "total_connections"),
     (Fact::RejectedConnections, "rejected_connections"),
@@ -72,7 +72,7 @@ const FACTS: [(Fact, &str); 26] = [
 #[derive(Debug)]
 pub struct Stats {
     counters: Vec<Owned<dyn Counter>>,
-    /// What they said when they were last reset: a counter that everybody adds to cannot be set.
+    /// Totals at the last reset. A counter that all threads add to cannot be set.
     at_reset: Mutex<[u64; FACTS.len()]>,
 }
 
@@ -84,24 +84,24 @@ impl Stats {
         }
     }
 
-    /// It happened once.
+    /// Counts one event.
     #[inline]
     pub(crate) fn note(&self, fact: Fact) {
         self.counters[fact as usize].inc();
     }
 
-    /// It happened so often.
+    /// Counts this many events.
     #[inline]
     pub(crate) fn add(&self, fact: Fact, times: u64) {
         self.counters[fact as usize].add(times);
     }
 
-    /// How often it happened since the last reset.
+    /// Returns the number of events since the last reset.
     pub fn total(&self, fact: Fact) -> u64 {
         self.counters[fact as usize].total().wrapping_sub(self.lock()[fact as usize])
     }
 
-    /// Begins to count anew.
+    /// Resets all counters.
     pub(crate) fn reset(&self) {
         let mut at_reset = self.lock();
         for (then, counter) in at_reset.iter_mut().zip(&self.counters) {
@@ -109,7 +109,7 @@ impl Stats {
         }
     }
 
-    /// All, with their names.
+    /// Returns all totals with their names.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let gets = self.total(Fact::GetHits) + self.total(Fact::GetMisses);
         let touches = self.total(Fact::TouchHits) + self.total(Fact::TouchMisses);
@@ -118,7 +118,7 @@ impl Stats {
     }
 
     fn lock(&self) -> MutexGuard<'_, [u64; FACTS.len()]> {
-        // Whatever a panic left there are numbers.
+        // After a panic the totals are still valid numbers.
         self.at_reset.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

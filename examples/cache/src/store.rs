@@ -1,42 +1,45 @@
-//! What the server asks of the table that has its entries, so that it runs on any.
+//! The interface between the server and its table of entries, so that it runs on any table.
 
 use crate::item::Item;
 
-/// A key, of 1 to 250 bytes.
+/// A key of 1 to 250 bytes.
 pub type Key = Box<[u8]>;
 
-/// What becomes of an entry.
+/// A decision about an entry.
 #[derive(Debug)]
 pub enum Change {
-    /// It stays as it is, or does not come to be.
+    /// The entry stays as it is, or stays absent.
     Keep,
-    /// This takes its place.
+    /// The entry gets this item.
     Put(Item),
-    /// It goes.
+    /// The entry is removed.
     Remove,
 }
 
-/// A table of entries that all connections use at once. Each of its operations on one key takes effect at one moment.
+/// A table of entries, used by all connections at once. Each operation on one key takes effect at one
+/// moment.
 pub trait Store: Send + Sync + 'static {
-    /// What `f` makes of the key's item, if it has one. `f` must be short, and must not use the store.
+    /// Calls `f` with the key's item and returns its result, or `None` if the key is absent. `f` must be
+    /// short, and must not use the store.
     fn read<R>(&self, key: &[u8], f: impl FnOnce(&Item) -> R) -> Option<R>;
 
-    /// Does with the key what `f` says of its item, if it has one. `f` is called at least once, and again where another writer was
-    /// faster; what it says last is done, of what it was shown last. It must not use the store.
+    /// Inserts, replaces, removes or keeps the key's item, as `f` decides. `f` runs at least once, and
+    /// again if another writer was faster. Its last decision applies to the item that it saw last. It must
+    /// not use the store.
     fn change(&self, key: &[u8], f: impl FnMut(Option<&Item>) -> Change);
 
-    /// Shows some entries from a position on, at least one if there are any, until `f` says no; returns the position after them,
-    /// nothing after the last. The first position is 0, and any number is one. A store that knows no positions shows all from
-    /// its first on.
+    /// Visits some entries from a position on until `f` returns false, at least one if there is any.
+    /// Returns the position after them, or `None` at the end. The first position is 0, and any number is a
+    /// position. A store without positions visits all entries.
     fn visit(&self, from: u64, f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64>;
 
-    /// Waits until the memory of what was taken out before is free, where that takes until later: by blocking.
+    /// Blocks until the memory of removed entries is free, if the store frees memory later.
     fn reclaim(&self) {}
 
-    /// How many entries there are, about.
+    /// Returns the approximate number of entries.
     fn len(&self) -> usize;
 
-    /// Whether there are none, about.
+    /// Whether there are approximately no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,21 +1,21 @@
-//! Every command and every error, byte for byte; the same however the bytes are cut on their way.
+//! Each command and each error, byte for byte, for any cut of the bytes on their way.
 
 mod common;
 
-use common::talks::TALKS;
+use common::dialogues::DIALOGUES;
 use common::{BEGAN, answers, cache, cache_with, say};
 use squall_cache_example::Config;
 
 #[test]
 fn every_command_and_every_error_is_answered_as_memcached_does() {
-    for (sent, expected) in TALKS {
+    for (sent, expected) in DIALOGUES {
         assert_eq!(say(&cache(), sent), *expected, "to {sent:?}");
     }
 }
 
 #[test]
 fn answers_do_not_depend_on_how_the_bytes_are_cut() {
-    for (sent, expected) in TALKS {
+    for (sent, expected) in DIALOGUES {
         for at in 0..sent.len() {
             let (first, second) = sent.split_at(at);
             let answers = answers(&cache(), [first, second]);
@@ -28,11 +28,12 @@ fn answers_do_not_depend_on_how_the_bytes_are_cut() {
 
 #[test]
 fn all_in_one_conversation_is_answered_in_order() {
-    // Each begins with everything gone. Left out are those that end the conversation, or tell numbers that go on.
+    // Each dialogue begins with an empty cache. Left out are dialogues that end the connection or return
+    // numbers that continue.
     let leaves = ["quit", "HTTP/", "gets", "gats", "cas", "ab\r\nget"];
-    let talks = || TALKS.iter().filter(|(sent, _)| !leaves.iter().any(|word| sent.contains(word)));
-    let sent: String = talks().map(|(sent, _)| format!("{sent}flush_all\r\n")).collect();
-    let expected: String = talks().map(|(_, expected)| format!("{expected}OK\r\n")).collect();
+    let dialogues = || DIALOGUES.iter().filter(|(sent, _)| !leaves.iter().any(|word| sent.contains(word)));
+    let sent: String = dialogues().map(|(sent, _)| format!("{sent}flush_all\r\n")).collect();
+    let expected: String = dialogues().map(|(_, expected)| format!("{expected}OK\r\n")).collect();
     assert_eq!(say(&cache(), &sent), expected);
 }
 
@@ -40,8 +41,8 @@ fn all_in_one_conversation_is_answered_in_order() {
 fn keys_have_250_bytes_at_most() {
     let (most, more) = ("k".repeat(250), "k".repeat(251));
     let bad = "CLIENT_ERROR bad command line format\r\n";
-    let talk = format!("set {most} 0 0 1\r\nx\r\nget {most}\r\n");
-    assert_eq!(say(&cache(), &talk), format!("STORED\r\nVALUE {most} 0 1\r\nx\r\nEND\r\n"));
+    let dialogue = format!("set {most} 0 0 1\r\nx\r\nget {most}\r\n");
+    assert_eq!(say(&cache(), &dialogue), format!("STORED\r\nVALUE {most} 0 1\r\nx\r\nEND\r\n"));
     for line in [
         "get K",
         "get a K",
@@ -64,41 +65,47 @@ fn a_value_that_is_too_large_is_refused_and_swallowed_and_what_it_was_to_replace
     let too_large = "SERVER_ERROR object too large for cache\r\n";
     let large = "version\r\n".repeat(200_000);
     let bytes = large.len();
-    let talk = format!("set k 0 0 1\r\nx\r\nset k 0 0 {bytes}\r\n{large}\r\nget k\r\n");
-    assert_eq!(say(&cache(), &talk), format!("STORED\r\n{too_large}END\r\n"));
-    let talk = format!(
+    let dialogue = format!("set k 0 0 1\r\nx\r\nset k 0 0 {bytes}\r\n{large}\r\nget k\r\n");
+    assert_eq!(say(&cache(), &dialogue), format!("STORED\r\n{too_large}END\r\n"));
+    let dialogue = format!(
         "set k 0 0 1\r\nx\r\nadd k 0 0 {bytes}\r\n{large}\r\ncas k 0 0 {bytes} 1 noreply\r\n{large}\r\nget k\r\n"
     );
-    assert_eq!(say(&cache(), &talk), format!("STORED\r\n{too_large}VALUE k 0 1\r\nx\r\nEND\r\n"));
-    // At once: the client need not send it.
+    assert_eq!(say(&cache(), &dialogue), format!("STORED\r\n{too_large}VALUE k 0 1\r\nx\r\nEND\r\n"));
+    // At once: the client need not send the value.
     assert_eq!(say(&cache(), "set k 0 0 2000000\r\n"), too_large);
-    // The largest that there may be, and one byte more by appending.
+    // The largest value, and one byte more by appending.
     let most = "x".repeat(1 << 20);
-    let talk = format!("set k 0 0 {}\r\n{most}\r\nappend k 0 0 1\r\ny\r\nget k\r\n", most.len());
+    let dialogue = format!("set k 0 0 {}\r\n{most}\r\nappend k 0 0 1\r\ny\r\nget k\r\n", most.len());
     let expected = format!("STORED\r\n{too_large}VALUE k 0 {}\r\n{most}\r\nEND\r\n", most.len());
-    assert!(say(&cache(), &talk) == expected);
+    assert!(say(&cache(), &dialogue) == expected);
 }
 
 #[test]
 fn a_line_without_end_is_refused_and_the_next_is_served() {
-    let talk = format!("get {}\r\nverbosity 1\r\n", "key ".repeat(20_000));
-    for pieces in [vec![talk.as_bytes()], talk.as_bytes().chunks(777).collect()] {
+    let dialogue = format!("get {}\r\nverbosity 1\r\n", "key ".repeat(20_000));
+    for pieces in [vec![dialogue.as_bytes()], dialogue.as_bytes().chunks(777).collect()] {
         assert_eq!(answers(&cache(), pieces), b"CLIENT_ERROR line too long\r\nOK\r\n");
     }
-    // Hundreds of keys are none.
-    let talk = format!("set key 0 0 1\r\nx\r\nget {}\r\n", "key ".repeat(5_000));
-    assert_eq!(say(&cache(), &talk), format!("STORED\r\n{}END\r\n", "VALUE key 0 1\r\nx\r\n".repeat(5_000)));
+    // Hundreds of keys are within the limit.
+    let dialogue = format!("set key 0 0 1\r\nx\r\nget {}\r\n", "key ".repeat(5_000));
+    assert_eq!(
+        say(&cache(), &dialogue),
+        format!("STORED\r\n{}END\r\n", "VALUE key 0 1\r\nx\r\n".repeat(5_000))
+    );
 }
 
 #[test]
 fn without_memory_a_value_is_refused() {
     let (cache, _) = cache_with(Config { memory_bytes_max: 1000, ..Config::default() });
     let large = "x".repeat(1000);
-    let talk = format!(
+    let dialogue = format!(
         "set k 0 0 1\r\nx\r\nadd l 0 0 1000\r\n{large}\r\nget k\r\nset k 0 0 1000\r\n{large}\r\nget k\r\n"
     );
     let refused = "SERVER_ERROR out of memory storing object\r\n";
-    assert_eq!(say(&cache, &talk), format!("STORED\r\n{refused}VALUE k 0 1\r\nx\r\nEND\r\n{refused}END\r\n"));
+    assert_eq!(
+        say(&cache, &dialogue),
+        format!("STORED\r\n{refused}VALUE k 0 1\r\nx\r\nEND\r\n{refused}END\r\n")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What expires, by a clock that the tests move.
+//! Expiry, by a clock that the tests move.
 
 mod common;
 
@@ -94,7 +94,7 @@ fn a_flush_that_is_due_takes_what_is_there_then() {
     assert_eq!(say(&cache, "set after 0 0 1\r\nx\r\n"), "STORED\r\n");
     hand.advance(100);
     assert!(!is_there(&cache, "before") && !is_there(&cache, "between") && is_there(&cache, "after"));
-    // A later one takes the place of the first.
+    // A later flush replaces the first one.
     say(&cache, "flush_all 10\r\nflush_all 1000\r\n");
     hand.advance(500);
     assert!(is_there(&cache, "after"));

@@ -1,5 +1,5 @@
-//! The same said to memcached itself, and said by programs that were written for it. Skipped, and that told, where these are not installed
-//! (on Debian the packages `memcached` and `libmemcached-tools`).
+//! Dialogues with memcached itself, and with programs written for it. A test is skipped, with a
+//! message, if they are not installed (on Debian the packages `memcached` and `libmemcached-tools`).
 
 mod common;
 
@@ -8,32 +8,34 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use common::talks::TALKS;
-use common::{PATIENCE, Random, Served, cache, say};
+use common::dialogues::DIALOGUES;
+use common::{Random, Served, TIMEOUT, cache, say};
 use squall_cache_example::Config;
 
-/// What this run of the tests has to have, with commas between: a test that would be skipped for want of it fails instead.
+/// Programs that this run of the tests must have, separated by commas. A test that would be skipped for
+/// lack of one fails instead.
 const NEEDS: &str = "SQUALL_TEST_NEEDS";
 
-/// Says that a test is skipped.
+/// Reports that a test is skipped.
 fn skip(lacks: &str) {
     let needs = std::env::var(NEEDS).unwrap_or_default();
     assert!(!needs.split(',').any(|need| need == lacks), "{NEEDS}={needs}, and {lacks} is not here");
-    // Nobody may be there to be told.
+    // Stderr may be closed.
     let _ = writeln!(std::io::stderr(), "SKIP {lacks}: it is not installed");
 }
 
-/// memcached, until it is dropped.
+/// A memcached process, until the drop.
 struct Memcached {
     child: Child,
     address: SocketAddr,
 }
 
 impl Memcached {
-    /// Nothing, if it is not installed.
+    /// Returns `None` if memcached is not installed.
     fn start() -> Option<Memcached> {
         loop {
-            // Free now. Where another one takes it meanwhile, the program ends, and the next is tried.
+            // The port is free now. If another program takes it meanwhile, memcached ends, and the next
+            // port is tried.
             let address =
                 TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
             let mut command = Command::new("memcached");
@@ -46,20 +48,20 @@ impl Memcached {
                 if TcpStream::connect(address).is_ok() {
                     return Some(memcached);
                 }
-                assert!(begun.elapsed() < PATIENCE, "memcached does not answer");
+                assert!(begun.elapsed() < TIMEOUT, "memcached does not answer");
                 std::thread::yield_now();
             }
         }
     }
 
-    /// All that it answers to one client, who leaves then.
+    /// Returns all answers to one client, which then leaves.
     fn say(&self, what: &str) -> String {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("it is no zero");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("it is no zero");
         stream.write_all(what.as_bytes()).expect("it reads");
         stream.shutdown(Shutdown::Write).expect("it is open");
         let mut answers = Vec::new();
-        // It may reset a connection whose last bytes it did not read; what it said is here then.
+        // memcached may reset a connection with unread bytes. All answers have arrived by then.
         let _ = stream.read_to_end(&mut answers);
         String::from_utf8(answers).expect("it is text")
     }
@@ -72,27 +74,30 @@ impl Drop for Memcached {
     }
 }
 
-/// Of the talks, those in which ours says something else, by a part of them; why, in the README or here.
+/// Dialogues in which this server answers differently, by a part of them. The reasons are in the README or
+/// here.
 const DIFFERS: &[&str] = &[
-    // A value is swallowed whatever is wrong with the line, and its flags have 32 bits.
+    // A value is swallowed even if the line has an error, and its flags have 32 bits.
     "set k x 0",
     "set k 0 0 1 word word",
-    // Numbers for `cas` go on where nothing was stored.
+    // `cas` numbers continue even if no value was stored.
     "cas k 1 0 1 2",
-    // What became shorter is not padded.
+    // A number that became shorter is not padded.
     "decr k 1000",
-    // No keys are an error, as they are to `get`.
+    // A `gat` without keys is an error, like `get`.
     "gat 1\r\n",
-    // What was answered before is sent before the connection ends.
+    // Earlier answers are sent before the connection ends.
     "HTTP/",
-    // Words behind these are an error, as before 1.6.
+    // Words behind these commands are an error, as before 1.6.
     "quit now",
 ];
 
 #[test]
 fn memcached_answers_the_same() {
     let mut wrong = Vec::new();
-    for (sent, expected) in TALKS.iter().filter(|(sent, _)| !DIFFERS.iter().any(|part| sent.contains(part))) {
+    for (sent, expected) in
+        DIALOGUES.iter().filter(|(sent, _)| !DIFFERS.iter().any(|part| sent.contains(part)))
+    {
         let Some(memcached) = Memcached::start() else { return skip("memcached") };
         let answered = memcached.say(sent);
         if answered != *expected {
@@ -104,8 +109,8 @@ fn memcached_answers_the_same() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A request, with everything that may be in one; of the keys of this talk.
-fn request(random: &mut Random, talk: u64) -> String {
+/// Returns a random request, with every part that may be in one, on the keys of this dialogue.
+fn request(random: &mut Random, dialogue: u64) -> String {
     const NUMBERS: [&str; 8] =
         ["0", "1", "7", "99", "100", "18446744073709551615", "18446744073709551616", "x"];
     const VALUES: [&str; 12] = [
@@ -127,9 +132,9 @@ fn request(random: &mut Random, talk: u64) -> String {
         of[random.below(of.len())]
     }
     let drawn = random.below(16);
-    // What is counted with is one key, what is put together another: in one that were padded, that would be seen.
+    // Counted values and joined values have keys of their own: padding would show in a joined one.
     let key = format!(
-        "k{talk}-{}",
+        "k{dialogue}-{}",
         if matches!(drawn, 5 | 6) {
             1
         } else if matches!(drawn, 8..=10) {
@@ -147,18 +152,18 @@ fn request(random: &mut Random, talk: u64) -> String {
         4 => format!("replace {key} {flags} {time} {length}{noreply}\r\n{value}\r\n"),
         5 => format!("append {key} {flags} {time} {length}{noreply}\r\n{value}\r\n"),
         6 => format!("prepend {key} {flags} {time} {length}{noreply}\r\n{value}\r\n"),
-        // No value has this number in the one or the other.
+        // No value has this number in either server.
         7 => format!("cas {key} {flags} {time} {length} 18446744073709551615{noreply}\r\n{value}\r\n"),
         8 | 9 => format!("incr {key} {number}{noreply}\r\n"),
         10 => format!("decr {key} {number}{noreply}\r\n"),
         11 => format!("touch {key} {time}{noreply}\r\n"),
-        12 => format!("gat {time} {key} k{talk}-0\r\n"),
+        12 => format!("gat {time} {key} k{dialogue}-0\r\n"),
         13 => format!("delete {key}{noreply}\r\n"),
         14 => format!(
             "{}\r\n",
             one(random, &["", "no such", "get", "SET a", "incr k", "verbosity x", "delete k 5 6"])
         ),
-        _ => format!("get k{talk}-1 none {key}\r\n"),
+        _ => format!("get k{dialogue}-1 none {key}\r\n"),
     }
 }
 
@@ -166,7 +171,7 @@ fn request(random: &mut Random, talk: u64) -> String {
 fn what_is_said_at_random_is_answered_the_same() {
     let Some(memcached) = Memcached::start() else { return skip("memcached") };
     let first = std::env::var("SQUALL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
-    let rounds = std::env::var("SQUALL_TALKS").ok().and_then(|talks| talks.parse().ok()).unwrap_or(400);
+    let rounds = std::env::var("SQUALL_DIALOGUES").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(400);
     for seed in first..first + rounds {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let requests: Vec<String> = (0..12).map(|_| request(&mut random, seed)).collect();
@@ -176,7 +181,8 @@ fn what_is_said_at_random_is_answered_the_same() {
     }
 }
 
-/// Without the spaces that memcached puts behind numbers that become shorter, and without the lengths, in which they count.
+/// Returns the answers without the spaces that memcached puts behind shorter numbers, and without the
+/// lengths, which include them.
 fn unpadded(answers: &str) -> Vec<&str> {
     let without = |line: &'_ str| match line.rsplit_once(' ') {
         Some((line, _)) if line.starts_with("VALUE ") => line.len(),

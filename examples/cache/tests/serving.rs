@@ -1,4 +1,5 @@
-//! Many clients at once, on loopback: what they do adds up, what they set takes effect, and none disturbs another.
+//! Many clients at once, on loopback: their changes add up, settings take effect, and no client disturbs
+//! another.
 
 mod common;
 
@@ -10,7 +11,7 @@ use std::thread;
 use squall::objects::map;
 use squall::swap::Swap;
 
-use common::{Client, Meeting, PATIENCE, Random, Script, Served, answers, cache, cache_with, play, say};
+use common::{Barrier, Client, Random, Script, Served, TIMEOUT, answers, cache, cache_with, play, say};
 use squall_cache_example::{Config, Fact, Store};
 
 const CLIENTS: usize = 8;
@@ -28,7 +29,7 @@ fn increments_of_many_clients_add_up() {
                 for _ in 0..EACH {
                     let number: usize = client.ask("incr n 3").parse().expect("a number");
                     assert!(number > 0);
-                    // In between everybody appends to a list, a letter each.
+                    // In between, all clients append a letter each to a list.
                     if client.ask(&format!("append list 0 0 1\r\n{id}")) == "NOT_STORED" {
                         let added = client.ask(&format!("add list 0 0 1\r\n{id}"));
                         if added == "NOT_STORED" {
@@ -86,7 +87,7 @@ fn of_many_that_compare_and_set_one_wins() {
     const ROUNDS: usize = 60;
     let served = Served::new(Config::default());
     served.client().set("k", "nobody");
-    let (begin, end, winners) = (Meeting::new(CLIENTS), Meeting::new(CLIENTS), AtomicUsize::new(0));
+    let (begin, end, winners) = (Barrier::new(CLIENTS), Barrier::new(CLIENTS), AtomicUsize::new(0));
     thread::scope(|scope| {
         for id in 0..CLIENTS {
             let (served, begin, end, winners) = (&served, &begin, &end, &winners);
@@ -123,7 +124,8 @@ fn clients_that_vanish_leave_nothing_behind() {
         let mut client = served.client();
         client.send(&request[..at]);
         match at % 3 {
-            // Some say that they leave, some do not, and some leave answers unread, so that the connection is reset.
+            // Some clients say that they leave, some do not. Some leave answers unread, so that the
+            // connection is reset.
             0 => client.stream.shutdown(Shutdown::Both).expect("it was open"),
             1 => {}
             _ => client.send(b"\r\nget k k k k k k\r\n"),
@@ -146,7 +148,7 @@ fn who_is_silent_for_too_long_loses_its_seat_and_no_other_does() {
     served.await_connections(0);
     assert_eq!(served.cache.stats().total(Fact::IdleKicks), 2);
     assert_eq!(served.cache.store().len(), 0, "what was not whole is not there");
-    // One that takes nothing of what it asked for.
+    // A client that reads no answers.
     let large = "x".repeat(1 << 20);
     served.cache.configure(|config| config.idle_s_max = 3600);
     let mut stays = served.client();
@@ -157,11 +159,12 @@ fn who_is_silent_for_too_long_loses_its_seat_and_no_other_does() {
     deaf.send(&b"get k\r\n".repeat(100));
     served.await_connections(1);
     assert_eq!(served.cache.stats().total(Fact::IdleKicks), 3);
-    // Who came under another rule is held to that until it says something.
+    // A client from before the change keeps the old rule until its next request.
     assert_eq!(stays.set("k", "v"), "STORED");
 }
 
-/// A storm of large values: the limit holds at each moment but for the values that are just coming, and others are served.
+/// A storm of large values. The limit holds at each moment, except for the values that are being received,
+/// and others are served.
 #[test]
 fn a_storm_of_large_values_keeps_the_limit_and_disturbs_nobody() {
     const STORMY: usize = 4;
@@ -187,7 +190,7 @@ fn a_storm_of_large_values_keeps_the_limit_and_disturbs_nobody() {
         let mut calm = served.client();
         for i in 0..200 {
             assert_eq!(calm.set("calm", &i.to_string()), "STORED");
-            // It may have been the one to go: it is small, but so drawn.
+            // It may have been evicted: it is small, but drawn by chance.
             assert!(calm.gets("calm").is_none_or(|(value, _)| value == i.to_string()));
         }
     });
@@ -206,8 +209,8 @@ fn garbage_disturbs_nobody() {
                 let mut random = Random(seed);
                 while !done.load(Ordering::Relaxed) {
                     let mut stream = TcpStream::connect(served.address).expect("somebody listens");
-                    stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
-                    // It may be closed meanwhile, by a `quit` among other things.
+                    stream.set_read_timeout(Some(TIMEOUT)).expect("it is a socket");
+                    // The connection may be closed meanwhile, for example by a `quit`.
                     let garbage = String::from_utf8_lossy(&random.garbage()).replace("flush_all", "flush");
                     let _ = stream.write_all(garbage.as_bytes());
                     let _ = stream.shutdown(Shutdown::Write);
@@ -217,7 +220,7 @@ fn garbage_disturbs_nobody() {
         }
         let mut client = served.client();
         for i in 0..300 {
-            // Nobody's garbage names this key, nor everything.
+            // No garbage names this key or flushes all keys.
             assert_eq!(client.set("quiet-key", &format!("value-{i}")), "STORED");
             let found = client.gets("quiet-key").map(|(value, _)| value);
             assert_eq!(found, Some(format!("value-{i}")));
@@ -226,7 +229,7 @@ fn garbage_disturbs_nobody() {
     served.await_connections(0);
 }
 
-/// Does so when it is dropped, a panic or not.
+/// Runs a function when it is dropped, by a panic too.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -235,8 +238,8 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Seeds of `garbage_is_answered_and_never_waited_for`, which repeats with the one that it names: `SQUALL_TEST_SEED=N cargo test -p
-/// squall-cache-example --test serving garbage_is`.
+/// Number of seeds of `garbage_is_answered_and_never_waited_for`. A failed test names its seed; repeat it
+/// by `SQUALL_TEST_SEED=N cargo test -p squall-cache-example --test serving garbage_is`.
 const SEEDS: u64 = 400;
 
 #[test]
@@ -248,7 +251,7 @@ fn garbage_is_answered_and_never_waited_for() {
     for seed in seeds {
         let mut random = Random(seed);
         let garbage = random.garbage();
-        // Pieces of any length; in the end the client leaves.
+        // Pieces of any length. In the end the client leaves.
         let mut pieces = Vec::new();
         let mut rest = &garbage[..];
         while !rest.is_empty() {
@@ -265,7 +268,7 @@ fn garbage_is_answered_and_never_waited_for() {
 }
 
 impl Random {
-    /// Bytes that begin like requests now and then.
+    /// Returns bytes that sometimes begin like requests.
     fn garbage(&mut self) -> Vec<u8> {
         const WORDS: [&str; 36] = [
             "get",
@@ -333,24 +336,24 @@ fn who_does_not_read_answers_is_not_read_either() {
     script.reads_max = 15_000;
     assert!(!play(&cache, &mut script), "it waits for the client");
     assert_eq!(script.answers.len(), 15_000);
-    // Of 700 kB one reading was taken, not more.
+    // Of 700 kB, the server took one read.
     assert!(script.sent <= 16 << 10, "{} bytes were taken", script.sent);
-    // One that asks for everything in one line is held up in the midst of it.
+    // A client that asks for very many keys in one line is held up in the middle of it.
     let mut script = Script::new([format!("get {}\r\n", "k ".repeat(20_000))]);
     script.reads_max = 100_000;
     let hits = cache.stats().total(Fact::GetHits);
     assert!(!play(&cache, &mut script));
-    // So many fit into what was read and what waits to be sent.
+    // The hits that fit into the input buffer and the waiting output.
     let hits = cache.stats().total(Fact::GetHits) - hits;
     assert!(hits <= (100_000 + (64 << 10)) / 10_000 + 2, "{hits} values were taken out of the table");
-    // Many that are sent ahead and have long answers.
+    // Many requests that are sent ahead and have long answers.
     let mut script = Script::new(["stats\r\n".repeat(5_000)]);
     assert!(play(&cache, &mut script));
     assert!(script.waited_max <= 70_000, "{} bytes waited", script.waited_max);
-    // And who reads gets everything, in parts.
-    let talk = format!("get {}\r\n", "k ".repeat(2_000));
+    // A client that reads gets all answers, in parts.
+    let dialogue = format!("get {}\r\n", "k ".repeat(2_000));
     let one = format!("VALUE k 0 10000\r\n{large}\r\n");
-    assert_eq!(answers(&cache, [talk]).len(), 2_000 * one.len() + "END\r\n".len());
+    assert_eq!(answers(&cache, [dialogue]).len(), 2_000 * one.len() + "END\r\n".len());
 }
 
 #[test]
@@ -380,7 +383,7 @@ fn a_change_of_the_configuration_takes_effect_while_serving() {
         assert_eq!(client.set("k", &value), "SERVER_ERROR object too large for cache");
         assert_eq!(client.set("k", &value[1..]), "STORED");
     }
-    // The limit of memory, by a client.
+    // The memory limit, set by a client.
     served.cache.configure(|config| config.value_bytes_max = 1 << 20);
     let value = "x".repeat(5000);
     for i in 0..2000 {
@@ -393,7 +396,7 @@ fn a_change_of_the_configuration_takes_effect_while_serving() {
         assert!(stored == "STORED" || stored == "SERVER_ERROR out of memory storing object", "{stored}");
     }
     assert!(served.cache.used_bytes() <= 8 << 20);
-    // Connections: the one that is too many is told, and the others stay.
+    // Connections beyond the limit get an error, and the others stay.
     served.cache.configure(|config| config.connections_max = 2);
     let mut third = Client::new(served.address);
     assert_eq!(third.line(), "ERROR Too many open connections");

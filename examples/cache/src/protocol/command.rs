@@ -1,37 +1,37 @@
-//! What a line says.
+//! Parser of one line.
 
 use super::{Header, KEY_BYTES_MAX, Line, Refusal};
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// `get`, `gets`; `gat` and `gats` with an expiry.
+    /// `get`, `gets`; `gat` and `gats` with an expiry time.
     Get {
-        /// One at least.
+        /// At least one key.
         keys: Keys<'a>,
-        /// Whether the client wants the `cas` of each value.
+        /// Whether the client wants the `cas` number of each value.
         cas: bool,
-        /// When what is found is to expire, if that is to change.
+        /// The new expiry time of the found items, if it is to change.
         exptime: Option<i64>,
     },
     /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
     Store {
-        /// Which.
+        /// The command.
         verb: Verb,
         /// The key.
         key: &'a [u8],
-        /// The client's own.
+        /// The client's own flags.
         flags: u32,
-        /// When it is to expire.
+        /// The expiry time.
         exptime: i64,
         /// The value.
         data: &'a [u8],
         /// Whether the client wants no answer.
         noreply: bool,
     },
-    /// The same with a value that is too large, and is swallowed.
+    /// A storing request with a value that is too large. The value is swallowed.
     TooLarge {
-        /// Which.
+        /// The command.
         verb: Verb,
         /// The key.
         key: &'a [u8],
@@ -51,7 +51,7 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// Whether it is `incr`.
         up: bool,
-        /// How much.
+        /// The delta.
         by: u64,
         /// Whether the client wants no answer.
         noreply: bool,
@@ -60,32 +60,32 @@ pub enum Request<'a> {
     Touch {
         /// The key.
         key: &'a [u8],
-        /// When it is to expire.
+        /// The expiry time.
         exptime: i64,
         /// Whether the client wants no answer.
         noreply: bool,
     },
     /// `flush_all`.
     FlushAll {
-        /// In how many seconds, or when; at once if it is not above zero.
+        /// The delay in seconds, or a date. Zero or less: at once.
         delay: i64,
         /// Whether the client wants no answer.
         noreply: bool,
     },
-    /// `stats`, perhaps of something.
+    /// `stats`, perhaps with an argument.
     Stats(Option<&'a [u8]>),
     /// `version`.
     Version,
     /// `verbosity`.
     Verbosity {
-        /// How much is told.
+        /// The level.
         level: u32,
         /// Whether the client wants no answer.
         noreply: bool,
     },
     /// `cache_memlimit`.
     MemoryLimit {
-        /// In MiB.
+        /// The limit in MiB.
         mib: u32,
         /// Whether the client wants no answer.
         noreply: bool,
@@ -94,24 +94,24 @@ pub enum Request<'a> {
     Quit,
 }
 
-/// How a value is stored.
+/// The way a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Whatever is there.
+    /// Always.
     Set,
-    /// If nothing is there.
+    /// If the key is absent.
     Add,
-    /// If something is there.
+    /// If the key is present.
     Replace,
-    /// Behind what is there.
+    /// Behind the present value.
     Append,
-    /// Before what is there.
+    /// Before the present value.
     Prepend,
-    /// If what is there has this number still.
+    /// If the present value still has this number.
     Cas(u64),
 }
 
-/// The keys of a `get`: each has 1 to 250 bytes.
+/// The keys of a `get`, of 1 to 250 bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a>(&'a [u8]);
 
@@ -123,7 +123,7 @@ impl<'a> Iterator for Keys<'a> {
     }
 }
 
-/// The next word: words are parted by spaces, and nothing else is special.
+/// Returns the next word. Spaces separate words, and no other byte is special.
 fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let begin = rest.iter().position(|b| *b != b' ')?;
     let from = &rest[begin..];
@@ -133,17 +133,17 @@ fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(word)
 }
 
-/// The least limit that `cache_memlimit` may set: with less nothing could be stored.
+/// The least limit that `cache_memlimit` may set. With less, no value could be stored.
 const MEMORY_MIB_MIN: u32 = 8;
-/// Words of the longest command: a `cas` with `noreply`.
+/// Number of words of the longest command: a `cas` with `noreply`.
 const WORDS_MAX: usize = 7;
 
 /// The words behind a command's name.
 struct Words<'a> {
     words: [&'a [u8]; WORDS_MAX],
-    /// How many there are; one more than there is place for stands for all that is too much.
+    /// Number of words. One more than there is room for stands for any larger number.
     count: usize,
-    /// Whether the last says that no answer is wanted. It is not counted then.
+    /// Whether the last word is `noreply`. It is not counted then.
     noreply: bool,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Words<'a> {
         Words { words, count: count - usize::from(noreply), noreply }
     }
 
-    /// How many there are with that one.
+    /// Returns the number of words with `noreply`.
     fn all(&self) -> usize {
         self.count + usize::from(self.noreply)
     }
@@ -176,7 +176,7 @@ fn no_command<'a>() -> Line<'a> {
     Line::Refused { refusal: Refusal::NoCommand, noreply: false, value: None }
 }
 
-/// Reads a line, which is without its end.
+/// Parses a line without its end.
 pub(super) fn parse(line: &[u8]) -> Line<'_> {
     let mut rest = line;
     let Some(name) = word(&mut rest) else { return no_command() };
@@ -190,7 +190,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         b"replace" => store(Verb::Replace, rest),
         b"append" => store(Verb::Append, rest),
         b"prepend" => store(Verb::Prepend, rest),
-        // The number is read with the other words.
+        // The number is parsed with the other words.
         b"cas" => store(Verb::Cas(0), rest),
         b"delete" => delete(&Words::of(rest)),
         b"incr" => count(&Words::of(rest), true),
@@ -213,7 +213,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
             }
         }
         b"quit" if word(&mut rest).is_none() => Line::Whole(Request::Quit),
-        // A browser that was sent here: what follows is not meant for a cache.
+        // A browser came here by mistake. Its other lines are not meant for a cache.
         _ if line.rsplit(|byte| *byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/")) => {
             Line::Whole(Request::Quit)
         }
@@ -233,7 +233,7 @@ fn get(mut rest: &[u8], cas: bool, touches: bool) -> Line<'_> {
         Some(Some(exptime)) => Some(exptime),
         Some(None) => return refused(Refusal::BadExptime),
     };
-    // Before anything is answered.
+    // Before any answer.
     if keys.all(is_key) {
         Line::Whole(Request::Get { keys: Keys(rest), cas, exptime })
     } else {
@@ -241,15 +241,15 @@ fn get(mut rest: &[u8], cas: bool, touches: bool) -> Line<'_> {
     }
 }
 
-/// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
+/// Parses `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`.
 fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
     let words = Words::of(rest);
     let [key, flags, exptime, bytes, unique, ..] = words.words;
-    // Longer than anybody's memory is no length.
+    // A length beyond any machine's memory is rejected.
     let length = number::<u32>(bytes).filter(|bytes| words.count >= 4 && *bytes <= i32::MAX as u32 - 2);
     let value = length.map(|bytes| bytes as usize);
     let least = if matches!(verb, Verb::Cas(_)) { 5 } else { 4 };
-    // As memcached has it, a word more is no harm.
+    // Like memcached, allows one word more.
     if words.count < least || words.all() > least + 1 {
         return Line::Refused { refusal: Refusal::NoCommand, noreply: false, value };
     }
@@ -271,10 +271,10 @@ fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
 fn delete<'a>(words: &Words<'a>) -> Line<'a> {
     let [key, time, ..] = words.words;
     match words.count {
-        // A key that looks like the word.
+        // A key that looks like the word `noreply`.
         0 if words.noreply => Line::Whole(Request::Delete { key, noreply: false }),
         1 if !is_key(key) => words.refuse(Refusal::BadFormat),
-        // Once there was a time here; clients that are as old say 0.
+        // Old protocols had a time here; old clients still send 0.
         2 if time == b"0" && is_key(key) => Line::Whole(Request::Delete { key, noreply: words.noreply }),
         1 => Line::Whole(Request::Delete { key, noreply: words.noreply }),
         2 | 3 if words.all() <= 3 => words.refuse(Refusal::BadDelete),
@@ -282,14 +282,14 @@ fn delete<'a>(words: &Words<'a>) -> Line<'a> {
     }
 }
 
-/// `<key> <number> [noreply]`: a command that has a number for its key, and what is said of another word in its place.
+/// Parses `<key> <number> [noreply]`. `bad` is the reason if the number is no number.
 fn with_number<'a, T: std::str::FromStr>(
     words: &Words<'a>,
     bad: Refusal,
     request: impl FnOnce(&'a [u8], T, bool) -> Request<'a>,
 ) -> Line<'a> {
     let [key, by, ..] = words.words;
-    // As memcached has it, a word more is no harm.
+    // Like memcached, allows one word more.
     match words.all() {
         2 | 3 if words.count == 0 || !is_key(key) => words.refuse(Refusal::BadFormat),
         2 | 3 => match number(if words.count > 1 { by } else { b"" }) {
@@ -318,7 +318,7 @@ fn flush_all<'a>(words: &Words<'a>) -> Line<'a> {
     }
 }
 
-/// A command with one number.
+/// Parses a command with one number.
 fn level<'a>(words: &Words<'a>, bad: Refusal, request: fn(u32, bool) -> Request<'a>) -> Line<'a> {
     match (words.count, number(words.words[0])) {
         _ if !(1..=2).contains(&words.all()) => no_command(),
@@ -331,7 +331,7 @@ fn is_key(key: &[u8]) -> bool {
     (1..=KEY_BYTES_MAX).contains(&key.len())
 }
 
-/// The word as a number, if it is one of this type.
+/// Parses a word as a number of this type.
 fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }

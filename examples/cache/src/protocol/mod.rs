@@ -1,47 +1,50 @@
-//! memcached's text protocol, as far as bytes go: what a client sends becomes requests. Nothing here reads, waits or keeps bytes.
+//! Parser of memcached's text protocol: the bytes of a client become requests. It reads no stream, never
+//! waits, and keeps no bytes.
 //!
-//! A request is a line, and of those that store a value the value after it. [`Parser::next`] is shown what has come and was not used
-//! yet, and says how much of it is used up, and for what; it may be shown the same again with more behind it.
+//! A request is a line; a request that stores a value has the value after the line. [`Parser::next`] gets
+//! the received bytes that are not used yet. It returns the number of bytes that it used, and the request.
+//! It may get the same bytes again with more behind them.
 //!
-//! - I1. What is answered does not depend on how the bytes were cut into pieces on their way.
-//! - I2. It never asks for more than a line of [`LINE_BYTES_MAX`] and a value of the size that the server allows: what is larger is
-//!   answered at once, and swallowed as it comes.
-//! - I3. Of a request that stores a value whose length can be read, the value is not taken for requests, whatever else is wrong.
+//! - I1. The answers do not depend on the way the bytes were cut on their way.
+//! - I2. The parser never asks for more than a line of [`LINE_BYTES_MAX`] and a value of the size that the
+//!   server allows. A larger value is answered at once, and swallowed as it comes.
+//! - I3. The value of a storing request is never parsed as requests if its length can be read, even if the
+//!   line has an error.
 //!
-//! After memcached's doc/protocol.txt, and where that does not say it, memcached 1.6 itself.
+//! Source: memcached's doc/protocol.txt, and memcached 1.6 itself where that document is silent.
 
 mod command;
 
 pub use command::{Keys, Request, Verb};
 
-/// Bytes of a key.
+/// Maximum size of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 250;
-/// Bytes of a line: some hundreds of keys.
+/// Maximum size of a line, in bytes: some hundreds of keys.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Why a request is not done. The text of each is its answer.
+/// The reason why a request is rejected. The text of each is the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such command, or not so many words.
+    /// No such command, or not that many words.
     NoCommand,
-    /// A word is not what it ought to be.
+    /// A word has the wrong format.
     BadFormat,
     /// `delete` with more than a key.
     BadDelete,
-    /// What is to be added is no number.
+    /// The delta is no number.
     BadDelta,
-    /// When it is to expire is no number.
+    /// The expiry time is no number.
     BadExptime,
     /// A value that does not end where its length says.
     BadChunk,
-    /// A line without end.
+    /// A line that is too long.
     LineTooLong,
-    /// A limit with which nothing could be stored.
+    /// A memory limit that is too low to store any value.
     TooLittleMemory,
 }
 
 impl Refusal {
-    /// The answer.
+    /// Returns the answer.
     pub fn text(self) -> &'static [u8] {
         match self {
             Refusal::NoCommand => b"ERROR\r\n",
@@ -56,60 +59,60 @@ impl Refusal {
     }
 }
 
-/// What the bytes so far come to.
+/// The meaning of the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// A request.
     Request(Request<'a>),
-    /// None, and this is the answer, unless the client wants none.
+    /// A rejected request.
     Refused {
-        /// Why.
+        /// The reason, and so the answer.
         refusal: Refusal,
         /// Whether the client wants no answer.
         noreply: bool,
     },
-    /// More must come first: so many bytes beside those that are used up, at least one.
+    /// More bytes must come first.
     Wait {
-        /// As far as that is known.
+        /// Number of bytes beside the used ones, at least one, so far as it is known.
         bytes: usize,
     },
 }
 
-/// One step.
+/// One step of the parser.
 #[derive(Debug)]
 pub struct Parsed<'a> {
-    /// Bytes from the beginning that are not to be shown again.
+    /// Bytes from the beginning that are used up.
     pub used: usize,
-    /// What they are.
+    /// The meaning of these bytes.
     pub outcome: Outcome<'a>,
 }
 
-/// Where in the bytes of one connection we are.
+/// The state of a connection's parser.
 #[derive(Debug, Default)]
 pub struct Parser {
-    /// Bytes of a value that nobody wants.
+    /// Remaining bytes of a rejected value.
     swallow: usize,
-    /// Whether a line that was too long is not over yet.
+    /// Whether the bytes are in the middle of a line that was too long.
     in_long_line: bool,
-    /// Bytes in which the end of the line is not: they need not be looked at again.
+    /// Number of bytes that were searched for the end of the line already.
     searched: usize,
 }
 
-/// What a line says.
+/// The meaning of a line.
 enum Line<'a> {
-    /// A request that is whole.
+    /// A complete request.
     Whole(Request<'a>),
-    /// One whose value follows.
+    /// A request with a value after the line.
     WithValue(Header<'a>),
     Refused {
         refusal: Refusal,
         noreply: bool,
-        /// Bytes of a value that follows and nobody wants, where its length could be read.
+        /// Length of a value that follows and is rejected, if its length could be read.
         value: Option<usize>,
     },
 }
 
-/// What stands before a value.
+/// The words before a value.
 struct Header<'a> {
     verb: Verb,
     key: &'a [u8],
@@ -119,16 +122,16 @@ struct Header<'a> {
     noreply: bool,
 }
 
-/// Behind a line, and behind a value.
+/// The end of a line, and of a value.
 const END: &[u8] = b"\r\n";
 
 impl Parser {
-    /// At the beginning of a connection.
+    /// Returns a parser at the beginning of a connection.
     pub fn new() -> Parser {
         Parser::default()
     }
 
-    /// The next request in `bytes`, or what is wrong with it.
+    /// Returns the next request in `bytes`, or the reason of its rejection.
     pub fn next<'a>(&mut self, bytes: &'a [u8], value_bytes_max: usize) -> Parsed<'a> {
         let mut used = self.swallow.min(bytes.len());
         self.swallow -= used;
@@ -171,7 +174,7 @@ impl Parser {
             Line::WithValue(header) => {
                 let whole = after + header.bytes + END.len();
                 let Some(value) = rest.get(after..whole) else {
-                    // The line is read again when its value is there: its end is found at once.
+                    // The line is parsed again when its value is there. Its end is then found at once.
                     self.searched = end;
                     return Parsed { used, outcome: Outcome::Wait { bytes: whole } };
                 };
@@ -196,7 +199,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Where the byte is first.
+/// Returns the index of the first such byte.
 fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|b| *b == byte)
 }

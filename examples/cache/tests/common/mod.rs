@@ -1,8 +1,8 @@
-//! A cache with a clock by hand; conversations without a network; and clients of a server on loopback.
+//! A cache with a clock moved by hand, dialogues without a network, and clients of a server on loopback.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-pub(crate) mod talks;
+pub(crate) mod dialogues;
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -12,10 +12,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use squall_cache_example::{Cache, Clock, Config, Hand, SquallStore, converse, serve};
+use squall_cache_example::{Cache, Clock, Config, Hand, SquallStore, serve, serve_client};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The clock's first time: any that is no small number.
+/// The clock's first time: any large number.
 pub(crate) const BEGAN: u64 = 1_700_000_000;
 
 pub(crate) type TestCache = Arc<Cache<SquallStore>>;
@@ -29,15 +29,15 @@ pub(crate) fn cache() -> TestCache {
     cache_with(Config::default()).0
 }
 
-/// A client that sends these pieces, reads everything, and leaves.
+/// A client that sends these pieces, reads all answers, and leaves.
 pub(crate) struct Script {
     pieces: VecDeque<Vec<u8>>,
     pub(crate) answers: Vec<u8>,
-    /// So many bytes of answers are read, and then no more.
+    /// Number of bytes of answers that the client reads before it stops.
     pub(crate) reads_max: usize,
-    /// The most that waited to be sent at once.
+    /// The maximum that waited to be sent at once.
     pub(crate) waited_max: usize,
-    /// Bytes that were taken from it.
+    /// Number of bytes that the server took from the client.
     pub(crate) sent: usize,
 }
 
@@ -85,10 +85,10 @@ impl AsyncWrite for &mut Script {
     }
 }
 
-/// Has the server talk with this client as far as it goes; whether the conversation is over.
+/// Runs the server with this client as far as it goes. Returns whether the dialogue is over.
 pub(crate) fn play(cache: &TestCache, script: &mut Script) -> bool {
-    let mut talk = Box::pin(converse(cache, script));
-    match talk.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    let mut dialogue = Box::pin(serve_client(cache, script));
+    match dialogue.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => {
             ended.expect("a script does not break off");
             true
@@ -97,19 +97,19 @@ pub(crate) fn play(cache: &TestCache, script: &mut Script) -> bool {
     }
 }
 
-/// What the server answers to these pieces.
+/// Returns the server's answers to these pieces.
 pub(crate) fn answers<P: Into<Vec<u8>>>(cache: &TestCache, pieces: impl IntoIterator<Item = P>) -> Vec<u8> {
     let mut script = Script::new(pieces);
     assert!(play(cache, &mut script), "the server waits for something");
     script.answers
 }
 
-/// As text, for bytes that are.
+/// Returns the server's answers as text.
 pub(crate) fn say(cache: &TestCache, what: &str) -> String {
     String::from_utf8(answers(cache, [what])).expect("it is text")
 }
 
-/// A server on loopback, until it is dropped.
+/// A server on loopback, until the drop.
 pub(crate) struct Served {
     pub(crate) cache: TestCache,
     pub(crate) hand: Hand,
@@ -133,12 +133,12 @@ impl Served {
         Client::new(self.address)
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until this many connections are open.
     pub(crate) fn await_connections(&self, count: usize) {
         let begun = Instant::now();
         while self.cache.connections() != count {
             assert!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TIMEOUT,
                 "{} connections are open, not {count}",
                 self.cache.connections()
             );
@@ -147,8 +147,8 @@ impl Served {
     }
 }
 
-/// Nobody waits so long but for what never comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A timeout that only a lost event can exceed.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client that waits for its answers.
 pub(crate) struct Client {
@@ -159,7 +159,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("somebody listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("it is no zero");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("it is no zero");
         stream.set_nodelay(true).expect("it is a socket");
         Client { stream, came: Vec::new() }
     }
@@ -168,7 +168,7 @@ impl Client {
         self.stream.write_all(what).expect("the server reads");
     }
 
-    /// One line, without its end.
+    /// Returns one line, without its end.
     pub(crate) fn line(&mut self) -> String {
         let mut searched = 0;
         loop {
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Sends a line, and returns the first of the answer.
+    /// Sends a line, and returns the first line of the answer.
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.send(format!("{line}\r\n").as_bytes());
         self.line()
@@ -196,7 +196,7 @@ impl Client {
         self.ask(&format!("set {key} 0 0 {}\r\n{value}", value.len()))
     }
 
-    /// The value and its `cas`.
+    /// Returns the value and its `cas` number.
     pub(crate) fn gets(&mut self, key: &str) -> Option<(String, u64)> {
         let line = self.ask(&format!("gets {key}"));
         if line == "END" {
@@ -214,17 +214,17 @@ impl Client {
     }
 }
 
-/// Where so many threads wait for each other, again and again; but not for one that has panicked.
-pub(crate) struct Meeting {
+/// A reusable barrier for this many threads, which does not wait for a thread that panicked.
+pub(crate) struct Barrier {
     count: usize,
-    /// How many have come, and which meeting it is.
+    /// Number of threads that have come, and the number of the round.
     came: Mutex<(usize, usize)>,
     over: Condvar,
 }
 
-impl Meeting {
-    pub(crate) fn new(count: usize) -> Meeting {
-        Meeting { count, came: Mutex::new((0, 0)), over: Condvar::new() }
+impl Barrier {
+    pub(crate) fn new(count: usize) -> Barrier {
+        Barrier { count, came: Mutex::new((0, 0)), over: Condvar::new() }
     }
 
     pub(crate) fn wait(&self) {
@@ -237,13 +237,13 @@ impl Meeting {
         }
         let this = came.1;
         let (came, waited) =
-            self.over.wait_timeout_while(came, PATIENCE, |came| came.1 == this).expect("nobody panics here");
+            self.over.wait_timeout_while(came, TIMEOUT, |came| came.1 == this).expect("nobody panics here");
         drop(came);
         assert!(!waited.timed_out(), "somebody does not come");
     }
 }
 
-/// A small generator (xorshift): what is drawn depends on the seed alone.
+/// A small generator (xorshift). Its output depends on the seed alone.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

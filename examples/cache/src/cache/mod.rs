@@ -1,15 +1,19 @@
-//! What the commands do to the entries, whatever the store is and wherever they come from.
+//! The effect of each command on the entries, for any store and any kind of connection.
 //!
-//! - I1. `used_bytes` is the sum of [`Item::bytes`] over the entries of the store, once nobody changes any: every change goes
-//!   through [`Cache::change`], which adds what came and takes away what went.
-//! - I2. What is dead, expired or flushed, is absent to every command. It is taken out by the first change that comes by, or by the sweeper.
-//! - I3. A value's `cas` is never given to another one.
+//! - I1. `used_bytes` is the sum of [`Item::bytes`] over the entries of the store, while no thread changes
+//!   any. Each change goes through [`Cache::change`], which adds the new size and subtracts the old one.
+//! - I2. A dead item, expired or flushed, is absent to every command. The next change of its key removes
+//!   it, or the sweeper.
+//! - I3. A value's `cas` number is never given to another value.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use squall::Handle;
-use squall::objects::read_mostly::{self, ReadMostly, OwnedReadMostly, ReadMostlyExt};
+use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostly, ReadMostlyExt};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -20,21 +24,22 @@ use crate::store::{Change, Key, Store};
 
 /// Larger numbers are dates: memcached's thirty days.
 const RELATIVE_S_MAX: i64 = 60 * 60 * 24 * 30;
-/// What an expiry in the past becomes: a date that is, whatever the clock says.
+/// Replaces an expiry in the past: a date that every clock has passed.
 const PAST: u64 = 1;
-/// Entries among which the one goes that was not used for longest.
+/// Entries that an eviction draws. It evicts the one that was not used for longest.
 const DRAWN: usize = 8;
-/// Entries that one command takes out at most to make room.
+/// Maximum number of evictions for one command.
 const EVICTIONS_MAX: usize = 1024;
-/// Entries that count where what was taken out is counted: of smaller ones there cannot come as much in the time that their memory takes.
+/// Minimum size of a removed entry that counts for [`Cache::is_reclaim_due`]. Smaller entries cannot fill
+/// much memory in the time until it is free.
 const GONE_BYTES_MIN: u64 = 4 << 10;
-/// Of the limit of memory so much, an eighth, may be taken out before somebody waits for its memory; and so many bytes if that is less.
+/// A reclaim is due when an eighth of the memory limit was removed, but at least this many bytes.
 const GONE_PART: u64 = 8;
 const GONE_BYTES_LEAST: u64 = 2 << 20;
-/// Numbers for `cas` that are taken at once: see [`CasNumbers`].
+/// Number of `cas` numbers that a connection takes at once: see [`CasNumbers`].
 const CAS_BATCH: u64 = 256;
 
-/// A cache: a store, and what all its connections share.
+/// A cache: a store, and the state that all its connections share.
 #[derive(Debug)]
 pub struct Cache<S> {
     store: S,
@@ -42,87 +47,88 @@ pub struct Cache<S> {
     stats: Stats,
     clock: Clock,
     began: u64,
-    /// How many times everything was flushed.
+    /// Number of flushes so far.
     era: AtomicU64,
-    /// When everything is to be flushed once more; 0: not.
+    /// Time of the next delayed flush; 0: there is no such flush.
     flush_due: AtomicU64,
-    /// Held by who does a flush that is due.
+    /// Held by the thread that runs a due flush.
     flushing: Mutex<()>,
     next_cas: AtomicU64,
     used_bytes: AtomicU64,
-    /// Bytes of large entries that were replaced or taken out since somebody last waited for their memory.
+    /// Bytes of large entries that were replaced or removed since a thread last waited for their memory.
     gone_bytes: AtomicU64,
-    /// Where the next entries are drawn to make room.
+    /// State of the generator that draws entries to evict.
     draw: AtomicU64,
     connections: AtomicUsize,
 }
 
-/// When a command is done: the time, and how many times everything had been flushed.
+/// Time of a command: the clock, and the number of flushes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Seconds since 1970.
     pub now: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub era: u64,
 }
 
-/// What came of storing a value.
+/// Result of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// It is there.
+pub(crate) enum StoreResult {
+    /// The value was stored.
     Stored,
-    /// The condition of the command was not met.
+    /// The command's condition was not met.
     NotStored,
-    /// The value is another one than the client's.
+    /// The value is not the one that the client named.
     Exists,
-    /// There is none.
+    /// The key is absent.
     NotFound,
-    /// With it, it would be too large: only by appending.
+    /// The value would become too large by an append or prepend.
     TooLarge,
-    /// Nothing that could be taken out makes enough room.
+    /// Evictions cannot make enough room.
     NoMemory,
 }
 
-/// What came of changing a value where it is.
+/// Result of changing a present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed<T> {
-    /// Done.
+    /// The value was changed.
     Done(T),
-    /// There is none.
+    /// The key is absent.
     NotFound,
-    /// It is no number.
+    /// The value is no number.
     NotANumber,
 }
 
-/// Whether there is room.
+/// Result of making room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Room {
-    /// There is.
+    /// There is room.
     Made,
-    /// There is not, and nothing more could be taken out.
+    /// There is no room, and no more entry could be evicted.
     None,
 }
 
-/// Numbers for `cas` of one connection: it takes many at once, so that connections do not meet at each write (cache/I3).
+/// Reserved `cas` numbers of one connection. It takes many at once, so that connections do not contend at
+/// each write (cache/I3).
 #[derive(Debug, Default)]
 pub(crate) struct CasNumbers {
     next: u64,
     end: u64,
 }
 
-/// One open connection, for as long as this is.
+/// One open connection. The drop frees its place.
 #[derive(Debug)]
-pub(crate) struct Seat<S: Store>(Arc<Cache<S>>);
+pub(crate) struct ConnectionPermit<S: Store>(Arc<Cache<S>>);
 
-impl<S: Store> Drop for Seat<S> {
+impl<S: Store> Drop for ConnectionPermit<S> {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl<S: Store> Cache<S> {
-    /// A cache with this store, which is empty.
+    /// Makes a cache with this store, which must be empty.
     pub fn new(store: S, config: Config, clock: Clock) -> Arc<Cache<S>> {
         Arc::new(Cache {
             store,
@@ -141,68 +147,71 @@ impl<S: Store> Cache<S> {
         })
     }
 
-    /// The configuration, to read it and to change it while the server serves.
+    /// Returns the configuration, to read it and to change it while the server runs.
     pub fn config(&self) -> Handle<dyn ReadMostly<Config>> {
         self.config.handle()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The entries.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Bytes that the entries count for.
+    /// Returns the size of all entries: see [`Item::bytes`].
     pub fn used_bytes(&self) -> u64 {
-        // What went may be taken away before what came was added: that is none, and not very many.
+        // A removed size may be subtracted before the inserted size was added. Such a sum below zero counts
+        // as zero.
         self.used_bytes.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Seconds since it was made.
+    /// Returns the seconds since the cache was made.
     pub(crate) fn uptime_s(&self) -> u64 {
         self.clock.now().saturating_sub(self.began)
     }
 
-    /// A seat for one more connection, if there is one.
-    pub(crate) fn seat(self: &Arc<Cache<S>>) -> Option<Seat<S>> {
+    /// Returns a place for one more connection, or `None` if all are taken.
+    pub(crate) fn permit(self: &Arc<Cache<S>>) -> Option<ConnectionPermit<S>> {
         let limit = self.config().read(|config| config.connections_max);
         let taken = self
             .connections
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < limit).then_some(taken + 1));
-        taken.ok().map(|_| Seat(self.clone()))
+        taken.ok().map(|_| ConnectionPermit(self.clone()))
     }
 
-    /// Now. Does the flush that is due.
+    /// Returns the present time. Runs a delayed flush if it is due.
     ///
-    /// Nothing here is ordered by more than the words themselves: a client that was told of a flush tells others by way of the kernel.
+    /// The words need no further ordering: a client that knows of a flush tells others through the kernel.
     pub fn moment(&self) -> Moment {
         let now = self.clock.now();
         let is_due = |due| (1..=now).contains(&due);
-        // Acquire: pairs with the release below: who finds none due any more counts the one that was.
+        // Acquire: pairs with the release below. A thread that finds no due flush counts the one before.
         if is_due(self.flush_due.load(Ordering::Acquire)) {
-            // Whoever comes meanwhile waits, so that none goes on by the time before it.
+            // Threads that come meanwhile wait, so that no command continues with the time before the
+            // flush.
             let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
             let due = self.flush_due.load(Ordering::Relaxed);
             if is_due(due) {
                 self.era.fetch_add(1, Ordering::Relaxed);
-                // Release: pairs with the acquire above. It may have become another one meanwhile, which stays.
+                // Release: pairs with the acquire above. A later flush may have been set meanwhile; it
+                // stays.
                 _ = self.flush_due.compare_exchange(due, 0, Ordering::Release, Ordering::Relaxed);
             }
         }
         Moment { now, era: self.era.load(Ordering::Relaxed) }
     }
 
-    /// When what a client says expires: memcached's rule. Negative: at once. 0: never, or after the default. Up to thirty days:
-    /// in so many seconds. Else that is the date.
+    /// Returns the expiry time for a client's number, by memcached's rule. Negative: at once. 0: never, or
+    /// after the default. Up to thirty days: in so many seconds. Larger: that date.
     pub(crate) fn expires(&self, exptime: i64, moment: Moment) -> u64 {
         match exptime {
             0 => match self.config().read(|config| config.default_ttl_s) {
@@ -217,7 +226,7 @@ impl<S: Store> Cache<S> {
 
     // --- reading ---
 
-    /// What `f` makes of the key's item.
+    /// Calls `f` with the key's item and returns its result, or `None` if the key is absent.
     pub(crate) fn get<R>(&self, key: &[u8], moment: Moment, f: impl FnOnce(&Item) -> R) -> Option<R> {
         let found = self.store.read(key, |item| {
             item.is_live(moment).then(|| {
@@ -243,7 +252,7 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Has it expire at another time, and returns it.
+    /// Sets the expiry time of the key's item, and returns the item.
     pub(crate) fn get_and_touch(&self, key: &[u8], exptime: i64, moment: Moment) -> Option<Item> {
         let expires = self.expires(exptime, moment);
         let found = self.change(key, moment, |item| match item {
@@ -258,7 +267,7 @@ impl<S: Store> Cache<S> {
 
     // --- changing ---
 
-    /// Changes a key as the command `verb` says.
+    /// Stores a value as the command `verb` says.
     pub(crate) fn store_value(
         &self,
         verb: Verb,
@@ -266,7 +275,7 @@ impl<S: Store> Cache<S> {
         (flags, exptime): (u32, i64),
         data: &[u8],
         cas: &mut CasNumbers,
-    ) -> Answer {
+    ) -> StoreResult {
         let moment = self.moment();
         self.stats.note(Fact::CmdSet);
         let item = Item::new(data.into(), flags, self.expires(exptime, moment), self.cas(cas), moment);
@@ -275,39 +284,40 @@ impl<S: Store> Cache<S> {
         let room = self.make_room(item.bytes(key), memory_max, moment);
         let stored = self.change(key, moment, |old| {
             let put = |item: Item| match room {
-                Room::Made => (Change::Put(item), Answer::Stored),
-                // What a client believes to have replaced must not be found any more.
-                Room::None if verb == Verb::Set => (Change::Remove, Answer::NoMemory),
-                Room::None => (Change::Keep, Answer::NoMemory),
+                Room::Made => (Change::Put(item), StoreResult::Stored),
+                // The client believes that the old value is replaced, so it must not be found any more.
+                Room::None if verb == Verb::Set => (Change::Remove, StoreResult::NoMemory),
+                Room::None => (Change::Keep, StoreResult::NoMemory),
             };
             match (verb, old) {
                 (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(item.clone()),
                 (Verb::Cas(unique), Some(old)) if old.cas == unique => put(item.clone()),
-                (Verb::Cas(_), Some(_)) => (Change::Keep, Answer::Exists),
-                (Verb::Cas(_), None) => (Change::Keep, Answer::NotFound),
+                (Verb::Cas(_), Some(_)) => (Change::Keep, StoreResult::Exists),
+                (Verb::Cas(_), None) => (Change::Keep, StoreResult::NotFound),
                 (Verb::Append, Some(old)) => match joined(&old.data, data, value_max) {
                     Some(data) => put(old.with_data(data, item.cas)),
-                    None => (Change::Keep, Answer::TooLarge),
+                    None => (Change::Keep, StoreResult::TooLarge),
                 },
                 (Verb::Prepend, Some(old)) => match joined(data, &old.data, value_max) {
                     Some(data) => put(old.with_data(data, item.cas)),
-                    None => (Change::Keep, Answer::TooLarge),
+                    None => (Change::Keep, StoreResult::TooLarge),
                 },
-                _ => (Change::Keep, Answer::NotStored),
+                _ => (Change::Keep, StoreResult::NotStored),
             }
         });
         match (verb, stored) {
-            (_, Answer::TooLarge) => self.stats.note(Fact::StoreTooLarge),
-            (_, Answer::NoMemory) => self.stats.note(Fact::StoreNoMemory),
-            (Verb::Cas(_), Answer::Stored) => self.stats.note(Fact::CasHits),
-            (Verb::Cas(_), Answer::Exists) => self.stats.note(Fact::CasBadval),
-            (Verb::Cas(_), Answer::NotFound) => self.stats.note(Fact::CasMisses),
+            (_, StoreResult::TooLarge) => self.stats.note(Fact::StoreTooLarge),
+            (_, StoreResult::NoMemory) => self.stats.note(Fact::StoreNoMemory),
+            (Verb::Cas(_), StoreResult::Stored) => self.stats.note(Fact::CasHits),
+            (Verb::Cas(_), StoreResult::Exists) => self.stats.note(Fact::CasBadval),
+            (Verb::Cas(_), StoreResult::NotFound) => self.stats.note(Fact::CasMisses),
             _ => {}
         }
         stored
     }
 
-    /// A value that was too large did not come. What `set` was to replace must not be found any more.
+    /// Handles a value that was too large and was not received. The old value of a `set` must not be found
+    /// any more.
     pub(crate) fn refuse_value(&self, verb: Verb, key: &[u8]) {
         self.stats.note(Fact::StoreTooLarge);
         if verb == Verb::Set {
@@ -315,14 +325,14 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Takes a key out; whether it was there.
+    /// Removes the key. Returns whether it was present.
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
         let found = self.change(key, self.moment(), |item| (Change::Remove, item.is_some()));
         self.stats.note(if found { Fact::DeleteHits } else { Fact::DeleteMisses });
         found
     }
 
-    /// Has a key expire at another time; whether it is there.
+    /// Sets the expiry time of the key's item. Returns whether the key is present.
     pub(crate) fn touch(&self, key: &[u8], exptime: i64) -> bool {
         let moment = self.moment();
         let expires = self.expires(exptime, moment);
@@ -334,7 +344,7 @@ impl<S: Store> Cache<S> {
         found
     }
 
-    /// Adds to a number, or takes from it: beyond 64 bits the one begins again, below 0 the other stays there.
+    /// Adds to a number, or subtracts from it. The sum wraps at 64 bits, and the difference stops at 0.
     pub(crate) fn count(&self, key: &[u8], up: bool, by: u64, cas: &mut CasNumbers) -> Changed<u64> {
         let cas = self.cas(cas);
         let changed = self.change(key, self.moment(), |item| {
@@ -354,8 +364,8 @@ impl<S: Store> Cache<S> {
         changed
     }
 
-    /// Everything that is there goes, at once or when it is time: it is dead then, and taken out by and by. A later flush takes the
-    /// place of one that is due.
+    /// Flushes all present entries, at once or after `delay`. A flushed item is dead, and is removed later.
+    /// A new delayed flush replaces an earlier one.
     pub fn flush(&self, delay: i64) {
         self.stats.note(Fact::CmdFlush);
         let moment = self.moment();
@@ -372,7 +382,7 @@ impl<S: Store> Cache<S> {
         }
     }
 
-    /// Changes the configuration. Every request that begins when this has returned goes by it.
+    /// Changes the configuration. Each request that begins after the return uses it.
     pub fn configure(&self, change: impl Fn(&mut Config)) {
         self.config().update(|config| {
             let mut config = config.clone();
@@ -390,8 +400,8 @@ impl<S: Store> Cache<S> {
         numbers.next - 1
     }
 
-    /// The one door to changes (I1): what is dead is absent to `decide`, and does not stay (I2). `decide` is called again where another
-    /// writer was faster.
+    /// Changes one entry; all changes go through here (I1). A dead item is absent to `decide`, and is
+    /// removed (I2). `decide` runs again if another writer was faster.
     fn change<R>(
         &self,
         key: &[u8],
@@ -408,7 +418,7 @@ impl<S: Store> Cache<S> {
                 change = Change::Remove;
             }
             if let (Change::Put(item), Some(old)) = (&mut change, old) {
-                // What takes the place of another comes after it, and so after the flushes before that.
+                // The new item comes after the old one, and so after all flushes before that.
                 item.era = item.era.max(old.era);
             }
             gone = old.map_or(0, |item| item.bytes(key));
@@ -428,15 +438,16 @@ impl<S: Store> Cache<S> {
         if gone >= GONE_BYTES_MIN {
             self.gone_bytes.fetch_add(gone, Ordering::Relaxed);
         }
-        // Both may be below the other for a moment: it wraps, and comes back.
+        // The counter may wrap below zero for a moment, and comes back.
         self.used_bytes.fetch_add(come.wrapping_sub(gone), Ordering::Relaxed);
         result.expect("a store asks once at least")
     }
 
     // --- room ---
 
-    /// Whether so much was taken out that whoever did it is to wait until its memory is free: else a storm of large values would fill
-    /// more of it than the limit says. Says so to one, who then calls [`Store::reclaim`].
+    /// Whether enough memory was removed that the remover should wait until it is free. Otherwise a storm
+    /// of large values would fill more than the limit. Returns true to one caller, which then calls
+    /// [`Store::reclaim`].
     pub(crate) fn is_reclaim_due(&self) -> bool {
         // Relaxed: a count.
         let gone = self.gone_bytes.load(Ordering::Relaxed);
@@ -447,8 +458,9 @@ impl<S: Store> Cache<S> {
         gone >= (limit / GONE_PART).max(GONE_BYTES_LEAST) && self.gone_bytes.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// Makes room for so many bytes more, if that can be done: of a few entries drawn by random the one goes that was not used for
-    /// longest, again and again. What other connections store meanwhile may go beyond the limit, by one value each.
+    /// Makes room for `bytes` more, if possible. Evicts the least recently used of a few random entries,
+    /// again and again. Values that other connections store meanwhile may exceed the limit, by one value
+    /// each.
     fn make_room(&self, bytes: u64, limit: u64, moment: Moment) -> Room {
         for _ in 0..EVICTIONS_MAX {
             if self.used_bytes().saturating_add(bytes) <= limit {
@@ -461,14 +473,14 @@ impl<S: Store> Cache<S> {
         Room::None
     }
 
-    /// Takes one entry out, if there is one.
+    /// Evicts one entry. Returns false if the store is empty.
     fn evict(&self, moment: Moment) -> bool {
-        // Weyl's sequence, scattered: any position as often as any other.
+        // Weyl's sequence, mixed: each position is equally likely.
         let drawn = self.draw.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let drawn = (drawn ^ (drawn >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let drawn = drawn ^ (drawn >> 32);
         let (mut victim, mut seen) = (None::<(Key, u32, u64)>, 0);
-        // From there to the end, and if that is near from the beginning.
+        // From the drawn position to the end, then from the beginning.
         for begin in [drawn, 0] {
             let mut from = Some(begin);
             while let Some(at) = from
@@ -495,8 +507,9 @@ impl<S: Store> Cache<S> {
         true
     }
 
-    /// Takes out what is dead among some hundreds of entries from a position on, all of them in a store without positions. Returns the
-    /// position after them, nothing after the last, and how many it looked at. The sweeper does so now and then.
+    /// Removes the dead items among some hundreds of entries from a position on. Covers all entries of a
+    /// store without positions. Returns the position after them, `None` at the end, and the number of
+    /// visited entries. The sweeper calls it.
     pub fn sweep(&self, from: u64) -> (Option<u64>, usize) {
         const VISITED: usize = 512;
         let moment = self.moment();
@@ -518,120 +531,15 @@ impl<S: Store> Cache<S> {
     }
 }
 
-/// One behind the other, unless that is too large.
+/// Joins two values, unless the result is too large.
 fn joined(first: &[u8], second: &[u8], bytes_max: usize) -> Option<Arc<[u8]>> {
     (first.len() + second.len() <= bytes_max).then(|| [first, second].concat().into())
 }
 
-/// The number that a value is, if it is one; with spaces around it, as some clients pad theirs.
+/// Parses a value as a number. Spaces around it are allowed, since some clients pad their numbers.
 fn number(data: &[u8]) -> Option<u64> {
-    // Nobody's number is longer, and what is large need not be looked at.
+    // Longer values are no numbers of any client.
     const DIGITS_MAX: usize = 64;
     let text = std::str::from_utf8(data.get(..data.len().min(DIGITS_MAX))?).ok()?;
     if data.len() > DIGITS_MAX { None } else { text.trim_matches(' ').parse().ok() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::squall_store::SquallStore;
-
-    fn cache(memory_bytes_max: u64) -> Arc<Cache<SquallStore>> {
-        let config = Config { memory_bytes_max, ..Config::default() };
-        Cache::new(SquallStore::new(), config, Clock::by_hand(1_000_000).0)
-    }
-
-    fn held(cache: &Cache<SquallStore>) -> u64 {
-        let (mut sum, mut from) = (0, Some(0));
-        while let Some(at) = from {
-            from = cache.store.visit(at, |key, item| {
-                sum += item.bytes(key);
-                true
-            });
-        }
-        sum
-    }
-
-    #[test]
-    fn i1_every_change_is_accounted_for() {
-        let (cache, mut cas) = (cache(1 << 20), CasNumbers::default());
-        for i in 0..2000u32 {
-            let key = format!("key-{}", i % 97).into_bytes();
-            let data = vec![b'1'; (i % 13) as usize];
-            match i % 7 {
-                0 => _ = cache.delete(&key),
-                1 => _ = cache.touch(&key, i64::from(i % 3) - 1),
-                2 => _ = cache.count(&key, true, 99, &mut cas),
-                3 => _ = cache.store_value(Verb::Append, &key, (0, 0), &data, &mut cas),
-                4 => _ = cache.store_value(Verb::Add, &key, (0, -1), &data, &mut cas),
-                5 => cache.refuse_value(Verb::Set, &key),
-                _ => _ = cache.store_value(Verb::Set, &key, (0, 0), &data, &mut cas),
-            }
-            assert_eq!(cache.used_bytes(), held(&cache), "after {i}");
-        }
-        cache.flush(0);
-        let mut from = Some(0);
-        while let Some(at) = from {
-            from = cache.sweep(at).0;
-        }
-        assert_eq!((cache.store().len(), cache.used_bytes()), (0, 0));
-    }
-
-    #[test]
-    fn what_was_not_used_goes_and_the_limit_holds() {
-        let limit = 100_000;
-        let (cache, mut cas) = (cache(limit), CasNumbers::default());
-        for i in 0..5000 {
-            let key = format!("key-{i}").into_bytes();
-            assert_eq!(cache.store_value(Verb::Set, &key, (0, 0), &[0; 100], &mut cas), Answer::Stored);
-            assert!(cache.used_bytes() <= limit);
-        }
-        assert_eq!(cache.used_bytes(), held(&cache));
-        assert_eq!(cache.store().len() as u64 + cache.stats().total(Fact::Evictions), 5000);
-        // What is larger than everything is refused, and takes nothing out but what it was to replace.
-        let there = cache.store().len();
-        let large = vec![0; limit as usize];
-        assert_eq!(cache.store_value(Verb::Add, b"large", (0, 0), &large, &mut cas), Answer::NoMemory);
-        assert_eq!(cache.store().len(), there);
-    }
-
-    #[test]
-    fn of_those_drawn_the_one_goes_that_was_used_least_recently() {
-        let (clock, hand) = Clock::by_hand(1_000_000);
-        let config = Config { memory_bytes_max: 1 << 20, ..Config::default() };
-        let (cache, mut cas) = (Cache::new(SquallStore::new(), config, clock), CasNumbers::default());
-        for key in [b"a", b"b", b"c", b"d"] {
-            let _ = cache.store_value(Verb::Set, key, (0, 0), b"x", &mut cas);
-        }
-        hand.advance(100);
-        for key in [b"a", b"b", b"d"] {
-            cache.get(key, cache.moment(), |_| ()).expect("it is there");
-        }
-        // All four are drawn.
-        cache.configure(|config| config.memory_bytes_max = cache.used_bytes());
-        let _ = cache.store_value(Verb::Set, b"e", (0, 0), b"x", &mut cas);
-        let there = |key: &&[u8; 1]| cache.get(*key, cache.moment(), |_| ()).is_some();
-        assert!([b"a", b"b", b"d", b"e"].iter().all(there) && !there(&b"c"));
-    }
-
-    #[test]
-    fn i3_no_number_for_cas_is_given_twice() {
-        let (cache, mut one, mut other) = (cache(1), CasNumbers::default(), CasNumbers::default());
-        let mut all: Vec<u64> =
-            (0..1000).flat_map(|_| [cache.cas(&mut one), cache.cas(&mut other)]).collect();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 2000);
-    }
-
-    #[test]
-    fn numbers_are_what_clients_count_with() {
-        let numbers = [&b"5"[..], b" 12 ", b"18446744073709551615", b"+3"].map(number);
-        assert_eq!(numbers, [Some(5), Some(12), Some(u64::MAX), Some(3)]);
-        assert!(
-            [&b""[..], b" ", b"-1", b"1a", b"18446744073709551616", b"1 2"]
-                .iter()
-                .all(|d| number(d).is_none())
-        );
-    }
 }

@@ -1,8 +1,8 @@
-//! What is said to a cache server, and what memcached answers.
+//! Dialogues with a cache server: input, and memcached's answers.
 
-/// What is sent to an empty cache, and what comes back.
-pub(crate) const TALKS: &[(&str, &str)] = &[
-    // Storing and reading.
+/// Input for an empty cache, and the answer.
+pub(crate) const DIALOGUES: &[(&str, &str)] = &[
+    // Store and read.
     ("set k 7 0 5\r\nhello\r\nget k\r\n", "STORED\r\nVALUE k 7 5\r\nhello\r\nEND\r\n"),
     ("get k\r\n", "END\r\n"),
     ("set k 4294967295 0 0\r\n\r\nget k\r\n", "STORED\r\nVALUE k 4294967295 0\r\n\r\nEND\r\n"),
@@ -33,7 +33,7 @@ pub(crate) const TALKS: &[(&str, &str)] = &[
         "set k 0 0 1\r\nx\r\ncas k 0 0 1 77\r\ny\r\nget k\r\n",
         "STORED\r\nEXISTS\r\nVALUE k 0 1\r\nx\r\nEND\r\n",
     ),
-    // Changing.
+    // Changes.
     (
         "delete k\r\nset k 0 0 1\r\nx\r\ndelete k\r\nget k\r\ndelete k 0\r\n",
         "NOT_FOUND\r\nSTORED\r\nDELETED\r\nEND\r\nNOT_FOUND\r\n",
@@ -83,7 +83,7 @@ pub(crate) const TALKS: &[(&str, &str)] = &[
     ),
     ("quit\r\nversion\r\n", ""),
     ("verbosity 1\r\nquit now\r\nversion now\r\nverbosity 1\r\n", "OK\r\nERROR\r\nERROR\r\nOK\r\n"),
-    // Not so many words.
+    // Wrong numbers of words.
     ("set k 0 0\r\nset\r\n", "ERROR\r\nERROR\r\n"),
     (
         "set k 0 0 1 word\r\nx\r\nset k 0 0 1 word word\r\nx\r\nset k 0 0 1 word noreply\r\nx\r\ncas k 0 0 1\r\nx\r\ncas k 0 0 1 77 1\r\nx\r\ncas k 0 0 1 1 1 1\r\nx\r\nget k\r\n",
@@ -102,14 +102,15 @@ pub(crate) const TALKS: &[(&str, &str)] = &[
       incr k 1 2 noreply\r\n",
         "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\nOK\r\nOK\r\nERROR\r\n",
     ),
-    // A key that looks like a word of the protocol; limits with which nothing could be stored; and a browser, which is not talked to.
+    // A key that looks like a word of the protocol, limits that are too low to store any value, and a
+    // browser, which gets no answer.
     ("delete noreply\r\nset noreply 0 0 1\r\nx\r\ndelete noreply\r\n", "NOT_FOUND\r\nSTORED\r\nDELETED\r\n"),
     (
         "cache_memlimit 7\r\ncache_memlimit 0 noreply\r\nset k 0 0 1\r\nx\r\n",
         "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\nSTORED\r\n",
     ),
     ("set k 0 0 1\r\nx\r\nPOST / HTTP/1.1\r\nHost: localhost\r\n\r\nflush_all\r\n", "STORED\r\n"),
-    // Words that are not what they ought to be. The values are no requests.
+    // Words of the wrong format. Their values are not parsed as requests.
     (
         "set k x 0 7\r\nversion\r\nset k -1 0 7\r\nversion\r\nset k 4294967296 0 7\r\nversion\r\nset k 0 x 7\r\nversion\r\n\
       cas k 0 0 7 x\r\nversion\r\nget k\r\n",
@@ -131,7 +132,7 @@ pub(crate) const TALKS: &[(&str, &str)] = &[
         "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n\
       CLIENT_ERROR bad command line format\r\nERROR\r\n",
     ),
-    // Values that are not as long as they say: what is behind the length is a request again.
+    // Values of another length than the announced one. The bytes behind that length are a request again.
     ("set k 0 0 4\r\nlonger\r\nget k\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nEND\r\n"),
     ("set k 0 0 4\r\nab\r\nget k\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
 ];

@@ -1,4 +1,4 @@
-//! How long a client is waited for.
+//! The idle timeout of a client.
 
 use std::future::Future;
 use std::io;
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use crate::stats::{Fact, Stats};
 
-/// For so long, and where it is noted that somebody was waited for no longer.
+/// An idle timeout, and the counters that record it when it expires.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience<'a> {
+pub(crate) struct IdleTimeout<'a> {
     stats: &'a Stats,
     idle_s_max: u64,
 }
 
-impl<'a> Patience<'a> {
-    /// Of so many seconds for each thing that a client does; 0: for ever, and without a timer.
-    pub(crate) fn new(stats: &'a Stats, idle_s_max: u64) -> Patience<'a> {
-        Patience { stats, idle_s_max }
+impl<'a> IdleTimeout<'a> {
+    /// Returns a timeout of this many seconds for each action of the client; 0: no timeout, and no timer.
+    pub(crate) fn new(stats: &'a Stats, idle_s_max: u64) -> IdleTimeout<'a> {
+        IdleTimeout { stats, idle_s_max }
     }
 
-    /// Waits for one thing that a client does: to send something, or to take something of what it is sent.
+    /// Waits for one action of the client: it sends some bytes, or takes some of its answers.
     pub(crate) async fn wait<T>(self, client: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         if self.idle_s_max == 0 {
             return client.await;

@@ -1,0 +1,100 @@
+//! Tests of the commands.
+
+use super::*;
+use crate::squall_store::SquallStore;
+
+fn cache(memory_bytes_max: u64) -> Arc<Cache<SquallStore>> {
+    let config = Config { memory_bytes_max, ..Config::default() };
+    Cache::new(SquallStore::new(), config, Clock::by_hand(1_000_000).0)
+}
+
+fn held(cache: &Cache<SquallStore>) -> u64 {
+    let (mut sum, mut from) = (0, Some(0));
+    while let Some(at) = from {
+        from = cache.store.visit(at, |key, item| {
+            sum += item.bytes(key);
+            true
+        });
+    }
+    sum
+}
+
+#[test]
+fn i1_every_change_is_accounted_for() {
+    let (cache, mut cas) = (cache(1 << 20), CasNumbers::default());
+    for i in 0..2000u32 {
+        let key = format!("key-{}", i % 97).into_bytes();
+        let data = vec![b'1'; (i % 13) as usize];
+        match i % 7 {
+            0 => _ = cache.delete(&key),
+            1 => _ = cache.touch(&key, i64::from(i % 3) - 1),
+            2 => _ = cache.count(&key, true, 99, &mut cas),
+            3 => _ = cache.store_value(Verb::Append, &key, (0, 0), &data, &mut cas),
+            4 => _ = cache.store_value(Verb::Add, &key, (0, -1), &data, &mut cas),
+            5 => cache.refuse_value(Verb::Set, &key),
+            _ => _ = cache.store_value(Verb::Set, &key, (0, 0), &data, &mut cas),
+        }
+        assert_eq!(cache.used_bytes(), held(&cache), "after {i}");
+    }
+    cache.flush(0);
+    let mut from = Some(0);
+    while let Some(at) = from {
+        from = cache.sweep(at).0;
+    }
+    assert_eq!((cache.store().len(), cache.used_bytes()), (0, 0));
+}
+
+#[test]
+fn what_was_not_used_goes_and_the_limit_holds() {
+    let limit = 100_000;
+    let (cache, mut cas) = (cache(limit), CasNumbers::default());
+    for i in 0..5000 {
+        let key = format!("key-{i}").into_bytes();
+        assert_eq!(cache.store_value(Verb::Set, &key, (0, 0), &[0; 100], &mut cas), StoreResult::Stored);
+        assert!(cache.used_bytes() <= limit);
+    }
+    assert_eq!(cache.used_bytes(), held(&cache));
+    assert_eq!(cache.store().len() as u64 + cache.stats().total(Fact::Evictions), 5000);
+    // A value larger than the cache is rejected, and evicts no entry except the one it would replace.
+    let there = cache.store().len();
+    let large = vec![0; limit as usize];
+    assert_eq!(cache.store_value(Verb::Add, b"large", (0, 0), &large, &mut cas), StoreResult::NoMemory);
+    assert_eq!(cache.store().len(), there);
+}
+
+#[test]
+fn of_those_drawn_the_one_goes_that_was_used_least_recently() {
+    let (clock, hand) = Clock::by_hand(1_000_000);
+    let config = Config { memory_bytes_max: 1 << 20, ..Config::default() };
+    let (cache, mut cas) = (Cache::new(SquallStore::new(), config, clock), CasNumbers::default());
+    for key in [b"a", b"b", b"c", b"d"] {
+        let _ = cache.store_value(Verb::Set, key, (0, 0), b"x", &mut cas);
+    }
+    hand.advance(100);
+    for key in [b"a", b"b", b"d"] {
+        cache.get(key, cache.moment(), |_| ()).expect("it is there");
+    }
+    // All four are drawn.
+    cache.configure(|config| config.memory_bytes_max = cache.used_bytes());
+    let _ = cache.store_value(Verb::Set, b"e", (0, 0), b"x", &mut cas);
+    let there = |key: &&[u8; 1]| cache.get(*key, cache.moment(), |_| ()).is_some();
+    assert!([b"a", b"b", b"d", b"e"].iter().all(there) && !there(&b"c"));
+}
+
+#[test]
+fn i3_no_number_for_cas_is_given_twice() {
+    let (cache, mut one, mut other) = (cache(1), CasNumbers::default(), CasNumbers::default());
+    let mut all: Vec<u64> = (0..1000).flat_map(|_| [cache.cas(&mut one), cache.cas(&mut other)]).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 2000);
+}
+
+#[test]
+fn numbers_are_what_clients_count_with() {
+    let numbers = [&b"5"[..], b" 12 ", b"18446744073709551615", b"+3"].map(number);
+    assert_eq!(numbers, [Some(5), Some(12), Some(u64::MAX), Some(3)]);
+    assert!(
+        [&b""[..], b" ", b"-1", b"1a", b"18446744073709551616", b"1 2"].iter().all(|d| number(d).is_none())
+    );
+}
