@@ -1,12 +1,16 @@
-//! The locality allocator, by threads that are moved about and end, and free what others allocated.
+//! Stress of the locality allocator: threads move between processors, end at any time, and free each other's
+//! blocks.
 //!
-//! Promised (`squall::alloc`): a block is one user's, whole, until it is freed; it lies at a multiple of its alignment; it may be freed
-//! on any thread and processor; all of it comes back. One that is asked for zeroed is zeros, and one that grows or shrinks keeps what was
-//! in it. Tried: more threads than processors, each with some hundred blocks of sizes, alignments and placements at random, all bytes of
-//! each its own mark, some of them by the calls of `GlobalAlloc`, zeroed, and changed in size again and again; a block is looked at before it is freed, and many are freed by a thread that got them from another through a
-//! mailbox. Threads change their processor all the time, and end in the middle of a round, leaving their blocks to others. Meanwhile
-//! one thread empties all caches now and then, and forks: the child allocates, looks and frees, too. At the end of a round no block
-//! has a user.
+//! Promised (`squall::alloc`): a block belongs to one user until it is freed. It is aligned. It may be freed
+//! on any thread and processor. All memory comes back. A zeroed block holds zeros, and a resized block keeps
+//! its content.
+//!
+//! Tried: more threads than processors hold some hundred blocks each, with random sizes, alignments and
+//! placements. Each block is filled with its own mark. Some blocks come from the calls of `GlobalAlloc`;
+//! these are zeroed and resized again and again. Each block is checked before it is freed. Many blocks are
+//! passed through a mailbox and freed by another thread. Threads change their processor all the time, and end
+//! in the middle of a round, leaving their blocks to others. Meanwhile one thread sometimes empties all
+//! caches and forks; the child allocates, checks and frees. At the end of a round all blocks are free.
 
 use std::alloc::Layout;
 use std::ops::Deref;
@@ -28,22 +32,22 @@ pub(super) const STRESS: Stress = Stress {
     threads: threads_beyond_processors,
 };
 
-/// Steps of a thread in a round, at most.
+/// Maximum number of steps of a thread in a round.
 const STEPS_MAX: u64 = 20_000;
-/// Blocks that a thread keeps, at most.
+/// Maximum number of blocks that a thread holds.
 const KEPT_MAX: usize = 400;
-/// Steps between two changes of processor, about.
+/// Average number of steps between two changes of processor.
 const STEPS_PER_HOP: u64 = 500;
 /// Steps of a forked child.
 const CHILD_STEPS: u64 = 3_000;
-/// Blocks are aligned to at most so much, as a power of two: beyond what comes from slabs.
+/// Maximum alignment as a power of two: more than slabs provide.
 const ALIGN_SHIFT_MAX: u64 = 16;
-/// Children of a round, at most.
+/// Maximum number of children in a round.
 const CHILDREN_MAX: u64 = 3;
-/// The streams of random numbers of a round's threads begin so far from each other.
+/// Distance between the random streams of two rounds.
 const STREAMS: u64 = 1 << 20;
 
-/// A block's bytes, by either of the two doors.
+/// The bytes of a block, from one of the two interfaces.
 #[derive(Debug)]
 enum Bytes {
     Placed(PlacedBytes),
@@ -61,7 +65,7 @@ impl Deref for Bytes {
     }
 }
 
-/// A block, and what is in each of its bytes.
+/// A block and the mark in each of its bytes.
 struct Block(Bytes, u8);
 
 fn size(rng: &mut Rng) -> usize {
@@ -93,9 +97,9 @@ impl Block {
         Ok(Block(Bytes::Placed(bytes), mark))
     }
 
-    /// One by the calls of a global allocator, aligned to up to 64 KiB, at times zeroed or changed in size.
+    /// Allocates by the calls of a global allocator, aligned to up to 64 KiB, sometimes zeroed or resized.
     fn owned(rng: &mut Rng) -> Result<Block, Violation> {
-        // As often to each up to a line, and now and then to more.
+        // Alignments up to a cache line are equally likely; larger ones are rare.
         let align = 1 << if rng.one_in(4) { rng.below(ALIGN_SHIFT_MAX + 1) } else { rng.below(7) };
         let layout = Layout::from_size_align(size(rng), align).expect("a small size");
         let mark = if rng.one_in(3) { 0 } else { rng.next() as u8 };
@@ -103,7 +107,7 @@ impl Block {
         let none = || Violation(format!("no memory for {layout:?}"));
         let mut block = Block(Bytes::Owned(owned.ok_or_else(none)?), mark);
         while rng.one_in(3) {
-            // Before it is changed, lest what is wrong is cut off.
+            // Checked before the resize, which could cut off a wrong byte.
             block.look()?;
             let size = size(rng);
             if let Bytes::Owned(owned) = &mut block.0
@@ -115,7 +119,7 @@ impl Block {
         block.look().map(|()| block)
     }
 
-    /// Writes another byte to its first one.
+    /// Overwrites the first byte.
     fn scribble(&mut self) {
         match &mut self.0 {
             Bytes::Placed(bytes) => bytes[0] ^= 1,
@@ -123,12 +127,12 @@ impl Block {
         }
     }
 
-    /// Looks at all of it, and frees it.
+    /// Checks the whole block and frees it.
     fn free(self) -> Result<(), Violation> {
         self.look()
     }
 
-    /// Looks at all of it.
+    /// Checks the whole block.
     fn look(&self) -> Result<(), Violation> {
         if let Bytes::Owned(owned) = &self.0
             && !owned.as_ptr().addr().is_multiple_of(owned.layout().align())
@@ -145,10 +149,10 @@ impl Block {
     }
 }
 
-/// Ways to break it: what a broken allocator would do.
+/// Planned breaks: the behavior of a broken allocator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Break {
-    /// A block that is handed on is written to by somebody else.
+    /// A block is overwritten after it was passed on.
     Scribble,
     /// A block is not freed.
     Lose,
@@ -156,11 +160,12 @@ enum Break {
 
 const BREAKS: &[(&str, Break)] = &[("alloc-scribble", Break::Scribble), ("alloc-lose", Break::Lose)];
 
-/// What the threads of a run share.
+/// The data that the threads of a run share.
 struct World {
     broken: Option<Break>,
     home: AllowedCpus,
-    /// Blocks that others of this process had, and may give back meanwhile: representatives of objects.
+    /// Blocks of the rest of the process, such as representatives of objects. They may be freed during the
+    /// run.
     before: u64,
     mailboxes: Vec<Mutex<Vec<Block>>>,
     taken: AtomicU64,
@@ -193,12 +198,12 @@ fn run(run: &Run) -> Result<Report, Violation> {
     ]))
 }
 
-/// Blocks with users.
+/// Returns the number of blocks in use.
 fn used(stats: &AllocStats) -> u64 {
     stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum()
 }
 
-/// One round with new threads; how many children it forked.
+/// Runs one round with new threads. Returns the number of forked children.
 fn round(run: &Run, world: &World, round: u64) -> Result<u64, Violation> {
     let mut children = 0;
     let outcome = thread::scope(|scope| {
@@ -222,7 +227,7 @@ fn round(run: &Run, world: &World, round: u64) -> Result<u64, Violation> {
     if trim() {
         let stats = stats().ok_or_else(|| Violation("the allocator has no memory".to_owned()))?;
         let used = used(&stats);
-        // Where they come from there, too, the program's own are among them, and it has more and fewer.
+        // With the allocator as the global one, the blocks of the program itself are counted too and vary.
         let is_told = !cfg!(squall_global_alloc);
         if is_told && (used > world.before || stats.large_count != 0) {
             let what = format!("{used} blocks and {} large ones are missing", stats.large_count);
@@ -232,7 +237,7 @@ fn round(run: &Run, world: &World, round: u64) -> Result<u64, Violation> {
     Ok(children)
 }
 
-/// The life of one thread.
+/// The body of one thread.
 fn live(world: &World, index: usize, rng: &mut Rng) -> Result<(), Violation> {
     let mut kept: Vec<Block> = Vec::new();
     for _ in 0..1 + rng.below(STEPS_MAX) {
@@ -271,13 +276,13 @@ fn live(world: &World, index: usize, rng: &mut Rng) -> Result<(), Violation> {
             _ => {}
         }
     }
-    // It dies, and others have what it had.
+    // The thread ends and leaves its blocks to another one.
     let to = rng.below(world.mailboxes.len() as u64) as usize;
     lock(&world.mailboxes[to]).append(&mut kept);
     Ok(())
 }
 
-/// Empties caches and forks, beside the others. How many children there were.
+/// Empties caches and forks while the threads run. Returns the number of children.
 fn disturb(rng: &mut Rng) -> Result<u64, Violation> {
     let children = rng.below(CHILDREN_MAX + 1);
     for _ in 0..children {
@@ -294,7 +299,8 @@ fn disturb(rng: &mut Rng) -> Result<u64, Violation> {
     Ok(children)
 }
 
-/// What a child does. It must not take a lock that another thread of its parent may have held, and so uses the allocator alone.
+/// The body of a child. Another thread of the parent may have held any lock, so the child uses only the
+/// allocator.
 fn child(rng: &mut Rng) -> Result<(), Violation> {
     const NONE: Option<Block> = None;
     let mut kept = [NONE; 64];

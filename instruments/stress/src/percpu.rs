@@ -1,11 +1,13 @@
-//! Restartable operations, exactly accounted for, by threads that are moved between processors all the time.
+//! Stress of restartable operations: threads move between processors all the time, and every operation is
+//! accounted for.
 //!
-//! Promised (`squall_machine::pervp`): an addition, an exchange, a compare-and-store, a push and a pop are neither lost
-//! nor doubled, whatever preempts, moves or interrupts the thread in the middle of one. Tried: more threads than
-//! processors, in bursts of operations with random numbers on words that all share. Between bursts a thread goes
-//! elsewhere (it changes its affinity or, in a virtual topology, its VP), yields, or sleeps for a moment; in the middle
-//! of bursts one more thread moves others about. At the end of a round all threads end, and then what the VPs hold must
-//! be exactly what the threads say they did. Rounds follow each other with new threads until the time is up.
+//! Promised (`squall_machine::pervp`): additions, exchanges, compare-and-stores, pushes and pops are neither
+//! lost nor doubled, even if the thread is preempted, moved or interrupted in the middle of one.
+//!
+//! Tried: more threads than processors run bursts of operations with random numbers on shared words. Between
+//! bursts a thread changes its affinity (or, in a virtual topology, its VP), yields, or sleeps. During bursts
+//! another thread moves the threads. At the end of a round, after all threads have ended, the content of the
+//! VPs must equal the threads' own accounts exactly. Rounds with new threads follow until the time is up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -35,18 +37,18 @@ pub(super) const DOWNGRADE: Stress = Stress {
     threads: threads_beyond_processors,
 };
 
-/// Operations in a burst, at most.
+/// Maximum number of operations in a burst.
 const BURST_MAX: u64 = 2_000;
 /// Bursts of a thread in a round.
 const BURSTS: u32 = 64;
 /// Stream of random numbers of the thread that moves others.
 const MOVER: u64 = u64::MAX;
-/// Stream of random numbers that says when to give restartable sequences up.
+/// Stream of random numbers that chooses the round of the downgrade.
 const DOWNGRADER: u64 = u64::MAX / 2;
-/// In which round that is, at most.
+/// Latest round of the downgrade.
 const DOWNGRADE_ROUNDS_MAX: u64 = 32;
 
-/// What the VPs hold.
+/// The words and the stack on the VPs.
 struct Words {
     added: PerVpWord,
     exchanged: PerVpWord,
@@ -65,7 +67,7 @@ impl Words {
     }
 }
 
-/// What the threads say they did: wrapping sums, and how often.
+/// The threads' own accounts: wrapping sums, and numbers of operations.
 #[derive(Default)]
 struct Told {
     added: AtomicU64,
@@ -89,7 +91,7 @@ fn told(place: &AtomicU64) -> u64 {
     place.load(Ordering::Relaxed)
 }
 
-/// Tries to; in round `downgrade`, if there is one, the process loses its restartable sequences.
+/// Runs the stress. In round `downgrade`, if any, the process gives up restartable sequences.
 fn violate(run: &Run, downgrade: Option<u64>) -> Result<Report, Violation> {
     let mut words = Words::new();
     let says = Told::default();
@@ -146,7 +148,7 @@ fn round(run: &Run, words: &Words, says: &Told, home: &AllowedCpus, round: u64, 
     });
 }
 
-/// One burst. What was done is told after it was done; all is told before the round ends.
+/// Runs one burst. Operations are reported after they are done and before the round ends.
 fn burst(words: &Words, says: &Told, rng: &mut Rng) {
     let operations = 1 + rng.below(BURST_MAX);
     let (mut added, mut exchanged_in, mut exchanged_out, mut exchanges) = (0u64, 0u64, 0u64, 0);
@@ -167,7 +169,7 @@ fn burst(words: &Words, says: &Told, rng: &mut Rng) {
     tell(&says.exchanged_out, exchanged_out);
     tell(&says.exchanges, exchanges);
     for _ in 0..rng.below(64) {
-        // A compare-and-store on the thread's VP, repeated until it holds.
+        // A compare-and-store on the thread's VP, repeated until it succeeds.
         if words.raised.update(|old| Some(old + 1)).is_some() {
             tell(&says.raised, 1);
         }
@@ -185,7 +187,7 @@ fn burst(words: &Words, says: &Told, rng: &mut Rng) {
     }
 }
 
-/// Puts the thread somewhere else, or lets others run.
+/// Moves the thread, or lets others run.
 fn wander(says: &Told, home: &AllowedCpus, rng: &mut Rng) {
     match rng.below(8) {
         0 | 1 => thread::yield_now(),
@@ -197,7 +199,7 @@ fn wander(says: &Told, home: &AllowedCpus, rng: &mut Rng) {
     }
 }
 
-/// Moves threads in the middle of what they do, until the round is over.
+/// Moves threads during their bursts until the round is over.
 fn move_others(tids: &Mutex<Vec<Pid>>, over: &AtomicBool, says: &Told, home: &AllowedCpus, mut rng: Rng) {
     while !over.load(Ordering::Relaxed) {
         let chosen = {
@@ -212,7 +214,7 @@ fn move_others(tids: &Mutex<Vec<Pid>>, over: &AtomicBool, says: &Told, home: &Al
     }
 }
 
-/// All threads of the round have ended: the VPs must hold exactly what the threads say.
+/// Compares the content of the VPs with the accounts, after all threads of the round have ended.
 fn compare(words: &mut Words, says: &Told) -> Result<(), Violation> {
     let same = |what: &str, held: u64, told: u64| {
         if held == told {
@@ -226,7 +228,7 @@ fn compare(words: &mut Words, says: &Told) -> Result<(), Violation> {
     same("exchanges", words.exchanged.sum(), exchanged)?;
     same("compare-and-stores", words.raised.sum(), told(&says.raised))?;
     let left = words.stack.drain();
-    // What is drained counts as popped.
+    // Drained values count as popped.
     tell(&says.popped_count, left.len() as u64);
     left.iter().for_each(|(_, n)| tell(&says.popped, *n));
     same("values pushed and popped", told(&says.popped_count), told(&says.pushed_count))?;

@@ -3,30 +3,30 @@
 use crate::skeleton::breaks::breaks;
 
 breaks! {
-    /// An addition is sometimes said to have been made, and was not.
+    /// An addition is sometimes reported and not made.
     LoseAdd = "lose-add",
     /// An addition is sometimes made twice.
     DoubleAdd = "double-add",
-    /// An object is marked as destroyed before its destruction is asked for.
+    /// An object is marked as destroyed before `destroy` is called.
     EarlyMark = "early-mark",
     /// A swap is left out of the log of decisions.
     Unlogged = "unlogged",
     /// A decision loses its reason.
     Unexplained = "unexplained",
-    /// An object is judged as frozen, and is not.
+    /// An object is checked as frozen without being frozen.
     DeafFreeze = "deaf-freeze",
-    /// The cool-down of an object is other than it is judged to be.
+    /// An object has a shorter cool-down than the one it is checked against.
     ShortCooldown = "short-cooldown",
-    /// So is the program's budget of swaps.
+    /// The program has a larger budget of swaps than the one it is checked against.
     OverBudget = "over-budget",
-    /// A setting that is right is sometimes judged as one that is wrong.
+    /// A valid setting is sometimes checked as an invalid one.
     WrongSetting = "wrong-setting",
-    /// A payload of an asynchronous call is sometimes kept for ever.
+    /// A payload of an asynchronous call is sometimes leaked.
     LeakPayload = "leak-payload",
-    /// A call of an object of some kind is sometimes said to have been made, and was not.
+    /// A call of an object of some kind is sometimes reported and not made.
     LoseCall = "lose-call",
-    /// An object is left in a grown form at the end.
+    /// An object stays in a grown form at the end.
     KeepGrown = "keep-grown",
-    /// Somebody keeps asking for looks when all is over.
+    /// A thread keeps asking for decisions after the run.
     Insomnia = "insomnia",
 }

@@ -1,4 +1,5 @@
-//! The verdict at the end, when all threads have ended: is everything accounted for, and has it gone back?
+//! The checks at the end, after all threads have ended: everything is accounted for, and all objects have
+//! shrunk.
 
 use std::fs;
 use std::thread;
@@ -16,14 +17,14 @@ use super::world::World;
 use crate::run::lock;
 use crate::skeleton::cleanup::ProcessSnapshot;
 
-/// Looks at the objects, after which all must have gone back, and between two of them.
+/// Maximum number of polls until all objects have shrunk, and the sleep between two.
 const FOLDS: u32 = 3_000;
 const FOLD_PAUSE: Duration = Duration::from_millis(20);
-/// Naps of the engine's thread that are watched for one in which it is not woken, and how long one is: longer than any time
-/// after which it would look again by itself.
+/// Maximum number of intervals to find one in which the engine's thread was not woken, and their length. An
+/// interval is longer than any time after which the engine looks again by itself.
 const NAPS: u32 = 60;
 const NAP: Duration = Duration::from_millis(400);
-/// Where it was broken on purpose, patience need not be long.
+/// Number of polls in a run with a planned break.
 const SHORT: u32 = 20;
 
 /// Checks the world and the process at the end of a run.
@@ -51,7 +52,7 @@ pub(super) fn check(world: &'static World, before: &ProcessSnapshot) -> Result<(
     before.check_failures(0)
 }
 
-/// All objects may go back, and soon.
+/// Thaws all objects and lets them shrink soon.
 fn thaw(world: &'static World) -> Result<(), String> {
     control::freeze_all(false);
     control::dry_run_all(false);
@@ -82,7 +83,7 @@ fn thaw(world: &'static World) -> Result<(), String> {
     Ok(())
 }
 
-/// All objects go back, and have no more memory than new ones.
+/// Waits until all objects have shrunk, and checks that they use no more memory than new ones.
 fn fold(world: &'static World) -> Result<(), String> {
     let rounds = if world.is_broken(Break::KeepGrown) { SHORT } else { FOLDS };
     let grown = || -> Vec<String> {
@@ -121,7 +122,7 @@ fn fold(world: &'static World) -> Result<(), String> {
     Ok(())
 }
 
-/// How often the engine's thread was switched in or out; none if there is no such thread.
+/// Returns the number of context switches of the engine's thread, or `None` if there is no such thread.
 fn switches() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     tasks.flatten().find_map(|task| {
@@ -138,7 +139,7 @@ fn switches() -> Option<u64> {
     })
 }
 
-/// When all objects have gone back and nobody calls, the engine's thread is woken by nobody.
+/// Checks that the engine's thread sleeps when all objects have shrunk and are not called.
 fn sleep_soundly(world: &'static World) -> Result<(), String> {
     let insomnia = world.is_broken(Break::Insomnia);
     let naps = if insomnia { 3 } else { NAPS };

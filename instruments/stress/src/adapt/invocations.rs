@@ -1,9 +1,10 @@
-//! Calls in the other modes of invocation: made later, by others, by a deadline or when an event lets them, on one adaptive
-//! counter that is swapped all the time, while their handles are waited for, looked at, polled once or dropped at any moment.
+//! Calls in the other modes of invocation: asynchronous, with a deadline, or triggered by an event. They use
+//! one adaptive counter that is swapped all the time. Their handles are awaited, polled once, queried or
+//! dropped at any moment.
 //!
-//! - I1. A payload goes with each call, and comes back as its result: when all is over, none is alive, whatever became of the
-//!   handle.
-//! - I2. The counter has the additions of those calls that ran, each once.
+//! - I1. Each call carries a payload and returns it as its result. At the end no payload is alive, even if
+//!   its handle was dropped.
+//! - I2. The counter has the additions of the calls that ran, each once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,14 +24,14 @@ use super::counts::{Stat, count};
 use super::world::World;
 use crate::run::{Rng, lock};
 
-/// Of so many payloads one is kept for ever where the torture is broken on purpose.
+/// With the planned break, one payload in this many is leaked.
 const BREAK_ONE_IN: u64 = 16;
-/// How long a handle is waited for that is not waited for to the end, and the deadlines, at most.
+/// Maximum time to wait for a handle, and maximum deadline, in microseconds.
 const WAIT_US: u64 = 300;
-/// Looks at the payloads that are alive at the end, and between two of them.
+/// Maximum number of polls for live payloads at the end, and the sleep between two.
 const ROUNDS: u32 = 3_000;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Where it was broken on purpose, patience need not be long.
+/// Number of polls in a run with a planned break.
 const SHORT: u32 = 100;
 
 #[derive(Default)]
@@ -38,13 +39,13 @@ pub(super) struct Invocations {
     owned: Mutex<Option<Owned<dyn Counter>>>,
     handle: OnceLock<Handle<dyn Counter>>,
     event: Event,
-    /// What the calls that ran have added.
+    /// Sum of the additions of the calls that ran.
     done: AtomicU64,
-    /// Payloads that are alive.
+    /// Number of live payloads.
     alive: AtomicU64,
 }
 
-/// What a call takes with it.
+/// The payload of a call.
 struct Payload(&'static Invocations);
 
 impl Payload {
@@ -56,7 +57,7 @@ impl Payload {
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        // Release: pairs with the acquire in `end`: its call is over.
+        // Release: pairs with the acquire in `end`: the call is over.
         self.0.alive.fetch_sub(1, Ordering::Release);
     }
 }
@@ -68,7 +69,7 @@ impl Invocations {
         *lock(&self.owned) = Some(owned);
     }
 
-    /// Has one call made, in some mode; and now and then swaps the counter.
+    /// Makes one call in a random mode, and sometimes swaps the counter.
     pub(super) fn run(&'static self, world: &'static World, rng: &mut Rng) {
         let Some(&handle) = self.handle.get() else { return };
         let n = 1 + rng.below(5);
@@ -97,21 +98,21 @@ impl Invocations {
             2..6 => self.event.close(),
             6..20 => drop(self.event.signal_many(rng.below(8) as usize)),
             20 => {
-                // Its policy may swap it just then.
+                // The policy may swap the counter at the same moment.
                 let _ = control::swap(Handle::id(handle), if rng.one_in(2) { "shared" } else { "distributed" });
             }
             _ => {}
         }
     }
 
-    /// Nothing is alive, and the counter has what was added.
+    /// Checks that no payload is alive and that the counter has all additions.
     ///
     /// # Errors
-    /// What is not so.
+    /// Describes the violation.
     pub(super) fn end(&self, world: &World) -> Result<(), String> {
         let rounds = if world.is_broken(Break::LeakPayload) { SHORT } else { ROUNDS };
         self.event.cancel();
-        // Acquire: pairs with the release of each payload's drop.
+        // Acquire: pairs with the release in each payload's drop.
         let alive = || self.alive.load(Ordering::Acquire);
         for _ in 0..rounds {
             if alive() == 0 {
@@ -134,10 +135,10 @@ impl Invocations {
     }
 }
 
-/// Something that may become of a handle.
+/// Awaits, queries, polls or drops a handle.
 fn finish<R: Send + 'static>(world: &World, mut handle: PendingCall<R>, rng: &mut Rng) {
     match rng.below(5) {
-        // One that waits for an event that nobody lets happen is not waited for to the end.
+        // The event of the call may never occur, so the wait is bounded.
         0 | 1 => match handle.wait_timeout(Duration::from_micros(rng.below(WAIT_US))) {
             Some(result) => judge(world, result.map(drop)),
             None => count(Stat::Abandoned),
@@ -159,7 +160,7 @@ fn finish<R: Send + 'static>(world: &World, mut handle: PendingCall<R>, rng: &mu
     }
 }
 
-/// The counter lives: only what was asked for may keep a call from being made.
+/// Checks the result of a call. The counter is alive, so a call fails only for a requested reason.
 fn judge(world: &World, result: Result<(), InvokeError>) {
     match result {
         Ok(()) | Err(InvokeError::TooLate | InvokeError::Cancelled | InvokeError::Full) => {}

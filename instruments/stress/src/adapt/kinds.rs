@@ -1,10 +1,10 @@
-//! Objects of the four kinds (an ADT, a threaded ADT, a monitor, a task), called by all threads while they are swapped for
-//! their next implementations, destroyed, and made anew.
+//! Objects of the four kinds: an ADT, a threaded ADT, a monitor and a task. All threads call them while they
+//! are swapped to their next implementations, destroyed and recreated.
 //!
-//! - I1. A call of a thread finds that of the same thread before it, in whichever implementation: none is lost, made twice, or
-//!   out of order.
-//! - I2. In a monitor and in a task one call runs at a time, of all implementations together.
-//! - I3. A call errs only if somebody has begun to destroy the object.
+//! - I1. A call finds the number of the same thread's previous call, in any implementation. No call is lost,
+//!   doubled or out of order.
+//! - I2. In a monitor and in a task, one call runs at a time, over all implementations.
+//! - I3. A call fails only after the object's destruction has begun.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,27 +19,28 @@ use super::counts::{Stat, count};
 use super::world::World;
 use crate::run::{Rng, lock};
 
-/// Calls one after another, at most.
+/// Maximum number of consecutive calls.
 const CALLS_MAX: u64 = 6;
-/// Of so many calls one is said to have been made, and was not, where the torture is broken on purpose.
+/// With the planned break, one call in this many is reported and not made.
 const BREAK_ONE_IN: u64 = 64;
 
-/// Something that is called by numbers.
+/// An object that is called with consecutive numbers.
 #[squall::interface]
 trait Sequenced: Send + Sync {
-    /// The call of this number by this thread. Returns the number of the one before, and whether somebody else was in.
+    /// Makes call `number` of a thread. Returns the number of its previous call, and whether another call was
+    /// inside.
     #[blocking]
     fn call(&self, lane: u64, number: u64) -> (u64, bool);
 }
 
-/// The last numbers, by thread.
+/// The last number of each thread.
 struct Numbers(Vec<u64>);
 impl Format for Numbers {}
 
 /// An implementation.
 struct SequenceChecker {
     numbers: Mutex<Vec<u64>>,
-    /// Whether somebody is in: one for all implementations of an object.
+    /// Whether a call is inside; shared by all implementations of an object.
     inside: Arc<AtomicBool>,
 }
 
@@ -64,7 +65,7 @@ impl State for SequenceChecker {
     }
 }
 
-/// Asks for the next implementation.
+/// Swaps the object to its next implementation.
 type Next = Box<dyn Fn(Handle<dyn Sequenced>) -> Result<(), SwapFailure> + Send + Sync>;
 
 /// An object, as its callers know it.
@@ -73,7 +74,7 @@ struct KindObject {
     excludes: bool,
     handle: Handle<dyn Sequenced>,
     next: Next,
-    /// The number of the last call of each thread.
+    /// The number of each thread's last call.
     numbers: Vec<AtomicU64>,
     ending: AtomicBool,
 }
@@ -121,7 +122,7 @@ fn make(world: &World, index: usize) -> Option<Kept> {
 }
 
 impl Kinds {
-    /// A random step of a thread that calls.
+    /// Runs a random step of a calling thread.
     pub(super) fn step(&self, world: &World, lane: usize, rng: &mut Rng) {
         let index = rng.below(self.0.len() as u64) as usize;
         let object = {
@@ -135,7 +136,7 @@ impl Kinds {
         match rng.below(128) {
             0 => self.destroy(index),
             1..24 => {
-                // Another swap may be under way, or a call that does not end in time.
+                // Another swap may be under way, or a call may not end in time.
                 count(if (object.next)(object.handle).is_ok() { Stat::KindsSwapped } else { Stat::KindsNotSwapped });
             }
             _ => (0..1 + rng.below(CALLS_MAX)).for_each(|_| call(world, &object, lane, rng)),
@@ -151,7 +152,7 @@ impl Kinds {
         }
     }
 
-    /// Ends all of them.
+    /// Destroys all objects.
     pub(super) fn end(&self) {
         (0..self.0.len()).for_each(|index| self.destroy(index));
     }

@@ -1,21 +1,23 @@
-//! Adaptation, tortured: counters that change their forms by themselves, under loads that change at random, while people
-//! freeze and thaw them, set their attributes rightly and wrongly, swap them by hand, count and arbitrate their calls and
-//! throw tables away, from inside and over the socket, and objects are destroyed and made anew.
+//! Stress of adaptation. Adaptive counters change their forms under random loads. Meanwhile operators freeze
+//! and thaw them, set valid and invalid attributes, swap them by hand, count and arbitrate their calls, and
+//! discard tables. They do so from inside and over the socket. Objects are destroyed and recreated.
 //!
-//! Promised (`squall::adapt`): no addition is lost or made twice; every swap is in the log with its reason; two swaps of one
-//! object by its policy are a cool-down apart, all of them within the budget; what is frozen stays as it is; what is wrong is
-//! refused and changes nothing; when it is quiet all go back, with their memory, and the engine sleeps. Beside them, calls in
-//! all modes of invocation (`errands`), and objects of the four kinds (`kinds`), which swaps must not disturb either.
+//! Promised (`squall::adapt`): no addition is lost or doubled. Every swap is in the log with its reason. Two
+//! swaps of one object by its policy are a cool-down apart, and all are within the budget. A frozen object
+//! keeps its form. An invalid setting is refused and changes nothing. When the load ends, all objects shrink,
+//! with their memory, and the engine sleeps. Calls in all modes of invocation (`invocations`) and objects of
+//! the four kinds (`kinds`) run beside them; swaps must not disturb them either.
 //!
-//! - I1. Whatever is random comes from the run's seed; what the scheduler does, does not.
-//! - I2. At each moment a sum lies between what was added before and what was begun (`book`), and is exact when nobody adds.
-//! - I3. The program's own log of decisions is the witness (`log`), and the log of swaps the witness against it.
-//! - I4. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
+//! - I1. Random choices come from the run's seed, the scheduler's choices do not.
+//! - I2. At each moment a sum lies between the additions done before it and the additions begun until then
+//!   (`tracked_counter`). Without concurrent additions it is exact.
+//! - I3. The program's own log of decisions is checked (`log`), also against the log of swaps.
+//! - I4. Each planned break must end the run with a violation (`breaks`).
 //!
-//! Two objects have loads of their own: the wave alternates much faster than its cool-down, so that it must be left alone;
-//! the seesaw alternates so slowly that its policy follows it, but where it is frozen.
+//! Two objects have loads of their own. The wave alternates much faster than its cool-down, so it must keep
+//! its form. The seesaw alternates so slowly that its policy follows it, unless it is frozen.
 //!
-//! Not seen: whether a decision was a good one, which is for `squall bench adapt`.
+//! Not detected: a bad decision. That is for `squall bench map-adapt` and its like.
 
 mod breaks;
 mod checks;

@@ -1,8 +1,9 @@
-//! People: they freeze and thaw, set attributes, swap by hand, count calls and arbitrate, and throw tables away, at random.
+//! Operators: they freeze, thaw, set attributes, swap by hand, count and arbitrate calls, and discard tables,
+//! at random.
 //!
-//! - I1. What is refused is refused for a reason that is there, and changes nothing.
-//! - I2. After a freeze has returned, the policy swaps the object once at most, in the look that was under way, until it is
-//!   thawed.
+//! - I1. A refusal has a valid reason and changes nothing.
+//! - I2. After a freeze has returned, the policy swaps the object at most once until it is thawed: in the
+//!   decision that was under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ use super::counts::{Stat, count};
 use super::world::{PLACES, PLAIN, SEESAW, World};
 use crate::run::Rng;
 
-/// Settings that are right. Of a name the last one is what it is by default, or near it.
+/// Valid settings. The last setting of each name is its default or close to it.
 const RIGHT: [(&str, &str); 24] = [
     ("margin", "1"),
     ("margin", "3.5"),
@@ -48,7 +49,7 @@ const RIGHT: [(&str, &str); 24] = [
     ("swaps", "3"),
     ("bytes", "1000"),
 ];
-/// Settings that are wrong: names that there are not, types and values.
+/// Invalid settings: unknown names, wrong types and wrong values.
 const WRONG: [(&str, &str); 14] = [
     ("colour", "blue"),
     ("", ""),
@@ -65,20 +66,20 @@ const WRONG: [(&str, &str); 14] = [
     ("byte", "1e300"),
     ("bytes", "-5"),
 ];
-/// Cool-downs that are set, in milliseconds, at most.
+/// Maximum cool-down to set, in milliseconds.
 const COOLDOWN_MS_MAX: u64 = 300;
-/// One of each kind (`steer`).
+/// One step of each kind (`steer`).
 const FIRST_STEPS: [u64; 8] = [0, 28, 4, 20, 38, 40, 44, 48];
 const SLEEP_US: u64 = 4_000;
-/// Swaps of the seesaw by hand, one after another, at most.
+/// Maximum number of consecutive swaps of the seesaw by hand.
 const SWAPS_MAX: u64 = 20;
 const SHORT: Duration = Duration::from_micros(200);
-/// How long something is frozen, at most, the seesaw, and all.
+/// Maximum times of a freeze: of an object, of the seesaw, and of all objects.
 const FROZEN_MS: u64 = 40;
 const SEESAW_FROZEN_MS: u64 = 900;
 const SEESAW_DEAF_MS: u64 = 3_000;
 const ALL_FROZEN_MS: u64 = 60;
-/// How long calls are arbitrated, or the engine's thread is switched off, at most.
+/// Maximum time that calls are arbitrated, or that the engine's thread is off.
 const ARBITRATED_US: u64 = 8_000;
 const OFF_MS: u64 = 30;
 
@@ -87,7 +88,7 @@ pub(super) struct Operator {
     pub(super) world: &'static World,
 }
 
-/// What an attribute is, but for its unit and the like.
+/// The fields of an attribute that a setting can change.
 fn values_of(attributes: &[AttributeInfo]) -> Vec<(String, String, Scope)> {
     attributes.iter().map(|info| (info.path(), info.value.clone(), info.from)).collect()
 }
@@ -100,14 +101,15 @@ impl Operator {
         self.world.run_state.fail(format!("counter #{}, {}: {what}", tracked.serial, tracked.id()));
     }
 
-    /// Accuses because something that had to be done was refused, unless the object is ending.
+    /// Records a violation because a required action was refused, unless the object is ending.
     pub(super) fn refused(self, tracked: &TrackedCounter, doing: &str, error: &str) {
         if !tracked.lifecycle.is_ending() {
             self.fail(tracked, &format!("{doing} was refused: {error}"));
         }
     }
 
-    /// The first steps of a life are one of each kind, so that a short run has done all; the others are random.
+    /// The first steps of a thread are one of each kind, so that a short run covers all. The others are
+    /// random.
     pub(super) fn steer(self, step: u64, rng: &mut Rng) {
         let kind = FIRST_STEPS.get(step as usize).copied().unwrap_or_else(|| rng.below(64));
         match rng.below(256) {
@@ -128,7 +130,7 @@ impl Operator {
                 4..20 if place < PLACES => self.set_right(tracked, &mut control_set, rng),
                 4..28 => self.set_wrong(tracked, &mut control_set, rng),
                 28..38 => {
-                    // Many in a row where its policy is looking at it just then.
+                    // Many swaps in a row, while the policy may decide at the same moment.
                     let times = if place == SEESAW { 1 + rng.below(SWAPS_MAX) } else { 1 };
                     (0..times).for_each(|_| self.swap(tracked, rng));
                 }
@@ -147,14 +149,14 @@ impl Operator {
         thread::sleep(Duration::from_micros(rng.below(SLEEP_US)));
     }
 
-    /// The swaps of an object by its policy, in the log, after a moment.
+    /// Returns the swaps of an object by its policy, from the log, after `moment`.
     fn swaps_after(self, id: Id, moment: Option<SystemTime>) -> Vec<SystemTime> {
         let by_policy =
             control::history(id).into_iter().filter(|decision| decision.verdict == Verdict::Swapped);
         by_policy.map(|decision| decision.at).filter(|at| moment.is_none_or(|moment| *at > moment)).collect()
     }
 
-    /// I2, of one object, which `freeze` freezes and thaws.
+    /// Checks I2 for one object. `freeze` freezes and thaws it.
     pub(super) fn freeze(
         self,
         tracked: &TrackedCounter,
@@ -171,7 +173,7 @@ impl Operator {
         count(Stat::Freezes);
         let last = self.swaps_after(id, None).last().copied();
         let long = match place {
-            // For two swaps of its policy, which have to be seen.
+            // Long enough for two visible swaps by the policy.
             SEESAW if deaf => SEESAW_DEAF_MS,
             SEESAW => rng.below(SEESAW_FROZEN_MS),
             _ => rng.below(FROZEN_MS),
@@ -191,7 +193,7 @@ impl Operator {
         }
     }
 
-    /// Sleeps so long, or until the run ends.
+    /// Sleeps for `span`, or until the run ends.
     fn pass(self, span: Duration) {
         const STEP: Duration = Duration::from_millis(20);
         let mut left = span;
@@ -202,7 +204,7 @@ impl Operator {
         }
     }
 
-    /// I2, of all objects.
+    /// Checks I2 for all objects.
     fn freeze_all(self, rng: &mut Rng) {
         let Some(alone) = self.world.alone() else { return };
         let dry = rng.one_in(4);
@@ -230,7 +232,7 @@ impl Operator {
         drop(alone);
     }
 
-    /// The engine's thread is off for a moment: nothing is lost by that, and others may look.
+    /// Switches the engine's thread off for a moment. Other threads may run the engine meanwhile.
     fn switch_thread(self, rng: &mut Rng) {
         let Some(alone) = self.world.alone() else { return };
         if engine::thread_state() == engine::EngineState::Running {
@@ -246,7 +248,7 @@ impl Operator {
     pub(super) fn set_right(self, tracked: &TrackedCounter, set: &mut Set<'_>, rng: &mut Rng) {
         let (name, text) = if rng.one_in(3) {
             let ms = 1 + rng.below(COOLDOWN_MS_MAX);
-            // Before it is in force.
+            // Recorded before it takes effect.
             tracked.cooldown_us.fetch_min(ms * 1000, Ordering::Relaxed);
             ("cooldown", format!("{ms}ms"))
         } else {
@@ -268,7 +270,7 @@ impl Operator {
         }
     }
 
-    /// I1.
+    /// Checks I1.
     pub(super) fn set_wrong(self, tracked: &TrackedCounter, set: &mut Set<'_>, rng: &mut Rng) {
         let (name, text) = WRONG[rng.below(WRONG.len() as u64) as usize];
         let before = control::attributes(tracked.id()).map(|attributes| values_of(&attributes));
@@ -316,13 +318,13 @@ impl Operator {
                     );
                 }
             }
-            // Its policy swaps it, somebody counts its calls, or a caller does not end.
+            // The policy swaps it, its calls are being counted, or a caller does not end.
             Err(ControlError::Swap(_)) => count(Stat::ByHandFailed),
             Err(error) => self.refused(tracked, "a swap", &error.to_string()),
         }
     }
 
-    /// Out of the family, where its policy does not see it, and back.
+    /// Swaps the object out of its family, where its policy does not see it, and back.
     fn swap_out_and_back(self, tracked: &TrackedCounter) {
         let id = tracked.id();
         if control::swap(id, PLAIN).is_err() {
@@ -341,7 +343,7 @@ impl Operator {
                 Err(error) => return self.refused(tracked, "the way back", &error.to_string()),
             }
         }
-        // The run ends, and the verdict wants all of them back.
+        // The run ends, and the final checks require the first form.
         let _ = control::swap(id, "shared");
     }
 
@@ -383,7 +385,7 @@ impl Operator {
         count(Stat::Discards);
     }
 
-    /// Looks at what there is to see of it.
+    /// Checks the status of an object.
     fn look(self, tracked: &TrackedCounter) {
         let Some(status) = control::status(tracked.id()) else {
             return self.refused(tracked, "its status", "there is none");

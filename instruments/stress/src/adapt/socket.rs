@@ -1,4 +1,4 @@
-//! Somebody who steers the program's objects from outside, over its socket; and somebody else who sends garbage.
+//! An operator that steers the objects over the socket, and a client that sends garbage.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,19 +14,19 @@ use super::counts::{Stat, count};
 use super::world::{PLACES, World};
 use crate::run::Rng;
 
-/// A request that is too long.
+/// Length of a request that is too long.
 const HUGE: usize = 100 * 1024;
 const GARBAGE_MAX: u64 = 300;
 const SLEEP_US: u64 = 6_000;
-/// How long garbage waits for an answer.
+/// Maximum time that garbage waits for an answer.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// A client that keeps its connection for as long as it is good.
+/// A client that keeps its connection as long as it works.
 #[derive(Default)]
 pub(super) struct SocketOperator(Option<Client>);
 
 impl SocketOperator {
-    /// A random step.
+    /// Runs a random step.
     pub(super) fn steer(&mut self, world: &'static World, rng: &mut Rng) {
         match rng.below(64) {
             0..6 => send_garbage(world, rng),
@@ -37,7 +37,7 @@ impl SocketOperator {
         std::thread::sleep(Duration::from_micros(rng.below(SLEEP_US)));
     }
 
-    /// Asks something. None if there is no connection to ask it over, or it is refused, for a reason that `judge` sees.
+    /// Sends a request. Connects first if there is no connection. The error text explains a refusal.
     fn ask<T>(
         &mut self,
         world: &World,
@@ -69,7 +69,7 @@ impl SocketOperator {
         }
     }
 
-    /// Something that is of no object, or of all.
+    /// Runs requests that concern all objects or none.
     fn all(&mut self, world: &'static World, rng: &mut Rng) {
         let Some(alone) = world.alone() else { return };
         let must = |doing: &str, answer: Result<(), String>| {
@@ -90,7 +90,7 @@ impl SocketOperator {
         let sort = [Sort::Id, Sort::Bytes, Sort::Contended, Sort::Swaps][rng.below(4) as usize];
         let query = ListQuery { sort, interface: Some("Counter".to_owned()), ..ListQuery::default() };
         match self.ask(world, |client| client.list(&query)) {
-            // The two that live to the end are there.
+            // Two counters live until the end of the run.
             Ok(list) if list.total < 2 => {
                 world.run_state.fail(format!("over the socket, there are {} counters", list.total));
             }
@@ -99,7 +99,7 @@ impl SocketOperator {
         }
     }
 
-    /// Something that is of one object.
+    /// Runs a request that concerns one object.
     fn one(&mut self, world: &'static World, rng: &mut Rng) {
         let place = world.any_place(rng);
         let Some(steering) = world.steer(place) else { return };
@@ -119,7 +119,7 @@ impl SocketOperator {
             }
             5..8 => self.swap(world, tracked, rng),
             8 => {
-                // Somebody may count its calls, or swap it, already.
+                // Its calls may be counted, or it may be swapped, already.
                 let _ = self.ask(world, |client| client.sample(&id, 1));
             }
             9..12 => {
@@ -155,7 +155,7 @@ fn expect(operator: Operator, tracked: &TrackedCounter, doing: &str, answer: Res
     }
 }
 
-/// A connection has failed: only for want of room may it.
+/// Checks why a connection failed. Only the limit of clients is a valid reason.
 fn lost(world: &World, error: &ClientError) {
     match error {
         ClientError::Refused(refusal) if refusal.kind == RefusalKind::TooManyClients => {}
@@ -163,7 +163,7 @@ fn lost(world: &World, error: &ClientError) {
     }
 }
 
-/// Somebody connects, sends what is no request, or half of one, or a huge one, and perhaps does not wait for the answer.
+/// Connects, sends an invalid, partial or huge request, and perhaps does not wait for the answer.
 fn send_garbage(world: &World, rng: &mut Rng) {
     let Ok(mut stream) = UnixStream::connect(&world.socket) else {
         return world.run_state.fail("nobody can connect to the socket".to_owned());
@@ -179,7 +179,7 @@ fn send_garbage(world: &World, rng: &mut Rng) {
     if rng.one_in(2) {
         bytes.push(b'\n');
     }
-    // It may be turned away, or cut off in the midst.
+    // The server may refuse the client or close the connection early.
     let _ = stream.write_all(&bytes);
     if rng.one_in(2) {
         let _ = stream.read(&mut [0; 512]);

@@ -1,4 +1,4 @@
-//! The lives of the torture's threads: those that call, those that steer, the owner of the objects, and who reads the log.
+//! The threads of the stress: callers, operators, the owner of the objects, and the reader of the log.
 
 use std::thread;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::skeleton::placement::switch_vp;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 10;
-/// Additions, and sums, one after another, at most.
+/// Maximum numbers of consecutive additions and sums, and the length of a burst.
 const ADDS_MAX: u64 = 6_000;
 const TOTALS_MAX: u64 = 300;
 const BURST: u64 = 30_000;
-/// One in so many steps of who owns the objects destroys one.
+/// The owner destroys an object once in this many steps.
 const DESTROY_ONE_IN: u64 = 6;
-/// Steps on one object, one after another, at most.
+/// Maximum number of consecutive steps on one object.
 const HELD_MAX: u64 = 32;
 const OWNER_SLEEP_US: u64 = 12_000;
 const LOG_SLEEP: Duration = Duration::from_millis(8);
 
-/// What a thread does.
+/// The role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Calls,
@@ -38,7 +38,7 @@ pub(super) enum Role {
     ReadsTheLog,
 }
 
-/// What the posts behind those of the callers do.
+/// The roles of the workers after those of the callers.
 pub(super) const OTHERS: [Role; 5] =
     [Role::Steers, Role::Steers, Role::SteersBySocket, Role::Owns, Role::ReadsTheLog];
 
@@ -66,7 +66,7 @@ pub(super) fn body(
     }
 }
 
-/// A step of who calls: what is done in that place now.
+/// Runs one step of a caller, according to the load of a place.
 fn call(world: &'static World, lane: usize, rng: &mut Rng) {
     if rng.one_in(64) {
         switch_vp(rng);
@@ -79,7 +79,7 @@ fn call(world: &'static World, lane: usize, rng: &mut Rng) {
     }
     let place = world.any_place(rng);
     let Some(tracked) = world.shown(place) else { return };
-    // Now and then it is held on to, wherever it may have gone.
+    // Sometimes the object is kept for several steps, even if it leaves its place.
     let times = if rng.one_in(8) { 1 + rng.below(HELD_MAX) } else { 1 };
     for _ in 0..times {
         add_or_ask(world, place, &tracked, lane, rng);
@@ -100,17 +100,17 @@ fn add_or_ask(world: &World, place: usize, tracked: &TrackedCounter, lane: usize
     }
 }
 
-/// A step of who owns the objects: some end, and others take their places.
+/// Runs one step of the owner: some objects end, and others take their places.
 fn own(world: &'static World, rng: &mut Rng) {
-    // One that many call, or any.
+    // A place in front, or any.
     let place = if rng.one_in(2) { world.any_in_front(rng) } else { rng.below(PLACES as u64) as usize };
     if rng.one_in(DESTROY_ONE_IN) {
-        // The two whose load alternates live to the end.
+        // The wave and the seesaw live until the end.
         world.destroy(place, rng.one_in(2));
     } else if rng.one_in(4)
         && let Some(tracked) = world.shown(place).filter(|tracked| !tracked.lifecycle.is_ending())
     {
-        // Nobody adds for a moment: swapped or not, the sum must be that of the book.
+        // With additions drained, the sum must be exact, swapped or not.
         tracked.close();
         tracked.reopen();
     }
@@ -129,7 +129,7 @@ pub(super) fn read_the_log(world: &World) {
     thread::sleep(LOG_SLEEP);
 }
 
-/// The load of the two counters that have one of their own: these turn in this time, which began with the run.
+/// Alternates the loads of the wave and the seesaw.
 pub(super) fn turn_the_waves(world: &World, wave_turns: bool, seesaw_turns: bool) {
     for (place, turns) in [(WAVE, wave_turns), (SEESAW, seesaw_turns)] {
         if turns {

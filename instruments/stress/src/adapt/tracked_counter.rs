@@ -1,11 +1,11 @@
-//! A counter and what was added to it: the book that it must agree with.
+//! A counter and the additions made to it.
 //!
-//! Problem: threads add and ask for sums at the same time, so no sum has one right answer. Idea: each thread notes an
-//! addition before it is begun and again when it is done, in a lane of its own; a sum lies between what was done before it
-//! and what was begun until it ended, and when nobody adds, both are the same.
+//! Problem: threads add and ask for sums at the same time, so a sum has no single right value. Idea: each
+//! thread records an addition in its own lane, before it begins and after it is done. A sum lies between the
+//! additions done before it and those begun until it ended. Without concurrent additions both are equal.
 //!
-//! - I1. A lane is written by the thread of one post, and those follow each other.
-//! - I2. While a book is closed nobody adds to its counter: who adds says so before, and looks then whether it is closed.
+//! - I1. A lane is written by the threads of one worker, which follow each other.
+//! - I2. While the drain lock is closed, no thread adds (`lifecycle/I2`).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -18,16 +18,16 @@ use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::lifecycle::{DrainLock, Lifecycle};
 
-/// Of so many additions one goes wrong where the torture is broken on purpose.
+/// With the planned break, one addition in this many goes wrong.
 const BREAK_ONE_IN: u64 = 4096;
 
-/// What the thread of one post did, on lines of its own.
+/// The additions of one worker, on cache lines of their own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Lane {
     begun: AtomicU64,
     done: AtomicU64,
-    /// The last sum that it was told.
+    /// The last sum that the worker's threads saw.
     told: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct TrackedCounter {
     lanes: Box<[Lane]>,
     drain_lock: DrainLock,
     pub(super) lifecycle: Lifecycle,
-    /// The least cool-down that it ever had, in microseconds.
+    /// The shortest cool-down that the counter ever had, in microseconds.
     pub(super) cooldown_us: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl TrackedCounter {
         self.world.run_state.fail(format!("counter #{}, {}: {what}", self.serial, self.id()));
     }
 
-    /// Judges an error of a call.
+    /// Checks an error of a call.
     fn erred(&self, error: &CallError) {
         count(Stat::Stale);
         if !self.lifecycle.is_ending() {
@@ -71,12 +71,12 @@ impl TrackedCounter {
         }
     }
 
-    /// Adds, behind the door.
+    /// Adds to the counter. The caller is inside the drain lock.
     pub(super) fn add(&self, lane: usize, n: u64, rng: &mut Rng) -> Result<(), ()> {
         let lane = &self.lanes[lane];
         let mut goes_wrong = |how| self.world.breaks(how, BREAK_ONE_IN, rng);
         lane.begun.store(lane.begun.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-        // Release: pairs with the acquire in `total`: who sees the addition sees that it was begun.
+        // Release: pairs with the acquire in `total`: a thread that sees the addition sees that it was begun.
         fence(Ordering::Release);
         let gone = self.lifecycle.is_destroyed();
         let answer = if goes_wrong(Break::LoseAdd) { Ok(()) } else { self.handle.try_add(n) };
@@ -89,7 +89,8 @@ impl TrackedCounter {
                 Err(())
             }
             Ok(()) => {
-                // Release: pairs with the acquire in `total`: who sees that it is done finds it in the sum.
+                // Release: pairs with the acquire in `total`: a thread that sees that it is done finds it in
+                // the sum.
                 lane.done.store(lane.done.load(Ordering::Relaxed) + n, Ordering::Release);
                 Ok(())
             }
@@ -105,11 +106,11 @@ impl TrackedCounter {
         self.lanes.iter().map(|lane| word(lane).load(Ordering::Acquire)).sum()
     }
 
-    /// Asks for the sum, behind the door, and judges it.
+    /// Asks for the sum and checks it. The caller is inside the drain lock.
     pub(super) fn total(&self, lane: usize) -> Result<(), ()> {
         let done = self.sum(|lane| &lane.done);
         let total = self.handle.try_total().map_err(|error| self.erred(&error))?;
-        // Acquire: pairs with the release fence in `add`: of what is in the sum, all was begun.
+        // Acquire: pairs with the release fence in `add`: every addition in the sum was begun.
         fence(Ordering::Acquire);
         let begun = self.sum(|lane| &lane.begun);
         if !(done..=begun).contains(&total) {
@@ -126,7 +127,7 @@ impl TrackedCounter {
         Ok(())
     }
 
-    /// Keeps everybody from adding, and compares the sum with the book: they must be the same.
+    /// Drains the callers and checks that the sum equals the additions.
     pub(super) fn close(&self) {
         if self.drain_lock.close(self.world.run_state) {
             self.compare("when nobody added any more");
@@ -137,7 +138,7 @@ impl TrackedCounter {
         self.drain_lock.open();
     }
 
-    /// Compares, when nobody adds.
+    /// Compares the sum with the additions. No thread may add meanwhile.
     pub(super) fn compare(&self, when: &str) {
         let (done, begun) = (self.sum(|lane| &lane.done), self.sum(|lane| &lane.begun));
         match self.handle.try_total() {
@@ -149,7 +150,7 @@ impl TrackedCounter {
         }
     }
 
-    /// Adds ones, so many.
+    /// Makes `times` additions.
     pub(super) fn add_many(&self, lane: usize, times: u64, rng: &mut Rng) {
         self.drain_lock.pass(lane, || {
             let made = (0..times).take_while(|_| self.add(lane, 1 + rng.below(3), rng).is_ok()).count();
@@ -157,7 +158,7 @@ impl TrackedCounter {
         });
     }
 
-    /// Asks for sums, so many, with an addition before the first.
+    /// Makes one addition and asks for `times` sums.
     pub(super) fn ask_many(&self, lane: usize, times: u64, rng: &mut Rng) {
         self.drain_lock.pass(lane, || {
             if self.add(lane, 1, rng).is_ok() {

@@ -1,8 +1,9 @@
-//! What all threads of the torture share: places where counters live one after the other, the loads on them, and the log.
+//! The data that all threads of the stress share: places for counters, the loads on them, and the log.
 //!
-//! - I1. What a place shows may be stale; who takes the owner out of it destroys the object, and nobody else does.
-//! - I2. Who steers an object holds the lock of its place, and `everything` for reading; who steers all of them holds that
-//!   for writing. So nobody thaws what another has just frozen.
+//! - I1. The counter shown by a place may be stale. The thread that takes the owner out of a place destroys
+//!   the object.
+//! - I2. An operator of one object holds the lock of its place, and `everything` for reading. An operator of
+//!   all objects holds `everything` for writing. So no operator thaws an object that another has just frozen.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,25 +24,25 @@ use super::counts::{Counts, Stat, count};
 use crate::run::{Rng, lock};
 use crate::skeleton;
 
-/// Places with an ordinary counter.
+/// Number of places with an ordinary counter.
 pub(super) const PLACES: usize = 96;
-/// The place of the counter whose load alternates faster than its cool-down.
+/// The place of the wave: its load alternates faster than its cool-down.
 pub(super) const WAVE: usize = PLACES;
-/// The place of the one whose load alternates more slowly, so that its policy would follow each change.
+/// The place of the seesaw: its load alternates slowly enough for its policy to follow.
 pub(super) const SEESAW: usize = PLACES + 1;
-/// So many of the ordinary places are called much more than the others.
+/// Number of ordinary places that are called much more than the others.
 const FRONT: u64 = 6;
-/// How often it is tried to be alone.
+/// Maximum number of attempts to exclude all operators.
 const ALONE_TRIES: u32 = 30;
-/// The cool-downs of these two, and half their periods.
+/// The cool-downs and half periods of the wave and the seesaw.
 pub(super) const WAVE_COOLDOWN: Duration = Duration::from_secs(5);
 const SEESAW_COOLDOWN: Duration = Duration::from_millis(10);
 pub(super) const WAVE_HALF: Duration = Duration::from_millis(30);
 pub(super) const SEESAW_HALF: Duration = Duration::from_millis(250);
-/// The budgets of swaps in each second, one of which a run has.
+/// Budgets of swaps per second. A run draws one.
 const BUDGETS: [f64; 3] = [5.0, 20.0, 80.0];
 
-/// What is done to a counter.
+/// The load on a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Idle,
@@ -56,7 +57,7 @@ impl Load {
         [Load::Idle, Load::OneAdds, Load::AllAdd, Load::MostlyTotal, Load::Bursts];
 }
 
-/// An object and its book.
+/// An object and its record.
 type Kept = (Owned<dyn Counter>, Arc<TrackedCounter>);
 
 #[derive(Default)]
@@ -64,24 +65,24 @@ pub(super) struct Place {
     shown: Mutex<Option<Arc<TrackedCounter>>>,
     vault: Mutex<Option<Kept>>,
     load: AtomicUsize,
-    /// Held by who steers its object (I2).
+    /// Held by the operator of its object (I2).
     steering: Mutex<()>,
 }
 
 pub(crate) struct State {
-    /// Those of them that call.
+    /// Number of calling workers.
     pub(super) callers: usize,
     pub(super) places: Vec<Place>,
-    /// The first of the places that are called most.
+    /// The first of the places in front.
     front: AtomicU64,
     everything: RwLock<()>,
     pub(super) log: Mutex<DecisionLog>,
-    /// The program's budget, as it is judged.
+    /// The budget that the swaps are checked against.
     pub(super) swaps_per_s: f64,
     pub(super) socket: PathBuf,
     pub(super) invocations: Invocations,
     pub(super) kinds: Kinds,
-    /// All books of the run.
+    /// All counters of the run.
     tracked_by_id: Mutex<HashMap<Id, Arc<TrackedCounter>>>,
     serials: AtomicU64,
 }
@@ -103,7 +104,7 @@ impl World {
             front: AtomicU64::new(0),
             everything: RwLock::default(),
             log: Mutex::new(DecisionLog::begin()),
-            // Less than one in a run.
+            // Less than one swap in a run.
             swaps_per_s: if broken == Some(Break::OverBudget) { 1e-3 } else { budget },
             socket,
             invocations: Invocations::default(),
@@ -113,13 +114,13 @@ impl World {
         })
     }
 
-    /// Gives the policy its budget, and every place its first object.
+    /// Sets the budget, and fills every place.
     pub(super) fn begin(&'static self, rng: &mut Rng) {
         let budget = if self.is_broken(Break::OverBudget) { 1e6 } else { self.swaps_per_s };
         if let Err(error) = settings::ALL.set(&settings::SWAPS, budget) {
             self.run_state.fail(format!("a budget of {budget} swaps in each second was refused: {error}"));
         }
-        // What an object may be swapped for that is of no family.
+        // An implementation outside the family.
         control::register::<dyn Counter>(PLAIN, counter::new_shared);
         (0..self.places.len()).for_each(|place| self.fill(place, rng));
         self.invocations.begin();
@@ -133,7 +134,7 @@ impl World {
         lock(&self.places[place].shown).clone()
     }
 
-    /// The objects there are.
+    /// Returns the live counters.
     pub(super) fn all(&self) -> Vec<Arc<TrackedCounter>> {
         (0..self.places.len())
             .filter_map(|place| self.shown(place))
@@ -149,7 +150,7 @@ impl World {
         self.places[place].load.store(load as usize, Ordering::Relaxed);
     }
 
-    /// Another load somewhere, or other places in front.
+    /// Changes a load, or the places in front.
     pub(super) fn change(&self, rng: &mut Rng) {
         if rng.one_in(24) {
             self.front.store(rng.below(PLACES as u64), Ordering::Relaxed);
@@ -158,7 +159,7 @@ impl World {
         self.set_load(self.any_in_front(rng), load);
     }
 
-    /// Has all people but the caller stand aside for a moment (I2); none if they are at it for long.
+    /// Excludes all other operators (I2). Returns `None` if that takes too long.
     pub(super) fn alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         (0..ALONE_TRIES).find_map(|_| {
             let alone = self.everything.try_write().ok();
@@ -169,7 +170,7 @@ impl World {
         })
     }
 
-    /// Has nobody else steer the object of a place, or all of them, meanwhile (I2); none if somebody does.
+    /// Excludes other operators of the object of a place (I2). Returns `None` if there is one.
     pub(super) fn steer(&self, place: usize) -> Option<(RwLockReadGuard<'_, ()>, MutexGuard<'_, ()>)> {
         Some((self.everything.try_read().ok()?, self.places[place].steering.try_lock().ok()?))
     }
@@ -179,7 +180,7 @@ impl World {
         ((front + rng.below(FRONT)) % PLACES as u64) as usize
     }
 
-    /// A place to call, or to steer.
+    /// Returns a place to call or to steer.
     pub(super) fn any_place(&self, rng: &mut Rng) -> usize {
         match rng.below(16) {
             0 => rng.below(PLACES as u64) as usize,
@@ -189,7 +190,7 @@ impl World {
         }
     }
 
-    /// Puts an object into a place that has none.
+    /// Puts an object into a place without one.
     pub(super) fn fill(&'static self, place: usize, rng: &mut Rng) {
         if lock(&self.places[place].vault).is_some() {
             return;
@@ -203,7 +204,7 @@ impl World {
         let wrong = self.is_broken(Break::ShortCooldown);
         let cooldown = match place {
             WAVE => WAVE_COOLDOWN,
-            // Its policy swaps it sooner than the wave's, so that it is seen soon.
+            // The planned break uses the longer cool-down, so that a swap within it is seen soon.
             SEESAW if wrong => WAVE_COOLDOWN,
             SEESAW => SEESAW_COOLDOWN,
             _ => settings::ALL.get(&settings::COOLDOWN),
@@ -222,12 +223,12 @@ impl World {
             self.set_load(place, Load::ALL[rng.below(Load::ALL.len() as u64) as usize]);
         }
         let before = lock(&self.places[place].shown).replace(Arc::clone(&tracked));
-        // There was none: objects are put here by one thread.
+        // The place was empty, because one thread fills all places.
         let vault = lock(&self.places[place].vault).replace((owned, tracked));
         drop((before, vault));
     }
 
-    /// Destroys the object of a place, if it has one; if `exactly`, when nobody adds, so that its sum must be right.
+    /// Destroys the object of a place, if any. If `exactly`, drains the callers first and checks the sum.
     pub(super) fn destroy(&self, place: usize, exactly: bool) {
         let Some((owned, tracked)) = lock(&self.places[place].vault).take() else { return };
         if exactly {
@@ -244,7 +245,7 @@ impl World {
         count(Stat::Destroyed);
     }
 
-    /// Ends all that is left.
+    /// Destroys all remaining objects.
     pub(super) fn end(&self) {
         for place in 0..self.places.len() {
             self.destroy(place, false);
@@ -254,5 +255,5 @@ impl World {
     }
 }
 
-/// The name of the implementation that is of no family.
+/// The name of the implementation outside the family.
 pub(super) const PLAIN: &str = "plain";

@@ -1,8 +1,8 @@
-//! The board: where references are shown to everybody, and the vaults where their owners are kept.
+//! The board, which shows handles to all threads, and the vaults, which hold the owners.
 //!
-//! - I1. What a slot shows may be stale at any time: that is the point. A reference is taken off only when the slot is
-//!   used for another object.
-//! - I2. Whoever takes an owner out of a vault destroys the object; nobody else does.
+//! - I1. The handle in a slot may be stale at any time, on purpose. It is replaced only when the slot is used
+//!   again.
+//! - I2. The thread that takes an owner out of a vault destroys the object.
 
 use std::sync::Mutex;
 
@@ -13,23 +13,23 @@ use super::interfaces::{Deep, AnyHandle, Pair, Probe};
 use super::ledger::ObjectKey;
 use crate::run::{Rng, lock};
 
-/// Slots. Enough for all classes at once; few enough that threads meet.
+/// Number of slots: enough for all classes at once, and few enough for threads to meet.
 const SLOTS: usize = 96;
 
-/// An object as callers know it.
+/// An object, as its callers know it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) handle: AnyHandle,
     pub(super) key: ObjectKey,
-    /// Its additions are compared exactly when it ends, so callers pass its gate.
+    /// The additions are compared exactly at its end, so callers pass its gate.
     pub(super) counted: bool,
-    /// Its root refuses calls now and then.
+    /// Its root sometimes refuses calls.
     pub(super) refuses: bool,
-    /// The vault that its owner may lie in.
+    /// The slot whose vault may hold its owner.
     pub(super) slot: usize,
 }
 
-/// An object as its owner has it.
+/// An object, as its owner holds it.
 #[derive(Debug)]
 pub(super) struct OwnedEntry {
     pub(super) owner: Owner,
@@ -83,7 +83,7 @@ impl Board {
         rng.below(self.0.len() as u64) as usize
     }
 
-    /// What a random slot shows.
+    /// Returns the entry shown by a random slot.
     pub(super) fn any(&self, rng: &mut Rng) -> Option<Entry> {
         let slot = self.any_slot(rng);
         pin(|o| *self.shown(o, slot))
@@ -93,7 +93,7 @@ impl Board {
         self.0[slot].shown.load(o)
     }
 
-    /// Shows an object and puts its owner into the vault; returns who was there.
+    /// Shows an object and puts its owner into the vault. Returns the previous owner.
     pub(super) fn publish(&self, held: OwnedEntry) -> Option<OwnedEntry> {
         let slot = &self.0[held.entry.slot];
         slot.shown.replace(Box::new(Some(held.entry)));
@@ -104,7 +104,7 @@ impl Board {
         self.0[slot].shown.replace(Box::new(None));
     }
 
-    /// Takes the owner out of a vault, if it is that of this object or if any will do.
+    /// Takes the owner out of a vault. With a key, takes it only if it owns that object.
     pub(super) fn take(&self, slot: usize, key: Option<ObjectKey>) -> Option<OwnedEntry> {
         let mut vault = lock(&self.0.get(slot)?.vault);
         match key {

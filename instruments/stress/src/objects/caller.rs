@@ -1,12 +1,12 @@
-//! Calls through references that may be stale, and what each answer must be.
+//! Calls through possibly stale handles, and the checks of their answers.
 //!
-//! The rules, for an object whose number the caller knows:
+//! Rules for an object whose number the caller knows:
 //!
-//! - the answer comes from that object, and from that interface;
-//! - a call that begins after `destroy` returned errs, and nothing of the object runs;
-//! - an error names the object, the interface and the method, and its reason is true: only an object whose destruction
-//!   was begun is destroyed, and only a root that refuses has refused;
-//! - a panic of the method reaches its caller as it was raised.
+//! - The answer comes from that object and from that interface.
+//! - A call that begins after `destroy` returned fails, and no code of the object runs.
+//! - An error names the object, the interface and the method, and its reason is true. `Destroyed` needs a
+//!   begun destruction. `Refused` needs a root that refuses.
+//! - A panic of the method reaches its caller unchanged.
 
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 
@@ -21,17 +21,17 @@ use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message};
 
-/// How deep calls of a thread of the torture lead into calls; those of drops and of dying threads lead less far.
+/// Maximum depth of nested calls. Calls in drops and exit hooks nest less deeply.
 pub(super) const DEPTH: u32 = 3;
-/// Spins of a call that looks, at most.
+/// Maximum number of spins of a short call.
 const SPINS_MAX: u64 = 64;
-/// Of so many calls one goes wrong where the torture is broken on purpose.
+/// With a planned break, one call in this many goes wrong.
 const BREAK_ONE_IN: u64 = 512;
 
-/// Whoever it was that gave an answer that makes no sense.
+/// The reply recorded for a wrong value.
 const WRONG_REPLY: Reply = Reply { serial: 0, kind: Kind::Pair };
 
-/// What a call is expected to be about.
+/// The expected object and method of a call.
 #[derive(Clone, Copy)]
 struct Target {
     interface: &'static str,
@@ -39,29 +39,29 @@ struct Target {
     method: &'static str,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 enum Outcome {
-    /// Somebody answered.
+    /// A reply that names the object.
     Reply(Reply),
-    /// It was answered, and does not say by whom.
+    /// An answer that does not name the object.
     Done,
-    /// It errs.
+    /// An error.
     Error(CallError),
-    /// The plain form panicked with this message.
+    /// A panic of the panicking form, with this message.
     Message(String),
-    /// It was not made.
+    /// The call was not made.
     Skipped,
 }
 
 pub(super) struct Caller<'a> {
     pub(super) world: &'static World,
     pub(super) rng: &'a mut Rng,
-    /// How many calls may still be made one inside the other.
+    /// Remaining depth of nested calls.
     pub(super) depth: u32,
 }
 
 impl Caller<'_> {
-    /// Calls whatever a random slot of the board shows; now and then inside an operation that is already open.
+    /// Calls the object of a random slot, sometimes inside an operation that is already open.
     pub(super) fn call_any(&mut self) {
         if self.rng.one_in(8) {
             let slot = self.world.board.any_slot(self.rng);
@@ -75,19 +75,19 @@ impl Caller<'_> {
         }
     }
 
-    /// One call of a random method, in a random form.
+    /// Calls a random method in a random form.
     pub(super) fn call(&mut self, entry: &Entry) {
         let choice = self.rng.below(64);
         self.make(entry, |me| me.of_any_kind(entry, choice));
     }
 
-    /// The cheapest calls, which touch nothing that others write; so they hide no missing fence.
+    /// Makes the cheapest call. It writes no shared data, so it hides no missing fence.
     pub(super) fn glance(&mut self, entry: &Entry) {
         let spins = self.rng.below(SPINS_MAX);
         self.glance_for(entry, spins);
     }
 
-    /// As `glance`, of a length that is given.
+    /// Makes the cheapest call with a given number of spins.
     pub(super) fn glance_for(&mut self, entry: &Entry, spins: u64) {
         self.make(entry, |_| match entry.handle {
             AnyHandle::Probe(handle) => probe_look(handle, "Probe", spins),
@@ -96,7 +96,7 @@ impl Caller<'_> {
         });
     }
 
-    /// One addition; through the gate if the object's additions are counted.
+    /// Adds to the object. Passes the gate if its additions are counted.
     pub(super) fn add(&mut self, entry: &Entry) {
         let n = 1 + self.rng.below(1000);
         self.make(entry, |me| match entry.handle {
@@ -106,9 +106,9 @@ impl Caller<'_> {
         });
     }
 
-    /// Makes a call and judges what comes of it.
+    /// Makes a call and checks its outcome.
     fn make(&mut self, entry: &Entry, f: impl FnOnce(&mut Self) -> (Target, Outcome)) {
-        // Before the call begins.
+        // Read before the call begins.
         let was_gone = self.world.ledger.is_destroyed(entry.key);
         match catch_unwind(AssertUnwindSafe(|| f(self))) {
             Ok((target, outcome)) => self.judge(entry, was_gone, target, outcome),
@@ -248,7 +248,7 @@ impl Caller<'_> {
         if !ledger.come_in(key) {
             return (to, Outcome::Skipped);
         }
-        // Also if the call panics.
+        // Leaves the gate also if the call panics.
         struct GoOut(&'static World, super::ledger::ObjectKey);
         impl Drop for GoOut {
             fn drop(&mut self) {
@@ -257,7 +257,7 @@ impl Caller<'_> {
         }
         let _out = GoOut(self.world, key);
         let lost = self.world.breaks(Break::LoseAdd, BREAK_ONE_IN, self.rng);
-        // An error is that of the addition, also where that is to be lost.
+        // A failed lost addition falls back to the real one, so its error is still an error of `add`.
         let look = if lost { handle.try_look(0).ok() } else { None };
         let outcome = look.map_or_else(|| handle.try_add(n), Ok);
         if outcome.is_ok() {
@@ -342,7 +342,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Only what somebody began to destroy is refused.
+    /// Checks that the destruction of the object has begun, because the call was refused.
     fn expect_begun(&self, entry: &Entry, target: Target, said: &str) {
         if !self.world.ledger.destroy_begun(entry.key) {
             let Target { interface, id, method } = target;
@@ -376,7 +376,7 @@ fn turn(handle: Handle<dyn Pair<u64, 3>>, seed: u64) -> (Target, Outcome) {
     said(to, reply.map(|(reply, turned)| if turned == [0, !seed, seed] { reply } else { WRONG_REPLY }))
 }
 
-/// The plain form, which panics if there is no object.
+/// Uses the panicking form, which panics if the object is gone.
 fn call_or_panic(f: impl FnOnce() -> Reply) -> Outcome {
     match catch_silently(f) {
         Ok(reply) => Outcome::Reply(reply),

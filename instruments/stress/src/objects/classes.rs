@@ -1,5 +1,5 @@
-//! The classes of the torture: shared and distributed, eager and lazy, roots that answer misses in their own ways, and
-//! what the parts of an object do besides, while they are made and dropped.
+//! The classes of objects: shared and distributed, eager and lazy, and roots that answer misses in their own
+//! ways. Also the side actions of their parts at creation and drop.
 
 use squall::{CallError, ClusterSize, CreateError, Root, WellKnown};
 
@@ -10,7 +10,7 @@ use super::reps::{Eager, Fickle, OwnCleanup, Redirecting, Single, Spread, Spread
 use super::world::World;
 use crate::run::Rng;
 
-/// The classes by name; `make` makes them by index.
+/// Names of the classes, by index.
 pub(super) const CLASSES: &[&str] = &[
     "shared",
     "shared deep",
@@ -26,15 +26,15 @@ pub(super) const CLASSES: &[&str] = &[
 ];
 const FICKLE: usize = 8;
 const WELL_KNOWN: usize = 10;
-/// One object at a time, in a place that all know.
+/// A well-known object, of which at most one exists.
 static KNOWN: WellKnown<dyn Probe> = WellKnown::new(400);
 
-/// Whether the class's root refuses calls now and then.
+/// Returns whether the root of the class sometimes refuses calls.
 pub(super) fn refuses(class: usize) -> bool {
     class == FICKLE
 }
 
-/// Makes an object. What it is made of has been entered in the ledger, also if this fails or panics.
+/// Makes an object. Its parts are recorded in the ledger, also if this fails or panics.
 pub(super) fn make(
     class: usize,
     world: &'static World,
@@ -64,41 +64,41 @@ pub(super) fn make(
     })
 }
 
-/// Whether this is how the making of an object of the class may fail.
+/// Returns whether creating an object of the class may fail with this error.
 pub(super) fn may_fail(class: usize, error: &CreateError) -> bool {
     class == WELL_KNOWN && matches!(error, CreateError::Taken(_))
 }
 
-/// Whether a planned panic out of the making of such an object is that of the drop of what it was to be made of.
+/// Returns whether a planned panic during creation comes from the drop of the value in this thread.
 pub(super) fn drops_here(class: usize) -> bool {
     class == WELL_KNOWN
 }
 
-/// Whoever is there now, or will be: a call through it is answered or errs.
+/// Calls the well-known object: it answers, or the call fails.
 pub(super) fn call_known() -> Result<Reply, CallError> {
     KNOWN.handle().try_look(0)
 }
 
-/// What an object does besides, all its life.
+/// The side actions of an object's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Behavior {
     pub(super) on_make: OnMake,
     pub(super) on_drop: OnDrop,
 }
 
-/// What the making of a representative does besides.
+/// The side action when a representative is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnMake {
     Nothing,
     /// Sometimes panics.
     Panics,
-    /// Takes its time, so that several are made for one cluster.
+    /// Delays, so that several are made for one cluster.
     Dawdles,
     /// Calls other objects.
     Calls,
 }
 
-/// What the drops of an object's parts do besides.
+/// The side action when a part is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnDrop {
     Nothing,
@@ -112,7 +112,8 @@ pub(super) enum OnDrop {
 }
 
 impl Behavior {
-    /// Most objects have none. When the torture ends, none has: what a drop creates would be dropped in turn.
+    /// Draws the side actions; mostly none. While the run ends there are none, because created objects would
+    /// be dropped in turn.
     pub(super) fn draw(rng: &mut Rng, ends: bool) -> Behavior {
         let none = Behavior { on_make: OnMake::Nothing, on_drop: OnDrop::Nothing };
         if ends {

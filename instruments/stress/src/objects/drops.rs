@@ -1,4 +1,4 @@
-//! What drops do besides dropping: call, create, destroy and panic.
+//! Side actions of drops: calls, creations, destructions and panics.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -15,29 +15,29 @@ use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::raise_expected_panic;
 
-/// Of so many drops that are to panic one does: a panic's unwinding is slow.
+/// One drop in this many of those that may panic does so, because unwinding is slow.
 const PANIC_ONE_IN: u64 = 4;
-/// Of so many roots one goes first where the torture is broken on purpose.
+/// With the planned break, one root in this many is dropped first.
 const BREAK_ONE_IN: u64 = 64;
 
 thread_local! {
-    /// Drops that are under way on this thread, one inside the other.
+    /// Nesting depth of drops on this thread.
     static NESTED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A root is dropped.
+/// Records the drop of a root.
 pub(super) fn root(root_core: &RootCore) {
     let (world, key) = (root_core.world, root_core.key);
     if world.is_broken(Break::RootFirst) && key.serial.is_multiple_of(BREAK_ONE_IN) {
-        // As if a representative were left.
+        // Pretends that a representative remains.
         world.expect(world.ledger.rep_made(key).map(|_| ()));
     }
     world.expect(world.ledger.root_dropped(key));
 }
 
-/// Called last in the drop of a part of an object.
+/// Runs the side action of a drop. Called last in the drop of a part.
 pub(super) fn busy(world: &'static World, key: ObjectKey, behavior: Behavior) {
-    // A drop that ends others' lives and is called from it in turn goes no deeper.
+    // Limits the nesting, because a drop may destroy objects whose drops do the same.
     if behavior.on_drop == OnDrop::Nothing || world.run_state.is_stopped() || NESTED.get() > 1 {
         return;
     }
@@ -61,7 +61,8 @@ pub(super) fn busy(world: &'static World, key: ObjectKey, behavior: Behavior) {
         OnDrop::Call => {
             let mut caller = Caller { world, rng: &mut rng, depth: 1 };
             if let Some(handle) = world.ledger.handle(key) {
-                // Dead by now; or alive, where this is the loser of two that were made for one cluster.
+                // The object is gone. It is alive if this is the surplus representative of two made for one
+                // cluster.
                 caller.call(&Entry { handle, key, counted: true, refuses: true, slot: NO_SLOT });
             }
             caller.call_any();
@@ -75,6 +76,6 @@ pub(super) fn busy(world: &'static World, key: ObjectKey, behavior: Behavior) {
         OnDrop::Destroy => owner::destroy_any(world, &mut rng),
     }
     count(Stat::DropsBusy);
-    // Whoever drops may be a thread that is not the torture's and never hands in.
+    // The dropping thread may be foreign to the stress and would never flush its counts.
     world.counts.flush();
 }

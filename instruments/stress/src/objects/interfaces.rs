@@ -1,17 +1,17 @@
-//! The interfaces of the torture: two, one that extends both, and one with parameters that is unrelated to them.
+//! The interfaces of the objects: two, one that extends both, and an unrelated one with parameters.
 
 use squall::{CallError, Handle};
 
 use super::board::Entry;
 
-/// Who answered a call.
+/// The answering object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) serial: u64,
     pub(super) kind: Kind,
 }
 
-/// Which interface a representative was made for.
+/// The interface that a representative was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Probe,
@@ -19,21 +19,21 @@ pub(super) enum Kind {
     Pair,
 }
 
-/// What a method is asked to do besides.
+/// The side actions that a call requests.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
-    /// Of the choices that are made inside.
+    /// Seed of the choices inside.
     pub(super) seed: u64,
-    /// How many calls may still be made one inside the other.
+    /// Remaining depth of nested calls.
     pub(super) depth: u32,
-    /// Whom the caller calls.
+    /// The object that the caller calls.
     pub(super) entry: &'a Entry,
 }
 
-/// The error of a method that has errors of its own.
+/// The error of a method with its own error type.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The object is not there.
+    /// The object is gone.
     Gone(CallError),
 }
 
@@ -43,42 +43,43 @@ impl From<CallError> for Fault {
     }
 }
 
-/// What most objects of the torture can do.
+/// The interface of most objects.
 #[squall::interface]
 pub(super) trait Probe: Send + Sync {
-    /// Looks at the representative, for so long, and touches nothing.
+    /// Checks the representative for `spins` spins and writes no data.
     fn look(&self, spins: u64) -> Reply;
-    /// Adds to what `total` returns.
+    /// Adds to the sum that `total` returns.
     fn add(&self, n: u64) -> Reply;
-    /// All that was added.
+    /// Returns the sum of all additions.
     fn total(&self) -> u64;
-    /// Tells the number of the object that each representative belongs to.
+    /// Reports the object number of each representative.
     fn each(&self, tell: &mut dyn FnMut(u64));
-    /// Anything: other calls, its own destruction, a panic.
+    /// Runs any action: other calls, its own destruction, a panic.
     fn touch(&self, request: Request<'_>) -> Reply;
     /// Stays for a while, asleep or waiting for grace periods.
     #[blocking]
     fn linger(&self, request: Request<'_>) -> Reply;
-    /// Looks, and can say by itself that the object is gone.
+    /// Checks the representative, and returns an error of its own type if the object is gone.
     fn checked(&self) -> Result<Reply, Fault>;
 }
 
-/// What few objects can do. As the second super of an interface, its methods lie elsewhere than the first's do.
+/// The interface of few objects. As the second super-interface, its methods have another offset than the
+/// first's.
 #[squall::interface]
 pub(super) trait Mark: Send + Sync {
     /// Returns the complement of `n`.
     fn mark(&self, n: u64) -> (Reply, u64);
-    /// As `Probe::linger`.
+    /// Like `Probe::linger`.
     #[blocking]
     fn dwell(&self, request: Request<'_>) -> Reply;
 }
 
-/// What some objects can do besides.
+/// The extended interface.
 #[squall::interface]
 pub(super) trait Deep: Probe + Mark {
-    /// As `look`.
+    /// Like `look`.
     fn depth(&self) -> Reply;
-    /// As `linger`.
+    /// Like `linger`.
     #[blocking]
     fn rest(&self, request: Request<'_>) -> Reply;
 }
@@ -88,11 +89,11 @@ pub(super) trait Deep: Probe + Mark {
 pub(super) trait Pair<T: Copy + Send + Sync + 'static, const N: usize>: Send + Sync {
     /// Returns the values in the opposite order.
     fn turn(&self, values: [T; N]) -> (Reply, [T; N]);
-    /// As `Probe::touch`.
+    /// Like `Probe::touch`.
     fn stir(&self, request: Request<'_>) -> Reply;
 }
 
-/// A reference to an object, as one of its interfaces.
+/// A handle of one of the interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AnyHandle {
     Probe(Handle<dyn Probe>),

@@ -1,19 +1,20 @@
-//! The ledger: what became of each object, its root and its representatives.
+//! The ledger: the history of each object, its root and its representatives.
 //!
-//! Problem: a value that tells of its own drop cannot tell of a second one, its memory may be another's by then. Idea:
-//! each object has a page here, which is never freed and serves another object only when the first is accounted for.
+//! Problem: a dropped value cannot report a second drop, because its memory may be reused by then. Idea: each
+//! object has a page in the ledger. A page is never freed, and serves another object only after the first is
+//! accounted for.
 //!
-//! - I1. A page belongs to the object whose serial number it bears; serial numbers grow and are given once. So whatever
-//!   comes late bears a number that the page no longer has.
-//! - I2. `parts` counts who may still write on the page: the owner until `destroy` has returned, the gate until it is
-//!   closed and empty, the root, and each representative. The one that leaves last balances the page and frees it.
-//! - I3. On a balanced page all that was made was dropped once: the counts agree, and the sums of the numbers.
-//! - I4. `begun` and `gone` never go back: they are the newest serial number whose destruction was begun, or had
-//!   returned, and numbers on a page grow.
-//! - I5. A closed gate lets nobody in; who waits for the callers to be out has then seen all that they did. A gate bears
-//!   its object's number, so that nobody comes in by the gate of the next.
+//! - I1. A page belongs to the object whose serial number it bears. Serial numbers grow and are given once.
+//!   So a late event bears a number that the page no longer has.
+//! - I2. `parts` counts the writers of a page: the owner until `destroy` has returned, the gate until it is
+//!   closed and empty, the root, and each representative. The last to leave balances the page and frees it.
+//! - I3. On a balanced page everything made was dropped once: the counts and the sums of the numbers agree.
+//! - I4. `begun` and `gone` never decrease. They are the newest serial number whose destruction was begun, or
+//!   had returned, and numbers on a page grow.
+//! - I5. A closed gate admits no caller. A thread that waits until the callers have left then sees all their
+//!   effects. A gate bears its object's number, so that no caller enters through the gate of the next object.
 //!
-//! Not seen here: whether memory is right. That is for the representatives themselves (`body`) and the sanitizers.
+//! Not checked here: the memory itself. The representatives (`rep_core`) and the sanitizers check it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,14 +22,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::interfaces::AnyHandle;
 use crate::run::lock;
 
-/// Objects that are not accounted for at the same time, at most.
+/// Maximum number of objects that are not yet accounted for.
 const PAGES: usize = if cfg!(miri) { 64 } else { 8 << 10 };
-/// Set in a gate that is closed. Below it, the callers inside; above it, the lower half of the object's number.
+/// Flag of a closed gate. Below it is the number of callers inside, above it the lower half of the object's
+/// number.
 const CLOSED: u64 = 1 << 31;
-/// Objects that are named in an accusation, at most.
+/// Maximum number of objects to name in a violation.
 const NAMED_MAX: usize = 4;
 
-/// One object: its page and its serial number.
+/// An object: its page and its serial number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ObjectKey {
     page: u32,
@@ -36,7 +38,7 @@ pub(super) struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Its gate, open and empty.
+    /// Returns the word of its gate when open and empty.
     fn tag(self) -> u64 {
         self.serial << 32
     }
@@ -44,7 +46,7 @@ impl ObjectKey {
 
 #[derive(Default)]
 struct Page {
-    /// Whose it is; 0 while it is nobody's.
+    /// The owner's serial number; 0 while the page is free.
     serial: AtomicU64,
     begun: AtomicU64,
     gone: AtomicU64,
@@ -57,9 +59,9 @@ struct Page {
     reps_dropped: AtomicU64,
     reps_dropped_sum: AtomicU64,
     gate: AtomicU64,
-    /// What was added, as the callers say.
+    /// Sum of the additions that callers reported.
     added: AtomicU64,
-    /// The object's own reference, for its own methods and drops.
+    /// The object's own handle, for its methods and drops.
     handle: Mutex<Option<AnyHandle>>,
 }
 
@@ -71,26 +73,27 @@ pub(super) struct Ledger {
     classes: &'static [&'static str],
 }
 
-/// What is wrong.
+/// The result of a check.
 pub(super) type Verdict = Result<(), String>;
 
 impl Ledger {
     pub(super) fn new(classes: &'static [&'static str]) -> Ledger {
         Ledger {
             pages: (0..PAGES).map(|_| Page::default()).collect(),
-            // The last is taken first: pages serve again soon.
+            // The last freed page is reused first, so pages are reused soon.
             free: Mutex::new((0..PAGES as u32).rev().collect()),
             serials: AtomicU64::new(1),
             classes,
         }
     }
 
-    /// Opens a page for a new object of this class, and enters its owner. `None` while all pages are in use.
+    /// Opens a page for a new object of this class and records its owner. Returns `None` while all pages are
+    /// in use.
     pub(super) fn open(&self, class: usize) -> Option<ObjectKey> {
         let index = lock(&self.free).pop()?;
         let key = ObjectKey { page: index, serial: self.serials.fetch_add(1, Ordering::Relaxed) };
         let page = &self.pages[index as usize];
-        // Nobody but this thread is at the page, but for those who look for an older object and find its number gone.
+        // Only this thread writes to the page. Threads that look for an older object find its number gone.
         let zeroes = [
             &page.roots_made,
             &page.roots_dropped,
@@ -105,19 +108,19 @@ impl Ledger {
         // The owner and the gate.
         page.parts.store(2, Ordering::Relaxed);
         page.gate.store(key.tag(), Ordering::Relaxed);
-        // Release: pairs with the acquire of `page`: who finds the number finds the page as it was opened.
+        // Release: pairs with the acquire in `page`: a thread that finds the number finds the opened page.
         page.serial.store(key.serial, Ordering::Release);
         Some(key)
     }
 
-    /// The page, if it is still this object's.
+    /// Returns the page, if it still belongs to this object.
     fn page(&self, key: ObjectKey) -> Option<&Page> {
         let page = &self.pages[key.page as usize];
-        // Acquire: pairs with the release of `open`.
+        // Acquire: pairs with the release in `open`.
         (page.serial.load(Ordering::Acquire) == key.serial).then_some(page)
     }
 
-    /// The page of an object that must not be accounted for yet, because this happens to it.
+    /// Returns the page of an object to which an event happens. The object must not be accounted for yet.
     fn page_of(&self, key: ObjectKey, what: &str) -> Result<&Page, String> {
         self.page(key).ok_or_else(|| {
             format!("{what} of object #{} after the object was accounted for: it happened twice", key.serial)
@@ -158,7 +161,7 @@ impl Ledger {
         self.leave(key, page)
     }
 
-    /// Enters a representative, and numbers it.
+    /// Records a representative and returns its number.
     pub(super) fn rep_made(&self, key: ObjectKey) -> Result<u64, String> {
         let page = self.page_of(key, "a representative was made")?;
         page.parts.fetch_add(1, Ordering::Relaxed);
@@ -181,13 +184,13 @@ impl Ledger {
         self.leave(key, page)
     }
 
-    /// The owner is about to destroy it.
+    /// Records that the owner is about to call `destroy`.
     pub(super) fn begin_destroy(&self, key: ObjectKey) {
-        // Release: pairs with the acquire of `has_begun`.
+        // Release: pairs with the acquire in `destroy_begun`.
         self.pages[key.page as usize].begun.store(key.serial, Ordering::Release);
     }
 
-    /// `destroy` has returned: the owner has no more to do with it.
+    /// Records that `destroy` has returned; the owner leaves.
     pub(super) fn end(&self, key: ObjectKey) -> Verdict {
         self.mark_destroyed(key);
         self.close(key)?;
@@ -195,25 +198,25 @@ impl Ledger {
         self.leave(key, page)
     }
 
-    /// From here on every call that begins must be refused.
+    /// Marks the object: each call that begins from now on must fail.
     pub(super) fn mark_destroyed(&self, key: ObjectKey) {
-        // Release: pairs with the acquire of `is_gone`: whatever `destroy` did happened before.
+        // Release: pairs with the acquire in `is_destroyed`: the effects of `destroy` come before.
         self.pages[key.page as usize].gone.store(key.serial, Ordering::Release);
     }
 
-    /// Whether `destroy` has returned.
+    /// Returns whether `destroy` has returned.
     pub(super) fn is_destroyed(&self, key: ObjectKey) -> bool {
-        // Acquire: pairs with the release of `mark_gone`.
+        // Acquire: pairs with the release in `mark_destroyed`.
         self.pages[key.page as usize].gone.load(Ordering::Acquire) >= key.serial
     }
 
-    /// Whether `destroy` was called.
+    /// Returns whether `destroy` was called.
     pub(super) fn destroy_begun(&self, key: ObjectKey) -> bool {
-        // Acquire: pairs with the release of `begin_end`.
+        // Acquire: pairs with the release in `begin_destroy`.
         self.pages[key.page as usize].begun.load(Ordering::Acquire) >= key.serial
     }
 
-    /// Whether all of it was dropped, and balanced.
+    /// Returns whether the whole object was dropped and balanced.
     pub(super) fn is_over(&self, key: ObjectKey) -> bool {
         self.page(key).is_none()
     }
@@ -224,12 +227,12 @@ impl Ledger {
         }
     }
 
-    /// The object's own reference, once it has one.
+    /// Returns the object's own handle, once it has one.
     pub(super) fn handle(&self, key: ObjectKey) -> Option<AnyHandle> {
         *lock(&self.page(key)?.handle)
     }
 
-    /// Lets a caller in who will add. False if the gate is closed.
+    /// Admits a caller that will add. Returns false if the gate is closed.
     pub(super) fn come_in(&self, key: ObjectKey) -> bool {
         let gate = &self.pages[key.page as usize].gate;
         let mut seen = gate.load(Ordering::Relaxed);
@@ -242,39 +245,39 @@ impl Ledger {
         false
     }
 
-    /// So much was added: the call has returned.
+    /// Records an addition whose call has returned.
     pub(super) fn acknowledge(&self, key: ObjectKey, added: u64) {
         self.pages[key.page as usize].added.fetch_add(added, Ordering::Relaxed);
     }
 
     pub(super) fn go_out(&self, key: ObjectKey) -> Verdict {
         let page = self.page_of(key, "a caller's leave")?;
-        // Release: pairs with the acquire of `is_empty` (I5).
+        // Release: pairs with the acquire in `is_empty` (I5).
         let before = page.gate.fetch_sub(1, Ordering::Release);
         if before == key.tag() | CLOSED | 1 { self.leave(key, page) } else { Ok(()) }
     }
 
-    /// Nobody comes in from now on.
+    /// Closes the gate.
     pub(super) fn close(&self, key: ObjectKey) -> Verdict {
         let page = self.page_of(key, "the closing of the gate")?;
         let before = page.gate.fetch_or(CLOSED, Ordering::Relaxed);
         if before == key.tag() { self.leave(key, page) } else { Ok(()) }
     }
 
-    /// Whether the gate is closed and everybody out.
+    /// Returns whether the gate is closed and empty.
     pub(super) fn is_empty(&self, key: ObjectKey) -> bool {
-        // Acquire: pairs with the release of `go_out` (I5).
+        // Acquire: pairs with the release in `go_out` (I5).
         self.pages[key.page as usize].gate.load(Ordering::Acquire) == key.tag() | CLOSED
     }
 
-    /// What was added by those who are out.
+    /// Returns the sum of the additions of callers that have left.
     pub(super) fn added(&self, key: ObjectKey) -> u64 {
         self.pages[key.page as usize].added.load(Ordering::Relaxed)
     }
 
-    /// One part less; the last one balances the page (I2, I3).
+    /// Removes one part. The last one balances the page (I2, I3).
     fn leave(&self, key: ObjectKey, page: &Page) -> Verdict {
-        // AcqRel: the last one sees what all others have written.
+        // AcqRel: the last one sees the writes of all others.
         let parts = page.parts.fetch_sub(1, Ordering::AcqRel);
         if parts == 0 {
             return Err(format!(
@@ -300,15 +303,15 @@ impl Ledger {
             ));
         }
         *lock(&page.handle) = None;
-        // Relaxed: the lock of `free` passes the page on.
+        // Relaxed: the lock of `free` hands the page on.
         page.serial.store(0, Ordering::Relaxed);
         lock(&self.free).push(key.page);
         Ok(())
     }
 
-    /// Objects that are not accounted for, and what is known of some of them.
+    /// Describes the objects that are not accounted for, if any.
     pub(super) fn left(&self) -> Option<String> {
-        // Acquire: pairs with the release of `open`.
+        // Acquire: pairs with the release in `open`.
         let left = self.pages.iter().filter(|page| page.serial.load(Ordering::Acquire) != 0);
         let left: Vec<&Page> = left.collect();
         if left.is_empty() {
@@ -376,7 +379,8 @@ mod tests {
         assert_eq!((one, two), (1, 2));
         ledger.end(other).unwrap();
         ledger.rep_dropped(other, two).unwrap();
-        // The same one again, in the other's place: the counts agree, the numbers' sums do not.
+        // The same representative again instead of the other: the counts agree, the sums of the numbers
+        // differ.
         assert!(ledger.rep_dropped(other, two).is_err_and(|what| what.contains("numbers")));
     }
 

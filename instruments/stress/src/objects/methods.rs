@@ -1,4 +1,5 @@
-//! What methods do inside: call others and themselves, create, destroy, panic, sleep, and ask for what is refused there.
+//! Actions inside methods: calls, creations, destructions, panics, sleeps, and requests that must be refused
+//! there.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -25,11 +26,11 @@ const SPIN_MAX: u64 = 5_000;
 const SLEEP_US_MAX: u64 = 400;
 
 thread_local! {
-    /// Representatives that this thread is making, one inside the other.
+    /// Nesting depth of the representatives that this thread is making.
     static MAKING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What differs between shared and distributed representatives.
+/// The differences between shared and distributed representatives.
 pub(super) trait RepMethods {
     fn core(&self) -> &RepCore;
     fn plus(&self, n: u64);
@@ -37,13 +38,13 @@ pub(super) trait RepMethods {
     fn each(&self, tell: &mut dyn FnMut(u64));
     /// Looks at its peers in a random way.
     fn survey(&self, rng: &mut Rng);
-    /// Sleeps until it is woken or the object ends; outside every operation.
+    /// Sleeps until it is woken or the object ends. Called outside every operation.
     fn sleep(&self);
     fn wake(&self);
 }
 
 impl<R: StressRoot> Leaf<R> {
-    /// Accuses if a peer is not one.
+    /// Checks that a peer belongs to the same object.
     fn check_peer(&self, peer: &Leaf<R>) {
         peer.core.check("being looked at by a peer");
         if peer.core.key != self.core.key {
@@ -63,7 +64,7 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
     }
 
     fn sum(&self) -> u64 {
-        // Either way over the representatives.
+        // One of the two ways to visit the representatives.
         if self.core.key.serial.is_multiple_of(2) {
             return self.at.reps().map(|rep| rep.sum.load()).fold(0, u64::wrapping_add);
         }
@@ -133,7 +134,7 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
     fn sleep(&self) {
         let root_core = self.at.root().root_core();
         if root_core.world.is_broken(Break::LoseObject) {
-            // Nobody ends what is lost, and so nobody would wake who sleeps in it.
+            // A lost object is never destroyed, so its sleepers would not be woken.
             return;
         }
         let seen = root_core.wakes.load(Ordering::Relaxed);
@@ -152,7 +153,7 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
     }
 }
 
-/// What making a representative does besides; inside the operation of the call that missed.
+/// Runs the side action of making a representative, inside the operation of the call that missed.
 pub(super) fn make_busy(root_core: &RootCore) {
     let mut rng = root_core.rng();
     match root_core.behavior.on_make {
@@ -160,7 +161,8 @@ pub(super) fn make_busy(root_core: &RootCore) {
         OnMake::Panics if rng.one_in(4) => raise_expected_panic(),
         OnMake::Panics => {}
         OnMake::Dawdles => spin(rng.below(SPIN_MAX)),
-        // Others' representatives may be made in turn, but not for ever; nor may a call come back to this one.
+        // Another representative may be made in turn, but the nesting is limited, and this object is not
+        // called.
         OnMake::Calls if MAKING.get() == 0 => {
             MAKING.set(1);
             let world = root_core.world;
@@ -173,7 +175,7 @@ pub(super) fn make_busy(root_core: &RootCore) {
     }
 }
 
-/// Anything that a method may do.
+/// Runs any action of a method.
 pub(super) fn touch(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
     let core = rep.core();
     let _inside = core.enter();
@@ -183,7 +185,7 @@ pub(super) fn touch(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
     core.reply()
 }
 
-/// Stays for a while; then does what any method may do.
+/// Stays for a while, and then runs any action of a method.
 pub(super) fn linger(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
     let core = rep.core();
     let inside = core.enter();
@@ -193,8 +195,8 @@ pub(super) fn linger(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
         0..2 => thread::sleep(Duration::from_micros(rng.below(SLEEP_US_MAX))),
         2..4 => expect_wait(core.world, in_operation, "waiting", wait()),
         4 => expect_wait(core.world, in_operation, "a barrier", barrier().map(|_| ())),
-        // Only where others can wake it or destroy it, and nobody waits for this thread: in a drop that lingers, or in a
-        // thread that ends, somebody may.
+        // Only if other threads can wake or destroy it and no thread waits for this one. A thread may wait
+        // for a lingering drop or an ending thread.
         5 if !in_operation && request.entry.slot != NO_SLOT && request.depth == DEPTH => rep.sleep(),
         6 => {
             owner::destroy(core.world, &mut rng, request.entry);
@@ -209,12 +211,12 @@ pub(super) fn linger(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
     core.reply()
 }
 
-/// Inside an operation waiting is an error, and elsewhere it is not.
+/// Checks that waiting fails inside an operation, and succeeds elsewhere.
 fn expect_wait(world: &World, inside: bool, what: &str, outcome: Result<(), WaitError>) {
     match outcome {
         Ok(()) if !inside => {}
         Err(WaitError::InOperation | WaitError::InDeferredCall) if inside => {}
-        // A drop that is called by the reclaimer may linger too.
+        // A drop called by the reclaimer may linger too.
         Err(WaitError::InDeferredCall) => {}
         outcome => {
             world.run_state.fail(format!("{what} in a method gave {outcome:?}; inside an operation: {inside}"))
@@ -222,7 +224,7 @@ fn expect_wait(world: &World, inside: bool, what: &str, outcome: Result<(), Wait
     }
 }
 
-/// One random thing, in a method of `rep`.
+/// Runs one random action in a method of `rep`.
 fn act(rep: &impl RepMethods, request: &Request<'_>, choice: u64, rng: &mut Rng) {
     let world = rep.core().world;
     let depth = request.depth.saturating_sub(1);
@@ -233,7 +235,7 @@ fn act(rep: &impl RepMethods, request: &Request<'_>, choice: u64, rng: &mut Rng)
         28..30 => discard(rng, request.entry.handle),
         30..32 => rep.wake(),
         32..34 if in_operation() => expect_wait(world, true, "waiting", wait()),
-        // What follows leads into other calls.
+        // The remaining actions make nested calls.
         _ if request.depth == 0 => {}
         34..44 => Caller { world, rng, depth }.call(request.entry),
         44..54 => Caller { world, rng, depth }.call_any(),
@@ -244,7 +246,7 @@ fn act(rep: &impl RepMethods, request: &Request<'_>, choice: u64, rng: &mut Rng)
     }
 }
 
-/// Throws tables away, more or less of them.
+/// Discards tables: all, one VP's, or one page.
 pub(super) fn discard(rng: &mut Rng, handle: AnyHandle) {
     let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
     let vp = if machine().vps().contains(vp) { vp } else { Vp::current() };

@@ -1,4 +1,4 @@
-//! The owner's side: creating, publishing, destroying, and the exact comparison at the end.
+//! The owner's side: creation, publication, destruction, and the exact comparison at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -18,15 +18,16 @@ use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::ExpectedPanic;
 
-/// An object that lies in no vault.
+/// The slot of an object outside all vaults.
 pub(super) const NO_SLOT: usize = usize::MAX;
-/// Times that a total is asked for: a representative that panics while it is made, or a root that refuses, is no answer.
+/// Maximum number of attempts to get a total. An attempt fails if a representative panics while it is made,
+/// or if the root refuses.
 const TRIES: u32 = 1_000;
-/// Of so many objects one goes wrong where the torture is broken on purpose.
+/// With a planned break, one object in this many goes wrong.
 const BREAK_ONE_IN: u64 = 64;
 
-/// Creates an object of a random class, for this slot or for none. `None` if the creation panicked or failed as
-/// planned, or too many objects are not accounted for yet.
+/// Creates an object of a random class, for a slot or for none. Returns `None` if the creation failed as
+/// planned, or if the ledger is full.
 pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Option<OwnedEntry> {
     let class = rng.below(classes::CLASSES.len() as u64) as usize;
     let key = world.ledger.open(class)?;
@@ -45,7 +46,7 @@ pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Optio
         Ok(Err(error)) => Err(format!("an object could not be made: {error}")),
         Err(payload) if payload.is::<ExpectedPanic>() => {
             if classes::drops_here(class) {
-                // Its panic came to this thread, whose value it still was; the library has not seen it.
+                // The panic reached this thread, which still owned the value; the library has not counted it.
                 world.drop_panics.fetch_sub(1, Ordering::Relaxed);
             }
             Ok(())
@@ -59,7 +60,7 @@ pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Optio
     None
 }
 
-/// Creates an object, shows it in a random slot, and destroys the one whose place it takes.
+/// Creates an object, shows it in a random slot, and destroys the previous object of that slot.
 pub(super) fn publish(world: &'static World, rng: &mut Rng) {
     let slot = world.board.any_slot(rng);
     let Some(held) = create(world, rng, slot) else { return };
@@ -68,7 +69,7 @@ pub(super) fn publish(world: &'static World, rng: &mut Rng) {
     }
 }
 
-/// Destroys what a random slot's owner holds, if there is one.
+/// Destroys the object of a random slot's vault, if any.
 pub(super) fn destroy_any(world: &'static World, rng: &mut Rng) {
     let slot = world.board.any_slot(rng);
     if let Some(held) = world.board.take(slot, None) {
@@ -76,14 +77,14 @@ pub(super) fn destroy_any(world: &'static World, rng: &mut Rng) {
     }
 }
 
-/// Destroys this object, if its owner still lies in its vault.
+/// Destroys this object, if its owner is still in its vault.
 pub(super) fn destroy(world: &'static World, rng: &mut Rng, entry: &Entry) {
     if let Some(held) = world.board.take(entry.slot, Some(entry.key)) {
         end(world, rng, held);
     }
 }
 
-/// Destroys an object. Returns how to learn that it is complete.
+/// Destroys an object. Returns its destruction, to await its completion.
 pub(super) fn end(world: &'static World, rng: &mut Rng, held: OwnedEntry) -> Option<Destruction> {
     let OwnedEntry { owner, entry } = held;
     let inside = in_operation();
@@ -103,13 +104,13 @@ pub(super) fn end(world: &'static World, rng: &mut Rng, held: OwnedEntry) -> Opt
     let destruction = owner.destroy();
     world.expect(world.ledger.end(entry.key));
     count(if inside { Stat::DestroysInside } else { Stat::Destroys });
-    // From here on it must err, on this VP too where it may have been called a moment ago.
+    // The call must fail from now on, also on this VP, which may have called the object just before.
     Caller { world, rng, depth: 0 }.glance(&entry);
     Some(destruction)
 }
 
-/// Waits until a destruction is complete; then everything of the object has been dropped. Outside every operation and
-/// every hold, lest two wait for each other.
+/// Waits until a destruction is complete, and checks that all parts were dropped. Called outside every
+/// operation and hold, so that two threads do not wait for each other.
 pub(super) fn await_end(world: &'static World, entry: &Entry, destruction: Destruction) {
     if let Err(error) = destruction.wait() {
         return world.run_state.fail(format!("waiting for a destruction outside every operation: {error}"));
@@ -123,7 +124,7 @@ pub(super) fn await_end(world: &'static World, entry: &Entry, destruction: Destr
     }
 }
 
-/// When the callers are out, the object has exactly what they added.
+/// Drains the callers and checks that the total equals their additions.
 fn audit(world: &'static World, rng: &mut Rng, entry: &Entry) {
     world.expect(world.ledger.close(entry.key));
     while !world.ledger.is_empty(entry.key) {

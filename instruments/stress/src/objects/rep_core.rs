@@ -1,11 +1,11 @@
-//! What every representative of the torture carries: whose it is, and whether it is still alive.
+//! The common part of all representatives: the object they belong to, and whether they are alive.
 //!
-//! - I1. `alive` is `ALIVE` mixed with the object's number from the making to the drop, and `DEAD` afterwards. A call that
-//!   finds anything else is in memory that was given back.
-//! - I2. `inside` counts the calls that are in the representative. A drop that finds one has come too early.
+//! - I1. `alive` is `ALIVE` mixed with the object's number while the representative lives, and `DEAD`
+//!   afterwards. A call that finds another value runs in freed memory.
+//! - I2. `inside` counts the calls inside the representative. A drop that finds one came too early.
 //!
-//! `look` and `add` count no call and write nothing that others write: an atomic addition is a fence, and would hide a
-//! missing one.
+//! `look` and `add` do not count their calls and write no shared data: an atomic addition is a fence and
+//! would hide a missing one.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use crate::skeleton::delay::spin;
 
 const ALIVE: u64 = 0xA11F_E000_A11F_E000;
 const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
-/// Of so many calls or drops one goes wrong where the torture is broken on purpose.
+/// With a planned break, one call or drop in this many goes wrong.
 const BREAK_ONE_IN: u64 = 64;
 
 pub(super) struct RepCore {
@@ -30,7 +30,7 @@ pub(super) struct RepCore {
 }
 
 impl RepCore {
-    /// Enters the representative in the ledger.
+    /// Records the representative in the ledger.
     pub(super) fn new(world: &'static World, key: ObjectKey, kind: Kind) -> RepCore {
         let number = world.ledger.rep_made(key).unwrap_or_else(|what| {
             world.run_state.fail(what);
@@ -44,7 +44,7 @@ impl RepCore {
         Reply { serial: self.key.serial, kind: self.kind }
     }
 
-    /// Accuses if this is no longer alive (I1).
+    /// Records a violation if the representative is not alive (I1).
     pub(super) fn check(&self, doing: &str) {
         let alive = self.alive.load(Ordering::Relaxed);
         if alive != ALIVE ^ self.key.serial {
@@ -57,7 +57,7 @@ impl RepCore {
         }
     }
 
-    /// Looks, for so long, and writes nothing.
+    /// Checks at the begin and after `spins` spins, and writes no data.
     pub(super) fn look(&self, spins: u64) -> Reply {
         self.check("a call that begins");
         spin(spins);
@@ -65,7 +65,7 @@ impl RepCore {
         self.reply()
     }
 
-    /// A call that may take long.
+    /// Enters a call that may take long.
     pub(super) fn enter(&self) -> Inside<'_> {
         self.check("a call that enters");
         self.inside.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl RepCore {
     }
 }
 
-/// A call that is inside.
+/// A call inside the representative.
 pub(super) struct Inside<'a>(&'a RepCore);
 
 impl Drop for Inside<'_> {
@@ -86,7 +86,7 @@ impl Drop for Inside<'_> {
         if core.world.is_broken(Break::StayInside) && core.key.serial.is_multiple_of(BREAK_ONE_IN) {
             return;
         }
-        // Relaxed: that the drop sees it is for the library to bring about.
+        // Relaxed: the library must make this visible to the drop.
         core.inside.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! What the objects of the torture are made of: shared values, roots, and representatives.
+//! The parts of the objects: shared values, roots, and representatives.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ use super::counts::{Stat, count};
 use super::world::World;
 use crate::run::Rng;
 
-/// A representative for everybody.
+/// A single representative for all VPs.
 pub(super) struct Single {
     core: RepCore,
     behavior: Behavior,
@@ -59,7 +59,7 @@ impl Drop for Single {
     }
 }
 
-/// What all roots of the torture carry.
+/// The common part of all roots.
 pub(super) struct RootCore {
     pub(super) world: &'static World,
     pub(super) key: ObjectKey,
@@ -84,7 +84,7 @@ impl RootCore {
         }
     }
 
-    /// Accuses if the root was dropped.
+    /// Records a violation if the root was dropped.
     pub(super) fn check(&self, doing: &str) {
         let sound = self.sound.load(Ordering::Relaxed);
         if sound != SOUND ^ self.key.serial {
@@ -95,7 +95,7 @@ impl RootCore {
         }
     }
 
-    /// Another random choice.
+    /// Returns a generator for another random choice.
     pub(super) fn rng(&self) -> Rng {
         Rng::new(self.key.serial, self.draws.fetch_add(1, Ordering::Relaxed))
     }
@@ -110,7 +110,7 @@ impl Drop for RootCore {
     }
 }
 
-/// A root of the torture.
+/// A root of this stress.
 pub(super) trait StressRoot: Root<Rep = Leaf<Self>> {
     const KIND: Kind = Kind::Probe;
     fn root_core(&self) -> &RootCore;
@@ -144,7 +144,7 @@ impl<R: StressRoot> Drop for Leaf<R> {
     }
 }
 
-/// A root: its interface, what else it says as `Root`, and how it answers misses if in its own way.
+/// Defines a root: its interface, more items of its `Root` implementation, and its own answer to misses.
 macro_rules! stress_root {
     ($name:ident, $interface:ty, $kind:expr, { $($more:tt)* }, { $($answer:tt)* }) => {
         pub(super) struct $name(pub(super) RootCore);
@@ -202,7 +202,7 @@ stress_root!(Fickle, dyn Probe, Kind::Probe, {}, {
         match rng.below(8) {
             0 => miss.refuse("it is in the mood to"),
             1 => miss.local().once(),
-            // One that is there will do, whosever it is.
+            // Any existing representative will do.
             2..4 => match miss.find(Cluster::new(rng.below(clusters) as u32)) {
                 Some(other) => other.cached(),
                 None => miss.local().once(),
@@ -232,7 +232,7 @@ stress_root!(
     {}
 );
 
-/// The interfaces, for anything that behaves.
+/// Implements the interfaces for a type with `RepMethods`.
 macro_rules! answers {
     ([$($generics:tt)*] $name:ty) => {
         impl<$($generics)*> Probe for $name {

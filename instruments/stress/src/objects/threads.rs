@@ -1,5 +1,4 @@
-//! The lives of the torture's threads: each calls, creates and destroys for a while and ends in some way; then another
-//! takes its place.
+//! The threads of the stress: each calls, creates and destroys objects for a while and ends.
 
 use std::panic::catch_unwind;
 
@@ -22,24 +21,24 @@ use crate::skeleton::lifetime::run_thread;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 9;
-/// Calls without any delay, one after another, at most.
+/// Maximum number of consecutive calls without delay.
 const BURST_MAX: u64 = 600;
-/// Calls after a full store buffer, one after another, at most.
+/// Maximum number of consecutive calls with a full store buffer.
 const BURST_LATE_MAX: u64 = 150;
-/// Objects that are fought for, one after another, at most.
+/// Maximum number of consecutive objects in a skirmish.
 const SKIRMISH_MAX: u64 = 60;
-/// Slots where that is done.
+/// Number of slots for skirmishes.
 const HOT_SLOTS: u64 = 2;
-/// Spins of a call there, at most.
+/// Maximum number of spins of a call in a skirmish.
 const SPINS_LATE: u64 = 256;
-/// Objects created and destroyed, one after another, at most.
+/// Maximum number of objects created and destroyed in a row.
 const CHURN_MAX: u64 = 60;
-/// Stale references that a thread remembers.
+/// Number of stale handles that a thread remembers.
 const MEMORY: usize = 64;
-/// Calls of a thread's destructors.
+/// Number of calls in an exit hook.
 const LAST_CALLS: u64 = 6;
 
-/// What a thread does when its thread-locals are destroyed.
+/// Uses the library while the thread-locals of the thread are destroyed.
 fn on_exit(world: &'static World, number: u64) {
     let mut rng = Rng::new(number, 0);
     let mut caller = Caller { world, rng: &mut rng, depth: 1 };
@@ -78,7 +77,7 @@ impl StressThread<'_> {
         Caller { world: self.world, rng: self.rng, depth: DEPTH }
     }
 
-    /// One random thing.
+    /// Runs one random action.
     fn step(&mut self) {
         if self.rng.one_in(8) {
             switch_vp(self.rng);
@@ -102,7 +101,7 @@ impl StressThread<'_> {
         }
     }
 
-    /// A reference: one from the board, or one that was remembered.
+    /// Returns an entry from the board, or a remembered one.
     fn any(&mut self) -> Option<Entry> {
         if !self.memory.is_empty() && self.rng.one_in(4) {
             let index = self.rng.below(self.memory.len() as u64) as usize;
@@ -129,7 +128,7 @@ impl StressThread<'_> {
         }
     }
 
-    /// Whoever is in the well-known place, if anybody is.
+    /// Calls the well-known object, if there is one.
     fn call_known(&mut self) {
         match catch_unwind(call_known) {
             Ok(Ok(reply)) if reply.kind == Kind::Probe => count(Stat::Known),
@@ -142,7 +141,7 @@ impl StressThread<'_> {
         }
     }
 
-    /// Many calls on one object, as fast as they go.
+    /// Calls one object many times as fast as possible.
     fn burst(&mut self) {
         let Some(entry) = self.any() else { return };
         let adds = self.rng.one_in(2);
@@ -152,7 +151,7 @@ impl StressThread<'_> {
         }
     }
 
-    /// Calls that begin while the store buffer is full, on one object after another.
+    /// Calls one object after another while the store buffer is full.
     fn burst_late(&mut self) {
         for _ in 0..self.rng.below(BURST_LATE_MAX) {
             let Some(entry) = self.world.board.any(self.rng) else { return };
@@ -161,8 +160,8 @@ impl StressThread<'_> {
         }
     }
 
-    /// A few slots where some threads put objects, destroy them and wait for the end, as fast as they can, while others
-    /// call them with a full store buffer: if a fence is missing, the end comes while the call is under way.
+    /// Some threads create, destroy and await objects in a few slots as fast as they can. Others call these
+    /// objects with a full store buffer. If a fence is missing, the destruction completes during a call.
     fn skirmish(&mut self) {
         let destroys = self.rng.one_in(2);
         for _ in 0..self.rng.below(SKIRMISH_MAX) {
@@ -179,7 +178,7 @@ impl StressThread<'_> {
                     }
                 }
             } else if let Some(entry) = pin(|o| *self.world.board.shown(o, slot)) {
-                // The entry of this VP is there, and the next call is a hit.
+                // After this call, the entry of this VP exists, and the next call is a hit.
                 self.caller().glance_for(&entry, 0);
                 let spins = self.rng.below(SPINS_LATE);
                 self.world.store_buffer.fill(self.rng);
@@ -188,7 +187,7 @@ impl StressThread<'_> {
         }
     }
 
-    /// Objects that live for a call or two; their ids are used again soon.
+    /// Creates objects that live for a call or two, so that ids are reused soon.
     fn churn(&mut self) {
         for _ in 0..self.rng.below(CHURN_MAX) {
             let Some(held) = owner::create(self.world, self.rng, NO_SLOT) else { continue };
@@ -208,7 +207,7 @@ impl StressThread<'_> {
         }
     }
 
-    /// Creates an object, lets it be called, destroys it, and waits until nothing of it is left.
+    /// Creates, calls and destroys an object, and waits until it is gone.
     fn await_one(&mut self) {
         let Some(held) = owner::create(self.world, self.rng, NO_SLOT) else { return };
         let entry = held.entry;
@@ -218,12 +217,12 @@ impl StressThread<'_> {
         }
     }
 
-    /// Looks from outside.
+    /// Inspects objects from outside.
     fn inspect(&mut self) {
         count(Stat::Snapshots);
         if self.rng.one_in(4) {
             let objects = snapshot();
-            // One that is destroyed while somebody looks may be seen alive, and then held.
+            // An object that is destroyed during the snapshot may be seen twice, alive and then held.
             let mut seen: Vec<_> = objects.iter().map(|o| (o.id, o.state == ObjectState::Live)).collect();
             seen.sort_unstable();
             seen.dedup();
@@ -236,7 +235,7 @@ impl StressThread<'_> {
             return;
         }
         let Some(entry) = self.any() else { return };
-        // Before the look.
+        // Read before the object is inspected.
         let over = self.world.ledger.is_over(entry.key);
         let (id, interface) = match entry.handle {
             AnyHandle::Probe(handle) => (Handle::id(handle), "Probe"),
