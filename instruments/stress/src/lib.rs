@@ -1,12 +1,13 @@
 #![deny(unsafe_code)]
 //! The stresses of `squall stress`: programs that try to break a promise of the library for a given time.
 //!
-//! - I1. Every random choice of a stress comes from its seed (`Run::rng`). The command printed with a violation makes the
-//!   same choices again. The scheduler's choices are not covered, so a replay may need several runs.
+//! - I1. Every random choice of a stress comes from its seed (`Run::rng`). The command printed with a
+//!   violation makes the same choices again. The scheduler's choices are not covered, so a replay may need
+//!   several runs.
 //! - I2. A stress ends at the first violation. Its error states the promise and the observation.
 //!
-//! Most stresses share a [`skeleton`]: it starts, moves, pauses and ends the threads, and checks the process at the end.
-//! Each stress supplies its world, the actions of its threads and its checks.
+//! Most stresses share a [`skeleton`]: it starts, moves, pauses and ends the threads, and checks the process
+//! at the end. Each stress supplies its world, the actions of its threads and its checks.
 
 mod adapt;
 mod alloc;

@@ -1,4 +1,5 @@
-//! The common vocabulary of all stresses: a run, its report, its violation, and helpers that every stress uses.
+//! The common vocabulary of all stresses: a run, its report, its violation, and helpers that every stress
+//! uses.
 
 use std::any::Any;
 use std::sync::{Mutex, MutexGuard};
@@ -61,13 +62,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Serializes the stresses in a process, because most of them compare counts of the whole process at their end.
+/// Serializes the stresses in a process, because most of them compare counts of the whole process at their
+/// end.
 pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
     static RUNNING: Mutex<()> = Mutex::new(());
     lock(&RUNNING)
 }
 
-/// Leaks a value, and keeps it reachable for leak checkers. Deferred calls and stuck threads may outlive their run.
+/// Leaks a value, and keeps it reachable for leak checkers. Deferred calls and stuck threads may outlive
+/// their run.
 pub(crate) fn leak<T: Any + Sync>(value: T) -> &'static T {
     static LEAKED: Mutex<Vec<&'static (dyn Any + Sync)>> = Mutex::new(Vec::new());
     let value: &'static T = Box::leak(Box::new(value));

@@ -1,16 +1,18 @@
-//! What was decided, as the program's log of decisions says it: collected while it runs, and judged.
+//! The program's log of decisions, collected and checked during the run.
 //!
-//! - I1. Every decision has a reason; one that swapped has the readings, too, and the report of a swap that happened, from
-//!   the form and to the form that it names.
-//! - I2. Every swap of an adaptive counter into a form of its family is in the log of decisions, and every decision that
-//!   swapped is in the log of swaps.
-//! - I3. Two swaps of one object by its policy to other forms are a cool-down apart: from the end of one to the beginning of the
-//!   next. One to the same form, which makes it at home on another VP, is a move, and is ten of them after the move before.
-//! - I4. In no span has the policy made more swaps than the budget allows in it.
+//! - I1. Every decision has a reason. A decision that swapped also has the readings, and the report of a swap
+//!   that happened from the named form to the named form.
+//! - I2. Every swap of an adaptive counter to a form of its family is in the log of decisions. Every decision
+//!   that swapped is in the log of swaps.
+//! - I3. Two swaps of one object to other forms by its policy are a cool-down apart, from the end of one to
+//!   the beginning of the next. A swap to the same form is a move to another VP. Two moves are ten cool-downs
+//!   apart.
+//! - I4. In no time span did the policy make more swaps than the budget allows in it.
 //!
-//! The times are those that the reports have. They are compared with least distances alone, which a slow machine only makes
-//! longer. Both logs are rings: where more was entered between two collections than a ring holds, what must be in both is not
-//! judged any more (`gaps`). Where the system's clock was set meanwhile, distances are not (`Clock`).
+//! Times are those in the reports. They are only compared with minimum distances, which a slow machine
+//! lengthens. Both logs are rings. If more entries than a ring holds arrived between two collections, I2 is
+//! not checked any more (`gaps`). If the system's clock was set meanwhile, I3 and I4 are not checked across
+//! that moment (`Clock`).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,19 +24,19 @@ use squall::swap::{SwapOutcome, SwapReport};
 use super::breaks::Break;
 use super::world::{PLAIN, World};
 
-/// The rings, as their documentation says.
+/// Sizes of the rings, as documented.
 const DECISIONS_MAX: usize = 1024;
 const SWAPS_MAX: usize = 256;
-/// Swaps by policy that are looked back at.
+/// Maximum number of earlier swaps to compare with.
 const LOOK_BACK: usize = 256;
-/// Two moves are so many cool-downs apart.
+/// Minimum distance of two moves, in cool-downs.
 const MOVES_APART: u32 = 10;
-/// A clock that is slewed may be wrong by so much.
+/// Maximum error factor of a slewed clock.
 const SLEW: f64 = 1.01;
-/// A clock that was set is more wrong than this.
+/// Maximum error of a clock that was not set.
 const SET: Duration = Duration::from_millis(5);
 
-/// A swap is known by its object and its beginning.
+/// Identifies a swap: its object and its beginning.
 type Key = (Id, SystemTime);
 
 fn key(report: &SwapReport) -> Key {
@@ -49,7 +51,7 @@ struct Ring<K> {
 }
 
 impl<K: PartialEq> Ring<K> {
-    /// How many of these, the latest last, are not new.
+    /// Returns the number of keys that were seen before. The latest key is last.
     fn known(&mut self, keys: &[K]) -> usize {
         let Some(last) = &self.last else { return 0 };
         match keys.iter().rposition(|key| key == last) {
@@ -62,7 +64,7 @@ impl<K: PartialEq> Ring<K> {
     }
 }
 
-/// Whether the system's clock goes as it should.
+/// Detects changes of the system's clock.
 struct Clock {
     system: SystemTime,
     steady: Instant,
@@ -73,14 +75,14 @@ impl Clock {
         Clock { system: SystemTime::now(), steady: Instant::now() }
     }
 
-    /// Whether it was set since the last time that this was asked.
+    /// Returns whether the clock was set since the last call.
     fn was_set(&mut self) -> bool {
         let (before, steady) = (self.steady, Instant::now());
         let now = Clock::now();
         let (least, most) = (steady - before, now.steady - before);
         let went = now.system.duration_since(self.system);
         *self = now;
-        // An error: back.
+        // An error means that the clock went backwards.
         went.is_err() || went.is_ok_and(|went| went + SET < least || went > most + SET)
     }
 }
@@ -95,12 +97,12 @@ pub(super) struct DecisionLog {
     decisions: Ring<(Id, SystemTime, Duration)>,
     swaps: Ring<(Key, Duration)>,
     clock: Clock,
-    /// Swaps that are in one of the logs and were not yet seen in the other.
+    /// Swaps that were seen in one log and not yet in the other.
     unexplained: HashSet<Key>,
     unmade: HashSet<Key>,
     last: HashMap<(Id, bool), SystemTime>,
     by_policy: VecDeque<Swapped>,
-    /// Whether the budget is judged.
+    /// Whether I4 is checked.
     pub(super) judges_budget: bool,
     pub(super) by_policy_count: u64,
     by_hand_count: u64,
@@ -110,7 +112,7 @@ pub(super) struct DecisionLog {
     left_out: bool,
 }
 
-/// What a class is called by those who swap; none for one that nobody swaps for.
+/// Returns the form's name for a class, or `None` for a class outside the forms.
 fn form_of(class: &str) -> Option<&'static str> {
     match class {
         _ if class.contains("Shared<false>") => Some(PLAIN),
@@ -130,7 +132,7 @@ fn swap_key(report: &SwapReport) -> (Key, Duration) {
 }
 
 impl DecisionLog {
-    /// What was there before is not judged.
+    /// Starts the collection; earlier entries are not checked.
     pub(super) fn begin() -> DecisionLog {
         DecisionLog {
             decisions: Ring { last: control::recent().last().map(decision_key), max: DECISIONS_MAX, gaps: 0 },
@@ -150,10 +152,10 @@ impl DecisionLog {
         }
     }
 
-    /// Collects what is new in both logs, and judges it.
+    /// Collects the new entries of both logs and checks them.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes the first violation.
     pub(super) fn collect(&mut self, world: &World, wave: Option<Id>) -> Result<(), String> {
         let decisions = control::recent();
         let keys: Vec<_> = decisions.iter().map(decision_key).collect();
@@ -217,7 +219,7 @@ impl DecisionLog {
         if !by_policy {
             self.by_hand_count += 1;
             if from.is_none() {
-                // It was none of the family for a while, and the engine knows nothing of it from before.
+                // The object was outside its family for a while, and the engine forgot its history.
                 self.last.retain(|(id, _), _| *id != decision.id);
             }
             return Ok(());
@@ -239,7 +241,7 @@ impl DecisionLog {
         Ok(())
     }
 
-    /// I3.
+    /// Checks I3.
     fn judge_distance(
         &mut self,
         decision: &Decision,
@@ -259,8 +261,9 @@ impl DecisionLog {
         Ok(())
     }
 
-    /// I4. Between the beginning of a swap and that of a later one all those between them were allowed, and the later one. Not from its end:
-    /// the policy allows all swaps of a round before it makes the first.
+    /// Checks I4. The swaps between the beginnings of two swaps were allowed in that span, and so was the
+    /// later one. The span does not begin at the end of a swap, because the policy allows all swaps of a
+    /// round before it makes the first.
     fn judge_budget(
         &mut self,
         decision: &Decision,
@@ -272,7 +275,7 @@ impl DecisionLog {
         if self.judges_budget {
             for (back, before) in self.by_policy.iter().rev().enumerate() {
                 let span = this.began.duration_since(before.began).unwrap_or(Duration::ZERO).as_secs_f64();
-                // The bucket holds a second's worth; what a failed swap gave back is not in it.
+                // The bucket holds one second's worth. Budget returned by failed swaps is not included.
                 let allowed = per_s.max(1.0) + span * SLEW * per_s + 1.0;
                 let made = back as f64 + 1.0;
                 if made > allowed {
@@ -290,7 +293,7 @@ impl DecisionLog {
         Ok(())
     }
 
-    /// A swap that happened.
+    /// Records a swap from the log of swaps.
     fn note(&mut self, report: &SwapReport, world: &World) {
         let is_ours = world.tracked(report.id).is_some() && form_of(report.to).is_some();
         if is_ours && report.outcome == SwapOutcome::Swapped && !self.unmade.remove(&key(report)) {
@@ -298,7 +301,7 @@ impl DecisionLog {
         }
     }
 
-    /// I2, when nothing changes any more and all is collected.
+    /// Checks I2, after all activity has ended and both logs are collected.
     pub(super) fn compare(&self) -> Result<(), String> {
         if self.gaps() > 0 {
             return Ok(());
@@ -349,7 +352,7 @@ fn held_name(held: control::Held) -> &'static str {
     }
 }
 
-/// Whatever was known is still there unless the ring is full.
+/// Checks that the ring holds all known entries unless it is full.
 fn check_ring<K>(what: &str, ring: &Ring<K>, len: usize) -> Result<(), String> {
     match ring.gaps > 0 && len < ring.max {
         true => Err(format!("the log of {what} has forgotten some, and holds {len} alone")),

@@ -17,7 +17,7 @@
 //! Two objects have loads of their own. The wave alternates much faster than its cool-down, so it must keep
 //! its form. The seesaw alternates so slowly that its policy follows it, unless it is frozen.
 //!
-//! Not detected: a bad decision. That is for `squall bench map-adapt` and its like.
+//! Not detected: a bad decision. The adaptation cases of `squall bench` measure that.
 
 mod breaks;
 mod checks;

@@ -7,24 +7,24 @@ breaks! {
     NoLock = "no-lock",
     /// A section is sometimes left half done.
     HalfSection = "half-section",
-    /// A section is sometimes told that was not.
+    /// A section is sometimes reported twice.
     TellTwice = "tell-twice",
-    /// Somebody who says that it has left a section keeps the lock.
+    /// A thread that reports leaving a section keeps the lock.
     HoldOn = "hold-on",
-    /// One of the locks forgets to wake a waiter now and then.
+    /// A lock sometimes forgets to wake a waiter.
     LoseWakeup = "lose-wakeup",
-    /// Likewise, one of which a few threads fight a duel.
+    /// A lock in a duel sometimes forgets to wake a waiter.
     LoseInDuel = "lose-in-duel",
-    /// A wait is sometimes said to be cancelled, and is not.
+    /// A wait is sometimes reported as cancelled without being cancelled.
     DeafCancel = "deaf-cancel",
-    /// A wait is sometimes said to have a deadline, and has none.
+    /// A wait is sometimes reported with a deadline that it does not have.
     NoDeadline = "no-deadline",
-    /// A wait sometimes gives up before its time.
+    /// A wait sometimes gives up before its deadline.
     EarlyTimeout = "early-timeout",
     /// A reader is sometimes inside without a lock.
     StrayReader = "stray-reader",
-    /// A request that was refused is sometimes inside.
+    /// A refused request is sometimes inside.
     EnterAnyway = "enter-anyway",
-    /// A request that says that it has left has not.
+    /// A request reports leaving and stays.
     KeepRequest = "keep-request",
 }

@@ -1,4 +1,4 @@
-//! What happens between two steps of a lock's protocol here: nothing mostly, else a spin, a yield or a sleep.
+//! Delays between the steps of a lock's protocol: mostly none, else a spin, a yield or a sleep.
 
 use std::cell::Cell;
 use std::thread;
@@ -9,59 +9,59 @@ use squall::lock::Steps;
 use crate::run::Rng;
 use crate::skeleton::delay::spin;
 
-/// One step in so many is disturbed.
+/// One step in this many is delayed.
 const ONE_IN: u64 = 4;
 const SPIN_MAX: u64 = 1_000;
 const SLEEP_US: u64 = 150;
 const SLEEP_LONG_US: u64 = 4_000;
-/// In a duel.
+/// One step in this many is delayed in a duel.
 const DUEL_ONE_IN: u64 = 3;
 
-/// How the calling thread is disturbed.
+/// The delays of the calling thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
-    /// By little, as one of a crowd that holds up itself.
+    /// Short delays, because a crowd delays itself.
     Crowd,
-    /// Often, and about as long as the others wait.
+    /// Frequent delays, about as long as the other threads wait.
     Duel,
-    /// Not at all.
+    /// No delays.
     Calm,
 }
 
 thread_local! {
-    /// Seeds the next disturbance of the thread.
+    /// Seed of the thread's next delay.
     static NEXT: Cell<u64> = const { Cell::new(0) };
     static MOOD: Cell<Mood> = const { Cell::new(Mood::Crowd) };
 }
 
-/// The calling thread is disturbed by numbers that follow from these.
+/// Seeds the delays of the calling thread.
 pub(super) fn seed(rng: &mut Rng) {
     NEXT.set(rng.next());
 }
 
-/// Likewise, as one of a duel.
+/// Seeds the delays of the calling thread for a duel.
 pub(super) fn seed_duel(rng: &mut Rng) {
     seed(rng);
     MOOD.set(Mood::Duel);
 }
 
-/// Does something undisturbed.
+/// Runs `something` without delays.
 pub(super) fn calmly(something: impl FnOnce()) {
     let mood = MOOD.replace(Mood::Calm);
     something();
     MOOD.set(mood);
 }
 
-/// Microseconds below two to the power of `log`; each order of magnitude as likely as the others.
+/// Returns a number of microseconds below `2^log`. Each order of magnitude is equally likely.
 pub(super) fn short_us(rng: &mut Rng, log: u64) -> u64 {
     let bits = rng.below(log + 1);
     rng.below(1 << bits)
 }
 
-/// The longest sleep in a duel is shorter than two to this power, in microseconds.
+/// A sleep in a duel is shorter than two to this power microseconds.
 pub(super) const DUEL_SLEEP_LOG: u64 = 8;
 
-/// Disturbs the threads that go through a protocol.
+/// The steps of a protocol with delays.
 pub(super) struct Disturbed;
 
 impl Steps for Disturbed {

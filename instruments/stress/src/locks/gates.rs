@@ -1,11 +1,12 @@
-//! Request counters, tortured: requests enter and leave, on another processor now and then, while the control stops, restarts
-//! and shuts down.
+//! Stress of request counters: requests enter and leave, sometimes on another processor, while other threads
+//! stop, restart and shut down the counter.
 //!
-//! - I1. Who has stopped a counter finds no request inside, and none comes before the restart; what it changed meanwhile is
-//!   whole to all requests after.
-//! - I2. A second stop is refused, and so is everything after a shutdown. Nobody is told of a shutdown that was not asked for.
-//! - I3. A counter that was shut down is replaced by a new one, of the next generation: so that proxies are made again and again
-//!   while others enter, and stop.
+//! - I1. A thread that has stopped a counter finds no request inside, and none enters before the restart. All
+//!   later requests see its changes completely.
+//! - I2. A second stop is refused, and so is everything after a shutdown. A shutdown is reported only after
+//!   it was requested.
+//! - I3. A counter that was shut down is replaced by a new generation. So proxies are made again and again
+//!   while other threads enter and stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,7 +36,7 @@ const HOPS_ONE_IN: u64 = 4;
 const PATIENCE_US: u64 = 3_000;
 const SHORT: Duration = Duration::from_micros(100);
 
-/// A request counter, of whatever form.
+/// A request counter of any form.
 pub(super) trait Counter: Send + Sync {
     fn enter(&self) -> Result<(), ShutDown>;
     fn enter_now(&self) -> Result<(), Refused>;
@@ -73,7 +74,7 @@ where
     }
 }
 
-/// Spread, with steps that are disturbed: who asks does so by counts of its own.
+/// The spread form with delayed steps. Each caller uses its own counts.
 struct Spread(SpreadRequests<AtomicU64, Disturbed>);
 
 impl Spread {
@@ -113,7 +114,7 @@ impl Counter for Spread {
     }
 }
 
-/// As an object.
+/// The object form.
 struct Object(Owned<dyn gate::Gate>);
 
 impl Object {
@@ -146,17 +147,17 @@ impl Counter for Object {
     }
 }
 
-/// A counter, and what is known of it.
+/// A counter and its record.
 struct Generation {
     counter: Box<dyn Counter>,
     number: u64,
-    /// Somebody is about to shut it down.
+    /// A thread is about to shut it down.
     ending: AtomicBool,
-    /// Changed by who has stopped it alone.
+    /// Changed only by the thread that has stopped the counter.
     sections: SectionCounts,
 }
 
-/// Where there is always a counter.
+/// A place that always holds a counter.
 pub(super) struct Gate {
     name: &'static str,
     make: Make,
@@ -164,10 +165,10 @@ pub(super) struct Gate {
     generations: AtomicU64,
 }
 
-/// How one is made.
+/// Makes a counter.
 pub(super) type Make = fn() -> Box<dyn Counter>;
 
-/// The forms that have steps which are disturbed.
+/// Returns the forms with delayed steps.
 pub(super) fn disturbed_counters() -> [(&'static str, Make); 2] {
     [
         ("the disturbed request counter", || Box::new(RequestCounter::<Disturbed>::disturbed())),
@@ -177,7 +178,7 @@ pub(super) fn disturbed_counters() -> [(&'static str, Make); 2] {
     ]
 }
 
-/// All forms.
+/// Returns all forms.
 pub(super) fn gates() -> Vec<Gate> {
     let [(first, make_first), (second, make_second)] = disturbed_counters();
     vec![
@@ -202,7 +203,7 @@ impl Gate {
         self.name
     }
 
-    /// What is not as it has to be when all threads have ended.
+    /// Checks the counter after all threads have ended.
     pub(super) fn compare(&self) -> Result<(), String> {
         let now = lock(&self.now);
         let inside = now.counter.inside();
@@ -213,7 +214,7 @@ impl Gate {
         now.counter.stop(Some(Duration::ZERO)).map_err(|error| format!("a stop of an empty one: {error}"))
     }
 
-    /// The next generation takes the place of this one.
+    /// Replaces this generation by the next one.
     fn replace(&self, old: &Arc<Generation>) {
         let new = generation(self.make, self.generations.fetch_add(1, Ordering::Relaxed));
         let mut now = lock(&self.now);
@@ -224,7 +225,7 @@ impl Gate {
 }
 
 impl LockThread {
-    /// A request, or a deed of the control.
+    /// Runs a request, or a control action.
     pub(super) fn pass(&mut self, place: usize, gate: &Gate) {
         let now = Arc::clone(&lock(&gate.now));
         if !self.rng.one_in(CONTROLS_ONE_IN) {
@@ -274,7 +275,7 @@ impl LockThread {
         now.counter.leave();
     }
 
-    /// A request is inside, or says so.
+    /// Runs the inside of a request (or of a refused one, with the planned break).
     fn inside(&mut self, place: usize, now: &Generation) {
         let world = self.world;
         let slot = &world.slots[self.worker];
@@ -298,10 +299,10 @@ impl LockThread {
         slot.come_out(place);
     }
 
-    /// Refused for good, which must have a reason (I2).
+    /// Checks a final refusal: a shutdown must have been requested (I2).
     fn was_shut_down(&self, place: usize, now: &Generation) {
         count(Stat::ShutOut);
-        // Relaxed: it was stored before the shutdown that the caller has heard of.
+        // Relaxed: stored before the shutdown that the caller has seen.
         if !now.ending.load(Ordering::Relaxed) {
             self.world.fail(place, "it says that it was shut down, and nobody has asked for that");
         }
@@ -334,7 +335,7 @@ impl LockThread {
         }
     }
 
-    /// It is stopped (I1).
+    /// Changes the record while the counter is stopped (I1).
     fn change(&mut self, place: usize, now: &Generation) {
         let world = self.world;
         let slot = &world.slots[self.worker];
@@ -364,7 +365,7 @@ impl LockThread {
         now.ending.store(true, Ordering::Relaxed);
         slot.wait(place, if limit.is_some() { Limit::Deadline } else { Limit::None });
         let mut ended = now.counter.shutdown(limit);
-        // Another deed of the control is not over.
+        // Another control action is still running.
         while ended == Err(ControlError::Busy) && !world.run_state.is_stopped() {
             thread::sleep(SHORT);
             ended = now.counter.shutdown(limit);
@@ -377,7 +378,7 @@ impl LockThread {
             }
             Err(ControlError::TimedOut) if limit.is_some() => count(Stat::TimedOut),
             Err(ControlError::ShutDown) => return,
-            // The run is over, and it goes on as it was.
+            // The run is over, and the counter stays as it was.
             Err(ControlError::Busy) => return,
             Err(error) => return world.fail(place, &format!("a shutdown has failed: {error}")),
         }

@@ -1,4 +1,4 @@
-//! The locks that are tortured, behind two faces.
+//! The locks under stress, behind two traits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,22 +14,22 @@ use super::disturbed::Disturbed;
 use crate::skeleton::run_state::RunState;
 use crate::run::{Rng, lock};
 
-/// How a thread asks for a lock.
+/// A request for a lock.
 #[derive(Clone)]
 pub(super) enum Attempt {
-    /// Waits as long as it takes.
+    /// Waits without a limit.
     Wait,
-    /// Not at all.
+    /// Does not wait.
     Try,
-    /// Until then.
+    /// Waits until the deadline.
     Until(Instant),
-    /// Until somebody cancels it.
+    /// Waits until it is cancelled.
     Cancel(Arc<Cancel>),
-    /// Before or after others, and waiting in its own way.
+    /// Waits with a priority, and optionally in its own way.
     As(i32, Option<Waiting>),
 }
 
-/// What came of it.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Inside,
@@ -37,15 +37,15 @@ pub(super) enum Outcome {
     TimedOut,
     Cancelled,
     NotRegistered,
-    /// The run is over: only from locks that are broken on purpose.
+    /// The run is over; only a lock with a planned break returns this.
     Over,
 }
 
-/// What is done inside, to the word that the lock guards.
+/// The critical section, with the word that the lock guards.
 pub(super) type Section<'a> = &'a mut dyn FnMut(&mut u64);
 pub(super) type Reading<'a> = &'a mut dyn FnMut(u64);
 
-/// A lock for one.
+/// A mutual exclusion lock.
 pub(super) trait Exclusive: Send + Sync {
     fn name(&self) -> &'static str;
 
@@ -56,23 +56,23 @@ pub(super) trait Exclusive: Send + Sync {
         false
     }
 
-    /// Changes what can be changed.
+    /// Changes the lock's attributes. Returns whether there are any.
     fn meddle(&self, _rng: &mut Rng) -> bool {
         false
     }
 
-    /// What can be changed, as it is now.
+    /// Describes the attributes as they are now.
     fn attributes(&self) -> String {
         String::new()
     }
 
-    /// Whether what lies beside it is as it has to be, when all threads have ended.
+    /// Checks the memory beside the lock after all threads have ended.
     fn is_whole(&self) -> bool {
         true
     }
 }
 
-/// A lock for several who read, or one who writes.
+/// A reader-writer lock.
 pub(super) trait SharedAccess: Send + Sync {
     fn name(&self) -> &'static str;
     fn read(&self, attempt: &Attempt, section: Reading<'_>) -> Outcome;
@@ -83,7 +83,7 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-/// By its name.
+/// A lock with a name.
 pub(super) struct Named<L>(pub(super) &'static str, pub(super) L);
 
 impl<S: Steps> Exclusive for Named<Lock<u64, S>>
@@ -122,7 +122,7 @@ impl<S: Steps> Exclusive for Named<ConfigurableLock<u64, S>> {
         let guard = match attempt {
             Attempt::Try => self.1.try_lock().ok_or(Outcome::Busy),
             Attempt::Wait => Ok(self.1.lock()),
-            // Not `try_lock_until`: the deadline and the lock's own timeout meet.
+            // Not `try_lock_until`, so that the deadline and the lock's own timeout meet.
             Attempt::Until(deadline) => self.1.lock_with(&Request::new().deadline(*deadline)).map_err(outcome),
             Attempt::Cancel(cancel) => self.1.lock_with(&Request::new().cancel(cancel)).map_err(outcome),
             Attempt::As(priority, waiting) => {
@@ -171,7 +171,7 @@ impl Exclusive for Named<AdaptiveLock<u64>> {
     }
 
     fn meddle(&self, rng: &mut Rng) -> bool {
-        // Mostly by itself.
+        // Mostly automatic.
         let forms =
             [Wanted::Auto, Wanted::Auto, Wanted::Turns, Wanted::HandOff, Wanted::StandBy, Wanted::Block];
         self.1.set_form(forms[rng.below(forms.len() as u64) as usize]);
@@ -187,7 +187,7 @@ fn outcome(error: LockError) -> Outcome {
     }
 }
 
-/// A way to wait, of any kind.
+/// Returns a random way to wait.
 pub(super) fn any_waiting(rng: &mut Rng) -> Waiting {
     let amount = |rng: &mut Rng| 1 + rng.below(200) as u16;
     match rng.below(6) {
@@ -239,19 +239,19 @@ impl<S: Steps> SharedAccess for Named<DistributedRwLock<u64, S>> {
     }
 }
 
-/// Two bits of a word that is others' too: another lock lies in it, and a count that changes at any time.
+/// A lock in two bits of a word. The word also holds another lock, and a count that changes at any time.
 struct InBits<S: Steps> {
     name: &'static str,
     bits: TwoBits<AtomicU64, S>,
     shared: Arc<Shared>,
-    /// What the lock guards; with plain loads and stores.
+    /// The guarded word, with plain loads and stores.
     guarded: AtomicU64,
 }
 
 #[derive(Default)]
 struct Shared {
     word: AtomicU64,
-    /// What the count in the word is.
+    /// The expected count in the word.
     changes: AtomicU64,
 }
 
@@ -293,7 +293,7 @@ impl<S: Steps> Exclusive for InBits<S> {
     }
 }
 
-/// Stores the word, in a panic too.
+/// Stores the word back, also after a panic.
 struct Kept<'a> {
     of: &'a AtomicU64,
     word: u64,
@@ -305,7 +305,7 @@ impl Drop for Kept<'_> {
     }
 }
 
-/// Two locks in one word.
+/// Makes two locks in one word.
 pub(super) fn in_bits() -> [Box<dyn Exclusive>; 2] {
     let shared = Arc::new(Shared::default());
     let guarded = || AtomicU64::new(0);
@@ -315,7 +315,7 @@ pub(super) fn in_bits() -> [Box<dyn Exclusive>; 2] {
     [Box::new(first), Box::new(InBits { name, bits, shared, guarded: guarded() })]
 }
 
-/// All locks for one, each with steps that are disturbed, and as it ships.
+/// Makes all mutual exclusion locks, each with delayed steps and as shipped.
 pub(super) fn locks() -> Vec<Box<dyn Exclusive>> {
     let (waiting, scheduling) = (Waiting::SPIN_THEN_BLOCK, Scheduling::HAND_OFF);
     let [first_bits, second_bits] = in_bits();
@@ -337,7 +337,7 @@ pub(super) fn locks() -> Vec<Box<dyn Exclusive>> {
     ]
 }
 
-/// All locks for several, likewise.
+/// Makes all reader-writer locks, each with delayed steps and as shipped.
 pub(super) fn shared_locks() -> Vec<Box<dyn SharedAccess>> {
     vec![
         Box::new(Named(
@@ -348,7 +348,7 @@ pub(super) fn shared_locks() -> Vec<Box<dyn SharedAccess>> {
     ]
 }
 
-/// A lock in whose queue everybody is stuck, since it forgets to wake the first of them now and then.
+/// A broken lock: it sometimes forgets to wake the first waiter, which blocks the whole queue.
 pub(super) struct Forgetful {
     state: Mutex<State>,
     freed: Condvar,
@@ -358,15 +358,15 @@ pub(super) struct Forgetful {
 #[derive(Default)]
 struct State {
     held: bool,
-    /// Who comes while there are any is one of them.
+    /// While there are waiters, a new thread waits too.
     waiters: u64,
     word: u64,
     releases: u64,
 }
 
-/// One release in so many wakes nobody.
+/// One release in this many wakes no waiter.
 const FORGETS_ONE_IN: u64 = 50;
-/// How long a waiter sleeps before it looks whether its time, or the run, is over.
+/// Sleep of a waiter between two checks of its deadline and of the run.
 const NAP: Duration = Duration::from_millis(2);
 
 impl Forgetful {
@@ -388,7 +388,7 @@ impl Exclusive for Forgetful {
             }
             state.waiters += 1;
             let mut woken = false;
-            // Who was not woken sleeps on, even if the lock is free.
+            // A waiter that was not woken sleeps on, even if the lock is free.
             while state.held || !woken {
                 let given_up = match attempt {
                     _ if self.over.is_stopped() => Some(Outcome::Over),
@@ -413,7 +413,7 @@ impl Exclusive for Forgetful {
     }
 }
 
-/// Frees the lock, in a panic too.
+/// Frees the lock, also after a panic.
 struct Held<'a> {
     lock: &'a Forgetful,
     word: u64,

@@ -1,22 +1,24 @@
-//! Locks, tortured: threads that migrate, give up, are cancelled, panic inside, and die after they have waited, while the
-//! attributes of the locks change all the time and every step of their protocols may be held up.
+//! Stress of locks. Threads migrate, give up, are cancelled, panic inside, and die after they have waited.
+//! Meanwhile the attributes of the locks change, and every step of their protocols may be delayed.
 //!
-//! Promised (`squall::lock`): one is inside, or several who read; what was done inside is seen by the next; who waits is not
-//! forgotten, whatever happens to the others; a wait ends when it is cancelled or its time is over, and not before; a panic
-//! frees the lock. A request counter that is stopped has no request inside.
+//! Promised (`squall::lock`): one thread is inside, or several readers. The next holder sees the effects of
+//! the previous one. A waiter is not forgotten when other threads give up, panic or die. A wait ends when it
+//! is cancelled or its time is over, and not before. A panic frees the lock. A stopped request counter has no
+//! request inside.
 //!
-//! - I1. Whatever is random comes from the run's seed; what the scheduler does, does not.
-//! - I2. What is inside is one number, kept in three places (`sections/I1`).
-//! - I3. Somebody watches for waits that should have ended (`watch`).
-//! - I4. At the end each lock has counted the sections that the threads say they did, and is free.
-//! - I5. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
+//! - I1. Random choices come from the run's seed, the scheduler's choices do not.
+//! - I2. The guarded state is one number, kept in three places (`sections/I1`).
+//! - I3. The watch finds waits that should have ended (`watch`).
+//! - I4. At the end each lock has counted the sections that the threads reported, and is free.
+//! - I5. Each planned break must end the run with a violation (`breaks`).
 //!
-//! Each lock is there as it ships, and with [`Disturbed`](disturbed::Disturbed) steps: the same code, held up at
-//! random wherever its next action depends on what it saw before. That is where wake-ups are lost. And each of these is
-//! there twice, once behind a [`Turnstile`](turnstile::Turnstile): a wake-up that was lost shows where nobody else comes. It shows best in
-//! [`duels`], which a few threads fight beside the crowd.
+//! Each lock exists as shipped, and with [`Disturbed`](disturbed::Disturbed) steps. That is the same code,
+//! delayed at random wherever its next action depends on an earlier observation; there, wake-ups are lost.
+//! Each of these exists twice, once behind a [`Turnstile`](turnstile::Turnstile), because a lost wake-up
+//! shows only if no further thread comes. It shows best in [`duels`], which a few threads fight beside the
+//! crowd.
 //!
-//! Not seen: what the processor forgives on which it runs. The models are to find the rest.
+//! Not detected: reorderings that the processor of the run does not perform. The models cover them.
 
 mod breaks;
 mod counts;

@@ -1,8 +1,8 @@
-//! What is done inside, and what must be true there.
+//! The critical sections and their checks.
 //!
-//! - I1. The word that the lock guards, and the two counts of its book, are one and the same number whenever somebody goes
-//!   in. They are changed one after the other, with time between, and with plain loads and stores.
-//! - I2. One who is inside alone says so, and finds nobody else who does.
+//! - I1. At each entry, the word that the lock guards and the two counts of its record are the same number.
+//!   They are changed one after another, with time in between, and with plain loads and stores.
+//! - I2. A thread that is inside alone announces that, and finds no other announcement.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -16,16 +16,16 @@ use super::world::SectionCounts;
 use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::raise_expected_panic;
 
-/// One holder in so many stays until all whose waits have another end have given up.
+/// One holder in this many stays until all waits with another end have given up.
 const STUBBORN_ONE_IN: u64 = 24;
-/// One in so many sleeps inside, so that those who wait do, too.
+/// One holder in this many sleeps inside, so that waiters sleep too.
 const SLEEPS_ONE_IN: u64 = 4;
 const SLEEP_US: u64 = 300;
 const PANICS_ONE_IN: u64 = 512;
 const NESTED_ONE_IN: u64 = 32;
 const SHORT: Duration = Duration::from_micros(100);
 
-/// Says that nobody is inside, at the end, in a panic too.
+/// Withdraws the announcement of being inside, also after a panic.
 struct Owner<'a>(&'a SectionCounts);
 
 impl Drop for Owner<'_> {
@@ -35,7 +35,7 @@ impl Drop for Owner<'_> {
 }
 
 impl LockThread {
-    /// The life is inside alone.
+    /// Runs the section of a thread that is inside alone.
     pub(super) fn section(&mut self, place: usize, word: &mut u64, depth: u32) {
         let world = self.world;
         world.slots[self.worker].wait_no_more();
@@ -84,7 +84,7 @@ impl LockThread {
         self.leave(place, depth);
     }
 
-    /// Out of a section, with the lock still held.
+    /// Runs at the end of a section, while the lock is still held.
     fn leave(&mut self, place: usize, depth: u32) {
         let world = self.world;
         if world.breaks(Break::TellTwice, 1_000, &mut self.rng) {
@@ -98,7 +98,7 @@ impl LockThread {
         self.panic_now_and_then(depth);
     }
 
-    /// Not within another section, which would be left half done.
+    /// Panics sometimes, but not within another section, which would be left half done.
     fn panic_now_and_then(&mut self, depth: u32) {
         if depth == 0 && self.rng.one_in(PANICS_ONE_IN) {
             count(Stat::Panics);
@@ -106,14 +106,14 @@ impl LockThread {
         }
     }
 
-    /// Says that it is inside alone, and is not.
+    /// Announces being inside alone without the lock (planned break).
     pub(super) fn stray(&mut self, place: usize) {
         let _inside = Owner(&self.world.places[place].sections);
         self.world.places[place].sections.owner.store(self.worker as u64 + 1, Ordering::Relaxed);
         thread::sleep(SHORT);
     }
 
-    /// Stays until nobody waits for this place any more whose wait has another end than that the place is free.
+    /// Stays until all waits for this place with a deadline or a cancellation have ended.
     fn be_stubborn(&mut self, place: usize) {
         count(Stat::Stubborn);
         let world = self.world;
@@ -136,7 +136,7 @@ impl LockThread {
         }
     }
 
-    /// Takes another lock on top, of those that come later: so that nobody waits in a circle.
+    /// Takes another lock of a later place, so that no cycle of waits arises.
     fn go_further(&mut self, place: usize) {
         let later = self.world.places.len() - place - 1;
         if later > 0 {
@@ -146,7 +146,7 @@ impl LockThread {
         }
     }
 
-    /// The life is inside with others.
+    /// Runs the section of a reader.
     pub(super) fn reading(&mut self, place: usize, word: u64, depth: u32) {
         let world = self.world;
         let slot = &world.slots[self.worker];

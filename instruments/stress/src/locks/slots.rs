@@ -1,9 +1,9 @@
-//! What each thread is at: what it waits for, and where it is inside as one of several.
+//! The activity of each thread: its wait, and its presence inside as one of several.
 //!
-//! - I1. A wait is one word: its place, what ends it, and a number that no other wait of the slot has. So whoever finds the same
-//!   word again has found the same wait.
-//! - I2. Only the thread that lives at a post stores to its slot, with plain stores to a line of its own: what watches the
-//!   locks must not be the fence that one of them lacks. (A wait that can be cancelled is the exception.)
+//! - I1. A wait is one word: its place, its limit, and a number that no other wait of the slot has. The same
+//!   word therefore means the same wait.
+//! - I2. Only the worker's thread stores to its slot, with plain stores to cache lines of its own. The watch
+//!   must not add the fence that a lock lacks. (A cancellable wait is the exception.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,14 +12,14 @@ use squall::lock::Cancel;
 
 use crate::run::lock;
 
-/// What ends a wait, but for the lock itself.
+/// The limit of a wait, besides the lock itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Nothing.
+    /// Unlimited.
     None,
-    /// Its deadline, which is near.
+    /// A near deadline.
     Deadline,
-    /// Somebody who cancels it.
+    /// A cancellation by another thread.
     Cancel,
 }
 
@@ -27,7 +27,7 @@ const LIMITS: [Limit; 3] = [Limit::None, Limit::Deadline, Limit::Cancel];
 
 /// | bits | meaning |
 /// |---|---|
-/// | 0 to 1 | what ends it: its place in `LIMITS` |
+/// | 0 to 1 | the limit: its index in `LIMITS` |
 /// | 2 to 15 | the place, plus one |
 /// | 16 to 63 | the number of the wait |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,33 +54,34 @@ impl Wait {
     }
 }
 
-/// Of one post. On lines of its own.
+/// The slot of one worker, on cache lines of its own.
 #[repr(align(128))]
 pub(super) struct Slot {
     wait: AtomicU64,
     serial: AtomicU64,
-    /// Where the thread is inside ([`Inside::word`]).
+    /// The place where the thread is inside ([`Inside::word`]).
     inside: AtomicU64,
-    /// What it has done, of each place.
+    /// Number of finished sections per place.
     done: Vec<AtomicU64>,
-    /// The wait that was said to be cancelled last.
+    /// The last wait that was reported as cancelled.
     cancelled: AtomicU64,
     cancel: Mutex<Option<Arc<Cancel>>>,
 }
 
-/// Where a thread is inside, and what as.
+/// The place and the role of a thread inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inside {
     /// One of several readers.
     Reader(usize),
-    /// The only one. Who holds a lock for one alone is known by its book.
+    /// The only one. The holder of an exclusive lock is known by its `SectionCounts`.
     Alone(usize),
-    /// A request, in a counter of this generation.
+    /// A request in a counter of this generation.
     Request(usize, u64),
 }
 
 impl Inside {
-    /// The place, plus one, is in the low bits as in [`Wait`]; who it is above, and the generation above that.
+    /// Encodes the place plus one in the low bits as in [`Wait`], the role above, and the generation above
+    /// that.
     fn word(self) -> u64 {
         let (place, who) = match self {
             Inside::Reader(place) => (place, 0),
@@ -92,7 +93,7 @@ impl Inside {
 }
 
 impl Slot {
-    /// In a world with so many places.
+    /// Makes a slot for a world with so many places.
     pub(super) fn new(places: usize) -> Slot {
         Slot {
             wait: AtomicU64::new(0),
@@ -104,38 +105,38 @@ impl Slot {
         }
     }
 
-    /// The thread waits from now on.
+    /// Records that the thread begins to wait.
     pub(super) fn wait(&self, place: usize, limit: Limit) {
         let serial = self.serial.load(Ordering::Relaxed) + 1;
         self.serial.store(serial, Ordering::Relaxed);
         self.wait.store(Wait::new(serial, place, limit).0, Ordering::Relaxed);
     }
 
-    /// And so that it can be cancelled.
+    /// Records that the thread begins to wait and can be cancelled.
     pub(super) fn wait_for_cancel(&self, place: usize, cancel: &Arc<Cancel>) {
         let mut shown = lock(&self.cancel);
         *shown = Some(Arc::clone(cancel));
         self.wait(place, Limit::Cancel);
     }
 
-    /// It waits no longer.
+    /// Records the end of the wait.
     pub(super) fn wait_no_more(&self) {
         self.wait.store(Wait::NONE.0, Ordering::Relaxed);
     }
 
-    /// What it waits for.
+    /// Returns the current wait, if any.
     pub(super) fn waits(&self) -> Option<Wait> {
         let wait = Wait(self.wait.load(Ordering::Relaxed));
         (wait != Wait::NONE).then_some(wait)
     }
 
-    /// Cancels its wait, if it is still this one; only in words, if `deaf`.
+    /// Cancels the wait, if it is still the same. With `deaf`, only reports the cancellation.
     pub(super) fn cancel(&self, wait: Wait, deaf: bool) {
         let shown = lock(&self.cancel);
         if let Some(cancel) = shown.as_ref()
             && self.waits() == Some(wait)
         {
-            // Before it is cancelled: the thread may wait again at once.
+            // Recorded before the cancellation, because the thread may wait again at once.
             self.cancelled.store(wait.0, Ordering::Relaxed);
             if !deaf {
                 cancel.cancel();
@@ -151,7 +152,7 @@ impl Slot {
         self.inside.store(inside.word(), Ordering::Relaxed);
     }
 
-    /// It is no longer inside there, as one of several or alone, and has done something.
+    /// Records that the thread has left the place after a section.
     pub(super) fn come_out(&self, place: usize) {
         self.stay_out();
         let done = self.done[place].load(Ordering::Relaxed);
@@ -162,17 +163,17 @@ impl Slot {
         self.inside.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it is inside there, so.
+    /// Returns whether the thread is inside in this role.
     pub(super) fn is(&self, inside: Inside) -> bool {
         self.inside.load(Ordering::Relaxed) == inside.word()
     }
 
-    /// Whether it is inside there, as whatever.
+    /// Returns whether the thread is inside the place in any role.
     pub(super) fn is_inside(&self, place: usize) -> bool {
         self.inside.load(Ordering::Relaxed) & ((1 << SERIAL_SHIFT) - 1) == place as u64 + 1
     }
 
-    /// How often it has come out of there.
+    /// Returns the number of sections that the thread finished at the place.
     pub(super) fn done(&self, place: usize) -> u64 {
         self.done[place].load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! The lives of the torture's threads: each goes from lock to lock, asks for it in one way or another, and dies in the end.
+//! The threads of the stress: each goes from lock to lock, requests it in random ways, and ends, sometimes
+//! after a failed wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,20 +21,20 @@ use crate::skeleton::lifetime::run_thread;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 11;
-/// The longest time that a wait with a deadline may take.
+/// Maximum time until a deadline, in microseconds.
 const PATIENCE_US: u64 = 3_000;
-/// One wait in so many that ended before its lock was had is its thread's last deed.
+/// After a wait that timed out or was cancelled, one thread in this many dies.
 const DIES_ONE_IN: u64 = 64;
 const MEDDLES_ONE_IN: u64 = 8;
-/// One visit of a reader-writer lock in so many writes.
+/// One visit of a reader-writer lock in this many writes.
 const WRITES_ONE_IN: u64 = 6;
 
-/// One of them.
+/// One thread of the stress.
 pub(super) struct LockThread {
     pub(super) world: &'static World,
     pub(super) worker: usize,
     pub(super) rng: Rng,
-    /// Sections of each place.
+    /// Finished sections per place.
     pub(super) reported: Vec<u64>,
 }
 
@@ -69,7 +70,7 @@ impl LockThread {
         delay(&mut self.rng);
     }
 
-    /// Asks for a lock in some way, and does what is to be done inside.
+    /// Requests a lock in a random way, and runs the section inside.
     pub(super) fn visit(&mut self, place: usize, depth: u32) {
         let world = self.world;
         let Some(_pass) = world.places[place].come() else { return count(Stat::TurnedAway) };
@@ -124,7 +125,7 @@ impl LockThread {
     fn ask(&mut self, place: usize, mut attempt: Attempt, depth: u32, enter: impl FnOnce(&Attempt, &mut LockThread) -> Outcome) {
         let world = self.world;
         let slot = &world.slots[self.worker];
-        // What it says of itself, and what it does.
+        // The reported request; the real one may differ with a planned break.
         let said = attempt.clone();
         match &said {
             Attempt::Wait | Attempt::As(..) => slot.wait(place, Limit::None),
@@ -148,7 +149,7 @@ impl LockThread {
         }
     }
 
-    /// Whether the wait may have ended so.
+    /// Checks whether the wait may have ended so.
     fn judge(&self, place: usize, attempt: &Attempt, outcome: Outcome) {
         match attempt {
             Attempt::Try => count(Stat::Tries),

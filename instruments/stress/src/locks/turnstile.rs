@@ -1,31 +1,32 @@
-//! A turnstile before a lock: it lets few in, and then nobody until they are gone.
+//! A turnstile before a lock: it admits a small group, and the next group only after the first has left.
 //!
-//! Where threads come all the time, one whose wake-up was lost is woken by the next that comes. Behind a turnstile nobody
-//! comes: it sleeps until the watch finds it.
+//! If threads come all the time, a thread whose wake-up was lost is woken by the next one. Behind a turnstile
+//! no thread comes, so it sleeps until the watch finds it.
 //!
-//! - I1. No more than [`GROUP`] come in between two moments at which nobody is in.
+//! - I1. At most [`GROUP`] threads enter between two moments at which the turnstile is empty.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One who holds the lock, and one who waits for it; the third finds both.
+/// One thread holds the lock, one waits for it, and the third finds both.
 const GROUP: u64 = 3;
 
-/// Who came in since nobody was in, in the low half; and who has left again, in the high half.
+/// Threads that entered since the turnstile was empty in the low half; threads that have left in the high
+/// half.
 #[derive(Default)]
 pub(super) struct Turnstile(AtomicU64);
 
 const LEFT_SHIFT: u32 = 32;
 const CAME: u64 = (1 << LEFT_SHIFT) - 1;
 
-/// Who has it is in.
+/// A thread with a pass is inside.
 pub(super) struct Pass<'a>(&'a Turnstile);
 
 impl Turnstile {
-    /// None if the group is complete.
+    /// Enters. Returns `None` if the group is complete.
     pub(super) fn come(&self) -> Option<Pass<'_>> {
         let one_more = |now: u64| (now & CAME < GROUP).then_some(now + 1);
         let outcome = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        // Not `then_some`: a pass that nobody has would leave at once.
+        // Not `then_some`: it would make and drop a pass even after a failure.
         outcome.is_ok().then(|| Pass(self))
     }
 }

@@ -1,11 +1,13 @@
-//! The watch: who looks for those that are forgotten.
+//! The watch: finds forgotten waiters.
 //!
-//! - I1. A lock at which nobody is inside, where nothing has happened for [`LOOKS`] looks, while the same thread waits for it
-//!   without a limit, has lost that thread's wake-up.
-//! - I2. A wait that was cancelled, or has a deadline (which is always near), and is the same after as many looks, is deaf.
+//! - I1. A lock has lost a wake-up if no thread is inside, no section has finished for [`LOOKS`] looks, and
+//!   the same thread has waited for it without a limit all the time.
+//! - I2. A wait that was cancelled, or that has a deadline (always near), must not be the same after as many
+//!   looks.
 //!
-//! Looks are counted, not time: where the machine is slow, so is the watch. Who is forgotten while others come and go is found
-//! when they have gone: other places are in front, or the run is over.
+//! The watch counts looks instead of time, so it is slow on a slow machine. A waiter that is forgotten while
+//! other threads come and go is found after they have gone: when other places are in front, or when the run
+//! is over.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,17 +15,17 @@ use std::time::{Duration, Instant};
 use super::slots::{Limit, Wait};
 use super::world::World;
 
-/// So many looks without a change are one too many.
+/// Number of looks without a change that proves a violation.
 const LOOKS: u32 = 400;
-/// Between two looks.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Watch {
     world: &'static World,
     last: Instant,
-    /// Of each place: sections done, and looks since that changed or somebody was inside.
+    /// Per place: finished sections, and looks since they changed or a thread was inside.
     quiet: Vec<(u64, u32)>,
-    /// Of each slot: the wait, and looks since it is that.
+    /// Per slot: the wait, and looks since it began.
     same: Vec<(Option<Wait>, u32)>,
 }
 
@@ -33,7 +35,7 @@ impl Watch {
         Watch { world, last: Instant::now(), quiet, same }
     }
 
-    /// Looks, if the last time is long enough ago.
+    /// Looks, if the last look is long enough ago.
     pub(super) fn look(&mut self) {
         if self.last.elapsed() >= PAUSE {
             self.look_now();
@@ -61,7 +63,7 @@ impl Watch {
         }
     }
 
-    /// The place, and what is wrong there.
+    /// Returns the place and a description of a violation, if any.
     fn judge(&self) -> Option<(usize, String)> {
         let is_long = |(wait, looks): &&(Option<Wait>, u32)| wait.is_some() && *looks >= LOOKS;
         let long: Vec<Wait> = self.same.iter().filter(is_long).filter_map(|(wait, _)| *wait).collect();
@@ -128,7 +130,7 @@ mod tests {
                 Limit::Cancel => world.slots[0].wait_for_cancel(0, &cancel),
                 _ => world.slots[0].wait(0, limit),
             }
-            // Somebody is inside all the time.
+            // A thread is inside all the time.
             world.places[0].sections.owner.store(1, Ordering::Relaxed);
             if limit == Limit::Cancel {
                 assert_eq!(looks(&mut watch, 2 * LOOKS), None, "it was not cancelled");

@@ -1,4 +1,5 @@
-//! The locks stress, as the skeleton runs it. The supervisor watches the waits, and moves the crowd from lock to lock.
+//! The locks stress, as the skeleton runs it. The supervisor watches the waits, and moves the crowd from lock
+//! to lock.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What the threads of the torture share: the locks, and what is known of each.
+//! The data that all threads of the stress share: the locks and their records.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -13,29 +13,29 @@ use crate::skeleton::run_state::RunState;
 use crate::run::Rng;
 use crate::skeleton;
 
-/// A lock of one face or the other, or a gate.
+/// A lock of either trait, or a gate.
 pub(super) enum AnyLock {
     One(Box<dyn Exclusive>),
     Several(Box<dyn SharedAccess>),
     Gate(Gate),
 }
 
-/// A lock, and what it guards.
+/// A lock and its record.
 #[repr(align(128))]
 pub(super) struct Place {
     pub(super) any_lock: AnyLock,
-    /// Before every second one.
+    /// Before every second lock.
     turnstile: Option<Turnstile>,
     pub(super) sections: SectionCounts,
-    /// Sections of all threads that have told theirs.
+    /// Sections that ended threads have reported.
     pub(super) reported: AtomicU64,
 }
 
-/// What only the thread inside stores to, with plain stores.
+/// The record of a lock, which only the thread inside writes, with plain stores.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct SectionCounts {
-    /// The thread that is inside alone: the number of its post, plus one.
+    /// The worker whose thread is inside alone, plus one.
     pub(super) owner: AtomicU64,
     /// Sections begun and ended.
     pub(super) begun: AtomicU64,
@@ -43,7 +43,7 @@ pub(super) struct SectionCounts {
 }
 
 impl SectionCounts {
-    /// Sections begun, and ended.
+    /// Returns the sections begun and ended.
     pub(super) fn seen(&self) -> (u64, u64) {
         (self.begun.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed))
     }
@@ -54,7 +54,7 @@ impl Place {
         Place { any_lock, turnstile, sections: SectionCounts::default(), reported: AtomicU64::new(0) }
     }
 
-    /// None if nobody may come just now.
+    /// Passes the turnstile, if any. Returns `None` if its group is complete.
     pub(super) fn come(&self) -> Option<Option<Pass<'_>>> {
         match &self.turnstile {
             None => Some(None),
@@ -74,9 +74,9 @@ impl Place {
 pub(crate) struct State {
     pub(super) slots: Vec<Slot>,
     pub(super) places: Vec<Place>,
-    /// The place where most of them go.
+    /// The place that most threads visit.
     front: AtomicUsize,
-    /// Somebody was found who will wait for ever.
+    /// A thread was found that waits forever.
     pub(super) has_lost: AtomicBool,
     pub(super) store_buffer: StoreBuffer,
 }
@@ -112,7 +112,7 @@ impl World {
         })
     }
 
-    /// Others go to another place: often to one where a wake-up is most likely lost, and seen to be.
+    /// Sends the threads to another place; often to one where a lost wake-up is most likely, and visible.
     pub(super) fn move_front(&self, rng: &mut Rng) {
         let hunts = rng.one_in(2);
         let is_wanted = |place: &usize| {
@@ -123,7 +123,7 @@ impl World {
         self.front.store(wanted[rng.below(wanted.len() as u64) as usize], Ordering::Relaxed);
     }
 
-    /// A place to go to.
+    /// Returns a place to visit.
     pub(super) fn any_place(&self, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(self.places.len() as u64) as usize,

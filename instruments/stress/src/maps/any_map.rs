@@ -1,4 +1,4 @@
-//! The two kinds of maps that are tortured, as one: those that lie in tables of their own, and cached ones.
+//! The two kinds of maps under stress, behind one type: maps with tables of their own, and cached maps.
 
 use std::hash::RandomState;
 use std::time::Duration;
@@ -11,33 +11,33 @@ use squall::{ClusterSize, Handle, Id, Owned, Vp, machine};
 use super::token::Token;
 use crate::run::Rng;
 
-/// Of so many maps one is adaptive; no policy swaps the others.
+/// One map in this many is adaptive; the others have no policy.
 const ADAPTIVE_ONE_IN: u64 = 3;
-/// Of so many maps one is cached.
+/// One map in this many is cached.
 const CACHED_ONE_IN: u64 = 4;
-/// Parts of a partitioned map.
+/// Number of parts of a partitioned map.
 const PARTS: usize = 3;
-/// Of which clusters a map has representatives.
+/// Cluster sizes of maps with several representatives.
 const SIZES: [ClusterSize; 3] = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Machine];
-/// What a cluster of a cached map keeps, if that is limited: fewer than there are keys.
+/// Maximum limit of a cluster's cached entries: fewer than there are keys.
 const KEPT: u64 = 64;
-/// Lookups after which a thin representative is full, at most.
+/// Maximum number of lookups until a thin representative is full.
 const LOOKUPS: u64 = 400;
 
-/// A reference to a map of one kind or the other.
+/// A handle of a map of either kind.
 #[derive(Clone, Copy)]
 pub(super) enum AnyMap {
     Uncached(Handle<dyn Map<u64, Token, RandomState>>),
     Cached(Handle<dyn CachedMap<u64, Token, RandomState>>),
 }
 
-/// The owner of one.
+/// An owned map of either kind.
 pub(super) enum AnyOwnedMap {
     Uncached(OwnedMap<u64, Token>),
     Cached(cached::OwnedCachedMap<u64, Token>),
 }
 
-/// A map of any kind and form, and whether a policy swaps it.
+/// Makes a map of a random kind and form. Returns whether it is adaptive.
 pub(super) fn any(rng: &mut Rng) -> (AnyOwnedMap, bool) {
     if rng.one_in(CACHED_ONE_IN) {
         return (AnyOwnedMap::Cached(cached::map(any_form(rng))), false);
@@ -54,7 +54,7 @@ pub(super) fn any(rng: &mut Rng) -> (AnyOwnedMap, bool) {
     (AnyOwnedMap::Uncached(map), false)
 }
 
-/// Where a key's home is among the parts.
+/// Returns the part of a key.
 fn home(hash: u64) -> usize {
     (hash >> 1) as usize % PARTS
 }
@@ -63,7 +63,7 @@ fn any_size(rng: &mut Rng) -> ClusterSize {
     SIZES[rng.below(SIZES.len() as u64) as usize]
 }
 
-/// What a cached map keeps where.
+/// Returns a random form of a cached map.
 fn any_form(rng: &mut Rng) -> Form {
     let size = any_size(rng);
     let form = match rng.below(5) {
@@ -101,7 +101,7 @@ impl AnyOwnedMap {
     }
 }
 
-/// The same of either.
+/// Runs an expression on either kind.
 macro_rules! either {
     ($self:expr, $map:ident => $do:expr) => {
         match $self {
@@ -116,7 +116,7 @@ impl AnyMap {
         either!(self, map => Handle::id(map))
     }
 
-    /// Swaps it for another one of its kind, of any form.
+    /// Swaps the map to another form of its kind.
     pub(super) fn swap(self, patience: Duration, rng: &mut Rng) -> Result<SwapReport, SwapError> {
         match self {
             AnyMap::Uncached(map) => Swap::new(map).drain_timeout(patience).run(any_uncached(rng)),
@@ -124,7 +124,7 @@ impl AnyMap {
         }
     }
 
-    /// Says whether the size of its clusters was changed.
+    /// Returns whether the cluster size was changed.
     pub(super) fn set_cluster_size(self, size: ClusterSize) -> bool {
         either!(self, map => map.set_cluster_size(size).is_ok())
     }
@@ -181,7 +181,7 @@ impl AnyMap {
         either!(self, map => map.len())
     }
 
-    /// Room for more. A cached map has none to make, and says how it keeps what it has.
+    /// Reserves room. A cached map cannot reserve; its form is read instead.
     pub(super) fn try_reserve(self, more: usize) -> bool {
         match self {
             AnyMap::Uncached(map) => map.try_reserve(more),

@@ -3,18 +3,18 @@
 use crate::skeleton::breaks::breaks;
 
 breaks! {
-    /// A write is sometimes said to have been made, and was not.
+    /// A write is sometimes reported and not made.
     LoseWrite = "lose-write",
     /// An addition is sometimes made twice.
     DoubleAdd = "double-add",
-    /// A look is sometimes said to have found what another found long before.
+    /// A lookup sometimes reports an old value.
     StaleLook = "stale-look",
-    /// A walk leaves out an entry now and then.
+    /// A walk sometimes omits an entry.
     SkipEntry = "skip-entry",
     /// A closure that panics has changed its key before.
     DirtyPanic = "dirty-panic",
-    /// A map is marked as destroyed before its destruction is asked for.
+    /// A map is marked as destroyed before `destroy` is called.
     EarlyMark = "early-mark",
-    /// A value is kept for ever.
+    /// A value is sometimes leaked.
     LeakValue = "leak-value",
 }

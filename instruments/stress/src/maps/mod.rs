@@ -1,19 +1,21 @@
-//! Maps, tortured: cached ones too, in every form, and from form to form, while threads migrate, panic in closures and die, tables of
-//! references are thrown away, clusters change their size, and maps are destroyed and made anew.
+//! Stress of maps, including cached maps, in every form and during swaps between forms. Threads migrate,
+//! panic in closures and die. Tables are discarded, clusters change their size, and maps are destroyed and
+//! recreated.
 //!
-//! Promised (`squall::objects::map`, `squall::objects::cached`): each key is a register: whoever looks at it sees what its last writer put there, or
-//! what is being put there just then; who alone writes a key finds it exactly as it left it, whatever others do to other
-//! keys, and to the map; no addition to a value is lost or made twice; a walk sees once what is there all the time; a closure
-//! that panics has changed nothing; a call errs only where the map was destroyed; and each value is dropped.
+//! Promised (`squall::objects::map`, `squall::objects::cached`): each key is a register. A lookup sees the
+//! value of its last write, or of a concurrent one. The only writer of a key finds it exactly as it left it,
+//! while other threads change other keys and the map. No addition to a value is lost or doubled. A walk sees
+//! each lasting entry once. A closure that panics has changed nothing. A call fails only if the map was
+//! destroyed. Each value is dropped.
 //!
-//! - I1. Whatever is random comes from the run's seed; what the scheduler does, does not.
-//! - I2. Each thread has keys that it alone writes, and a book of what it wrote (`book`); keys that all add to are there from
-//!   a map's beginning to its end.
-//! - I3. When a map is closed, nobody writes, and all of it is compared with its book.
-//! - I4. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
+//! - I1. Random choices come from the run's seed, the scheduler's choices do not.
+//! - I2. Each thread has keys that only it writes, and a record of its writes (`tracked_map`). Shared keys,
+//!   to which all threads add, exist as long as the map.
+//! - I3. With writers drained, the whole map is compared with the record.
+//! - I4. Each planned break must end the run with a violation (`breaks`).
 //!
-//! Not seen: whether walks see each key at one moment, which they do not promise; order between different keys. For these
-//! there are the recorded histories of `squall-parts` and `squall-objects`.
+//! Not checked: whether a walk sees all keys at one moment, which is not promised, and the order between
+//! different keys. The recorded histories of `squall-parts` and `squall-objects` check that order.
 
 mod any_map;
 mod breaks;

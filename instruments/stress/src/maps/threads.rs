@@ -1,4 +1,4 @@
-//! The lives of the torture's threads: those that call, who swaps the maps, and who owns them.
+//! The threads of the stress: callers, the swapper of the maps, and their owner.
 
 use std::thread;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::skeleton::expected_panic::catch_silently;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 12;
-/// Calls of one map one after another, at most.
+/// Maximum number of consecutive calls of one map.
 const CALLS_MAX: u64 = 64;
-/// One in so many steps of who owns the maps destroys one.
+/// The owner destroys a map once in this many steps.
 const DESTROY_ONE_IN: u64 = 4;
 const OWNER_SLEEP_US: u64 = 12_000;
 const SWAP_SLEEP_US: u64 = 2_000;
-/// A swap waits so long for calls under way.
+/// Drain timeout of a swap.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a thread does.
+/// The role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Calls,
@@ -35,7 +35,7 @@ pub(super) enum Role {
     Owns,
 }
 
-/// What the posts behind those of the callers do.
+/// The roles of the workers after those of the callers.
 pub(super) const OTHERS: [Role; 2] = [Role::Swaps, Role::Owns];
 
 /// Returns the body of a thread at a worker.
@@ -56,13 +56,13 @@ pub(super) fn body(
     }
 }
 
-/// A step of who calls.
+/// Runs one step of a caller.
 fn call(world: &'static World, lane: usize, rng: &mut Rng) {
     if rng.one_in(16) {
         switch_vp(rng);
     }
     let Some(tracked) = world.any(rng) else { return };
-    // What most of them are is the thread's mood in this step: so policies have loads to tell from each other.
+    // The mix of calls in this step, so that policies see different loads.
     let mood = rng.below(4);
     for _ in 0..1 + rng.below(CALLS_MAX) {
         match (mood, rng.below(64)) {
@@ -82,7 +82,7 @@ fn call(world: &'static World, lane: usize, rng: &mut Rng) {
     }
 }
 
-/// A step of who swaps maps, changes their clusters, and throws tables away.
+/// Runs one step of the swapper: swaps a map, changes its cluster size, or discards tables.
 fn swap(world: &'static World, rng: &mut Rng) {
     const FORMS: [&str; 3] = [SMALL, SHARED, REPLICATED];
     let Some(tracked) = world.any(rng) else { return };
@@ -99,7 +99,7 @@ fn swap(world: &'static World, rng: &mut Rng) {
         1 | 2 => {
             let sizes = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine];
             let size = sizes[rng.below(4) as usize];
-            // Forms that have one representative refuse, and a map that is gone has the call panic.
+            // Forms with one representative refuse, and on a destroyed map the call panics.
             let resized = catch_silently(|| tracked.map.set_cluster_size(size));
             count(if let Ok(true) = resized { Stat::Resized } else { Stat::NotResized });
         }
@@ -108,7 +108,7 @@ fn swap(world: &'static World, rng: &mut Rng) {
             count(if swapped { Stat::Swaps } else { Stat::SwapsFailed });
         }
         _ => {
-            // Another swap may be under way, or the map gone.
+            // Another swap may be under way, or the map is gone.
             let swapped = tracked.map.swap(PATIENCE, rng).is_ok();
             count(if swapped { Stat::Swaps } else { Stat::SwapsFailed });
         }
@@ -116,14 +116,14 @@ fn swap(world: &'static World, rng: &mut Rng) {
     thread::sleep(Duration::from_micros(rng.below(SWAP_SLEEP_US)));
 }
 
-/// A step of who owns the maps: some end, and others take their places.
+/// Runs one step of the owner: some maps end, and others take their places.
 fn own(world: &'static World, rng: &mut Rng) {
     if rng.one_in(DESTROY_ONE_IN) {
         world.destroy(rng.below(PLACES as u64) as usize, rng.one_in(2));
     } else if rng.one_in(2)
         && let Some(tracked) = world.any(rng)
     {
-        // Nobody writes for a moment: swapped or not, the map must be as the book has it.
+        // With writers drained, the map must equal its record, swapped or not.
         tracked.close();
         tracked.reopen();
     }

@@ -1,13 +1,13 @@
-//! The values of the maps: each knows its key and is counted, so that one that is another key's, one that was dropped, and
-//! one that is never dropped are seen.
+//! The values of the maps. Each knows its key and is counted. So a value of another key, a dropped value, and
+//! a leaked value are detected.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The event of a value that was dropped.
+/// The event of a dropped value.
 const DROPPED: u64 = u64::MAX;
 
-/// A value: of this key, put there by this event.
+/// A value of a key, written by an event.
 pub(super) struct Token {
     key: u64,
     event: u64,
@@ -20,15 +20,15 @@ impl Token {
         Token { key, event, alive }
     }
 
-    /// The value that comes after this one.
+    /// Returns the next value of the same key.
     pub(super) fn next(&self, event: u64) -> Token {
         Token::new(self.key, event, self.alive)
     }
 
-    /// By which event it is there.
+    /// Returns the event that wrote this value.
     ///
     /// # Errors
-    /// It is another key's, or was dropped.
+    /// The value belongs to another key, or was dropped.
     pub(super) fn event(&self, key: u64) -> Result<u64, String> {
         match self {
             Token { event: DROPPED, .. } => Err(format!("key {key} has a value that was dropped")),
@@ -46,10 +46,11 @@ impl Clone for Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        // Who has it still shall see that, if the memory is as it was; `black_box`: nobody else reads it any more.
+        // A thread that still holds the value sees this, if the memory is unchanged. `black_box` keeps the
+        // store.
         self.event = DROPPED;
         black_box(&mut self.event);
-        // Release: pairs with the acquire of who counts at the end.
+        // Release: pairs with the acquire in `World::alive`.
         self.alive.fetch_sub(1, Ordering::Release);
     }
 }

@@ -1,12 +1,12 @@
-//! A map and what was written to it: the book that it must agree with.
+//! A map and the record of the writes to it.
 //!
-//! Problem: threads write and look at the same time, so a look has no one right answer. Idea: every key has one writer, who
-//! notes each event of the key before it is begun and again when it is done; a look finds what the last event done before it
-//! left, or what an event left that was begun until it ended.
+//! Problem: threads write and look up at the same time, so a lookup has no single right answer. Idea: every
+//! key has one writer, which records each event of the key before it begins and after it is done. A lookup
+//! finds the result of the last event done before it, or of an event begun until it ended.
 //!
-//! - I1. A lane, and the keys that are its own, are written by the thread of one post, and those follow each other.
-//! - I2. While a book is closed nobody writes to its map: who writes says so before, and looks then whether it is closed.
-//! - I3. An event that was begun and came to nothing is taken back before the next one.
+//! - I1. A lane and its own keys are written by the threads of one worker, which follow each other.
+//! - I2. While the drain lock is closed, no thread writes to the map (`lifecycle/I2`).
+//! - I3. An event that was begun and failed is taken back before the next one.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -22,15 +22,15 @@ use crate::run::Rng;
 use crate::skeleton::lifecycle::{DrainLock, Lifecycle};
 use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic, catch_silently, panic_message};
 
-/// Keys of each lane's own.
+/// Number of own keys of each lane.
 const OWN: u64 = 40;
-/// Keys that all add to.
+/// Number of shared keys, to which all threads add.
 const SHARED: u64 = 12;
 const SHARED_FROM: u64 = 1 << 40;
-/// Of so many steps one goes wrong where the torture is broken on purpose.
+/// With a planned break, one step in this many goes wrong.
 const BREAK_ONE_IN: u64 = 2048;
 
-/// What a key has: an event, and whether it left a value there.
+/// The state of a key: its last event, and whether that left a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     event: u64,
@@ -46,29 +46,29 @@ impl State {
         self.event << 1 | u64::from(self.is_there)
     }
 
-    /// The event of the value that is there.
+    /// Returns the event of the value, if there is one.
     fn value(self) -> Option<u64> {
         self.is_there.then_some(self.event)
     }
 
-    /// After one event more.
+    /// Returns the state after one more event.
     fn next(self, is_there: bool) -> State {
         State { event: self.event + 1, is_there }
     }
 }
 
-/// A key, as its writer knows it.
+/// The events of a key, as its writer records them.
 #[derive(Default)]
 struct Key {
     begun: AtomicU64,
     done: AtomicU64,
 }
 
-/// What the thread of one post did, on lines of its own.
+/// The record of one worker, on cache lines of its own.
 #[repr(align(128))]
 struct Lane {
     keys: Vec<Key>,
-    /// Additions.
+    /// Additions begun and done.
     begun: AtomicU64,
     done: AtomicU64,
 }
@@ -83,12 +83,12 @@ pub(super) struct TrackedMap {
     pub(super) lifecycle: Lifecycle,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 enum CallOutcome<R> {
     Returned(R),
-    /// A closure panicked, as planned.
+    /// A closure panicked as planned.
     ExpectedPanic,
-    /// It erred, and that was judged.
+    /// The call failed, and the failure was checked.
     Failed,
 }
 
@@ -126,12 +126,12 @@ impl TrackedMap {
         self.world.run_state.fail(format!("map #{}, {}: {what}", self.serial, self.id()));
     }
 
-    /// Whether this goes wrong, in a run that is broken so.
+    /// Returns whether this step goes wrong, in a run with this planned break.
     fn goes_wrong(&self, how: Break, rng: &mut Rng) -> bool {
         self.world.breaks(how, BREAK_ONE_IN, rng)
     }
 
-    /// A call of the map, which errs only if that has ended.
+    /// Calls the map. The call fails only if the map is being destroyed.
     fn call<R>(&self, f: impl FnOnce(AnyMap) -> R) -> CallOutcome<R> {
         let gone = self.lifecycle.is_destroyed();
         match catch_silently(|| f(self.map)) {
@@ -152,9 +152,9 @@ impl TrackedMap {
         }
     }
 
-    // --- keys of one's own ---
+    // --- own keys ---
 
-    /// Writes to one of the lane's own keys, or looks at it, and judges what it is told.
+    /// Writes or looks up one of the lane's own keys, and checks the answer.
     pub(super) fn write(&self, lane: usize, rng: &mut Rng) {
         self.drain_lock.pass(lane, || {
             let index = rng.below(OWN);
@@ -169,22 +169,24 @@ impl TrackedMap {
         });
     }
 
-    /// Begins an event of a key, has `act` make it, and notes it if `act` says that it was made.
+    /// Begins an event of a key and runs `act`. Records the event as done if `act` returns true.
     fn event(&self, lane: usize, index: u64, after: State, act: impl FnOnce() -> bool) {
         let key = &self.lanes[lane].keys[index as usize];
         let before = key.done.load(Ordering::Relaxed);
         key.begun.store(after.word(), Ordering::Relaxed);
-        // Release: pairs with the acquire fence in `look`: who sees the event's value sees that it was begun.
+        // Release: pairs with the acquire fence in `look`: a thread that sees the event's value sees that it
+        // was begun.
         fence(Ordering::Release);
         if act() {
-            // Release: pairs with the acquire in `look`: who sees that it is done finds its value, or a later one.
+            // Release: pairs with the acquire in `look`: a thread that sees that it is done finds its value,
+            // or a later one.
             key.done.store(after.word(), Ordering::Release);
         } else {
             key.begun.store(before, Ordering::Relaxed);
         }
     }
 
-    /// Judges what a call of this key said it found there.
+    /// Checks the event that a call of this key found.
     fn found(&self, key: u64, how: &str, told: Option<u64>, was: Option<u64>) {
         if told != was {
             self.fail(format!("{how} of key {key} found event {told:?}, and its only writer left {was:?}"));
@@ -220,7 +222,7 @@ impl TrackedMap {
                 }
             });
             match came {
-                // What says whether the key was there.
+                // Calls that report whether the key was present.
                 CallOutcome::Returned((how @ ("set" | "update"), Some(was), _)) => {
                     if was != now.is_there {
                         self.fail(format!(
@@ -275,7 +277,7 @@ impl TrackedMap {
         });
     }
 
-    /// A closure panics: the key is as it was.
+    /// Raises a panic in a closure: the key keeps its state.
     fn panic_in(&self, lane: usize, index: u64, now: State, rng: &mut Rng) {
         let key = number(lane, index);
         let how = rng.below(4);
@@ -314,9 +316,9 @@ impl TrackedMap {
         event.map_err(|what| self.fail(what)).ok()
     }
 
-    // --- others' keys ---
+    // --- keys of other lanes ---
 
-    /// Looks at a key that somebody else writes.
+    /// Looks up a key that another thread writes.
     pub(super) fn look(&self, rng: &mut Rng) {
         let (lane, index) = (rng.below(self.lanes.len() as u64) as usize, rng.below(OWN));
         let (key, noted) = (number(lane, index), &self.lanes[lane].keys[index as usize]);
@@ -324,7 +326,7 @@ impl TrackedMap {
         let done = State::of(noted.done.load(Ordering::Acquire));
         let came = self.call(|map| map.read(&key, |token| token.event(key)));
         let CallOutcome::Returned(found) = came else { return };
-        // Acquire: pairs with the release fence in `event`: of what was seen, all was begun.
+        // Acquire: pairs with the release fence in `event`: the seen event was begun.
         fence(Ordering::Acquire);
         let begun = State::of(noted.begun.load(Ordering::Relaxed));
         let mut found = found.and_then(|event| self.right(event));
@@ -334,10 +336,10 @@ impl TrackedMap {
         count(Stat::Looks);
         let is_right = match found {
             Some(event) => (done.event..=begun.event).contains(&event),
-            // Of several events begun meanwhile any may have taken it out.
+            // If several events were begun meanwhile, any of them may have removed the value.
             None => !done.is_there || begun.event > done.event + 1 || begun != done && !begun.is_there,
         };
-        // Where the map ends in the midst of it an event may have come to something, and was taken back.
+        // While the map is being destroyed, a failed event may have had an effect and was taken back.
         if !is_right && !self.lifecycle.is_ending() {
             let what = format!(
                 "a look at key {key} found event {found:?}; {done:?} was done before it, and {begun:?} begun until then"
@@ -346,7 +348,7 @@ impl TrackedMap {
         }
     }
 
-    // --- keys that all add to ---
+    // --- shared keys ---
 
     /// Adds one to a shared key.
     pub(super) fn add(&self, lane: usize, rng: &mut Rng) {
@@ -354,7 +356,8 @@ impl TrackedMap {
             let key = SHARED_FROM + rng.below(SHARED);
             let (mine, how) = (&self.lanes[lane], rng.below(2));
             mine.begun.store(mine.begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            // Release: pairs with the acquire in `sum`: who sees the addition sees that it was begun.
+            // Release: pairs with the acquire in `sum`: a thread that sees the addition sees that it was
+            // begun.
             fence(Ordering::Release);
             let add = |map: AnyMap| match how {
                 0 => map.update(&key, |old| old.next(old.event(key).unwrap_or(0) + 1)),
@@ -371,7 +374,8 @@ impl TrackedMap {
             };
             match self.call(add) {
                 CallOutcome::Returned(true) => {
-                    // Release: pairs with the acquire in `sum`: who sees that it is done finds it in the sum.
+                    // Release: pairs with the acquire in `sum`: a thread that sees that it is done finds it
+                    // in the sum.
                     mine.done.store(mine.done.load(Ordering::Relaxed) + 1, Ordering::Release);
                     count(Stat::Adds);
                 }
@@ -391,7 +395,7 @@ impl TrackedMap {
 
     // --- all keys ---
 
-    /// Walks over the map, and judges what it saw: of the shared keys all, with their sum, and of the lane's own what is there.
+    /// Walks over the map and checks it: all shared keys with their sum, and the lane's own keys.
     pub(super) fn walk(&self, lane: usize, rng: &mut Rng) {
         self.drain_lock.pass(lane, || {
             let done = self.all(|lane| &lane.done);
@@ -401,7 +405,7 @@ impl TrackedMap {
             {
                 return;
             }
-            // Acquire: pairs with the release fence in `add`: of what is in the sum, all was begun.
+            // Acquire: pairs with the release fence in `add`: every addition in the sum was begun.
             fence(Ordering::Acquire);
             let begun = self.all(|lane| &lane.begun);
             if self.goes_wrong(Break::SkipEntry, rng) {
@@ -429,7 +433,7 @@ impl TrackedMap {
         count(Stat::Sums);
     }
 
-    /// Of a lane whose thread writes nothing meanwhile.
+    /// Checks the own keys of a lane whose thread does not write meanwhile.
     fn judge_own(&self, seen: &[(u64, u64)], lane: usize) {
         for index in 0..OWN {
             let key = number(lane, index);
@@ -442,7 +446,7 @@ impl TrackedMap {
         }
     }
 
-    /// Keeps everybody from writing, and compares the map with the book: they must be the same.
+    /// Drains the writers and compares the map with the record.
     pub(super) fn close(&self) {
         if self.drain_lock.close(self.world.run_state) {
             self.compare();
@@ -453,7 +457,7 @@ impl TrackedMap {
         self.drain_lock.open();
     }
 
-    /// Compares, when nobody writes.
+    /// Compares the map with the record. No thread may write meanwhile.
     fn compare(&self) {
         let mut seen = Vec::new();
         let walked = self.call(|map| {
@@ -480,7 +484,7 @@ impl TrackedMap {
         count(Stat::Exact);
     }
 
-    /// Makes room, or gives it up.
+    /// Reserves room, or gives it up.
     pub(super) fn change_room(&self, rng: &mut Rng) {
         let more = rng.below(2_000) as usize;
         let grows = rng.one_in(2);

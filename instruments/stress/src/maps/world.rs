@@ -1,6 +1,7 @@
-//! What all threads of the torture share: places where maps live one after the other.
+//! The data that all threads of the stress share: places for maps.
 //!
-//! - I1. What a place shows may be stale; who takes the owner out of it destroys the map, and nobody else does.
+//! - I1. The map shown by a place may be stale. The thread that takes the owner out of a place destroys the
+//!   map.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use super::token::Token;
 use crate::run::{Rng, lock};
 use crate::skeleton;
 
-/// Places with a map.
+/// Number of places.
 pub(super) const PLACES: usize = 8;
 
 #[derive(Default)]
@@ -23,7 +24,7 @@ struct Place {
 }
 
 pub(crate) struct State {
-    /// Those of them that call.
+    /// Number of calling workers.
     pub(super) callers: usize,
     places: Vec<Place>,
     alive: AtomicI64,
@@ -46,9 +47,9 @@ impl World {
         Token::new(key, event, &self.alive)
     }
 
-    /// Values that are alive.
+    /// Returns the number of live values.
     pub(super) fn alive(&self) -> i64 {
-        // Acquire: pairs with the release of each drop.
+        // Acquire: pairs with the release in each drop.
         self.alive.load(Ordering::Acquire)
     }
 
@@ -56,7 +57,7 @@ impl World {
         lock(&self.places[rng.below(PLACES as u64) as usize].shown).clone()
     }
 
-    /// Puts a map into each place that has none.
+    /// Puts a map into each place without one.
     pub(super) fn fill(&'static self, rng: &mut Rng) {
         for place in &self.places {
             if lock(&place.vault).is_some() {
@@ -70,13 +71,13 @@ impl World {
                 count(Stat::Cached);
             }
             let before = lock(&place.shown).replace(Arc::clone(&tracked));
-            // There was none: maps are put here by one thread.
+            // The place was empty, because one thread fills all places.
             let vault = lock(&place.vault).replace((map, tracked));
             drop((before, vault));
         }
     }
 
-    /// Destroys the map of a place, if it has one; if `exactly`, when nobody writes, and compared with its book.
+    /// Destroys the map of a place, if any. If `exactly`, drains the writers first and checks the map.
     pub(super) fn destroy(&self, place: usize, exactly: bool) {
         let Some((map, tracked)) = lock(&self.places[place].vault).take() else { return };
         if exactly {
@@ -93,7 +94,7 @@ impl World {
         count(Stat::Destroyed);
     }
 
-    /// Ends all that is left.
+    /// Destroys all remaining maps.
     pub(super) fn end(&self) {
         for place in 0..PLACES {
             self.destroy(place, true);

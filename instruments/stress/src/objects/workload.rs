@@ -1,4 +1,5 @@
-//! The objects stress, as the skeleton runs it. The supervisor destroys objects, which also wakes their sleepers.
+//! The objects stress, as the skeleton runs it. The supervisor destroys objects, which also wakes their
+//! sleepers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Deferred calls, accounted for exactly: every one that was asked for runs once, outside every operation.
+//! Deferred calls, accounted for exactly: each runs once, outside every operation.
 //!
-//! - I1. A call is entered in the ledger before it is handed to the library, and again, with the same number, when it
-//!   runs. Counts and sums of the numbers agree once nothing is pending: none lost, none doubled.
-//! - I2. A call that ages a block owns its [`Removed`] and passes it on, so a lost call is also a lost block.
+//! - I1. A call is recorded with its number before it is handed to the library, and again when it runs. The
+//!   counts and the sums of the numbers agree when no call is pending: none is lost or doubled.
+//! - I2. A call that ages a block owns its [`Removed`] and passes it on. So a lost call is also a lost block.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use super::world::{Removed, World};
 use crate::run::Rng;
 use crate::skeleton::expected_panic::raise_expected_panic;
 
-/// Calls in a flood.
+/// Number of calls in a flood.
 pub(super) const FLOOD_CALLS: u64 = 10_000;
-/// Calls in a flood that is let loose inside one operation.
+/// Number of calls in a flood inside one operation.
 pub(super) const FLOOD_CALLS_INSIDE: u64 = 1_000;
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl CallLedger {
         self.asked_sum.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// A panic of a deferred call that the library will count.
+    /// Announces a planned panic of a deferred call, which the library counts.
     pub(super) fn plan_panic(&self) {
         self.panics_planned.fetch_add(1, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl CallLedger {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// What is wrong now that nothing is pending, if anything (I1).
+    /// Describes the difference between requested and executed calls, if any (I1). No call may be pending.
     pub(super) fn difference(&self) -> Option<String> {
         let (asked, ran) = (self.asked(), self.ran());
         if asked != ran {
@@ -67,7 +67,7 @@ impl CallLedger {
     }
 }
 
-/// A deferred call has begun to run: checks what it may rely on.
+/// Records the execution of a call, and checks its environment.
 fn ran(world: &'static World, number: u64) {
     world.calls.ran.fetch_add(1, Ordering::Relaxed);
     world.calls.ran_sum.fetch_add(number, Ordering::Relaxed);
@@ -97,10 +97,10 @@ fn ran(world: &'static World, number: u64) {
     }
 }
 
-/// Counts how many calls of one batch have run, for who waits for them all.
+/// Number of executed calls of one batch.
 pub(super) type BatchCount = Arc<AtomicU64>;
 
-/// Does what is to be done when a call of a batch runs; by `defer` if called, by `retire` if dropped.
+/// A deferred call. It runs when called by `defer`, or when dropped by `retire`.
 struct Call {
     world: &'static World,
     number: u64,
@@ -118,14 +118,14 @@ impl Call {
                 self.world.grow_older(removed)
             };
             match older {
-                // A deferred call that defers in turn.
+                // A deferred call that defers another one.
                 Some(older) if self.number % 8 < 2 => {
                     defer_aging(self.world, older, self.number.rotate_right(7), &BatchCount::default());
                 }
                 older => self.world.give(older),
             }
         }
-        // Release: pairs with the acquire of who waits for the tally.
+        // Release: pairs with the acquire in `expect_all` and `Writer::reclaim_hand`.
         self.done.fetch_add(1, Ordering::Release);
         if self.number % 256 == 255 {
             self.world.calls.plan_panic();
@@ -140,7 +140,7 @@ impl Drop for Call {
     }
 }
 
-/// Ages a removed block by a deferred call: a closure or a value with a destructor, as the number says.
+/// Ages a removed block by a deferred call. The number selects a closure or a value with a destructor.
 pub(super) fn defer_aging(world: &'static World, removed: Removed, number: u64, done: &BatchCount) {
     let mut removed = Some(removed);
     if world.is_broken(Break::EarlyAge) {
@@ -152,18 +152,18 @@ pub(super) fn defer_aging(world: &'static World, removed: Removed, number: u64, 
 fn hand_over(call: Call) {
     call.world.calls.ask(call.number);
     if call.number.is_multiple_of(8) {
-        // The store by which a thread says that it is at its list then comes late.
+        // Delays the store by which the thread announces that it works on its list.
         call.world.fill_store_buffer(&mut Rng::new(call.number, 0));
     }
     if call.number & 0x100 == 0 {
-        // Dropped at the end of the closure, which is when it counts.
+        // The call runs when it is dropped at the end of the closure.
         defer(move || drop(call));
     } else {
         retire(Box::new(call));
     }
 }
 
-/// Defers `count` calls that only count, in `tally`, among memory without a destructor.
+/// Defers `count` calls that only count in `done`, mixed with memory without a destructor.
 pub(super) fn flood(world: &'static World, count: u64, done: &BatchCount, mut next: impl FnMut() -> u64) {
     for _ in 0..count {
         let call = Call { world, number: next(), removed: None, done: done.clone() };
@@ -179,9 +179,9 @@ pub(super) fn flood(world: &'static World, count: u64, done: &BatchCount, mut ne
     }
 }
 
-/// After a barrier, every call that was deferred before it has run.
+/// Checks that every call deferred before a barrier has run.
 pub(super) fn expect_all(world: &World, done: &BatchCount, count: u64) {
-    // Acquire: pairs with the release of `Call::run`.
+    // Acquire: pairs with the release in `Call::run`.
     let ran = done.load(Ordering::Acquire);
     if ran != count {
         world

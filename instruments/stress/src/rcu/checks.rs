@@ -1,4 +1,4 @@
-//! The verdict at the end, when all threads have ended: is all accounted for?
+//! The checks at the end, after all threads have ended.
 
 use squall_machine::machine;
 use squall_rcu::{
@@ -10,11 +10,11 @@ use super::world::{BLOCKS, GENERATIONS, World};
 use crate::run::Violation;
 use crate::skeleton::cleanup::drain_until_clean;
 
-/// Barriers after which nothing may be pending: each runs what was deferred before it, a removed block needs at most one
-/// for each generation, and a call that defers in turn one more.
+/// Number of barriers until no call is pending. Each runs the calls deferred before it. A removed block needs
+/// at most one per generation. A call that defers another one needs one more.
 const BARRIERS: u32 = 4 * GENERATIONS;
 
-/// The process before the torture began.
+/// Counts of the process before the run.
 pub(super) struct Before {
     stats: RcuStats,
     reclaimer: bool,
@@ -36,10 +36,10 @@ impl Before {
         self.stats.throttled
     }
 
-    /// Compares the process with what it was.
+    /// Compares the process with its state before the run.
     ///
     /// # Errors
-    /// What is not as it has to be.
+    /// Describes the first violation.
     pub(super) fn compare(&self, world: &'static World) -> Result<(), String> {
         let drain = || drain(world).map_err(|error| format!("at the end: {error}"));
         drain_until_clean(BARRIERS, drain, || self.left(world))?;
@@ -58,7 +58,7 @@ impl Before {
         Ok(())
     }
 
-    /// What is not yet as it was.
+    /// Describes a remaining trace of the run, if any.
     fn left(&self, world: &World) -> Option<String> {
         if let Some(difference) = world.calls.difference() {
             return Some(difference);
@@ -86,7 +86,7 @@ impl Before {
     }
 }
 
-/// Everything that is pending runs, and what is removed grows older.
+/// Runs everything that is pending, and ages removed blocks.
 fn drain(world: &'static World) -> Result<(), WaitError> {
     quiescent_do(machine().vps(), Where::Any, |_| {})?.wait()?;
     barrier()?;

@@ -1,5 +1,5 @@
-//! A value that is really freed, with fields that no atomic protects: what [`squall_rcu::Rcu`] promises to users, and
-//! what the sanitizers can judge better than any check of ours.
+//! A value that is really freed, with plain fields, as users of [`squall_rcu::Rcu`] have it. The sanitizers
+//! check it better than any code.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,9 +25,9 @@ impl Leaf {
         self.value == !self.complement && self.life.load(Ordering::Relaxed) == ALIVE
     }
 
-    /// Leaves made so far that were not dropped.
+    /// Returns the number of leaves that were not dropped.
     pub(super) fn alive() -> u64 {
-        // Acquire: pairs with the release of `drop`: what was dropped has been counted as made.
+        // Acquire: pairs with the release in `drop`: a counted drop was counted as made before.
         let dropped = DROPPED.load(Ordering::Acquire);
         MADE.load(Ordering::Relaxed) - dropped
     }
@@ -38,7 +38,7 @@ impl Drop for Leaf {
         self.value = DEAD;
         self.complement = DEAD;
         *self.life.get_mut() = DEAD;
-        // Release: pairs with the acquire of `alive`.
+        // Release: pairs with the acquire in `alive`.
         DROPPED.fetch_add(1, Ordering::Release);
     }
 }

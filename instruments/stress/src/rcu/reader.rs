@@ -1,11 +1,13 @@
-//! Readers: they take blocks inside operations, let time pass in every way, and look at all they hold again and again.
+//! Readers: they take blocks inside operations, let time pass in every way, and check the held blocks again
+//! and again.
 //!
-//! The rules that a reader checks, as long as the outermost operation is open in which it got a block:
+//! Rules that a reader checks while the outermost operation is open in which it got a block:
 //!
-//! - the block's age is 0 or 1: in place, or removed with no grace period over that began after its removal;
-//! - it is the same block: its serial number and its words do not change;
-//! - a marker set inside the operation does not elapse, nor does a call run that was deferred inside it;
-//! - waiting of any kind is refused; and a panic ends the operations it goes through, and no other.
+//! - The block's age is 0 (in place) or 1 (removed, and no grace period that began after the removal has
+//!   ended).
+//! - It is the same block: its serial number and its words do not change.
+//! - A marker set inside the operation does not elapse, and a call deferred inside it does not run.
+//! - Waiting of any kind is refused. A panic ends the operations that it unwinds, and no other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,23 +25,23 @@ use crate::run::Rng;
 use crate::skeleton::delay::{delay, spin};
 use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
 
-/// Operations without any delay, one after another, at most.
+/// Maximum number of consecutive operations without delay.
 const BURST_MAX: u64 = 4_000;
-/// Spins in an operation that opens late.
+/// Spins in an operation with a full store buffer.
 const SPIN_LATE: u64 = 32;
-/// Such operations, one after another, at most.
+/// Maximum number of consecutive operations with a full store buffer.
 const BURST_LATE_MAX: u64 = 1_000;
-/// Nested operations, at most.
+/// Maximum nesting depth.
 const DEPTH_MAX: u64 = 5;
 
-/// What a thread has seen and done, kept by itself until it ends.
+/// The observations of a thread, kept by the thread until it ends.
 #[derive(Default, Clone, Copy)]
 pub(super) struct Seen {
     pub(super) operations: u64,
     pub(super) nested: u64,
     pub(super) panics: u64,
     pub(super) refused: u64,
-    /// How often a block was seen at each age.
+    /// Number of blocks seen at each age.
     pub(super) ages: [u64; AGES],
 }
 
@@ -62,7 +64,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// One random way of reading.
+    /// Reads in one random way.
     pub(super) fn step(&mut self) {
         match self.rng.below(64) {
             0..8 => (0..self.rng.below(BURST_MAX)).for_each(|_| self.glance()),
@@ -80,7 +82,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Runs `f` inside an operation; outside where the torture breaks that rule.
+    /// Runs `f` inside an operation, or outside with the planned break.
     fn inside(&mut self, f: impl FnOnce(&mut Self, Option<&Guard>)) {
         self.seen.operations += 1;
         if self.world.breaks(Break::NoOperation, 16, self.rng) {
@@ -93,7 +95,7 @@ impl Reader<'_> {
         self.world.take(o, any_place(self.rng))
     }
 
-    /// Looks at what is held, and tells when a rule is broken.
+    /// Checks the held blocks and records a violation.
     fn check(&mut self, held: &[Held], doing: &str) {
         for held in held {
             match self.world.examine(held) {
@@ -109,7 +111,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The shortest operation.
+    /// Runs the shortest operation.
     fn glance(&mut self) {
         self.inside(|me, o| {
             let held = me.take(o);
@@ -117,7 +119,7 @@ impl Reader<'_> {
         });
     }
 
-    /// An operation that opens while the store buffer is full, and lasts as long as a grace period.
+    /// Opens an operation while the store buffer is full, and keeps it open as long as a grace period.
     fn glance_late(&mut self) {
         let place = any_place(self.rng);
         let spins = self.rng.below(SPIN_LATE);
@@ -129,7 +131,7 @@ impl Reader<'_> {
         });
     }
 
-    /// One operation with delays, and what is really freed.
+    /// Runs one operation with delays, and reads values that are really freed.
     fn linger(&mut self) {
         self.inside(|me, o| {
             let leaf = o.map(|o| (me.world.leaf.load(o), me.world.words.load(o)));
@@ -158,7 +160,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Takes a block at each level; all are held until the outermost operation ends.
+    /// Takes a block at each level, and holds all until the outermost operation ends.
     fn descend(&mut self, o: Option<&Guard>, depth: u64, held: &mut Vec<Held>) {
         held.push(self.take(o));
         delay(self.rng);
@@ -171,7 +173,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A panic through some operations that is caught inside another.
+    /// Raises a panic through some operations and catches it inside another.
     fn panic_inside(&mut self) {
         let depth = self.rng.below(DEPTH_MAX);
         let mut held = Vec::new();
@@ -193,7 +195,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Inside an operation, waiting is an error and nothing else.
+    /// Checks that waiting inside an operation is an error without an effect.
     fn be_refused(&mut self) {
         self.inside(|me, o| {
             if o.is_none() {
@@ -216,7 +218,7 @@ impl Reader<'_> {
         });
     }
 
-    /// A marker set inside an operation is active until it ends.
+    /// Checks that a marker set inside an operation is active until it ends.
     fn hold_up_marker(&mut self) {
         self.inside(|me, o| {
             if o.is_none() {
@@ -237,7 +239,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Nothing that was deferred inside an operation runs before it ends.
+    /// Checks that a call deferred inside an operation does not run before it ends.
     fn hold_up_call(&mut self) {
         let world = self.world;
         let open = Arc::new(AtomicBool::new(true));
@@ -272,7 +274,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Many calls are deferred inside one operation, which their thread then owes when it leaves.
+    /// Defers many calls inside one operation. The thread must work them off when it leaves.
     fn flood_inside(&mut self) {
         if !self.rng.one_in(8) {
             return self.linger();

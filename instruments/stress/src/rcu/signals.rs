@@ -1,8 +1,8 @@
-//! Operations opened by signal handlers, at any instruction of whatever a registered thread is doing.
+//! Operations opened by signal handlers, at any instruction of a registered thread.
 //!
-//! - I1. The handler acts only on a thread that listens; a thread listens only while it is registered. Elsewhere a
-//!   handler's first operation would register the thread, which allocates, and a handler must not.
-//! - I2. The handler neither allocates, nor locks, nor panics: it writes what it saw to atomics.
+//! - I1. The handler acts only on a thread that listens, and a thread listens only while it is registered. In
+//!   another thread the first operation would register it, which allocates; a handler must not allocate.
+//! - I2. The handler neither allocates nor locks nor panics. It writes its observations to atomics.
 
 mod raw;
 
@@ -17,11 +17,11 @@ use crate::skeleton::delay::spin;
 pub(super) use raw::send;
 
 thread_local! {
-    // No destructor and no lazy initialisation: a handler may read it at any time.
+    // Without a destructor or lazy initialization, so that a handler may read it at any time.
     static LISTENS: Cell<Option<&'static World>> = const { Cell::new(None) };
 }
 
-/// Lets the calling thread answer signals (I1).
+/// Lets the calling thread handle signals, or stops that (I1).
 pub(super) fn listen(world: Option<&'static World>) {
     LISTENS.set(world);
 }
@@ -29,12 +29,12 @@ pub(super) fn listen(world: Option<&'static World>) {
 /// Installs the handler in this process.
 ///
 /// # Errors
-/// The system's.
+/// The system refuses the handler.
 pub(super) fn install() -> std::io::Result<()> {
     raw::install()
 }
 
-/// What a signal does (I2).
+/// Handles a signal (I2).
 fn handle() {
     let Some(world) = LISTENS.get() else { return };
     let count = world.handled.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The lives of the torture's threads: each is born before or after the library's first use, registers itself or not,
-//! reads and writes for a while, and ends in some way; then another takes its slot.
+//! The threads of the stress. Each starts before or after the library's first use, registers itself or not,
+//! and reads and writes for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,10 +17,10 @@ use crate::run::{Rng, lock};
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 9;
-/// Calls that a destructor of a thread-local defers.
+/// Number of calls that an exit hook defers.
 const LAST_CALLS: u64 = 5;
 
-/// What a thread does in its life.
+/// The role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Reader,
@@ -28,7 +28,7 @@ pub(super) enum Role {
     Mixed,
 }
 
-/// What a thread does when its thread-locals are destroyed.
+/// Uses the library while the thread-locals of the thread are destroyed.
 fn on_exit(world: &'static World, number: u64) {
     let mut rng = Rng::new(number, 0);
     let mut seen = Seen::default();
@@ -116,15 +116,15 @@ fn step(world: &'static World, role: Role, rng: &mut Rng, thread: &mut Thread) {
     }
 }
 
-/// What the members of a crowd share.
+/// The data that the members of a crowd share.
 pub(super) struct Crowd {
     pub(super) members: u64,
     pub(super) deferred: AtomicU64,
     pub(super) done: BatchCount,
 }
 
-/// A short life: registers, does one or two things, defers a few calls, and ends. The last to have deferred then asks
-/// for a barrier, while the others are ending: their calls have to have run too.
+/// The body of a visitor: it registers, does one or two things, defers a few calls, and ends. The last one to
+/// defer then asks for a barrier while the others are ending. Their calls must have run too.
 pub(super) fn visit(world: &'static World, crowd: &Crowd, mut rng: Rng) {
     register_thread(world, &world.visitor_exit_hooks, &mut rng);
     let mut seen = Seen::default();

@@ -1,4 +1,5 @@
-//! The RCU stress, as the skeleton runs it: roles of threads, signals, crowds of short threads, and the library's settings.
+//! The RCU stress, as the skeleton runs it: roles of threads, signals, crowds of short threads, and the
+//! library's settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

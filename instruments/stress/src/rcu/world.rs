@@ -1,17 +1,20 @@
-//! What all threads of the torture share: the blocks, the places where readers find them, and the ledgers.
+//! The data that all threads of the stress share: the blocks, the places of blocks in use, and the records.
 //!
-//! - I1. A block is in exactly one of three states: free (its index is in `free`), in place (its index is in one
-//!   place), or removed (one [`Removed`] names it). Whoever exchanges a place for a new block makes the `Removed`.
-//! - I2. The age of a block is written only by whoever owns its `Removed`, or its free index: 0 while it is in place, 1
-//!   from its removal, and one more for each grace period that began after the step before and has ended.
-//! - I3. Blocks are never freed, so a reader that a broken library betrays reads a block that has aged, was poisoned or
-//!   serves anew, and says so; it does not crash.
+//! - I1. A block is in exactly one of three states: free (its index is in `free`), in place (its index is in
+//!   one place), or removed (one [`Removed`] names it). The thread that exchanges a place for a new block
+//!   makes the `Removed`.
+//! - I2. Only the owner of a block's `Removed`, or of its free index, writes its age. The age is 0 in place
+//!   and 1 from the removal. It grows by one for each grace period that began after the previous step and has
+//!   ended.
+//! - I3. Blocks are never freed. With a broken library, a reader therefore reads an aged, poisoned or reused
+//!   block and reports it, instead of crashing.
 //!
-//! Why a reader may demand an age of at most 1, with relaxed loads: what its operation does happens before the end of
-//! any grace period that it holds up, and that end before the store of age 2. A load cannot read from a store that it
-//! happens before.
+//! Why a reader may require an age of at most 1, with relaxed loads: the effects of its operation happen
+//! before the end of any grace period that it delays. That end happens before the store of age 2. A load
+//! cannot read from a store that it happens before.
 //!
-//! Readers touch no shared counter: an atomic addition is a full fence on most machines, and would hide a missing one.
+//! Readers touch no shared counter: an atomic addition is a full fence on most machines and would hide a
+//! missing one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -27,24 +30,24 @@ use crate::skeleton::worker::ExitHooks;
 use crate::run::{Rng, lock};
 use crate::skeleton;
 
-/// Grace periods that a removed block lives through before it serves again.
+/// Grace periods of a removed block before it is reused.
 pub(super) const GENERATIONS: u32 = 10;
 /// The age at which a block is free again.
 pub(super) const AGE_FREE: u32 = 1 + GENERATIONS;
-/// The oldest that a reader may see.
+/// The maximum age that a reader may see.
 const AGE_MAX: u32 = 1;
-/// Ages that a histogram tells apart; older is counted as the last.
+/// Ages in the histogram; older ones count as the last.
 pub(super) const AGES: usize = AGE_FREE as usize + 1;
-/// Places where readers look.
+/// Number of places with a block in use.
 pub(super) const PLACES: usize = 16;
-/// Blocks. Few enough that one that is free serves again soon.
+/// Number of blocks: few enough for free blocks to be reused soon.
 pub(super) const BLOCKS: usize = 1024;
-/// The serial number and the words of a block that is free.
+/// The serial number and the words of a free block.
 const POISON: u64 = 0x6B6B_6B6B_6B6B_6B6B;
 /// Words in a block.
 const WORDS: usize = 6;
 
-/// On a line of its own.
+/// A value on cache lines of its own.
 #[repr(align(128))]
 struct Alone<T>(T);
 
@@ -64,7 +67,7 @@ impl Block {
         Block { age: AtomicU32::new(AGE_FREE), serial: AtomicU64::new(POISON), words }
     }
 
-    // Relaxed: published by the exchange of the place it is put in.
+    // Relaxed: the exchange of its place publishes the block.
     fn fill(&self, serial: u64) {
         self.age.store(0, Ordering::Relaxed);
         self.serial.store(serial, Ordering::Relaxed);
@@ -79,54 +82,54 @@ impl Block {
     }
 }
 
-/// A block that was removed, and its age.
+/// A removed block and its age.
 #[must_use = "a block that is dropped here is lost"]
 pub(super) struct Removed {
     pub(super) block: usize,
     age: u32,
 }
 
-/// A block as a reader got it.
+/// A block, as a reader got it.
 #[derive(Clone, Copy)]
 pub(super) struct Held {
     pub(super) block: usize,
     serial: u64,
-    /// When it was got.
+    /// The age when it was taken.
     pub(super) age: u32,
 }
 
-/// What is wrong with a block that a reader holds.
+/// The fault of a held block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// Older than a reader may see.
+    /// The block is older than a reader may see.
     Aged(u32),
-    /// It serves anew, or was poisoned.
+    /// The block was reused or poisoned.
     Reused,
-    /// Its words are not those of its serial number.
+    /// Its words do not belong to its serial number.
     Torn,
 }
 
-/// See the module. Leaked on purpose, so that deferred calls can refer to it.
+/// The state of the stress.
 pub(crate) struct State {
     pub(super) blocks: Vec<Block>,
     places: [Alone<AtomicUsize>; PLACES],
     store_buffer: StoreBuffer,
     serials: AtomicU64,
     free: Mutex<Vec<usize>>,
-    /// Removed blocks that wait for somebody to age them.
+    /// Removed blocks that wait for a thread to age them.
     returned: Mutex<Vec<Removed>>,
-    /// The same game with memory that is really freed, for the sanitizers.
+    /// Values that are really freed, for the sanitizers.
     pub(super) leaf: Rcu<Leaf>,
     pub(super) words: Rcu<[u64; 4]>,
     pub(super) calls: CallLedger,
-    /// How often each way to a grace period was gone.
+    /// Number of uses of each way to a grace period.
     pub(super) ways: [AtomicU64; super::writer::WAYS],
-    /// How often writers chose a way.
+    /// Number of choices of a way.
     pub(super) ways_chosen: AtomicUsize,
     pub(super) timeouts: AtomicU64,
     pub(super) freed: AtomicU64,
     pub(super) stalls: AtomicU64,
-    // Written by signal handlers, which may neither allocate nor lock.
+    // Written by signal handlers, which must neither allocate nor lock.
     pub(super) handled: AtomicU64,
     pub(super) handled_refused: AtomicU64,
     pub(super) handler_saw: AtomicU64,
@@ -170,12 +173,12 @@ impl World {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// See [`Ballast::fill_store_buffer`].
+    /// Fills the store buffer ([`StoreBuffer::fill`]).
     pub(super) fn fill_store_buffer(&self, rng: &mut Rng) {
         self.store_buffer.fill(rng);
     }
 
-    /// Takes the block that is in `place` now, for a reader inside an operation (or one that breaks the rule).
+    /// Takes the block in `place`, for a reader inside an operation (or outside, with the planned break).
     pub(super) fn take(&self, _op: Option<&Guard>, place: usize) -> Held {
         // Acquire: pairs with the exchange in `replace`: the block is filled.
         let block = self.places[place].0.load(Ordering::Acquire);
@@ -184,7 +187,7 @@ impl World {
         Held { block, serial, age }
     }
 
-    /// Looks at a block that is held. Returns its age; for a signal handler, so it does nothing else.
+    /// Checks a held block and returns its age. Signal handlers call it, so it does nothing else.
     pub(super) fn examine(&self, held: &Held) -> Result<u32, Wrong> {
         let block = &self.blocks[held.block];
         let age = block.age.load(Ordering::Relaxed);
@@ -199,11 +202,12 @@ impl World {
         if sound { Ok(age) } else { Err(Wrong::Torn) }
     }
 
-    /// Puts a new block in `place` and returns the old one, removed; `None` if no block is free.
+    /// Puts a new block into `place` and returns the old one. Returns `None` if no block is free.
     pub(super) fn replace(&self, place: usize) -> Option<Removed> {
         let block = lock(&self.free).pop()?;
         self.blocks[block].fill(self.next_serial());
-        // AcqRel: release pairs with the acquire in `take`; acquire with the exchange that put the old block in.
+        // AcqRel: release pairs with the acquire in `take`; acquire pairs with the exchange that installed
+        // the old block.
         let old = self.places[place].0.swap(block, Ordering::AcqRel);
         self.blocks[old].age.store(1, Ordering::Relaxed);
         let removed = Removed { block: old, age: 1 };
@@ -216,7 +220,7 @@ impl World {
         Some(removed)
     }
 
-    /// One more grace period that began after this was last called, or after the removal, has ended.
+    /// Ages a block, because a grace period that began after the previous step has ended.
     pub(super) fn grow_older(&self, mut removed: Removed) -> Option<Removed> {
         let before = self.blocks[removed.block].age.swap(removed.age + 1, Ordering::Relaxed);
         if before != removed.age {
@@ -240,25 +244,25 @@ impl World {
         lock(&self.free).push(removed.block);
     }
 
-    /// Leaves removed blocks to whoever picks them up.
+    /// Leaves removed blocks to other threads.
     pub(super) fn give(&self, removed: impl IntoIterator<Item = Removed>) {
         lock(&self.returned).extend(removed);
     }
 
-    /// Takes up to `count` removed blocks over.
+    /// Takes over up to `count` removed blocks.
     pub(super) fn pick_up(&self, count: usize) -> Vec<Removed> {
         let mut returned = lock(&self.returned);
         let keep = returned.len().saturating_sub(count);
         returned.split_off(keep)
     }
 
-    /// Free blocks and blocks in place: all of them, once every removed one has lived through its generations.
+    /// Returns the number of free blocks and blocks in place: all blocks, once every removed one is free.
     pub(super) fn blocks_accounted(&self) -> usize {
         lock(&self.free).len() + PLACES
     }
 }
 
-/// A random place.
+/// Returns a random place.
 pub(super) fn any_place(rng: &mut Rng) -> usize {
     rng.below(PLACES as u64) as usize
 }

@@ -1,4 +1,4 @@
-//! Writers: they replace blocks and age those removed, one grace period at a time, by every way there is to one.
+//! Writers: they replace blocks, and age removed blocks by one grace period at a time, in every possible way.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::raise_expected_panic;
 use crate::run::{Rng, lock};
 
-/// Ways to a grace period.
+/// A way to a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Wait,
@@ -51,11 +51,11 @@ pub(super) const ALL_WAYS: [(Way, &str); WAYS] = [
 ];
 pub(super) const WAYS: usize = 12;
 
-/// Removed blocks that a writer keeps before it insists on a grace period.
+/// Number of removed blocks that a writer keeps before it insists on a grace period.
 const HAND_MAX: usize = 48;
-/// Grace periods in a hurry, at most.
+/// Maximum number of consecutive expedited grace periods.
 const HURRIES_MAX: u64 = 64;
-/// Looks at a result that others are to bring, before the thread goes to sleep between two.
+/// Number of polls before the thread sleeps between two.
 const LOOKS: u32 = 64;
 const LOOK_SLEEP: Duration = Duration::from_micros(200);
 
@@ -82,7 +82,7 @@ struct JobState {
 }
 
 impl Writer<'_> {
-    /// Removes some blocks and lets all that this thread owns grow older by one random way.
+    /// Removes some blocks and ages all own blocks in one random way.
     pub(super) fn step(&mut self) {
         for _ in 0..1 + self.rng.below(6) {
             self.replace();
@@ -108,7 +108,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A random way; the first writers of a run go each of them once, so that no run leaves one out.
+    /// Returns a random way. The first choices of a run are one of each, so that no run omits one.
     fn choose(&mut self) -> Way {
         let first = self.world.ways_chosen.fetch_add(1, Ordering::Relaxed);
         if let Some((way, _)) = ALL_WAYS.get(first) {
@@ -144,7 +144,7 @@ impl Writer<'_> {
         }
     }
 
-    /// No error is expected outside operations and deferred calls.
+    /// Checks that no error occurred outside operations and deferred calls.
     fn allow(&self, outcome: Result<(), WaitError>) -> bool {
         if let Err(error) = outcome {
             self.world.run_state.fail(format!("waiting outside every operation failed: {error}"));
@@ -186,7 +186,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// One grace period after another, each asked for as soon as a block was removed.
+    /// Requests one expedited grace period after another, each as soon as a block was removed.
     fn hurry(&mut self) -> Result<(), WaitError> {
         for _ in 0..self.rng.below(HURRIES_MAX) {
             let Some(removed) = self.world.replace(any_place(self.rng)) else { return Ok(()) };
@@ -202,7 +202,7 @@ impl Writer<'_> {
         self.hand.extend(older);
     }
 
-    /// Waits with a deadline that is soon at first, and later each time.
+    /// Waits with a short deadline first, and longer ones after each timeout.
     fn until(&mut self, mut wait: impl FnMut(Instant) -> Result<(), WaitError>) -> Result<(), WaitError> {
         let mut limit = Duration::from_micros(self.rng.below(200));
         loop {
@@ -222,7 +222,7 @@ impl Writer<'_> {
         while marker.check() == MarkerState::Active && marker.update_and_check()? == MarkerState::Active {
             rest(&mut looks);
         }
-        // Elapsed is for ever, and covers every marker that was set before.
+        // An elapsed marker stays elapsed, and so does every earlier marker.
         let again = marker.update_and_check()?;
         if again != MarkerState::Elapsed {
             self.world.run_state.fail(format!("a marker that had elapsed is {again:?} again"));
@@ -230,7 +230,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Blocks whose marker has elapsed meanwhile grow older.
+    /// Ages the blocks whose marker has elapsed meanwhile.
     fn meet_later(&mut self) {
         let latest =
             self.later.iter().filter(|(m, _)| m.check() == MarkerState::Elapsed).map(|(m, _)| *m).max();
@@ -264,11 +264,11 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Calls that were deferred run in the end for who only reclaims, and never waits.
+    /// Checks that deferred calls run for a thread that only reclaims and never waits.
     fn reclaim_hand(&mut self) -> Result<(), WaitError> {
         let (done, count) = self.defer_hand();
         let mut looks = 0;
-        // Acquire: pairs with the release of `Call::run`.
+        // Acquire: pairs with the release in `Call::run`.
         while done.load(Ordering::Acquire) < count && !self.world.run_state.is_stopped() {
             reclaim()?;
             rest(&mut looks);
@@ -334,7 +334,7 @@ impl Job {
         }
         let removed = std::mem::take(&mut state.removed);
         drop(state);
-        // The first run comes after the grace period, and so do the others.
+        // All runs come after the grace period.
         self.world.give(removed.into_iter().filter_map(|removed| self.world.grow_older(removed)));
         if self.panics {
             raise_expected_panic();
@@ -342,7 +342,7 @@ impl Job {
     }
 }
 
-/// Between two looks at what others are to bring.
+/// Yields or sleeps between two polls.
 fn rest(looks: &mut u32) {
     *looks += 1;
     if *looks < LOOKS { thread::yield_now() } else { thread::sleep(LOOK_SLEEP) }

@@ -1,7 +1,8 @@
 //! Planned breaks: faults that a stress commits on purpose. A stress that has never failed proves nothing.
 //!
-//! `SQUALL_STRESS_BREAK=NAME` makes a stress behave as if the library were broken. Each stress declares its breaks with
-//! [`breaks!`]. A run with a break must end with a violation; the tests of the binary `squall` check that.
+//! `SQUALL_STRESS_BREAK=NAME` makes a stress behave as if the library were broken. Each stress declares its
+//! breaks with [`breaks!`]. A run with a break must end with a violation; the tests of the binary `squall`
+//! check that.
 
 use std::ffi::OsStr;
 

@@ -8,8 +8,8 @@ use squall::{ObjectInfo, snapshot, tables};
 
 use super::run_state::RunState;
 
-/// Maximum number of drain rounds. Destroyed objects need a few grace periods and a run on their VP. A drop may destroy
-/// another object in turn.
+/// Maximum number of drain rounds. Destroyed objects need a few grace periods and a run on their VP. A drop
+/// may destroy another object in turn.
 const ROUNDS: u32 = 400;
 /// Sleep before each round, so that the library's own threads can run.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -47,8 +47,8 @@ impl ProcessSnapshot {
         (pending != 0).then(|| format!("{pending} deferred calls are pending"))
     }
 
-    /// Runs everything that is pending, until neither `remaining` nor the process has a trace of the run. Calls `release`
-    /// before each round.
+    /// Runs everything that is pending, until neither `remaining` nor the process has a trace of the run.
+    /// Calls `release` before each round.
     ///
     /// # Errors
     /// Describes the first remaining trace, or the error of a round.

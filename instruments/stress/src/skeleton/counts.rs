@@ -1,8 +1,8 @@
-//! Counts of the work of a stress's threads. Each thread counts for itself, because a shared counter would be a fence and
-//! could hide a missing one.
+//! Counts of the work of a stress's threads. Each thread counts for itself, because a shared counter would be
+//! a fence and could hide a missing one.
 
-/// Declares `Stat`, the counted events as `Variant = "printed name"`, and `Counts`, the totals of all threads that flushed.
-/// `count` and `count_many` count for the calling thread.
+/// Declares `Stat`, the counted events as `Variant = "printed name"`, and `Counts`, the totals of all threads
+/// that flushed. `count` and `count_many` count for the calling thread.
 macro_rules! counts {
     ($($stat:ident = $name:literal),+ $(,)?) => {
         /// A counted event.

@@ -1,5 +1,5 @@
-//! Panics that a stress plans. A stress raises its own by `resume_unwind`, which skips the panic hook, so that only
-//! unplanned panics print. The hook is silenced for panics that a stress provokes in the library.
+//! Panics that a stress plans. A stress raises its own by `resume_unwind`, which skips the panic hook, so
+//! that only unplanned panics print. The hook is silenced for panics that a stress provokes in the library.
 
 use std::any::Any;
 use std::cell::Cell;

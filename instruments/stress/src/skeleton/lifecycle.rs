@@ -1,7 +1,9 @@
 //! The knowledge of an object's callers about its destruction, and a lock that drains its callers.
 //!
-//! - I1. An error caused by a destruction comes after `begin_destroy`. A call made after `mark_destroyed` must fail.
-//! - I2. While a `DrainLock` is closed, no thread is inside: a thread announces itself first and then checks for closing.
+//! - I1. An error caused by a destruction comes after `begin_destroy`. A call made after `mark_destroyed`
+//!   must fail.
+//! - I2. While a `DrainLock` is closed, no thread is inside: a thread announces itself first and then checks
+//!   for closing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -23,7 +25,8 @@ impl Lifecycle {
 
     /// Announces that the object is about to be destroyed.
     pub(crate) fn begin_destroy(&self) {
-        // Release: pairs with the acquire in `is_ending`: an error that the destruction caused comes after it.
+        // Release: pairs with the acquire in `is_ending`: an error that the destruction caused comes after
+        // it.
         self.begun.store(true, Ordering::Release);
     }
 
@@ -44,7 +47,8 @@ impl Lifecycle {
 #[repr(align(128))]
 struct Inside(AtomicBool);
 
-/// A lock that many threads pass at once, each in its lane, and that one thread can close after it has drained.
+/// A lock that many threads pass at once, each in its lane, and that one thread can close after it has
+/// drained.
 pub(crate) struct DrainLock {
     lanes: Box<[Inside]>,
     closed: AtomicBool,
@@ -58,8 +62,8 @@ impl DrainLock {
     /// Runs `f` inside, unless the lock is closed (I2).
     pub(crate) fn pass(&self, lane: usize, f: impl FnOnce()) {
         let Inside(inside) = &self.lanes[lane];
-        // SeqCst: pairs with `close`, which stores and loads the two words in the opposite order. One of the two sees
-        // the other's store.
+        // SeqCst: pairs with `close`, which stores and loads the two words in the opposite order. One of the
+        // two sees the other's store.
         inside.store(true, Ordering::SeqCst);
         if !self.closed.load(Ordering::SeqCst) {
             f();

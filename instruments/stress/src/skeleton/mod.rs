@@ -1,11 +1,13 @@
-//! The skeleton of a stress with threads: it sets up the run, keeps the threads at work, and checks the process at the end.
+//! The skeleton of a stress with threads: it sets up the run, keeps the threads at work, and checks the
+//! process at the end.
 //!
-//! A stress implements [`Workload`]: its world, the bodies of its threads, disturbances, and its own checks. The
-//! skeleton supplies everything else.
+//! A stress implements [`Workload`]: its world, the bodies of its threads, disturbances, and its own checks.
+//! The skeleton supplies everything else.
 //!
-//! - I1. The random numbers of a thread depend on the run's seed, its worker, and the number of threads that the worker
-//!   had before. The supervisor's depend on the seed alone.
-//! - I2. The first threads exist before the library is used for the first time. They wait at a checkpoint meanwhile.
+//! - I1. The random numbers of a thread depend on the run's seed, its worker, and the number of threads that
+//!   the worker had before. The supervisor's depend on the seed alone.
+//! - I2. The first threads exist before the library is used for the first time. They wait at a checkpoint
+//!   meanwhile.
 //! - I3. The first violation ends the run. The process is checked only if no violation was found before.
 
 pub(crate) mod breaks;

@@ -10,7 +10,8 @@ use crate::run::{Rng, Violation};
 /// The simulated machine: 64 VPs in four levels.
 const TOPOLOGY: [u32; 4] = [2, 2, 8, 2];
 
-/// Simulates a virtual machine, unless SQUALL_TOPOLOGY is set, `real` is set, or the machine is already in use.
+/// Simulates a virtual machine, unless SQUALL_TOPOLOGY is set, `real` is set, or the machine is already in
+/// use.
 pub(crate) fn choose_machine(real: bool) {
     let asked = std::env::var_os("SQUALL_TOPOLOGY").is_some_and(|value| !value.is_empty());
     if asked || real {

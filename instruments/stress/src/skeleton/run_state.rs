@@ -1,11 +1,12 @@
-//! The state of a run that its threads watch: the first violation, whether the run is over, and whether it is paused.
+//! The state of a run that its threads watch: the first violation, whether the run is over, and whether it is
+//! paused.
 //!
 //! - I1. The first violation counts and ends the run. Later ones may be its consequences.
-//! - I2. A run that ends is not paused: no thread stays at a checkpoint. The supervisor alone begins pauses, and ends a
-//!   pause that it began meanwhile.
+//! - I2. A run that ends is not paused: no thread stays at a checkpoint. The supervisor alone begins pauses,
+//!   and ends a pause that it began meanwhile.
 //!
-//! A thread that passes a checkpoint loads two words that are not written meanwhile, and stores none. A checkpoint with a
-//! fence would hide a missing one.
+//! A thread that passes a checkpoint loads two words that are not written meanwhile, and stores none. A
+//! checkpoint with a fence would hide a missing one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};

@@ -18,8 +18,8 @@ impl StoreBuffer {
         StoreBuffer((0..LINES * LINE).map(|_| AtomicUsize::new(0)).collect())
     }
 
-    /// Stores to uncached lines with plain stores, which are no fence. The store that opens the next operation waits
-    /// behind them in the store buffer, so a missing fence can show.
+    /// Stores to uncached lines with plain stores, which are no fence. The store that opens the next
+    /// operation waits behind them in the store buffer, so a missing fence can show.
     pub(crate) fn fill(&self, rng: &mut Rng) {
         let mut line = rng.next() as usize;
         for index in 0..STORES {

@@ -1,11 +1,11 @@
 //! The supervisor of a stress's threads: it restarts them, moves them, pauses them, and detects a stuck one.
 //!
-//! - I1. A thread's random numbers depend on the run's seed, its worker, and the number of threads that the worker had
-//!   before. The supervisor's own depend on the seed alone.
-//! - I2. A thread is joined only after it has finished and its exit hooks have run (`worker/I3`), because a supervisor
-//!   that waits in a join watches no thread.
-//! - I3. A thread that begins no step for [`STANDSTILL`], or takes longer to end, is a violation. So a run ends even if
-//!   the library blocks a thread forever.
+//! - I1. A thread's random numbers depend on the run's seed, its worker, and the number of threads that the
+//!   worker had before. The supervisor's own depend on the seed alone.
+//! - I2. A thread is joined only after it has finished and its exit hooks have run (`worker/I3`), because a
+//!   supervisor that waits in a join watches no thread.
+//! - I3. A thread that begins no step for [`STANDSTILL`], or takes longer to end, is a violation. So a run
+//!   ends even if the library blocks a thread forever.
 //! - I4. A thread may end by a planned panic. Another panic is a violation.
 //!
 //! Not detected: the supervisor itself is stuck in a call that disturbs the threads.
@@ -22,8 +22,8 @@ use super::run_state::RunState;
 use super::worker::Worker;
 use crate::run::{Rng, Run, Violation};
 
-/// A thread that begins no step for so long is stuck. A step takes milliseconds, and seconds on an emulated machine with
-/// more processors than the real one.
+/// A thread that begins no step for so long is stuck. A step takes milliseconds, and seconds on an emulated
+/// machine with more processors than the real one.
 pub(crate) const STANDSTILL: Duration = Duration::from_secs(300);
 /// The stream of random numbers of the supervisor. Stresses count down from it for streams of their own.
 pub(crate) const SUPERVISOR_STREAM: u64 = u64::MAX;
@@ -59,10 +59,12 @@ pub(crate) trait Supervised {
     /// Disturbs the threads in one random way. The supervisor calls it about once per millisecond.
     fn disturb(&mut self, supervisor: &mut Supervisor);
 
-    /// Unblocks threads that sleep in the library. The supervisor calls it repeatedly while the threads are to end.
+    /// Unblocks threads that sleep in the library. The supervisor calls it repeatedly while the threads are
+    /// to end.
     fn unblock(&mut self, _supervisor: &Supervisor) {}
 
-    /// Returns whether a thread is known to be stuck forever. The supervisor then stops waiting for the threads.
+    /// Returns whether a thread is known to be stuck forever. The supervisor then stops waiting for the
+    /// threads.
     fn has_lost_thread(&self) -> bool {
         false
     }
@@ -141,7 +143,8 @@ impl Supervisor {
         self.threads_started += u64::from(place.thread.is_some());
     }
 
-    /// Returns whether the worker has no thread. Records the end of its thread (I2, I4) or that it is stuck (I3).
+    /// Returns whether the worker has no thread. Records the end of its thread (I2, I4) or that it is stuck
+    /// (I3).
     fn reap(&mut self, worker: usize, supervised: &impl Supervised) -> bool {
         let place = &mut self.places[worker];
         let Some(thread) = &place.thread else { return true };

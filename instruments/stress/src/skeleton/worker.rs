@@ -1,11 +1,12 @@
 //! Workers and the exit hooks of their threads. A worker is a place where one thread after another runs.
 //!
-//! - I1. A worker names its thread only while that thread is alive. A thread that acts on the named thread holds the
-//!   worker's lock. So a reused thread id of another process is never hit.
-//! - I2. An exit hook runs while the thread-locals of its thread are destroyed. A thread has two: one runs before the
-//!   library's own exit hook and one after it. Destructors run in the opposite order of the first uses.
-//! - I3. A hook is pending from before its thread can end until it has run. A thread that counts as finished may still
-//!   run its hooks, and could be stuck there. It must not be joined then.
+//! - I1. A worker names its thread only while that thread is alive. A thread that acts on the named thread
+//!   holds the worker's lock. So a reused thread id of another process is never hit.
+//! - I2. An exit hook runs while the thread-locals of its thread are destroyed. A thread has two: one runs
+//!   before the library's own exit hook and one after it. Destructors run in the opposite order of the first
+//!   uses.
+//! - I3. A hook is pending from before its thread can end until it has run. A thread that counts as finished
+//!   may still run its hooks, and could be stuck there. It must not be joined then.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -68,8 +69,8 @@ impl ExitHooks {
         self.0.load(Ordering::Acquire) > 0
     }
 
-    /// Runs `first_use`, the calling thread's first use of the library. At the thread's exit, `hook` runs twice: before
-    /// and after the library's own exit hook (I2), each time with a random number.
+    /// Runs `first_use`, the calling thread's first use of the library. At the thread's exit, `hook` runs
+    /// twice: before and after the library's own exit hook (I2), each time with a random number.
     pub(crate) fn around_first_use<R>(
         &'static self,
         rng: &mut Rng,

@@ -6,7 +6,8 @@ use super::run_state::RunState;
 use super::worker::Worker;
 use crate::run::{Rng, leak};
 
-/// The data that all threads of a stress share. `S` is the part of the stress, to which the world dereferences.
+/// The data that all threads of a stress share. `S` is the part of the stress, to which the world
+/// dereferences.
 pub(crate) struct World<B, C, S> {
     broken: Option<B>,
     pub(crate) run_state: &'static RunState,

@@ -1,12 +1,12 @@
-//! Arbiters, and what their callers must see of them.
+//! Arbiters, and the traces that they leave for callers.
 //!
-//! A function that arbitrates leaves its number in its thread, and the method takes it up: so each call knows by way of what
-//! it went, and no shared counter hides a missing fence.
+//! An arbiter function leaves its number in its thread, and the method picks it up. So each call knows the
+//! arbiter it passed, without a shared counter that would hide a missing fence.
 //!
-//! - I1. The numbers of an object's arbiters grow; they are drawn, attached and detached under one lock, which no caller
-//!   takes.
-//! - I2. `detaching` is written and judged by changes that acquire and release: who met no function because it is being
-//!   detached finds it so.
+//! - I1. The numbers of an object's arbiters grow. They are drawn, attached and detached under one lock,
+//!   which callers do not take.
+//! - I2. `detaching` is written and read by read-modify-writes with acquire and release. A call that met no
+//!   arbiter because it is being detached therefore sees that.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -19,20 +19,20 @@ use super::world::World;
 use crate::skeleton::expected_panic::raise_expected_panic;
 use crate::run::{Rng, lock};
 
-/// Methods by number; 0 stands for all.
+/// Names of the methods by number; 0 stands for all.
 pub(super) const METHODS: [&str; 6] = ["", "mark", "audit", "pass", "linger", "rest"];
 const METHOD: u64 = 7;
-/// It refuses calls now and then.
+/// Flag of an arbiter that sometimes refuses calls.
 const REFUSES: u64 = 8;
-/// It panics now and then, before the method.
+/// Flag of an arbiter that sometimes panics before the method.
 const PANICS: u64 = 16;
 const NUMBER_ONE: u64 = 32;
-/// One call of so many is refused, or panics.
+/// One call in this many is refused or panics.
 const ODD_ONE_IN: u64 = 16;
-/// Why.
+/// The reason of a refusal.
 pub(super) const REFUSAL: &str = "the arbiter would not have it";
 
-/// By way of which function a call went, and how often.
+/// The arbiter that a call passed, and how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArbiterTrace {
     pub(super) number: u64,
@@ -45,12 +45,12 @@ thread_local! {
     static TRACE: Cell<ArbiterTrace> = const { Cell::new(ArbiterTrace { number: 0, times: 0, entered: false }) };
 }
 
-/// What the calling thread's last call went through; once.
+/// Takes the trace of the calling thread's last call.
 pub(super) fn take_trace() -> ArbiterTrace {
     TRACE.take()
 }
 
-/// Leaves it for the caller of a method that panics.
+/// Restores the trace for the caller of a method that panics.
 pub(super) fn restore_trace(trace: ArbiterTrace) {
     TRACE.set(ArbiterTrace { entered: true, ..trace });
 }
@@ -62,14 +62,14 @@ fn is_of(number: u64, method: usize) -> bool {
 /// The arbiters of one object.
 #[derive(Default)]
 pub(super) struct Arbiters {
-    /// The last one drawn, under the lock (I1).
+    /// The last number drawn, under the lock (I1).
     lock: Mutex<u64>,
     attached: AtomicU64,
     detaching: AtomicU64,
     detached: AtomicU64,
 }
 
-/// What was known before a call began.
+/// The arbiters known before a call began.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     attached: u64,
@@ -78,12 +78,12 @@ pub(super) struct Known {
 
 impl Arbiters {
     pub(super) fn known(&self) -> Known {
-        // Acquire: pairs with the releases in `attach` and `detach`, whose changes are over.
+        // Acquire: pairs with the releases in `attach` and `detach`, whose changes are complete.
         let attached = self.attached.load(Ordering::Acquire);
         Known { attached, detached: self.detached.load(Ordering::Acquire) }
     }
 
-    /// Whether a call of this method may have gone by this way.
+    /// Checks whether a call of this method may have this trace.
     pub(super) fn judge(&self, before: Known, method: usize, trace: ArbiterTrace) -> Result<(), String> {
         let name = METHODS[method];
         let ArbiterTrace { number, times, .. } = trace;
@@ -109,25 +109,25 @@ impl Arbiters {
 }
 
 impl ArbiterTrace {
-    /// Whether a call that met this may be refused.
+    /// Returns whether a call with this trace may be refused.
     pub(super) fn may_refuse(self) -> bool {
         self.number & REFUSES != 0 && !self.entered
     }
 
-    /// Whether the function has panicked in the place of the method.
+    /// Returns whether the arbiter may have panicked instead of the method.
     pub(super) fn may_panic(self) -> bool {
         self.number & PANICS != 0 && !self.entered
     }
 }
 
-/// An arbiter, and of what.
+/// An attached arbiter and its object.
 pub(super) struct Attached {
     entry: Entry,
     number: u64,
     arbiter: Arbiter,
 }
 
-/// Attaches one to this object, if it has none.
+/// Attaches an arbiter to this object, if it has none.
 pub(super) fn attach(world: &'static World, entry: &Entry, rng: &mut Rng) -> Option<Attached> {
     let arbiters = &entry.record.arbiters;
     let mut last = lock(&arbiters.lock);
@@ -176,7 +176,7 @@ pub(super) fn attach(world: &'static World, entry: &Entry, rng: &mut Rng) -> Opt
     }
 }
 
-/// Detaches it.
+/// Detaches the arbiter.
 pub(super) fn detach(attached: Attached) {
     let Attached { entry, number, arbiter } = attached;
     let arbiters = &entry.record.arbiters;
@@ -189,7 +189,7 @@ pub(super) fn detach(attached: Attached) {
     drop(last);
 }
 
-/// A method that the interface does not have.
+/// Checks that an arbiter of an unknown method is refused.
 pub(super) fn ask_for_no_method(world: &World, entry: &Entry) {
     let outcome = arbitrate_method(entry.handle, "no_such_method", |_| {});
     if outcome.map(|_| ()).map_err(|error| error.failure()) != Err(SwapFailure::NoSuchMethod) {

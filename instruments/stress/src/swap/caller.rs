@@ -1,10 +1,10 @@
-//! Calls, and what each answer must be.
+//! Calls, and the checks of their answers.
 //!
-//! - a call that is answered has left its mark, and the object has the marks of all calls of its thread, each once and in
-//!   order, whatever serves it;
-//! - one that errs has left none; only an object whose destruction was begun is destroyed, and only an arbiter refuses;
-//! - one that begins after `destroy` returned errs;
-//! - a panic of the method reaches its caller as it was raised.
+//! - An answered call has left its mark. The object has the marks of all calls of its thread, each once and
+//!   in order, in any implementation.
+//! - A failed call has left no mark. `Destroyed` needs a begun destruction, and only an arbiter refuses.
+//! - A call that begins after `destroy` returned fails.
+//! - A panic of the method reaches its caller unchanged.
 
 use std::cell::{RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,21 +23,21 @@ use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::{ExpectedPanic, panic_message};
 
-/// How deep calls lead into calls: twice around the longest chain.
+/// Maximum depth of nested calls: twice around the longest chain.
 pub(super) const DEPTH: u32 = 6;
-/// Of so many calls one goes wrong where the torture is broken on purpose.
+/// With a planned break, one call in this many goes wrong.
 const BREAK_ONE_IN: u64 = 512;
 const SPIN_MAX: u64 = 2_000;
 const SLEEP_US_MAX: u64 = 400;
 
-/// Methods, as the arbiters number them.
+/// Numbers of the methods, as in `arbiters::METHODS`.
 const MARK: usize = 1;
 const AUDIT: usize = 2;
 const PASS: usize = 3;
 const LINGER: usize = 4;
 const REST: usize = 5;
 
-/// An object as its callers know it.
+/// An object, as its callers know it.
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) record: Arc<ObjectRecord>,
@@ -46,26 +46,26 @@ pub(super) struct Entry {
     pub(super) of_factory: bool,
 }
 
-/// A thread of the torture that calls.
+/// A calling thread.
 pub(super) struct CallContext<'a> {
     pub(super) world: &'static World,
     pub(super) lane: usize,
-    /// Whom it calls, by place.
+    /// The objects it calls, by place.
     pub(super) entries: &'a [Option<Entry>],
     pub(super) rng: &'a RefCell<Rng>,
 }
 
-/// What a call was to do, for the judge.
+/// The plan of a call, for its check.
 #[derive(Clone, Copy)]
 struct Target {
     method: usize,
-    /// Its mark, if it leaves one.
+    /// The number of its mark, if it leaves one.
     number: Option<u64>,
     act: Act,
 }
 
 impl CallContext<'_> {
-    /// Random numbers of the thread; not for longer than a moment, since calls inside calls draw some.
+    /// Borrows the thread's generator. The borrow must be short, because nested calls draw too.
     pub(super) fn rng(&self) -> RefMut<'_, Rng> {
         self.rng.borrow_mut()
     }
@@ -78,7 +78,7 @@ impl CallContext<'_> {
         self.world.is_broken(how) && self.draw(BREAK_ONE_IN) == 0
     }
 
-    /// The next object of the chain of this one.
+    /// Calls the next object of the chain.
     pub(super) fn call_next(&self, record: &Arc<ObjectRecord>, depth: u32) {
         let here = self
             .entries
@@ -94,7 +94,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Something that a method may do besides.
+    /// Draws the action of a method.
     pub(super) fn act(&self) -> Act {
         let mut rng = self.rng();
         match rng.below(2048) {
@@ -114,7 +114,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Leaves a mark; now and then by way of the interface that the object's extends.
+    /// Leaves a mark, sometimes through the super-interface.
     pub(super) fn mark(&self, entry: &Entry) {
         let (record, lane) = (&entry.record, self.lane);
         let mut number = record.issue(lane);
@@ -138,7 +138,7 @@ impl CallContext<'_> {
         });
     }
 
-    /// Compares what the object has of this thread with what the thread did.
+    /// Compares the marks in the object with those of this thread.
     pub(super) fn audit(&self, entry: &Entry) {
         let target = Target { method: AUDIT, number: None, act: Act::Nothing };
         self.make(entry, target, || {
@@ -164,7 +164,7 @@ impl CallContext<'_> {
         self.request(entry, LINGER, act, depth);
     }
 
-    /// Sleeps in the object. Outside every operation, by a thread for which nobody waits.
+    /// Sleeps in the object. Called outside every operation, by a thread that no other thread waits for.
     pub(super) fn rest(&self, entry: &Entry) {
         count(Stat::Rests);
         let (record, lane) = (&entry.record, self.lane);
@@ -184,10 +184,10 @@ impl CallContext<'_> {
         });
     }
 
-    /// Makes a call and judges what comes of it.
+    /// Makes a call and checks its outcome.
     fn make(&self, entry: &Entry, target: Target, f: impl FnOnce() -> Result<Reply, CallError>) {
         let record = &entry.record;
-        // Before the call begins.
+        // Read before the call begins.
         let was_gone = record.is_destroyed();
         let known = record.arbiters.known();
         take_trace();
@@ -239,7 +239,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// The call has left no mark.
+    /// Takes back the mark of a call that did not happen.
     fn take_back(&self, entry: &Entry, target: Target) -> Result<(), String> {
         match target.number {
             Some(number) => entry.record.take_back(self.lane, number),
@@ -274,7 +274,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Only what somebody began to destroy is refused.
+    /// Checks that the destruction of the object has begun, because the call was refused.
     fn expect_begun(&self, entry: &Entry, said: &str) -> Result<(), String> {
         match entry.record.destroy_begun() {
             true => Ok(()),

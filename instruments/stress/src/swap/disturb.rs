@@ -1,4 +1,4 @@
-//! What is done to the objects besides calling and swapping them.
+//! Disturbances of the objects, besides calls and swaps.
 
 use squall::{Handle, info_of, tables};
 
@@ -10,10 +10,10 @@ use super::arbiters::{ask_for_no_method, attach, detach};
 use super::world::World;
 use crate::run::{Rng, lock};
 
-/// Arbiters at the same time, at most.
+/// Maximum number of arbiters at the same time.
 const ARBITERS_MAX: usize = 4;
 
-/// Throws tables away, more or less of them.
+/// Discards tables: all, one VP's, or one page.
 pub(super) fn discard(handle: Handle<dyn Relay>, rng: &mut Rng) {
     let vp = any_vp(rng);
     match rng.below(16) {
@@ -24,7 +24,7 @@ pub(super) fn discard(handle: Handle<dyn Relay>, rng: &mut Rng) {
     count(Stat::Discards);
 }
 
-/// One random thing.
+/// Disturbs an object in one random way.
 pub(super) fn disturb(world: &'static World, rng: &mut Rng) {
     let place = rng.below(world.places.len() as u64) as usize;
     let Some(entry) = world.shown(place) else { return world.fill(place, rng) };
@@ -70,7 +70,7 @@ fn arbitrate(world: &'static World, rng: &mut Rng) {
     detach(one);
 }
 
-/// Cancels a swap that somebody waits for.
+/// Cancels a swap that a thread waits for.
 pub(super) fn cancel(world: &World) {
     let cancel = lock(&world.cancels).pop_back();
     if let Some(cancel) = cancel {

@@ -1,11 +1,11 @@
-//! What is to go wrong with a swap.
+//! Planned faults of swaps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::run::Rng;
 
-/// The payload of a representative's making that panics as planned: its caller's method has not run.
+/// The payload of a planned panic while a representative is made. The caller's method has not run.
 pub(super) struct MakePanicked;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,15 +16,15 @@ pub(super) enum Fault {
     ExportPanics,
     ImportErrs,
     ImportPanics,
-    /// The first import takes its time.
+    /// The first import sleeps.
     ImportSleeps,
     /// An import calls the object whose state moves.
     ImportCallsOwn,
-    /// It calls another one, which may be swapped as well.
+    /// An import calls another object, which may be swapped too.
     ImportCalls,
-    /// It asks for a swap.
+    /// An import asks for a swap.
     ImportSwaps,
-    /// The making of a representative.
+    /// Making a representative panics.
     MakePanics,
 }
 
@@ -53,7 +53,7 @@ impl Fault {
         matches!(self, Fault::ExportErrs | Fault::ExportPanics)
     }
 
-    /// May the swap fail with an error of the users' code, and with a panic?
+    /// Returns whether the swap may fail with an error of user code.
     pub(super) fn may_err(self) -> bool {
         matches!(self, Fault::ExportErrs | Fault::ImportErrs | Fault::ImportCallsOwn | Fault::ImportCalls)
     }
@@ -62,7 +62,7 @@ impl Fault {
         matches!(self, Fault::ExportPanics | Fault::ImportPanics | Fault::MakePanics)
     }
 
-    /// Can a swap that moves anything not succeed?
+    /// Returns whether a swap that moves any state must fail.
     pub(super) fn must_fail(self) -> bool {
         !matches!(self, Fault::None | Fault::ImportSleeps | Fault::ImportCalls | Fault::ImportSwaps)
     }
@@ -86,7 +86,7 @@ impl FaultCell {
     }
 }
 
-/// The fault in a word.
+/// Returns the fault in a word.
 pub(super) fn read(word: &AtomicU8) -> Fault {
     ALL[usize::from(word.load(Ordering::Relaxed)) % ALL.len()]
 }

@@ -1,8 +1,8 @@
-//! What every implementation of the torture's objects carries: whose state it holds, and what is to go wrong with it.
+//! The common part of all implementations: the object whose state it holds, and its planned fault.
 //!
-//! - I1. An implementation knows its object from its making, or from the state that it imports, or from the first call: one
-//!   that a factory makes in an upgrade cannot know it before.
-//! - I2. When it is dropped it tells the object's book what it held, unless its state had moved.
+//! - I1. An implementation learns its object when it is made, from the imported state, or from the first
+//!   call. One that a factory makes in an upgrade cannot know it before.
+//! - I2. When it is dropped, it reports its state to the object's record, unless the state has moved.
 
 use std::error::Error;
 use std::panic::catch_unwind;
@@ -25,12 +25,12 @@ use super::world::World;
 use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
 use crate::run::{Rng, lock};
 
-/// How long an import that takes its time sleeps.
+/// Sleep of a slow import.
 const SLEEP_MS: u64 = 3;
-/// Of so many things one goes wrong where the torture is broken on purpose.
+/// With a planned break, one event in this many goes wrong.
 const BREAK_ONE_IN: u64 = 64;
 
-/// Whose state it is, as far as that is known.
+/// The object's record, once it is known.
 pub(super) type RecordCell = Arc<OnceLock<Arc<ObjectRecord>>>;
 
 pub(super) struct Implementation {
@@ -40,9 +40,9 @@ pub(super) struct Implementation {
     fault: FaultCell,
     slept: AtomicBool,
     moved: AtomicBool,
-    /// Representatives that are there.
+    /// Number of live representatives.
     reps: AtomicU64,
-    /// What those held that were dropped.
+    /// The state of the dropped representatives.
     sums: Mutex<Vec<Sums>>,
 }
 
@@ -73,7 +73,7 @@ impl Implementation {
         self.fault.clone()
     }
 
-    /// It is an implementation of this object (I1). Accuses if it is another one's.
+    /// Makes this an implementation of the object (I1). Records a violation if it belongs to another one.
     pub(super) fn adopt(&self, record: &Arc<ObjectRecord>) {
         let own = self.record_cell.get_or_init(|| Arc::clone(record));
         if own.serial != record.serial {
@@ -92,14 +92,14 @@ impl Implementation {
         self.record_cell.get()
     }
 
-    /// New state for a representative.
+    /// Makes the state of a new representative.
     pub(super) fn marks(&self) -> Marks {
         self.reps.fetch_add(1, Ordering::Relaxed);
         self.world.marks_made.fetch_add(1, Ordering::Relaxed);
         Marks::new(self.world.workers.len())
     }
 
-    /// A representative's state is dropped with it.
+    /// Takes over the state of a representative that is dropped.
     pub(super) fn absorb(&self, marks: &mut Marks) {
         if let Err(what) = marks.die() {
             let (number, serial) = (self.number, self.serial());
@@ -137,7 +137,7 @@ impl Implementation {
         }
     }
 
-    /// Called by every import, with what it adds to `marks`.
+    /// Called by every import, with the sums to add to `marks`.
     pub(super) fn import(
         &self,
         marks: &Marks,
@@ -184,10 +184,10 @@ impl Implementation {
             Ok(Ok(_)) => !own,
             Ok(Err(CallErrorKind::InTransfer)) => true,
             Ok(Err(CallErrorKind::Destroyed)) => record.destroy_begun(),
-            // An arbiter of it.
+            // An arbiter of the object refused.
             Ok(Err(CallErrorKind::Refused(_))) => !own,
             Ok(Err(_)) => false,
-            // An arbiter, or the making of a representative.
+            // An arbiter panicked, or making a representative did.
             Err(payload) => !own && (payload.is::<ExpectedPanic>() || payload.is::<MakePanicked>()),
         };
         if !may {

@@ -1,22 +1,22 @@
-//! The interfaces of the torture: one, and one that it extends, so that an object lies in two slots.
+//! The interfaces of the objects: one, and one that it extends, so that an object has two slots.
 
 use super::caller::CallContext;
 use super::record::ObjectRecord;
 use super::marks::Sums;
 use super::arbiters::ArbiterTrace;
 
-/// Who answered a call.
+/// The answering object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// The number of the object; 0 while it does not know it.
+    /// The number of the object; 0 while the implementation does not know it.
     pub(super) serial: u64,
-    /// The arbiter that the call met.
+    /// The arbiter that the call passed.
     pub(super) trace: ArbiterTrace,
-    /// Whether it has left its mark. A call that slept until the object ended has not.
+    /// Whether the call left its mark. A call that slept until the object ended did not.
     pub(super) left: bool,
 }
 
-/// A call that leaves a mark: whose it is, and which of theirs.
+/// The mark of a call: its object, its thread and its number.
 #[derive(Clone, Copy)]
 pub(super) struct Mark<'a> {
     pub(super) record: &'a std::sync::Arc<ObjectRecord>,
@@ -24,63 +24,63 @@ pub(super) struct Mark<'a> {
     pub(super) number: u64,
 }
 
-/// What a method does besides.
+/// The side action that a call requests.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) mark: Mark<'a>,
     pub(super) context: &'a CallContext<'a>,
     pub(super) act: Act,
-    /// How many calls may still be made one inside the other.
+    /// Remaining depth of nested calls.
     pub(super) depth: u32,
 }
 
-/// What it does.
+/// A side action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Nothing,
     Spin(u64),
     Yield,
-    /// Sleeps for so many microseconds.
+    /// Sleeps for this many microseconds.
     Sleep(u64),
     /// Calls the next object of the chain.
     Next,
     /// Panics before it leaves its mark.
     PanicFirst,
-    /// Panics after.
+    /// Panics after it left its mark.
     PanicLast,
     /// Creates an object, calls it on several VPs, and destroys it.
     Create,
     /// Destroys an object, perhaps its own.
     Destroy,
-    /// Throws tables away.
+    /// Discards tables.
     Discard,
-    /// Wakes those that sleep in the object.
+    /// Wakes the sleepers in the object.
     Wake,
     /// Asks for a swap of its own object, which must be refused.
     SwapOwn,
-    /// Asks for a swap of another object: refused inside an operation.
+    /// Asks for a swap of another object, which is refused inside an operation.
     SwapOther,
 }
 
-/// What the objects of the torture can do.
+/// The super-interface.
 #[squall::interface]
 pub(super) trait Station: Send + Sync {
     /// Leaves a mark.
     fn mark(&self, mark: Mark<'_>) -> Reply;
-    /// What is known of a lane: how many marks, the last number, their sum.
+    /// Returns the count, the last number and the sum of a lane's marks.
     fn audit(&self, lane: usize) -> (Reply, Sums);
 }
 
-/// What they can do besides.
+/// The interface of the objects.
 #[squall::interface]
 pub(super) trait Relay: Station {
-    /// Leaves a mark, does something, and leaves another one at the end.
+    /// Leaves a mark, runs the side action, and leaves another mark.
     fn pass(&self, request: Request<'_>) -> Reply;
-    /// The same, outside every operation.
+    /// Like `pass`, but outside every operation.
     #[blocking]
     fn linger(&self, request: Request<'_>) -> Reply;
-    /// Sleeps until it is woken or the object ends, where there are representatives; then leaves a mark. It is made again
-    /// where a swap comes.
+    /// Sleeps, in objects with several representatives, until it is woken or the object ends, and then leaves
+    /// a mark. After a swap the call is made again.
     #[blocking]
     fn rest(&self, mark: Mark<'_>) -> Reply;
 }

@@ -1,16 +1,16 @@
-//! The state of the objects: what each thread has left there.
+//! The state of the objects: the marks that each thread has left.
 //!
-//! - I1. A lane belongs to one thread at a time, and it alone leaves marks in it. Its marks are numbered, without gaps, for
-//!   each object.
-//! - I2. So in one representative the numbers of a lane grow; where there is one representative, by one; and over all
-//!   representatives they are 1 to n, each once, of which the count, the last and the sum tell.
+//! - I1. A lane belongs to one thread at a time, and only that thread leaves marks in it. Its marks are
+//!   numbered without gaps, per object.
+//! - I2. In one representative the numbers of a lane grow; with a single representative, by one. Over all
+//!   representatives they are 1 to n, each once. The count, the last number and the sum prove that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const ALIVE: u64 = 0xA11F_E000_A11F_E000;
 const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
 
-/// What is left of a lane, in one representative or in all of them.
+/// The marks of a lane, in one representative or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) last: u64,
@@ -19,7 +19,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// What there is after the marks 1 to `n`.
+    /// Returns the sums after the marks 1 to `n`.
     pub(super) fn after(n: u64) -> Sums {
         Sums { last: n, count: n, sum: (u128::from(n) * (u128::from(n) + 1) / 2) as u64 }
     }
@@ -33,7 +33,7 @@ impl Sums {
     }
 }
 
-/// A lane has its own lines, so that threads do not meet in them.
+/// A lane on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Lane {
@@ -53,7 +53,7 @@ impl Marks {
         Marks { alive: AtomicU64::new(ALIVE), lanes: (0..lanes).map(|_| Lane::default()).collect() }
     }
 
-    /// Whether this is still what it was, and not memory that was freed.
+    /// Checks that this is live memory.
     pub(super) fn check(&self) -> Result<(), String> {
         match self.alive.load(Ordering::Relaxed) {
             ALIVE => Ok(()),
@@ -62,11 +62,11 @@ impl Marks {
         }
     }
 
-    /// Leaves mark `number`. `exact` says that all marks come here (I2).
+    /// Leaves mark `number`. `exact` means that all marks come to this representative (I2).
     pub(super) fn leave(&self, lane: usize, number: u64, exact: bool) -> Result<(), String> {
         let Lane { last, count, sum } = &self.lanes[lane];
-        // Relaxed, and no read-modify-write: the lane is the caller's (I1), and that whoever moves the state sees it is for the
-        // library to bring about.
+        // Relaxed, without a read-modify-write: the lane belongs to the caller (I1). The library must make
+        // the stores visible to the thread that moves the state.
         let before = last.load(Ordering::Relaxed);
         if number <= before {
             return Err(format!("its mark {number} came after {before}: a call ran twice, or out of order"));
@@ -95,7 +95,7 @@ impl Marks {
         (0..self.lanes.len()).map(|lane| self.of(lane)).collect()
     }
 
-    /// Adds marks that were left elsewhere. Several threads may do so at once; none leaves marks then.
+    /// Adds marks from another implementation. Several threads may add at once; marks are not left meanwhile.
     pub(super) fn add(&self, more: &[Sums]) {
         for (lane, more) in self.lanes.iter().zip(more) {
             lane.last.fetch_max(more.last, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Marks {
         }
     }
 
-    /// It is being dropped.
+    /// Marks the state as dropped.
     pub(super) fn die(&mut self) -> Result<(), String> {
         self.check()?;
         *self.alive.get_mut() = DEAD;

@@ -1,10 +1,10 @@
-//! Memory stays flat while objects are swapped: two objects of which nothing else grows, swapped as fast as it goes, with
-//! and without state, some swaps rolled back, while all threads call.
+//! Stress of memory during swaps. Two objects that do not grow otherwise are swapped as fast as possible,
+//! with and without state. Some swaps are rolled back. All threads call meanwhile.
 //!
-//! The memory that the process has in use is looked at after each twentieth of the swaps that it does at least, and what
-//! is in use in the last fifth is held against what was in use by the end of the first.
+//! The memory in use is read after each twentieth of the minimum number of swaps. The values in the last
+//! fifth are compared with those at the end of the first fifth.
 //!
-//! Not seen: what is freed late, but is. `squall stress swap` sees that.
+//! Not detected: memory that is freed late. `squall stress swap` checks that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,13 +28,13 @@ pub(crate) const STRESS: Stress = Stress {
     },
 };
 
-/// At least so many, even if the time is up. Few where this is only to be seen to work.
+/// Minimum number of swaps, even after the time is up. Few in unit tests.
 const SWAPS: u64 = if cfg!(test) { 2_000 } else { 100_000 };
-/// Looks at the memory, at least.
+/// Minimum number of readings.
 const LOOKS: u64 = 20;
-/// What may be used more at the end: some 26 bytes for each of the swaps in between.
+/// Allowed growth: about 26 bytes for each of the swaps in between.
 const TOLERANCE_KB: u64 = 2 << 10;
-/// Calls between two looks at whether it is over.
+/// Calls between two checks of the end.
 const BURST: u64 = 256;
 
 #[squall::interface]
@@ -74,7 +74,7 @@ impl State for Central {
 }
 
 struct Spread {
-    /// Its imports err.
+    /// Its imports fail.
     fails: bool,
 }
 
@@ -112,7 +112,7 @@ impl Sum for Leaf {
     }
 }
 
-/// Memory in use, in KiB.
+/// Returns the memory in use, in KiB.
 fn resident_kb() -> Result<u64, Violation> {
     let cannot = |error: String| Violation(format!("cannot look at the memory in use: {error}"));
     let status = std::fs::read_to_string("/proc/self/status").map_err(|error| cannot(error.to_string()))?;
@@ -121,7 +121,7 @@ fn resident_kb() -> Result<u64, Violation> {
         .ok_or_else(|| cannot("no number".to_owned()))
 }
 
-/// What was done.
+/// Counts of a run.
 #[derive(Default)]
 struct Done {
     swaps: u64,
@@ -130,7 +130,7 @@ struct Done {
     arbiters: u64,
 }
 
-/// One swap of one of the objects.
+/// Swaps one of the objects.
 fn swap(handle: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Result<(), Violation> {
     let fails = rng.one_in(8);
     let (new, fails) = match rng.below(4) {
@@ -151,7 +151,7 @@ fn swap(handle: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) ->
     Ok(())
 }
 
-/// Swaps until enough is done, and looks at the memory.
+/// Swaps until enough is done, and reads the memory in use.
 fn work(run: &Run, leaks: bool, objects: &[Handle<dyn Sum>]) -> Result<(Done, Vec<u64>), Violation> {
     let (mut done, mut looks, mut rng) = (Done::default(), Vec::new(), run.rng(0));
     while done.swaps < SWAPS || !run.is_over() {

@@ -1,4 +1,4 @@
-//! What methods do inside.
+//! Actions inside methods.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,10 +18,10 @@ use super::arbiters::{ArbiterTrace, restore_trace, take_trace};
 use crate::skeleton::delay::spin;
 use crate::skeleton::expected_panic::raise_expected_panic;
 
-/// Of so many calls one goes wrong where the torture is broken on purpose.
+/// With a planned break, one call in this many goes wrong.
 const BREAK_ONE_IN: u64 = 512;
 
-/// Accuses if this is memory that was freed.
+/// Records a violation if this is freed memory.
 fn check(body: &impl Body, doing: &str) {
     if let Err(what) = body.own().check() {
         let (number, serial) = (body.implementation().number, body.implementation().serial());
@@ -45,7 +45,7 @@ fn leave<B: Body>(body: &B, mark: Mark<'_>) {
     }
 }
 
-/// Something on the way of a call that is to leave its trace at the end.
+/// Begins a call that leaves a mark at its end too.
 fn begin<B: Body>(body: &B, request: Request<'_>) -> ArbiterTrace {
     let trace = take_trace();
     check(body, "a call that begins");
@@ -68,7 +68,7 @@ fn end<B: Body>(body: &B, request: Request<'_>, trace: ArbiterTrace) -> Reply {
     Reply { serial: body.implementation().serial(), trace, left: true }
 }
 
-/// What it was asked for.
+/// Runs the side action.
 fn act(body: &impl Body, request: Request<'_>) {
     let Request { context, mark, depth, .. } = request;
     let world = context.world;
@@ -79,7 +79,7 @@ fn act(body: &impl Body, request: Request<'_>) {
         Act::Sleep(us) => thread::sleep(Duration::from_micros(us)),
         Act::Next => context.call_next(mark.record, depth.saturating_sub(1)),
         Act::Create => {
-            // The generator is lent for that alone: the calls below draw, too.
+            // The generator is borrowed only for this statement, because the calls below draw too.
             let made = world.create_apart(&mut context.rng());
             if let Some((owned, entry)) = made {
                 (0..3).for_each(|_| context.mark(&entry));
@@ -115,7 +115,7 @@ fn act(body: &impl Body, request: Request<'_>) {
     }
 }
 
-/// The interfaces, for anything with a body.
+/// Implements the interfaces for a type with `Body`.
 macro_rules! answers {
     ([$($generics:tt)*] $name:ty) => {
         impl<$($generics)*> Station for $name {
@@ -149,7 +149,7 @@ macro_rules! answers {
                 if left {
                     leave(self, mark);
                 } else if trace.number != 0 {
-                    // It may be made again, and its caller will not hear of this.
+                    // The call may be made again, and its caller will not see this trace.
                     self.implementation().world.note_met();
                 }
                 Reply { serial: self.implementation().serial(), trace, left }

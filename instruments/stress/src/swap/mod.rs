@@ -1,21 +1,24 @@
-//! Hot-swap, tortured: objects that call each other in pairs, in chains and around rings, swapped back and forth without a
-//! pause, while swaps fail, panic, time out, are cancelled and meet each other, objects are destroyed in the midst of them
-//! and made anew, tables are thrown away, and arbiters and factories come and go.
+//! Stress of hot-swap. Objects call each other in pairs, in chains and around rings, and are swapped back and
+//! forth without a pause. Swaps fail, panic, time out, are cancelled and overlap. Objects are destroyed
+//! during swaps and recreated, tables are discarded, and arbiters and factories come and go.
 //!
-//! Promised (`squall::swap`): no call is lost, made twice, or out of order within its thread; a swap that does not happen
-//! has a reason and changes nothing; what is destroyed answers no more; everything is dropped once; nobody waits for ever.
+//! Promised (`squall::swap`): no call is lost, doubled, or out of order within its thread. A swap that does
+//! not happen has a reason and changes nothing. A destroyed object does not answer. Every part is dropped
+//! once. No thread waits forever.
 //!
-//! - I1. Whatever is random comes from the run's seed; what the scheduler does, does not.
-//! - I2. At the end all is accounted for: the state that served last has the marks of all calls (`life/I2`), every
-//!   implementation and each of its representatives was dropped once, no object is known, and nothing is pending.
-//! - I3. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
+//! - I1. Random choices come from the run's seed, the scheduler's choices do not.
+//! - I2. At the end everything is accounted for. The last state has the marks of all calls (`record/I2`).
+//!   Every implementation and each of its representatives was dropped once. No object is known, and no call
+//!   is pending.
+//! - I3. Each planned break must end the run with a violation (`breaks`).
 //!
-//! How it is seen: each call of a thread leaves a numbered mark in the object's state (`marks`), those that take long one
-//! more when they end, and the state moves with the swaps; so each call sees at once whether all before it are there. What a
-//! swap may end with follows from what was planned for it and from who disturbed it (`swaps`). An arbiter leaves its number
-//! in its caller's thread, so that each call knows by way of what it went (`via`).
+//! How violations are detected: each call leaves a numbered mark in the object's state (`marks`). A long call
+//! leaves another one at its end. The state moves with the swaps, so each call sees at once whether all
+//! earlier marks are there. The allowed results of a swap follow from its planned fault and from concurrent
+//! actions (`swaps`). An arbiter leaves its number in the caller's thread, so that each call knows the
+//! arbiter it passed (`arbiters`).
 //!
-//! Not seen: what the processor forgives on which it runs. The models are to find the rest.
+//! Not detected: reorderings that the processor of the run does not perform. The models cover them.
 //! Source: as for `objects`; EX-K13 and EX-K14 are its pattern.
 
 mod arbiters;

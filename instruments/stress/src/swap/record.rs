@@ -1,12 +1,12 @@
-//! The book of one object: what its callers have done to it, who may have disturbed its swaps, and who holds its state.
+//! The record of one object: the marks of its callers, overlapping swaps, and the holders of its state.
 //!
-//! - I1. It is kept by the object's owner, its callers, its swaps, and each implementation that serves or is to. Who lets go
-//!   last balances it.
-//! - I2. On a balanced book one implementation was dropped whose state had not moved, and which no failed swap had brought;
-//!   and it has the marks of all calls, each once.
-//! - I3. `issued` of a lane is written by the lane's thread alone (`marks/I1`).
-//! - I4. `begun` is written and judged by changes that acquire and release: who is refused because the object ends finds
-//!   it so.
+//! - I1. The object's owner, its callers, its swaps, and each serving or future implementation hold a
+//!   reference to it. The last one to let go balances it.
+//! - I2. On a balanced record exactly one dropped implementation still had its state and came from no failed
+//!   swap. Its state has the marks of all calls, each once.
+//! - I3. `issued` of a lane is written only by the lane's thread (`marks/I1`).
+//! - I4. `begun` is written and read by read-modify-writes with acquire and release. A thread that is refused
+//!   because the object ends therefore sees that.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -24,30 +24,30 @@ use crate::run::lock;
 #[repr(align(128))]
 struct Issued(AtomicU64);
 
-/// Who holds, or held, the state.
+/// The present and past holders of the state.
 #[derive(Default)]
 struct Holders {
-    /// Implementations that were dropped and whose state had not moved.
+    /// Dropped implementations whose state had not moved.
     dropped: Vec<(u64, Vec<Sums>)>,
-    /// Those that failed swaps brought, and that are not dropped yet.
+    /// Implementations of failed swaps that are not dropped yet.
     failed: BTreeSet<u64>,
-    /// That of a swap during which the object was destroyed: nobody knows how far it came.
+    /// The implementation of a swap during which the object was destroyed. It may have served or not.
     unsure: Option<u64>,
 }
 
 pub(super) struct ObjectRecord {
     pub(super) world: &'static World,
     pub(super) serial: u64,
-    /// The object, once it is there.
+    /// The object's handle, once it exists.
     pub(super) handle: OnceLock<Handle<dyn Relay>>,
     issued: Box<[Issued]>,
     begun: AtomicBool,
     gone: AtomicBool,
-    /// Swaps asked for: those under way in the lower half, all in the upper.
+    /// Number of requested swaps: those under way in the lower half, all in the upper half.
     asks: AtomicU64,
-    /// Taken for writing by a swap whose export is to fail: others would meet that, too.
+    /// Locked for writing by a swap whose export fails on purpose, because other swaps would fail too.
     pub(super) turn: RwLock<()>,
-    /// What the next exports do.
+    /// The fault of the next exports.
     pub(super) export: AtomicU8,
     pub(super) arbiters: Arbiters,
     holders: Mutex<Holders>,
@@ -70,7 +70,7 @@ impl ObjectRecord {
         }
     }
 
-    /// The number of the lane's next mark.
+    /// Issues the number of the lane's next mark.
     pub(super) fn issue(&self, lane: usize) -> u64 {
         let issued = &self.issued[lane].0;
         let number = issued.load(Ordering::Relaxed) + 1;
@@ -78,7 +78,7 @@ impl ObjectRecord {
         number
     }
 
-    /// The call that was to leave this mark has not happened.
+    /// Takes back the mark of a call that did not happen.
     pub(super) fn take_back(&self, lane: usize, number: u64) -> Result<(), String> {
         let issued = self.issued(lane);
         if issued != number {
@@ -94,7 +94,7 @@ impl ObjectRecord {
         self.issued[lane].0.load(Ordering::Relaxed)
     }
 
-    /// The owner is about to destroy it.
+    /// Announces that the owner is about to destroy the object.
     pub(super) fn begin_destroy(&self) {
         // AcqRel: I4.
         self.begun.swap(true, Ordering::AcqRel);
@@ -105,36 +105,36 @@ impl ObjectRecord {
         self.begun.fetch_or(false, Ordering::AcqRel)
     }
 
-    /// `destroy` has returned.
+    /// Announces that `destroy` has returned.
     pub(super) fn mark_destroyed(&self) {
-        // Release: pairs with the acquire of `is_gone`: whatever `destroy` did happened before.
+        // Release: pairs with the acquire in `is_destroyed`: the effects of `destroy` come before.
         self.gone.store(true, Ordering::Release);
     }
 
     pub(super) fn is_destroyed(&self) -> bool {
-        // Acquire: pairs with the release of `mark_gone`.
+        // Acquire: pairs with the release in `mark_destroyed`.
         self.gone.load(Ordering::Acquire)
     }
 
-    /// A swap is asked for. Returns what `was_disturbed` wants.
+    /// Announces a swap. Returns a token for `end_ask`.
     pub(super) fn begin_ask(&self) -> u64 {
-        // AcqRel: whoever is asked for overlapping finds it so.
+        // AcqRel: of two overlapping swaps, one sees the other.
         self.asks.fetch_add((1 << 32) | 1, Ordering::AcqRel)
     }
 
-    /// It is over. Returns whether another one was asked for meanwhile.
+    /// Ends the announcement. Returns whether another swap was announced meanwhile.
     pub(super) fn end_ask(&self, began: u64) -> bool {
-        // AcqRel: as above.
+        // AcqRel: as in `begin_ask`.
         let before = self.asks.fetch_sub(1, Ordering::AcqRel);
         began as u32 != 0 || before >> 32 != (began >> 32) + 1
     }
 
-    /// Whether one is being asked for.
+    /// Returns whether a swap is announced.
     pub(super) fn swaps_under_way(&self) -> bool {
         self.asks.load(Ordering::Relaxed) as u32 != 0
     }
 
-    /// The swap that brought this implementation failed.
+    /// Records that the swap to this implementation failed.
     pub(super) fn failed(&self, number: u64) {
         let mut holders = lock(&self.holders);
         let before = holders.dropped.len();
@@ -144,7 +144,7 @@ impl ObjectRecord {
         }
     }
 
-    /// The object was destroyed during the swap that brought this implementation.
+    /// Records that the object was destroyed during the swap to this implementation.
     pub(super) fn unsure(&self, number: u64) -> Result<(), String> {
         match lock(&self.holders).unsure.replace(number) {
             None => Ok(()),
@@ -152,7 +152,7 @@ impl ObjectRecord {
         }
     }
 
-    /// An implementation was dropped, with this state, which had not moved.
+    /// Records that an implementation was dropped with this state, which had not moved.
     pub(super) fn dropped(&self, number: u64, state: Vec<Sums>) {
         let mut holders = lock(&self.holders);
         if !holders.failed.remove(&number) {
@@ -160,7 +160,7 @@ impl ObjectRecord {
         }
     }
 
-    /// I2.
+    /// Checks I2.
     fn balance(&mut self) -> Result<(), String> {
         let holders = std::mem::take(&mut *lock(&self.holders));
         let Holders { mut dropped, failed, unsure } = holders;
@@ -177,7 +177,7 @@ impl ObjectRecord {
         let wanted = self.issued.iter_mut().map(|issued| Sums::after(*issued.0.get_mut()));
         let wanted: Vec<Sums> = wanted.collect();
         let found = match dropped.as_slice() {
-            // One that was made without knowing whose it is, and never called.
+            // The implementation was made without knowing its object, and never called.
             [] => vec![Sums::default(); wanted.len()],
             [(_, state)] => state.clone(),
             more => {
@@ -197,7 +197,7 @@ impl ObjectRecord {
 impl Drop for ObjectRecord {
     fn drop(&mut self) {
         let balance = self.balance();
-        // After a violation threads may have ended anywhere.
+        // After a violation, threads may have ended at any point.
         if self.world.run_state.violation().is_none() {
             self.world.expect(balance);
         }

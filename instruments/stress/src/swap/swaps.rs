@@ -1,9 +1,10 @@
-//! Swaps, and whether each ended as it may.
+//! Swaps, and the checks of their results.
 //!
-//! - one that fails has a reason that it may have: its fault, its deadline, its cancelling, another swap at the same time, the
-//!   destruction of the object; or `TimedOut(Block)`, since methods sleep, but not for so long as some swaps wait;
-//! - one that had to fail has not succeeded, if it moved anything;
-//! - one that is asked for where it would wait for itself is refused, as what it is.
+//! - A failed swap has a valid reason: its fault, its deadline, its cancellation, another swap at the same
+//!   time, or the destruction of the object. `TimedOut(Block)` is valid for short drain timeouts, because
+//!   methods sleep.
+//! - A swap that must fail has not succeeded, if it moved any state.
+//! - A swap that would wait for itself is refused with the right error.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,45 +28,45 @@ use super::world::World;
 use crate::skeleton::expected_panic::panic_message;
 use crate::run::{Rng, lock};
 
-/// How long calls may be kept waiting.
+/// Drain timeouts in microseconds.
 const DRAINS_US: [u64; 5] = [200, 1_000, 5_000, 20_000, 50_000];
-/// What no call takes: no method sleeps for long, and those that wait for each other must not.
+/// A drain timeout longer than any call: no method sleeps for long, and calls do not wait for each other.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A swap of so many has it.
+/// One swap in this many uses it.
 const PATIENT_ONE_IN: u64 = 2;
-/// The same, in upgrades.
+/// The drain timeout of upgrades.
 const UPGRADE_DRAIN: Duration = Duration::from_millis(20);
-/// Deadlines end within so many microseconds.
+/// Maximum deadline in microseconds.
 const DEADLINE_US_MAX: u64 = 4_000;
-/// A swap of so many has a deadline, or can be cancelled.
+/// One swap in this many has a deadline, or can be cancelled.
 const LIMIT_ONE_IN: u64 = 6;
-/// Of those that can be cancelled, one of so many is before it begins.
+/// One cancellable swap in this many is cancelled before it begins.
 const CANCELLED_ONE_IN: u64 = 4;
-/// Swaps that wait to be cancelled, at most.
+/// Maximum number of swaps that wait to be cancelled.
 const CANCELS_MAX: usize = 32;
-/// Of so many swaps one is judged wrongly where the torture is broken on purpose.
+/// With a planned break, one swap in this many is checked wrongly.
 const BREAK_ONE_IN: u64 = 64;
 
 thread_local! {
-    /// The object that this thread has the factory make.
+    /// The object that this thread creates through the factory.
     static MAKING: RefCell<Option<Arc<ObjectRecord>>> = const { RefCell::new(None) };
-    /// What the factory's maker has made in this thread.
+    /// The implementations that the factory's maker has made in this thread.
     static MADE: RefCell<Vec<(u64, RecordCell)>> = const { RefCell::new(Vec::new()) };
     static DRAWS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What is known of a swap, for the judge.
+/// The plan of a swap, for its check.
 struct Asked {
     kind: Kind,
     fault: Fault,
     drain: Duration,
     deadline: bool,
     cancel: Option<Cancel>,
-    /// Another one was asked for at the same time.
+    /// Another swap was requested at the same time.
     disturbed: bool,
 }
 
-/// Asks for a swap where it must be refused.
+/// Requests a swap that must be refused.
 pub(super) fn refused(world: &'static World, record: &Arc<ObjectRecord>, wanted: &[SwapFailure]) {
     let Some(handle) = record.handle.get() else { return };
     let mut rng = Rng::new(record.serial, 0);
@@ -79,7 +80,7 @@ pub(super) fn refused(world: &'static World, record: &Arc<ObjectRecord>, wanted:
     }
 }
 
-/// Asks for a swap by the interface that the object's own one extends.
+/// Requests a swap through the super-interface.
 pub(super) fn refused_of_super(world: &'static World, entry: &Entry) {
     let outcome = Swap::new(Handle::upcast::<dyn Station>(entry.handle)).run(of_super(world));
     count(Stat::RefusedThere);
@@ -90,12 +91,12 @@ pub(super) fn refused_of_super(world: &'static World, entry: &Entry) {
     }
 }
 
-/// Asks for a swap inside an operation.
+/// Requests a swap inside an operation.
 pub(super) fn refused_in_operation(world: &'static World, entry: &Entry) {
     pin(|_| refused(world, &entry.record, &[SwapFailure::InOperation]));
 }
 
-/// Asks for a swap in a deferred call. Where there is no reclaimer, that may run in a method of the object.
+/// Requests a swap in a deferred call. Without a reclaimer, that call may run in a method of the object.
 pub(super) fn refused_in_deferred_call(world: &'static World, entry: &Entry) {
     let record = Arc::clone(&entry.record);
     defer(move || {
@@ -104,15 +105,15 @@ pub(super) fn refused_in_deferred_call(world: &'static World, entry: &Entry) {
     });
 }
 
-/// One swap, of any kind; `inside` a method, or not.
+/// Runs one swap of any kind. `inside` means inside a method.
 pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut Rng) {
     let Entry { record, .. } = entry;
     let mut fault = Fault::draw(rng);
     if fault.is_of_export() && entry.of_factory {
-        // An upgrade would meet it.
+        // An upgrade would run into the failing export.
         fault = Fault::None;
     }
-    // Who comes when another one's export is to fail would meet that.
+    // Other swaps would run into the failing export, so they are excluded.
     let alone = if fault.is_of_export() { record.turn.try_write().ok() } else { None };
     let with_others = if alone.is_none() { record.turn.try_read().ok() } else { None };
     match (&alone, &with_others) {
@@ -122,7 +123,7 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
     }
     let candidate = Candidate::build(world, Some(record), (Kind::draw(rng), entry.of_factory), fault, rng);
     let Candidate { new, kind, number, fault: planted, .. } = candidate;
-    // Not in a method, for which others may wait as long.
+    // Not in a method, because other swaps may wait for that method as long.
     let patient = !inside && rng.one_in(PATIENT_ONE_IN);
     let drain = match rng.below(DRAINS_US.len() as u64) {
         _ if patient => PATIENCE,
@@ -142,7 +143,7 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
     if patient {
         count(Stat::Patient);
     }
-    // AcqRel, by changes: of two that overlap one finds the other.
+    // AcqRel, by read-modify-writes: of two that overlap, one sees the other.
     let upgrades = world.upgrades.fetch_add(0, Ordering::AcqRel);
     let began = record.begin_ask();
     let outcome = catch_unwind(AssertUnwindSafe(|| swap.run(new)));
@@ -172,7 +173,7 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
     }
 }
 
-/// A way to cancel it, for others, or used already.
+/// Makes a cancellation: already used, or offered to other threads.
 fn offer_cancel(world: &World, rng: &mut Rng) -> Cancel {
     let cancel = Cancel::new();
     if rng.one_in(CANCELLED_ONE_IN) {
@@ -187,11 +188,11 @@ fn offer_cancel(world: &World, rng: &mut Rng) -> Cancel {
     cancel
 }
 
-/// Tells the book what became of an implementation.
+/// Records the fate of an implementation.
 fn record_outcome(record: &ObjectRecord, number: u64, outcome: &Result<SwapReport, SwapError>) -> Result<(), String> {
     match outcome {
         Ok(_) => Ok(()),
-        // It may have served when the object was destroyed.
+        // The implementation may have served when the object was destroyed.
         Err(error) if error.failure() == SwapFailure::Destroyed && error.report().is_some() => {
             record.unsure(number)
         }
@@ -264,7 +265,7 @@ fn tells(what: Stat, may: bool) -> bool {
     may
 }
 
-/// Has the factory make an object.
+/// Creates an object through the factory.
 pub(super) fn make(world: &World, record: &Arc<ObjectRecord>) -> Option<squall::Owned<dyn Relay>> {
     MAKING.set(Some(Arc::clone(record)));
     let made = world.factory.try_create();
@@ -279,7 +280,7 @@ pub(super) fn make(world: &World, record: &Arc<ObjectRecord>) -> Option<squall::
     }
 }
 
-/// The factory's maker of implementations of this kind.
+/// Returns the factory's maker of implementations of this kind.
 pub(super) fn maker(world: &'static World, kind: Kind) -> impl Fn() -> Replacement<dyn Relay> + Clone + Send + Sync {
     move || {
         let record = MAKING.take();
@@ -290,12 +291,12 @@ pub(super) fn maker(world: &'static World, kind: Kind) -> impl Fn() -> Replaceme
     }
 }
 
-/// Swaps all objects of the factory, one after the other.
+/// Swaps all objects of the factory, one after another.
 pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
     let Ok(alone) = world.upgrading.try_lock() else { return };
     let kind = if rng.one_in(2) { Kind::Central } else { Kind::Spread };
     MADE.take();
-    // AcqRel: pairs with those in `one`, before and after.
+    // AcqRel: pairs with the two read-modify-writes in `one`.
     world.upgrades.fetch_add(1, Ordering::AcqRel);
     let outcome = world.factory.upgrade(maker(world, kind), |swap| swap.drain_timeout(UPGRADE_DRAIN));
     world.upgrades.fetch_add(1, Ordering::AcqRel);
@@ -306,7 +307,7 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
         Ok(upgraded) => upgraded,
         Err(error) => return world.run_state.fail(format!("an upgrade: {error}")),
     };
-    // The first is made in any case, to see of which class it is.
+    // The first implementation is always made, to learn its class.
     if made.len() != upgraded.len().max(1) {
         let (made, all) = (made.len(), upgraded.len());
         world.run_state.fail(format!("an upgrade has made {made} implementations for {all} objects"));
@@ -332,7 +333,7 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
     }
 }
 
-/// An upgrade that is asked for inside an operation.
+/// Requests an upgrade inside an operation.
 pub(super) fn refused_upgrade(world: &'static World) {
     let outcome = pin(|_| world.factory.upgrade(maker(world, Kind::Central), |swap| swap));
     MADE.take();
@@ -344,7 +345,7 @@ pub(super) fn refused_upgrade(world: &'static World) {
     }
 }
 
-/// What the library remembers.
+/// Checks the size of the log of swaps.
 pub(super) fn look_back(world: &World) {
     const REMEMBERED_MAX: usize = 256;
     let swaps = recent();

@@ -1,5 +1,4 @@
-//! The lives of the torture's threads: those that call, those that swap, and one that does everything else. Each goes on for a
-//! while and ends; then another takes its place.
+//! The threads of the stress: callers, swappers, and one that disturbs the objects.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,20 +19,21 @@ use crate::skeleton::lifetime::run_thread;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 10;
-/// Calls without anything else, one after another, at most.
+/// Maximum number of consecutive short calls.
 const BURST_MAX: u64 = 3_000;
-/// After so many of them the object's state is looked at.
+/// Calls between two audits.
 const AUDIT_EACH: u64 = 256;
-/// Swaps of one object, one after another, at most.
+/// Maximum number of consecutive swaps of one object.
 const SWAPS_MAX: u64 = 40;
-/// The place of duels; objects that are destroyed there one after another, at most; and spins before, at most.
+/// The place of duels, the maximum number of objects destroyed there in a row, and the maximum number of
+/// spins before.
 const DUEL_PLACE: usize = 7;
 const DUELS_MAX: u64 = 100;
 const SPIN_MAX: u64 = 20_000;
-/// Calls of a thread's destructors.
+/// Number of calls in an exit hook.
 const LAST_CALLS: u64 = 4;
 
-/// What a thread does.
+/// The role of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Calls,
@@ -41,7 +41,7 @@ pub(super) enum Role {
     Disturbs,
 }
 
-/// What it is doing, for the report of one that stands still; the number of the place comes first.
+/// Activities, for the report about a stuck thread. The word of a worker also holds a place.
 const DOING: [&str; 12] = [
     "beginning",
     "calling",
@@ -57,7 +57,7 @@ const DOING: [&str; 12] = [
     "ending",
 ];
 
-/// What somebody does, in words.
+/// Describes the activity of a worker.
 pub(super) fn activity(world: &World, worker: usize) -> String {
     let doing = world.doing(worker);
     let (place, what) = (doing / DOING.len() as u64, doing % DOING.len() as u64);
@@ -92,7 +92,7 @@ pub(super) fn body(
     }
 }
 
-/// What a thread does when its thread-locals are destroyed.
+/// Calls objects while the thread-locals of the thread are destroyed.
 fn on_exit(world: &'static World, index: usize, number: u64) {
     let mut thread = StressThread::new(world, index, number);
     thread.look();
@@ -107,12 +107,12 @@ fn on_exit(world: &'static World, index: usize, number: u64) {
     world.counts.flush();
 }
 
-/// A thread of the torture.
+/// One thread of the stress.
 struct StressThread {
     world: &'static World,
     index: usize,
     rng: RefCell<Rng>,
-    /// Whom it knows, by place.
+    /// The known objects, by place.
     entries: Vec<Option<Entry>>,
 }
 
@@ -135,7 +135,7 @@ impl StressThread {
         self.rng.borrow_mut().below(below)
     }
 
-    /// Looks for whoever has taken the place of those that it knew; now and then it does not.
+    /// Replaces destroyed objects among the known ones; sometimes it does not.
     fn look(&mut self) {
         let (world, rng) = (self.world, &mut *self.rng.borrow_mut());
         self.entries.resize_with(world.places.len(), || None);
@@ -224,7 +224,7 @@ impl StressThread {
         let place = self.place_of(entry);
         if self.draw(8) > 0 {
             self.does("asking for swaps", place);
-            // One, or those that call each other, in turn.
+            // Swaps one object, or two that call each other, in turn.
             let alone = self.draw(2) == 0;
             let other = if alone { None } else { self.entries[world.places[place].next].as_ref() };
             for _ in 0..1 + self.draw(SWAPS_MAX) {
@@ -267,8 +267,8 @@ impl StressThread {
         thread::sleep(Duration::from_micros(self.draw(1_000)));
     }
 
-    /// Objects of one place that are destroyed as soon as they are there, while all others call them and swap them; and
-    /// called at once, wherever they may have been called before.
+    /// Creates and destroys objects at one place as fast as possible, while the other threads call and swap
+    /// them. Then calls each destroyed object at once, on several VPs.
     fn duel(&self) {
         self.does("in a duel", DUEL_PLACE);
         let world = self.world;
@@ -294,7 +294,7 @@ impl StressThread {
         world.duel.store(false, Ordering::Relaxed);
     }
 
-    /// The others' part in it.
+    /// Takes part in a duel.
     fn join_duel(&self, role: Role) {
         self.does("in a duel", DUEL_PLACE);
         let world = self.world;

@@ -21,7 +21,8 @@ const NAMES: [&str; 6] = [
 pub(super) struct SwapTimes([AtomicU64; NAMES.len()]);
 
 impl SwapTimes {
-    /// Records the times of a swap and counts the calls that it delayed. `drain` is the bound of its block phase.
+    /// Records the times of a swap and counts the calls that it delayed. `drain` is the bound of its block
+    /// phase.
     pub(super) fn record(&self, report: &SwapReport, drain: Duration) {
         count_many(Stat::Forwarded, report.forwarded);
         count_many(Stat::Blocked, report.blocked);

@@ -1,5 +1,5 @@
-//! The implementations: one representative or one for each cluster, with state that moves in parts, whole, as text, or in no
-//! way that the others know. `F` tells those apart that a factory makes.
+//! The implementations: one representative, or one per cluster. Their state moves in parts, whole, as text,
+//! or in a format that the others do not know. `F` marks those that a factory makes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::marks::{Marks, Sums};
 use super::world::World;
 use crate::run::Rng;
 
-/// State on its way.
+/// State in transfer.
 struct Moving {
     record: Option<Arc<ObjectRecord>>,
     sums: Vec<Sums>,
@@ -27,7 +27,7 @@ impl Format for Moving {
     }
 }
 
-/// A format that nobody else knows.
+/// A format without another user.
 struct Foreign;
 impl Format for Foreign {}
 
@@ -52,20 +52,20 @@ impl Moving {
     }
 }
 
-/// What all of them do in their methods.
+/// The common operations of all implementations.
 pub(super) trait Body {
     /// Whether all calls come to this representative.
     const EXACT: bool;
     fn implementation(&self) -> &Implementation;
     fn own(&self) -> &Marks;
-    /// Over all representatives.
+    /// Returns the marks of a lane over all representatives.
     fn sums(&self, lane: usize) -> Sums;
-    /// Sleeps, if it can, until somebody wakes all that do. False if it is to end without having done anything.
+    /// Sleeps, if it can, until it is woken. Returns false if the call must end without an effect.
     fn sleep(&self) -> bool;
     fn wake(&self);
 }
 
-/// One representative.
+/// An implementation with one representative.
 pub(super) struct Single<const KIND: u8> {
     implementation: Implementation,
     marks: Marks,
@@ -145,7 +145,7 @@ impl<const KIND: u8> Drop for Single<KIND> {
     }
 }
 
-/// A representative for each cluster.
+/// An implementation with one representative per cluster.
 pub(super) struct Spread<const F: bool, const EAGER: bool> {
     implementation: Implementation,
     draws: AtomicU64,
@@ -230,13 +230,13 @@ impl<const F: bool, const EAGER: bool> Drop for Leaf<F, EAGER> {
     }
 }
 
-/// A VP of this machine.
+/// Returns a random VP of this machine.
 pub(super) fn any_vp(rng: &mut Rng) -> Vp {
     let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
     if machine().vps().contains(vp) { vp } else { Vp::current() }
 }
 
-/// A size of clusters.
+/// Returns a random cluster size.
 fn any_size(rng: &mut Rng) -> ClusterSize {
     match rng.below(7) {
         level @ 0..5 => ClusterSize::LEVELS[level as usize],
@@ -244,14 +244,14 @@ fn any_size(rng: &mut Rng) -> ClusterSize {
     }
 }
 
-/// Which implementation.
+/// The kind of an implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Central,
     Text,
     Spread,
     Eager,
-    /// Its state can come from nobody else's.
+    /// Its state has no common format with the others.
     Alien,
 }
 
@@ -267,7 +267,7 @@ impl Kind {
     }
 }
 
-/// An implementation that is to serve, and what is known of it.
+/// A future implementation and its properties.
 pub(super) struct Candidate {
     pub(super) new: Replacement<dyn Relay>,
     pub(super) kind: Kind,
@@ -277,7 +277,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Builds one. Of an object of the factory's, if `of_factory`.
+    /// Builds a candidate; for an object of the factory if `of_factory`.
     pub(super) fn build(
         world: &'static World,
         record: Option<&Arc<ObjectRecord>>,
@@ -303,7 +303,7 @@ impl Candidate {
     }
 }
 
-/// An implementation of the interface that the objects' own one extends.
+/// Returns an implementation of the super-interface.
 pub(super) fn of_super(world: &'static World) -> Replacement<dyn Station> {
     Replacement::swappable(Single::<CENTRAL>::new(Implementation::new(world, None, Fault::None)))
 }

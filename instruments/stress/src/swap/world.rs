@@ -1,6 +1,7 @@
-//! What all threads of the torture share: places where objects live one after the other, and the books of all of them.
+//! The data that all threads of the stress share: places for objects, and the records of all objects.
 //!
-//! - I1. What a place shows may be stale; who takes the owner out of it destroys the object, and nobody else does.
+//! - I1. The object shown by a place may be stale. The thread that takes the owner out of a place destroys
+//!   the object.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,12 +23,12 @@ use super::times::SwapTimes;
 use crate::run::{Rng, lock};
 use crate::skeleton;
 
-/// Whom the methods of the object in each place call: two call each other; a chain of three leads back to its first; a
-/// chain of three ends; two are the factory's, and call into the others.
+/// The place that the object of each place calls. Two places call each other. A chain of three leads back to
+/// its first. Another chain of three ends. Two places hold the factory's objects, which call into the others.
 const NEXT: [usize; 10] = [1, 0, 3, 4, 2, 6, 7, 7, 0, 2];
 const FACTORY: std::ops::Range<usize> = 8..10;
 
-/// Books that are named in an accusation, at most.
+/// Maximum number of records to name in a violation.
 const NAMED_MAX: usize = 4;
 
 #[derive(Default)]
@@ -38,31 +39,31 @@ pub(super) struct Place {
 }
 
 pub(crate) struct State {
-    /// What the thread of each post does.
+    /// The activity of each worker.
     doing: Vec<AtomicU64>,
     pub(super) places: Vec<Place>,
     pub(super) factory: Factory<dyn Relay>,
     pub(super) upgrading: Mutex<()>,
-    /// Twice the upgrades, and one more while one is under way.
+    /// Twice the number of upgrades, plus one while one is under way.
     pub(super) upgrades: AtomicU64,
-    /// Where half of them are: of the object there and that which it calls each swapper has one.
+    /// The place where half of the threads are. Of its object and the next one, each swapper takes one.
     pub(super) front: AtomicUsize,
-    /// All are to meet at one place.
+    /// All threads meet at one place.
     pub(super) duel: AtomicBool,
-    /// Cancels every swap, when all are to end.
+    /// Cancels every swap at the end of the run.
     pub(super) last: Cancel,
     pub(super) cancels: Mutex<VecDeque<Cancel>>,
     pub(super) arbiters: Mutex<Vec<Attached>>,
     pub(super) times: SwapTimes,
     records: Mutex<BTreeMap<u64, Weak<ObjectRecord>>>,
     serials: AtomicU64,
-    /// Implementations are numbered.
+    /// Number of the next implementation.
     pub(super) numbers: AtomicU64,
     pub(super) implementations_made: AtomicU64,
     pub(super) implementations_dropped: AtomicU64,
     pub(super) marks_made: AtomicU64,
     pub(super) marks_dropped: AtomicU64,
-    /// Calls that functions arbitrated, as these say and as the callers do.
+    /// Arbitrated calls, as the arbiters and as the callers count them.
     pub(super) arbitrated: AtomicU64,
     met: AtomicU64,
 }
@@ -74,7 +75,7 @@ impl World {
         World::leaked(broken, workers, |_| State {
             doing: (0..workers).map(|_| AtomicU64::new(0)).collect(),
             places: NEXT.iter().map(|&next| Place { next, ..Place::default() }).collect(),
-            // It is given its maker before it makes anything.
+            // Upgraded before it makes any object.
             factory: Factory::new(|| unreachable!("the factory was not upgraded yet")),
             upgrading: Mutex::default(),
             upgrades: AtomicU64::new(0),
@@ -96,7 +97,7 @@ impl World {
         })
     }
 
-    /// What the thread of this post does from now on, by its number in the list of such things.
+    /// Records the activity of a worker, as an index of the activities.
     pub(super) fn does(&self, worker: usize, what: u64) {
         self.doing[worker].store(what, Ordering::Relaxed);
     }
@@ -105,7 +106,7 @@ impl World {
         self.doing[worker].load(Ordering::Relaxed)
     }
 
-    /// A caller has met an arbiter.
+    /// Counts a call that passed an arbiter.
     pub(super) fn note_met(&self) {
         self.met.fetch_add(1, Ordering::Relaxed);
     }
@@ -117,12 +118,12 @@ impl World {
         record
     }
 
-    /// A book was balanced.
+    /// Removes the record of a balanced object.
     pub(super) fn forget(&self, serial: u64) {
         lock(&self.records).remove(&serial);
     }
 
-    /// The book with this number.
+    /// Returns the record with this number.
     pub(super) fn record(&self, serial: u64) -> Option<Arc<ObjectRecord>> {
         lock(&self.records).get(&serial).and_then(Weak::upgrade)
     }
@@ -149,7 +150,7 @@ impl World {
         Some((owned, Entry { record, handle, of_factory }))
     }
 
-    /// One that only its creator knows.
+    /// Creates an object that only its creator knows.
     pub(super) fn create_apart(&'static self, rng: &mut Rng) -> Option<(Owned<dyn Relay>, Entry)> {
         self.create(false, rng)
     }
@@ -172,7 +173,7 @@ impl World {
         lock(&self.places[place].shown).clone()
     }
 
-    /// Destroys the object of a place. It stays shown.
+    /// Destroys the object of a place. The place still shows it.
     pub(super) fn destroy(&self, place: usize) {
         let taken = lock(&self.places[place].vault).take();
         if let Some((owned, entry)) = taken {
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// Puts an object into a place, if it has none.
+    /// Puts an object into a place without one.
     pub(super) fn fill(&'static self, place: usize, rng: &mut Rng) {
         if lock(&self.places[place].vault).is_some() {
             return;
@@ -194,13 +195,13 @@ impl World {
         drop(shown);
     }
 
-    /// Gives the factory its first maker, and every place its first object.
+    /// Gives the factory its first maker, and fills every place.
     pub(super) fn begin(&'static self, rng: &mut Rng) {
         swaps::upgrade(self, rng);
         (0..self.places.len()).for_each(|place| self.fill(place, rng));
     }
 
-    /// Ends all that is left.
+    /// Destroys all remaining objects.
     pub(super) fn end(&self) {
         lock(&self.cancels).clear();
         let arbiters = std::mem::take(&mut *lock(&self.arbiters));
@@ -212,7 +213,7 @@ impl World {
         }
     }
 
-    /// What is not accounted for.
+    /// Describes the objects and parts that are not accounted for, if any.
     pub(super) fn left(&self) -> Option<String> {
         let records = lock(&self.records);
         if !records.is_empty() {
@@ -230,7 +231,7 @@ impl World {
         Some(format!("{what}: made {made}, dropped {dropped}"))
     }
 
-    /// Whether functions have seen as many calls as callers have seen functions.
+    /// Checks that arbiters have seen as many calls as callers have seen arbiters.
     pub(super) fn compare_arbiters(&self) -> Result<(), String> {
         let (ran, met) = (self.arbitrated.load(Ordering::Relaxed), self.met.load(Ordering::Relaxed));
         match ran == met {

@@ -1,4 +1,4 @@
-//! The lock of a duel, which nobody else touches.
+//! The lock of a duel, which only the threads of the duel use.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ use super::super::lock_types::{Outcome, Exclusive, Attempt, SharedAccess};
 use super::round::{Kind, Round, Wish};
 use crate::run::{Rng, lock};
 
-/// More than the releases after which a lock that nobody waited for becomes quick.
+/// More than the number of uncontended releases after which a lock becomes biased.
 const QUIET: usize = 100;
 const MEDDLES_MAX: u64 = 3;
 
-/// A counter is replaced when it was shut down.
+/// A counter, which is replaced after a shutdown.
 pub(super) struct Gate {
     pub(super) name: &'static str,
     pub(super) make: Make,
@@ -43,7 +43,7 @@ impl Arena {
         }
     }
 
-    /// Before the first asks, with nobody else at it.
+    /// Prepares the lock for a round. The first thread calls it while it is alone.
     pub(super) fn prepare(&self, round: &Round, rng: &mut Rng) {
         if round.meddles {
             (0..rng.below(MEDDLES_MAX)).for_each(|_| self.meddle(rng));
@@ -59,23 +59,23 @@ impl Arena {
             let mut now = lock(&gate.now);
             calmly(|| match now.enter_now() {
                 Ok(()) => now.leave(),
-                // The last round has shut it down.
+                // The previous round has shut it down.
                 Err(_) => *now = Arc::from((gate.make)()),
             });
         }
     }
 
-    /// Changes what can be changed.
+    /// Changes the lock's attributes.
     pub(super) fn meddle(&self, rng: &mut Rng) {
         if let Arena::One(lock) = self {
             lock.meddle(rng);
         }
     }
 
-    /// Asks, and does something inside if that is granted.
+    /// Requests the lock, and runs `inside` if that is granted.
     ///
     /// # Errors
-    /// The wait has ended as it must not.
+    /// The request has ended in a wrong way.
     pub(super) fn ask(&self, wish: Wish, round: &Round, inside: &mut dyn FnMut()) -> Result<(), String> {
         let until = |us| Attempt::Until(Instant::now() + Duration::from_micros(us));
         let outcome = match (self, wish) {
@@ -138,7 +138,7 @@ fn ask_counter(
     ended.map_err(|error| format!("{wish:?}, after the stop: {error}"))
 }
 
-/// By name and attributes.
+/// Prints name and attributes.
 impl fmt::Display for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,16 +1,16 @@
-//! Duels: a few threads with a lock that nobody else touches.
+//! Duels: a few threads with a lock that no other thread uses.
 //!
-//! Problem: in a crowd a thread whose wake-up was lost is soon woken by another that comes. Idea: in each round of a duel the first
-//! takes the lock, the others ask for it, the first releases it, and then touches it no more. So nobody comes who could make
-//! good what was lost.
+//! Problem: in a crowd, a thread whose wake-up was lost is soon woken by another thread. Idea: in each round
+//! of a duel the first thread takes the lock, the others request it, and the first releases it and does not
+//! touch it again. So no further thread repairs a lost wake-up.
 //!
-//! - I1. From the moment at which the first is out until all others have ended, nobody but these touches the lock. Each asks
-//!   once.
-//! - I2. Who has not ended after [`LOOKS`] looks at which nobody was inside is forgotten; so is who has not ended
-//!   in spite of its deadline, or of a cancellation, while the first stayed for its sake. Looks are counted, not time. A
-//!   first that does not get what nobody has is found when the run is over.
-//! - I3. The times of a round are of the same size as the sleeps between the steps of the protocols ([`Disturbed`]), of which one in three
-//!   sleeps: so every order of two steps is met often.
+//! - I1. From the first thread's release until all others have ended, only the others touch the lock. Each
+//!   requests it once.
+//! - I2. A thread is forgotten if it has not ended after [`LOOKS`] looks at which no thread was inside. So is
+//!   one that outlasts its deadline or cancellation while the first stayed for its sake. Looks are counted
+//!   instead of time. A first thread that does not get a free lock is found when the run is over.
+//! - I3. The times of a round have the magnitude of the sleeps between the steps of the protocols
+//!   ([`Disturbed`]), of which one in three sleeps. So every order of two steps occurs often.
 
 mod arena;
 mod round;
@@ -33,33 +33,33 @@ use crate::run::{Rng, Run, Violation, leak, lock};
 use arena::Arena;
 use round::{Cancels, Round};
 
-/// Looks at those who do not end.
+/// Maximum number of looks at threads that do not end.
 const LOOKS: u32 = 3_000;
-/// Between two looks.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The longest time inside of one who is not the first is shorter than two to this power, in microseconds.
+/// A thread other than the first stays inside for less than two to this power microseconds.
 const INSIDE_LOG: u64 = 6;
-/// The streams of random numbers of the duels' threads are from here.
+/// The first stream of random numbers of the duels' threads.
 const STREAM: u64 = 1 << 24;
-/// More than the threads of a duel.
+/// More than the number of threads in a duel.
 const MOST: u64 = 8;
 
-/// What the threads of a duel share.
+/// The data that the threads of a duel share.
 struct Duel {
     arena: Arena,
     others: usize,
     world: &'static World,
     now: Mutex<Now>,
     begun: Condvar,
-    /// Who is about to ask in this round, or has.
+    /// Number of threads that are about to request the lock in this round, or have.
     asking: AtomicUsize,
-    /// Those of the others who are inside.
+    /// Number of other threads inside.
     inside: AtomicUsize,
-    /// A bit for each of the others who has ended in this round.
+    /// A bit for each of the others that has ended in this round.
     ended: AtomicU64,
 }
 
-/// The round that is on.
+/// The current round.
 #[derive(Default)]
 struct Now {
     number: u64,
@@ -74,18 +74,20 @@ struct DuelThreads {
     others: Vec<JoinHandle<()>>,
 }
 
-/// All duels, at work.
+/// All running duels.
 pub(super) struct Duels {
     duels: Vec<DuelThreads>,
 }
 
 impl Duels {
+    /// Starts all duels.
+    ///
     /// # Errors
     /// The system has no more threads.
     pub(super) fn start(run: &Run, world: &'static World) -> Result<Duels, Violation> {
         let mut duels = Vec::new();
         if world.is_broken_otherwise(Break::LoseInDuel) {
-            // They would only be in the way of what is to be found.
+            // Duels would only disturb the search for another planned break.
             return Ok(Duels { duels });
         }
         for (index, (others, arena)) in arenas(world).into_iter().enumerate() {
@@ -108,12 +110,12 @@ impl Duels {
         Ok(Duels { duels })
     }
 
-    /// When the trial is over. Returns the number of rounds.
+    /// Ends all duels after the run is over. Returns the number of rounds.
     pub(super) fn end(self, world: &World) -> u64 {
         let run_state = world.run_state;
         let mut rounds = 0;
         for DuelThreads { duel, first, others } in self.duels {
-            // Who was forgotten does not end. All are left alone then.
+            // A forgotten thread does not end, so all threads are abandoned.
             if run_state.violation().is_some() {
                 break;
             }
@@ -136,7 +138,7 @@ impl Duels {
     }
 }
 
-/// Each lock, and for how many besides the first.
+/// Returns each lock with its number of threads besides the first.
 fn arenas(world: &World) -> Vec<(usize, Arena)> {
     let one = |lock: Box<dyn Exclusive>| Arena::One(lock);
     let plain = || one(Box::new(Named("the disturbed lock", Lock::<u64, Disturbed>::disturbed(0))));
@@ -162,9 +164,9 @@ fn arenas(world: &World) -> Vec<(usize, Arena)> {
     arenas
 }
 
-/// So that the shortest sleeps are short.
+/// Reduces the timer slack, so that the shortest sleeps are short.
 fn sleep_precisely() {
-    // Refused: they are longer.
+    // If it is refused, the sleeps are longer.
     let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
@@ -188,7 +190,8 @@ impl Duel {
         Ok(DuelThreads { duel: self, first, others })
     }
 
-    /// Whether the first ends, now that the trial is over. It looks for others for [`LOOKS`] looks at most, twice.
+    /// Returns whether the first thread ends after the run is over. It looks for other threads for at most
+    /// [`LOOKS`] looks, twice.
     fn comes_to_an_end(&self, first: &JoinHandle<u64>) -> bool {
         for _ in 0..4 * LOOKS {
             if first.is_finished() {
@@ -199,7 +202,7 @@ impl Duel {
         false
     }
 
-    /// The life of the first. Returns how many rounds there were.
+    /// The body of the first thread. Returns the number of rounds.
     fn lead(&self, mut rng: Rng) -> u64 {
         sleep_precisely();
         disturbed::seed_duel(&mut rng);
@@ -223,9 +226,9 @@ impl Duel {
         rounds
     }
 
-    /// One round, of the first.
+    /// Runs one round of the first thread.
     fn fight(&self, round: &Arc<Round>, rng: &mut Rng) -> Result<(), String> {
-        // Relaxed: the others see these by the lock under which the round is shown.
+        // Relaxed: the lock under which the round is shown publishes them.
         self.asking.store(0, Ordering::Relaxed);
         self.ended.store(0, Ordering::Relaxed);
         self.arena.prepare(round, rng);
@@ -267,14 +270,14 @@ impl Duel {
         self.begun.notify_all();
     }
 
-    /// Nobody is forgotten here: who asks has not yet touched the lock.
+    /// No thread is forgotten here, because a requesting thread has not yet touched the lock.
     fn wait_for_asking(&self) {
         while self.asking.load(Ordering::Relaxed) < self.others {
             thread::yield_now();
         }
     }
 
-    /// Waits until those whose bits these are have ended (I2).
+    /// Waits until the threads of these bits have ended (I2).
     fn wait_for(&self, those: u64, round: &Round, complaint: &str) -> Result<(), String> {
         let mut looks = 0;
         loop {
@@ -294,7 +297,7 @@ impl Duel {
         }
     }
 
-    /// The life of one of the others.
+    /// The body of one of the others.
     fn follow(&self, index: usize, first: &Thread, mut rng: Rng) {
         sleep_precisely();
         disturbed::seed_duel(&mut rng);

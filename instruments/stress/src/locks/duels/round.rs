@@ -1,4 +1,4 @@
-//! One round of a duel: what the first does, what the others want, and when.
+//! One round of a duel: the action of the first thread, the requests of the others, and their times.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::super::disturbed::{DUEL_SLEEP_LOG, short_us};
 use super::super::lock_types::any_waiting;
 use crate::run::Rng;
 
-/// What one of a duel asks for. Times are in microseconds.
+/// A request in a duel. Times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// A lock for one.
+    /// Take an exclusive lock.
     Have,
     HaveWithin(u64),
     HaveUnlessCancelled,
@@ -20,24 +20,24 @@ pub(super) enum Wish {
     ReadWithin(u64),
     Write,
     WriteWithin(u64),
-    /// To be inside as a request.
+    /// Enter as a request.
     Enter,
-    /// To stop a counter, and to restart it.
+    /// Stop a counter and restart it.
     Stop,
     StopWithin(u64),
-    /// To stop a counter, and to shut it down.
+    /// Stop a counter and shut it down.
     ShutDown,
 }
 
 impl Wish {
-    /// Whether its wait has another end than that it is granted.
+    /// Returns whether the wait has another end than being granted.
     fn has_end(self) -> bool {
         use Wish::*;
         matches!(self, HaveWithin(_) | HaveUnlessCancelled | ReadWithin(_) | WriteWithin(_) | StopWithin(_))
     }
 }
 
-/// When those who can be cancelled are.
+/// The moment of the cancellations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cancels {
     Inside,
@@ -50,23 +50,23 @@ pub(super) struct Round {
     pub(super) others: Vec<Wish>,
     pub(super) cancels: Cancels,
     pub(super) cancel: Arc<Cancel>,
-    /// The first stays until all others are about to ask.
+    /// The first thread stays until all others are about to request the lock.
     pub(super) waits_for_all: bool,
-    /// And then for so long.
+    /// Then it stays for this time, in microseconds.
     pub(super) hold_us: u64,
-    /// And then, with bit `n` set, until number `n` of the others does not wait any more.
+    /// With bit `n` set, it then stays until number `n` of the others has stopped waiting.
     pub(super) stays_for: u64,
-    /// It changes what can be changed before, and while it is inside.
+    /// The first thread changes the attributes before and while it is inside.
     pub(super) meddles: bool,
-    /// The lock was used in peace before.
+    /// The lock was used without contention before.
     pub(super) quiet: bool,
 }
 
-/// For what kind of lock.
+/// The kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     One,
-    /// One that can be cancelled, and asked by priority.
+    /// A lock that supports cancellation and priorities.
     Configurable,
     Several,
     Gate,
@@ -79,7 +79,7 @@ impl Round {
             Kind::Several => [Wish::Read, Wish::Write][rng.below(2) as usize],
             Kind::Gate => [Wish::Enter, Wish::Enter, Wish::Stop, Wish::ShutDown][rng.below(4) as usize],
         };
-        // A counter is stopped by one at a time.
+        // A counter is stopped by one thread at a time.
         let mut may_stop = first == Wish::Enter;
         let others: Vec<Wish> = (0..others)
             .map(|_| {
