@@ -1,14 +1,14 @@
-//! Taking processors offline and bringing them back, one step at a time.
+//! Takes processors offline and brings them back, one step at a time.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::topology::ONLINE;
 
-/// Where the kernel keeps a folder for each processor.
+/// The kernel's directory with a subdirectory per processor.
 const PROCESSORS: &str = "/sys/devices/system/cpu";
 
-/// The `online` files of the processors that can come and go.
+/// Returns the `online` files of the removable processors.
 fn switches() -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(PROCESSORS).map_err(|e| format!("{PROCESSORS}: {e}"))?;
     let mut switches: Vec<PathBuf> =
@@ -21,10 +21,10 @@ fn is_online(switch: &PathBuf) -> bool {
     fs::read_to_string(switch).is_ok_and(|state| state.trim() == "1")
 }
 
-/// Brings every processor online that the kernel was told to leave off while it started.
+/// Brings every processor online that the kernel left offline while it started.
 ///
 /// # Errors
-/// When sysfs cannot be read, or the kernel refuses one.
+/// If sysfs cannot be read, or the kernel refuses a processor.
 pub(crate) fn bring_all() -> Result<(), String> {
     for switch in switches()?.iter().filter(|switch| !is_online(switch)) {
         fs::write(switch, "1").map_err(|e| format!("{}: {e}", switch.display()))?;
@@ -32,11 +32,11 @@ pub(crate) fn bring_all() -> Result<(), String> {
     Ok(())
 }
 
-/// The processors that can go, and those that are gone at the moment.
+/// The removable processors, and those of them that are offline now (`gone`).
 ///
-/// - I1. A processor in `gone` was put there by [`Processors::step`], which took it offline itself; nobody else does.
-/// - I2. At most half of the removable processors are gone at once, so that threads always have where to go and
-///   several processors stay in play.
+/// - I1. Only the methods of this type take processors offline, and each of those processors is in `gone`.
+/// - I2. At most half of the removable processors are offline at once, so that threads always have several
+///   processors to run on.
 #[derive(Debug)]
 pub(crate) struct Processors {
     removable: Vec<PathBuf>,
@@ -47,15 +47,15 @@ pub(crate) struct Processors {
 }
 
 impl Processors {
-    /// The processors of this machine whose `online` file exists.
+    /// Finds the removable processors of this machine that are online.
     ///
     /// # Errors
-    /// When sysfs cannot be read.
+    /// If sysfs cannot be read.
     pub(crate) fn find() -> Result<Processors, String> {
         let mut removable = switches()?;
         removable.retain(is_online);
         let online_before = crate::read(ONLINE);
-        // Any odd number will do as the seed: the order of departures need only be irregular.
+        // The seed may be any odd number, since the order of removals only has to be irregular.
         Ok(Processors {
             removable,
             gone: Vec::new(),
@@ -65,20 +65,20 @@ impl Processors {
         })
     }
 
-    /// How many processors can be taken offline.
+    /// Returns the number of removable processors.
     pub(crate) fn removable(&self) -> usize {
         self.removable.len()
     }
 
-    /// How many have been taken offline and brought back.
+    /// Returns how often a processor was taken offline and brought back.
     pub(crate) fn cycles(&self) -> usize {
         self.cycles
     }
 
-    /// Takes one more offline or brings one back.
+    /// Takes one more processor offline, or brings one back.
     ///
     /// # Errors
-    /// When the kernel refuses to bring one back.
+    /// If the kernel refuses to bring one back.
     pub(crate) fn step(&mut self) -> Result<(), String> {
         if self.removable.is_empty() {
             return Ok(());
@@ -92,10 +92,10 @@ impl Processors {
         self.bring_back(index)
     }
 
-    /// Takes as many offline as may be gone at once, or as the kernel lets go.
+    /// Takes processors offline up to the limit (I2), or as many as the kernel allows.
     pub(crate) fn thin_out(&mut self) {
         let limit = self.limit();
-        // The kernel may refuse one for good; that must not keep us here.
+        // The kernel may refuse a processor every time, so bound the attempts.
         for _ in 0..8 * limit {
             if self.gone.len() < limit {
                 self.leave();
@@ -103,10 +103,10 @@ impl Processors {
         }
     }
 
-    /// Brings all back, and checks that as many are online as were before.
+    /// Brings all processors back, and checks that the set of online processors is the initial one.
     ///
     /// # Errors
-    /// When the kernel refuses, or another set of processors is online than before.
+    /// If the kernel refuses a processor, or the sets differ.
     pub(crate) fn restore(&mut self) -> Result<(), String> {
         while !self.gone.is_empty() {
             self.bring_back(0)?;
@@ -119,12 +119,12 @@ impl Processors {
         }
     }
 
-    /// The most that may be gone at once.
+    /// Returns the maximum number of processors that may be offline at once.
     fn limit(&self) -> usize {
         self.removable.len().div_ceil(2)
     }
 
-    /// Takes one offline, drawn at random. The kernel may refuse, and then it stays.
+    /// Takes a random processor offline. If the kernel refuses, the processor stays online.
     fn leave(&mut self) {
         let index = self.draw() % self.removable.len();
         let path = self.removable[index].clone();
@@ -140,7 +140,7 @@ impl Processors {
         Ok(())
     }
 
-    /// A pseudo-random number (xorshift), small enough for an index.
+    /// Returns a pseudo-random number (xorshift), small enough for an index.
     fn draw(&mut self) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,20 +1,24 @@
 //! The first process (`/init`) of the emulated machine that `cargo run -p xtask -- vm` boots.
 //!
-//! It is linked statically and is, with the binary `squall`, all the user space there is. It
+//! The program is linked statically. With the binary `squall` it is the whole user space of the machine.
+//! Steps:
 //!
-//! 1. mounts what a Linux process expects to find,
-//! 2. brings the processors online that the kernel left off while it started,
-//! 3. compares the machine that `squall info --json` reports with the one that the kernel's command line announces,
-//! 4. runs each stress while it takes processors offline and brings them back,
-//! 5. counts the processors while half of them are offline, compares the machine again, says `VM OK` or `VM FAILED: why` on the console, and powers the machine off.
+//! 1. Mount the file systems that std, glibc and Squall read.
+//! 2. Bring the processors online that the kernel left offline while it started.
+//! 3. Compare the machine that `squall info --json` reports with the one on the kernel's command line.
+//! 4. Run each stress, while taking processors offline and bringing them back.
+//! 5. Take half of the processors offline, and check that `squall info` still counts all of them. Bring them
+//!    back, and compare the whole machine again.
+//! 6. Print `VM OK` or `VM FAILED: why` on the console, and power the machine off.
 //!
-//! Where it is told of tests, it runs those instead of all that needs `squall`: each has to succeed, with the emulator that it needs.
+//! If the command line names tests, the program runs them in place of steps 3 to 5. Each test must succeed. A
+//! test that finds no emulator fails.
 //!
-//! - I1. Every way out prints one verdict line and then powers off: xtask never has to guess whether a silent machine
-//!   passed.
-//! - I2. When a stress is over, every processor that was online before it is online again.
+//! - I1. Every path prints one verdict line and then powers off. So xtask never has to guess whether a silent
+//!   machine passed.
+//! - I2. After a stress, every processor is online that was online before.
 //!
-//! Not promised: anything on a machine that is not emulated. It ends by powering the machine off.
+//! Not promised: use outside an emulated machine, since the program powers the machine off.
 
 #![forbid(unsafe_code)]
 
@@ -34,11 +38,11 @@ use rustix::system::{RebootCommand, reboot};
 
 /// The binary under test, where xtask puts it in the initial file system.
 const SQUALL: &str = "/squall";
-/// Which of its messages the kernel shows on the console: those more severe than this number.
+/// File with the kernel's console log level: the console shows messages more severe than this number.
 const PRINTK: &str = "/proc/sys/kernel/printk";
-/// How long a stress may take beyond the seconds it was asked for, in multiples of them, plus [`GRACE_SECONDS`].
+/// Time limit of a stress, in multiples of its requested length. [`GRACE_SECONDS`] are added.
 const PATIENCE_FACTOR: u64 = 4;
-/// Seconds of patience on top: an emulated machine of 32 processors is slow to start and join threads.
+/// Seconds added to the time limit: an emulated machine of 32 processors starts and joins threads slowly.
 const GRACE_SECONDS: u64 = 320;
 
 fn main() {
@@ -48,7 +52,7 @@ fn main() {
         );
         std::process::exit(2);
     }
-    // The first thing it does: xtask boots a machine again that did not come as far as this line.
+    // Print this line first: xtask boots a machine again if the line does not appear.
     println!("vm: first program");
     match run() {
         Ok(()) => println!("VM OK"),
@@ -56,7 +60,8 @@ fn main() {
     }
     rustix::fs::sync();
     let refused = reboot(RebootCommand::PowerOff);
-    // Only reached when the kernel refuses; returning from the first process makes it panic, which ends QEMU too.
+    // Reached only if the kernel refuses. Returning from the first process makes the kernel panic, which also
+    // ends QEMU.
     println!("VM FAILED: power off: {refused:?}");
 }
 
@@ -101,12 +106,16 @@ fn mounts() -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps the kernel's lesser messages off the console, where they would tear our lines. It says all of them until here.
+/// Keeps the kernel's less severe messages off the console, because they would break up our lines. Until here
+/// the console shows all messages.
 fn quieten_kernel() -> Result<(), String> {
     std::fs::write(PRINTK, "3").map_err(|e| format!("{PRINTK}: {e}"))
 }
 
-/// Prints `squall info` for the log; it must at least succeed.
+/// Prints `squall info` for the log.
+///
+/// # Errors
+/// If the program fails.
 fn info() -> Result<(), String> {
     let status = Command::new(SQUALL).arg("info").status().map_err(|e| format!("{SQUALL} info: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("squall info: {status}")) }
@@ -114,7 +123,7 @@ fn info() -> Result<(), String> {
 
 /// Runs one stress to its end while processors go offline and come back.
 ///
-/// `stress` is the stress's name, and then what it runs with, environment settings and switches: `rcu`,
+/// `stress` is the name of the stress, followed by environment settings and switches. Examples: `rcu`,
 /// `rcu,SQUALL_RSEQ=off`, `objects,--real`.
 fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
     let mut words = stress.split(',');
@@ -152,7 +161,8 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the tests of `PROGRAM` or `PROGRAM,FILTER`. A test that finds no emulator fails.
+/// Runs the test program `PROGRAM`, or with `PROGRAM,FILTER` its tests that match the filter. A test that
+/// finds no emulator fails.
 fn run_test(test: &str) -> Result<(), String> {
     println!("vm: test {test}");
     let start = Instant::now();
@@ -160,7 +170,7 @@ fn run_test(test: &str) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args((!filter.is_empty()).then_some(filter));
     command.env("PATH", "/usr/bin").env("SQUALL_TEST_NEEDS", "emulator").env("RUST_BACKTRACE", "0");
-    // One at a time, with its name before it runs.
+    // Run one test at a time, and print its name before it runs.
     let status =
         command.args(["--test-threads", "1", "--nocapture"]).status().map_err(|e| format!("{test}: {e}"))?;
     let took = start.elapsed().as_secs();
@@ -168,7 +178,7 @@ fn run_test(test: &str) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{test}: {status}")) }
 }
 
-/// Waits for `child`, taking processors off and back meanwhile, and kills it when it outlives every patience.
+/// Waits for `child`, while taking processors offline and bringing them back. Kills it at the time limit.
 fn supervise(
     child: &mut Child,
     processors: &mut hotplug::Processors,
@@ -184,7 +194,7 @@ fn supervise(
             let killed = child.kill().and_then(|()| child.wait());
             return Err(format!("still running after {} s, killed: {killed:?}", limit.as_secs()));
         }
-        // Only while the stress is meant to be running: its last joins need no more disturbance.
+        // Step only during the requested time, and leave the final joins of the stress undisturbed.
         if order.hotplug && start.elapsed().as_secs() < order.seconds {
             processors.step()?;
         }
@@ -192,7 +202,7 @@ fn supervise(
     }
 }
 
-/// The trimmed text of a small file, or why it cannot be read, for the log.
+/// Returns the trimmed text of a small file, or the reason why it cannot be read, for the log.
 fn read(path: &str) -> String {
     match std::fs::read_to_string(path) {
         Ok(text) => text.trim().to_owned(),

@@ -1,38 +1,39 @@
-//! What the kernel's command line asks of this machine: words of the form `squall.key=value`.
+//! Orders on the kernel's command line: words of the form `squall.key=value`.
 
-/// What to expect and what to run.
+/// The expected machine, and the stresses and tests to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// The facts that `squall info --json` must report: a name and its value.
+    /// Facts that `squall info --json` must report: a name and its value each.
     pub(crate) expect: Vec<(String, String)>,
-    /// Length of each stress.
+    /// Length of each stress, in seconds.
     pub(crate) seconds: u64,
     /// Seed of each stress.
     pub(crate) seed: u64,
     /// Threads of each stress.
     pub(crate) threads: u64,
-    /// Whether processors are taken offline and back meanwhile.
+    /// Whether processors go offline and come back during the stresses.
     pub(crate) hotplug: bool,
-    /// The stresses, in order; each may carry settings and switches: `rcu,SQUALL_RSEQ=off`, `objects,--real`.
+    /// The stresses, in order. Each may have settings and switches: `rcu,SQUALL_RSEQ=off`, `objects,--real`.
     pub(crate) stresses: Vec<String>,
-    /// Programs that are run instead, each to succeed.
+    /// Test programs, run in place of the stresses. Each must succeed.
     pub(crate) tests: Vec<String>,
 }
 
 impl Order {
-    /// The order of the running kernel.
+    /// Reads the order from the running kernel's command line.
     ///
     /// # Errors
-    /// When the command line cannot be read or a value of ours cannot be understood.
+    /// If the command line cannot be read, and the errors of [`parse`](Order::parse).
     pub(crate) fn from_kernel() -> Result<Order, String> {
         let line = std::fs::read_to_string("/proc/cmdline").map_err(|e| format!("/proc/cmdline: {e}"))?;
         Order::parse(&line)
     }
 
-    /// The order in this command line. Words that are not ours are the kernel's.
+    /// Reads the order from this command line. Skips words without the prefix `squall.`, which are for the
+    /// kernel.
     ///
     /// # Errors
-    /// When a word of ours has an unknown key or a value of the wrong form.
+    /// If a word with the prefix has an unknown key or an invalid value.
     pub(crate) fn parse(line: &str) -> Result<Order, String> {
         let mut order = Order {
             expect: Vec::new(),
@@ -76,7 +77,7 @@ mod tests {
     use super::Order;
 
     #[test]
-    fn words_of_ours_are_read_and_others_left_to_the_kernel() {
+    fn words_with_the_prefix_are_read_and_others_skipped() {
         let order = Order::parse(
             "console=ttyS0 quiet squall.expect=vps:8,rseq:restartable squall.seconds=7 squall.threads=16 squall.hotplug=0 \
              squall.stress=percpu squall.stress=rcu,SQUALL_RSEQ=off squall.test=/deps/known-1\n",
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused() {
+    fn invalid_words_are_refused() {
         for line in ["squall.seconds", "squall.seconds=x", "squall.expect=vps", "squall.unheard=1"] {
             assert!(Order::parse(line).is_err(), "{line}");
         }

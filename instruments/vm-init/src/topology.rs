@@ -1,4 +1,4 @@
-//! Comparing the machine that `squall info --json` reports with the one that was built.
+//! Compares the machine that `squall info --json` reports with the emulated one.
 
 use std::process::Command;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::order::Order;
 
-/// The kernel's list of processors that may ever come online.
+/// File with the kernel's list of possible processors, which may come online.
 pub(crate) const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
-/// The kernel's list of processors that are online now.
+/// File with the kernel's list of online processors.
 pub(crate) const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Runs `squall info --json` and checks each expected fact.
 ///
 /// # Errors
-/// When it fails, prints no JSON, or reports another number for a fact, or none.
+/// If the program fails or prints invalid JSON. If a fact is absent or has another value.
 pub(crate) fn check(squall: &str, order: &Order) -> Result<(), String> {
     let output =
         Command::new(squall).args(["info", "--json"]).output().map_err(|e| format!("squall info: {e}"))?;
@@ -34,17 +34,17 @@ pub(crate) fn check(squall: &str, order: &Order) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the number of processors alone is as expected: what can come and go is still counted while it is gone.
+/// Checks only the expected number of processors. Processors count even while they are offline.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub(crate) fn check_vps(squall: &str, order: &Order) -> Result<(), String> {
     let vps = order.expect.iter().filter(|(fact, _)| fact == "vps").cloned().collect();
     check(squall, &Order { expect: vps, ..order.clone() })
 }
 
-/// The value of this fact: a number at the top (`vps`), the mode of a primitive (`rseq`), or how many clusters the level
-/// of this name has (`core`).
+/// Returns the value of a fact. A fact is a number at the top level (`vps`) or the mode of a primitive
+/// (`rseq`). The name of a level (`core`) stands for its number of clusters.
 fn find(info: &Value, fact: &str) -> Option<String> {
     if let Some(value) = info.get(fact) {
         let mode = value.get("mode").and_then(Value::as_str).map(str::to_owned);
