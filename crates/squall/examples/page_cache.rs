@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use squall::lock::DistributedRwLock as RwLock;
-use squall::parts::dhash::{Emptying, Local, Locking, Master, Verdict};
+use squall::parts::dhash::{Emptying, LocalTable, Locking, MasterTable, Verdict};
 use squall::prelude::*;
 
 const PAGE: usize = 4096;
@@ -78,7 +78,7 @@ struct Cache {
     length: AtomicU64,
     /// Writers of pages and of the file hold it shared; `truncate` holds it exclusively.
     writing: RwLock<()>,
-    pages: Master<u64, Page, Here>,
+    pages: MasterTable<u64, Page, Here>,
     /// Hits of evicted pages.
     past_hits: AtomicU64,
 }
@@ -86,7 +86,7 @@ struct Cache {
 /// The representative.
 #[repr(align(128))]
 struct LocalCache {
-    pages: Local<u64, Page, Here>,
+    pages: LocalTable<u64, Page, Here>,
     misses: AtomicU64,
     context: RepContext<Cache>,
 }
@@ -104,7 +104,7 @@ impl Cache {
     fn new(file: File) -> io::Result<Cache> {
         let length = AtomicU64::new(file.metadata()?.len());
         // A new local entry has zero hits.
-        let pages = Master::new(|_page: &Page| Here::default());
+        let pages = MasterTable::new(|_page: &Page| Here::default());
         Ok(Cache { file, length, writing: RwLock::new(()), pages, past_hits: AtomicU64::new(0) })
     }
 

@@ -1,12 +1,12 @@
-//! What compiles and what does not, and what is said about it: the tests that start the compiler.
+//! Programs that must compile, programs that must not, and the messages. These tests start the compiler.
 //!
-//! `ui/refused`: traits that `#[interface]` refuses; every line is the macro's own. `ui/laws`: what types
-//! must not allow; the compiler's messages, with ours where it lets us speak, as of the Rust that the
-//! workspace asks for. `ui/accepted`: programs that must compile, in surroundings that a module of a test
-//! cannot have. `ui/crates`: an interface in one crate, its implementation and its use in others.
+//! - `ui/refused`: traits that `#[interface]` rejects. All messages are the macro's.
+//! - `ui/laws`: programs that the types reject. The messages are the compiler's, partly with text of Squall,
+//!   and depend on the Rust version of the workspace.
+//! - `ui/accepted`: programs that must compile, but cannot be modules of a test.
+//! - `ui/crates`: an interface in one crate, its implementations and uses in others.
 //!
-//! `TRYBUILD=overwrite cargo test -p squall --test ui` writes the messages anew, to be read before they are
-//! kept.
+//! `TRYBUILD=overwrite cargo test -p squall --test ui` rewrites the messages. Read them before you keep them.
 
 #[cfg(squall_global_alloc)]
 use squall as _;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// Whether this is another machine's code, whose compiler is not here.
+/// Returns true under an emulator, where the compiler is missing.
 fn emulated() -> bool {
     let emulated = env::var_os("SQUALL_TEST_RUNNER").is_some();
     if emulated {
@@ -35,7 +35,7 @@ fn messages() {
     cases.compile_fail("tests/ui/laws/*.rs");
 }
 
-/// Writes a package that depends on `squall` and on other packages of this place.
+/// Writes a package that depends on `squall` and on other packages in `place`.
 fn write_package(place: &Path, name: &str, others: &[&str], (file, source): (&str, &str)) {
     let squall = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut manifest = format!(
@@ -68,14 +68,14 @@ fn an_interface_of_another_crate() {
     );
     let members = "[workspace]\nresolver = \"3\"\nmembers = [\"interfaces\", \"extended\", \"program\"]\n";
     fs::write(place.join("Cargo.toml"), members).expect("a manifest");
-    // The same versions as everywhere here, which are at hand.
+    // The versions of the workspace, since they are already downloaded.
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     fs::copy(lock, place.join("Cargo.lock")).expect("the workspace's lock file");
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(["run", "--quiet", "--offline", "--package", "program"])
         .current_dir(&place)
         .env("CARGO_TARGET_DIR", place.join("target"))
-        // Sanitizers and model checkers are for this process, not for the compiler's plug-ins.
+        // The flags of sanitizers and model checkers must not reach the compiler's plug-ins.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .status()

@@ -1,4 +1,4 @@
-//! The laws whose code differs on more than 64 VPs: a virtual machine of 128.
+//! Code that differs with more than 64 VPs, on a virtual machine of 128 VPs.
 #![cfg(not(miri))]
 
 #[path = "common/mod.rs"]
@@ -39,7 +39,7 @@ fn co_10_translation_sets_have_as_many_words_as_are_needed() {
     assert_eq!(vps, [0, 63, 64, 65, 127]);
     assert_eq!((info().misses, log.made()), (5, 4));
     let rep = (info().bytes - unused - 128 / 8) / 4;
-    assert_eq!(info().bytes, unused + 4 * rep + 128 / 8, "the set is counted");
+    assert_eq!(info().bytes, unused + 4 * rep + 128 / 8, "bytes include the translation set");
     let end = Owned::destroy(hits);
     for vp in [0, 63, 64, 127, 5] {
         assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), CallErrorKind::Destroyed);
@@ -61,7 +61,7 @@ fn co_12_first_misses_from_everywhere_at_once_lose_nothing() {
                 let ready = &ready;
                 scope.spawn(move || {
                     ready.wait();
-                    // Each in another order, so that they meet at different clusters.
+                    // Each thread visits the VPs in another order, so that they meet at different clusters.
                     for n in 0..128 {
                         on((n * (2 * first + 1) + first) % 128, || h.add(1));
                     }
@@ -72,7 +72,7 @@ fn co_12_first_misses_from_everywhere_at_once_lose_nothing() {
         let info = squall::info_of(Handle::id(h)).unwrap();
         assert_eq!(info.reps.len(), machine().clusters(size).len(), "{size}");
         assert_eq!(info.translations.len(), 128);
-        // Losers of a race are dropped, the others live.
+        // Losers of a race were dropped.
         assert_eq!(log.made() - log.reps_dropped(), info.reps.len());
         end(hits);
         log.assert_over();
@@ -86,7 +86,7 @@ fn co_68_a_representative_is_found_by_every_vp_of_its_cluster() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
     let h = hits.handle();
-    // In an order that makes the search tree as uneven as it can be.
+    // An order that makes the search tree as uneven as possible.
     let order = (0..128_u32).map(|n| n.reverse_bits() >> 25);
     for (vp, n) in order.zip(1_u64..) {
         on(vp, || h.add(n));
@@ -103,7 +103,7 @@ fn co_68_a_representative_is_found_by_every_vp_of_its_cluster() {
 }
 
 #[test]
-fn the_laws_hold_under_each_fallback() {
+fn the_tests_pass_under_each_fallback() {
     if common::is_child() {
         return;
     }

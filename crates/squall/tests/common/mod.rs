@@ -1,5 +1,7 @@
-//! What the law tests share: an interface whose calls run a closure, objects that keep a log of their lives, and threads
-//! that stop at a place.
+//! Shared by the test programs.
+//!
+//! The interface has calls that run a closure. The objects log their lives. Threads wait at a place. Tests
+//! run again in processes of their own.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub(crate) mod swaps;
@@ -10,39 +12,39 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 
-/// What the test objects can do.
+/// The interface of the test objects.
 #[squall::interface]
 pub(crate) trait Hits: Send + Sync {
     fn add(&self, n: u64);
     /// The sum over all representatives.
     fn total(&self) -> u64;
-    /// That of the representative that answers.
+    /// The part of the sum in the serving representative.
     fn local(&self) -> u64;
-    /// The cluster that the representative serves, and the VP that made it.
+    /// The cluster of the serving representative, and the VP that made it.
     fn who(&self) -> (Cluster, Vp);
     /// Runs `f` within the call.
     fn within(&self, f: &mut dyn FnMut());
-    /// Runs `f` within the call, which may block.
+    /// Runs `f` within the call, outside every operation.
     #[blocking]
     fn holding(&self, f: &mut dyn FnMut());
-    /// Sleeps until the sum is at least `n`; `None` if the object ends first.
+    /// Sleeps until the sum is at least `n`; returns `None` if the object is destroyed first.
     #[blocking]
     fn wait_for(&self, n: u64) -> Option<u64>;
-    /// Runs `f` with membership held still and the number of representatives.
+    /// Freezes membership and passes the number of representatives to `f`.
     fn frozen(&self, f: &mut dyn FnMut(usize));
 }
 
-/// Something that happened to an object.
+/// An event in the life of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// `make_rep` ran for this cluster.
     Made(Cluster),
-    /// The representative of this cluster, made on the first VP, was dropped on the second.
+    /// A representative was dropped: its cluster, the VP that made it, the VP that dropped it.
     RepDropped(Cluster, Vp, Vp),
     RootDropped,
 }
 
-/// What happened to an object, in order.
+/// The events of an object, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<Event>>>);
 
@@ -67,20 +69,20 @@ impl Log {
         self.events().iter().filter(|event| matches!(event, Event::RootDropped)).count()
     }
 
-    /// Everything that was made was dropped once, the root once and last.
+    /// Asserts that each representative was dropped once, and the root once and last.
     pub(crate) fn assert_over(&self) {
         assert_eq!(
             (self.reps_dropped(), self.roots_dropped()),
             (self.made(), 1),
-            "of each as many as were made"
+            "representatives and roots dropped"
         );
-        assert_eq!(self.events().last(), Some(&Event::RootDropped), "the root last");
+        assert_eq!(self.events().last(), Some(&Event::RootDropped), "the root is dropped last");
     }
 }
 
 type Hook = Box<dyn Fn(&RepContext<Spread>) + Send + Sync>;
 
-/// A root whose hooks a test chooses.
+/// The root of a distributed object. A test chooses its hooks.
 pub(crate) struct Spread {
     pub(crate) log: Log,
     pub(crate) on_make: Option<Hook>,
@@ -103,7 +105,7 @@ impl Spread {
     }
 }
 
-/// Its representative.
+/// The representative of [`Spread`].
 pub(crate) struct Local {
     n: AtomicU64,
     at: RepContext<Spread>,
@@ -167,7 +169,7 @@ impl Hits for Local {
     }
 }
 
-/// The same interface with one representative for everybody.
+/// A shared object of the same interface.
 #[derive(Default)]
 pub(crate) struct Shared {
     n: AtomicU64,
@@ -213,7 +215,7 @@ impl Hits for Shared {
     }
 }
 
-/// A distributed object and a shared one, each with its log.
+/// Makes a distributed object and a shared one, each with its log.
 pub(crate) fn both_kinds() -> [(Owned<dyn Hits>, Log); 2] {
     let (spread, shared) = (Log::default(), Log::default());
     [
@@ -222,25 +224,25 @@ pub(crate) fn both_kinds() -> [(Owned<dyn Hits>, Log); 2] {
     ]
 }
 
-/// Ends an object and waits until everything of it is dropped.
+/// Destroys an object and waits for its drops.
 pub(crate) fn end(owned: Owned<dyn Hits>) {
     Owned::destroy(owned).wait().unwrap();
 }
 
-/// What a panic in `call` says.
+/// Returns the message of a panic in `call`.
 pub(crate) fn panic_of<T>(call: impl FnOnce() -> T) -> String {
-    let Err(payload) = catch_unwind(AssertUnwindSafe(call)) else { panic!("this did not panic") };
+    let Err(payload) = catch_unwind(AssertUnwindSafe(call)) else { panic!("the call did not panic") };
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).expect("a panic with a text")
 }
 
-/// A place where a thread stops until it may go on: `stop` there; `wait_until_there` and `go` from elsewhere.
+/// A place where a thread waits. It calls `stop`; another thread calls `wait_until_there` and `go`.
 pub(crate) struct Stop {
     there: mpsc::Receiver<()>,
     go: mpsc::Sender<()>,
 }
 
-/// The other end of a [`Stop`].
+/// The end of a [`Stop`] for the waiting thread.
 pub(crate) struct Stopper {
     there: mpsc::Sender<()>,
     go: Mutex<mpsc::Receiver<()>>,
@@ -268,19 +270,19 @@ impl Stop {
     }
 }
 
-/// A thread that sits in a call of `hits` until the result is dropped.
+/// A thread that stays inside a call of `hits` until this value is dropped.
 pub(crate) struct Inside {
     stop: Stop,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Inside {
-    /// In an operation.
+    /// Stays in an operation.
     pub(crate) fn operation(hits: Handle<dyn Hits>) -> Inside {
         Inside::start(move |f| hits.within(f))
     }
 
-    /// Under a hold, outside every operation.
+    /// Stays in a blocking call: under a hold, outside every operation.
     pub(crate) fn hold(hits: Handle<dyn Hits>) -> Inside {
         Inside::start(move |f| hits.holding(f))
     }
@@ -303,9 +305,9 @@ impl Drop for Inside {
     }
 }
 
-/// A destruction that is not complete although nothing is left to do but for what holds it up.
+/// Asserts that a hold keeps the destruction from completing.
 pub(crate) fn assert_held_up(end: Destruction) {
-    // Whatever can be reclaimed is reclaimed by the end of the second.
+    // After two barriers, all reclaimable memory is reclaimed.
     for _ in 0..2 {
         squall::rcu::barrier().unwrap();
     }
@@ -314,30 +316,29 @@ pub(crate) fn assert_held_up(end: Destruction) {
 
 static DROPS_PANIC: Mutex<()> = Mutex::new(());
 
-/// Locked by a test that counts panics in drops, and by a test whose drops panic: the count is one for the process.
+/// Locked by a test that counts panics in drops or causes them. The process has one count.
 pub(crate) fn drops_panic() -> MutexGuard<'static, ()> {
     DROPS_PANIC.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static DISCARDS: RwLock<()> = RwLock::new(());
 
-/// Taken by a test that counts misses exactly: nobody discards tables meanwhile.
+/// Locked by a test that counts misses exactly. Keeps other tests from discarding tables.
 pub(crate) fn misses_are_counted() -> RwLockReadGuard<'static, ()> {
     DISCARDS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Taken by a test that discards tables: nobody counts misses meanwhile.
+/// Locked by a test that discards tables. Keeps other tests from counting misses.
 pub(crate) fn tables_are_discarded() -> RwLockWriteGuard<'static, ()> {
     DISCARDS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether this process was started by [`again`].
+/// Returns true in a process that [`again`] started.
 pub(crate) fn is_child() -> bool {
     std::env::var_os("SQUALL_TEST_CHILD").is_some()
 }
 
-/// Runs `test` of this test program in a process of its own, where no other test is. Returns whether this is that process,
-/// so that the test should go on.
+/// Runs the test with this path in a process of its own. Returns true in that process: the test then goes on.
 pub(crate) fn alone(test: &str) -> bool {
     if std::env::var("SQUALL_TEST_ALONE").is_ok_and(|name| name == test) {
         return true;
@@ -346,9 +347,9 @@ pub(crate) fn alone(test: &str) -> bool {
     false
 }
 
-/// Runs this test program again: the tests that `arguments` choose, under this environment.
+/// Runs this test program again, with these arguments and environment variables.
 ///
-/// Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
+/// Under emulation, `SQUALL_TEST_RUNNER="qemu-aarch64 -L …"` names the emulator.
 pub(crate) fn again(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
     let program = std::env::current_exe().unwrap().into_os_string();
@@ -361,7 +362,7 @@ pub(crate) fn again(arguments: &[&str], environment: &[(&str, &str)]) -> Output 
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!text.contains("running 0 tests"), "{arguments:?} choose nothing");
+    assert!(!text.contains("running 0 tests"), "{arguments:?} select no test");
     assert!(
         output.status.success(),
         "{arguments:?} under {environment:?}:\n{text}\n{}",

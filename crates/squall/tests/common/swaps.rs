@@ -1,5 +1,5 @@
-//! What the tests of hot-swap share: an interface, objects whose lives and steps a test follows, and ways to keep a swap
-//! in a phase.
+//! Shared by the tests of hot-swap: an interface, objects that log the steps of their lives, and ways to keep
+//! a swap in a phase.
 
 use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap, SwapError, SwapReport, Transferred};
 use squall::{CallError, ClusterSize, Handle, ObjectInfo, ObjectState, Owned, RepContext, Root, Vp};
@@ -9,42 +9,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Longer than any test lasts: for limits that are not to be reached.
+/// A limit that no test reaches.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// What the test objects can do.
+/// The interface of the test objects.
 #[squall::interface]
 pub(crate) trait Hits: Send + Sync {
     fn add(&self, n: u64);
     fn total(&self) -> u64;
-    /// The part of it that is in the representative that answers.
+    /// The part of the total in the serving representative.
     fn local(&self) -> u64;
-    /// The name of the implementation that answers.
+    /// The name of the serving implementation.
     fn name(&self) -> &'static str;
     fn carried(&self) -> Result<u64, CallError>;
     /// Runs `f` within the call.
     fn within(&self, f: &mut dyn FnMut());
-    /// The same, outside every operation.
+    /// Runs `f` within the call, outside every operation.
     #[blocking]
     fn holding(&self, f: &mut dyn FnMut());
-    /// Panics, with `Planned`.
+    /// Panics with the payload [`Planned`].
     fn panics(&self);
 }
 
-/// What a planned panic carries: nothing that would have to be freed.
+/// The payload of a planned panic. It owns no memory.
 #[derive(Debug)]
 pub(crate) struct Planned;
 
-/// A step of a transfer that a test watches, and may make fail.
+/// A step in the life of an object. A test watches it and may make it fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A representative is made.
     Make,
     Export,
     Import,
-    /// The object learns that its state has moved.
+    /// `moved` ran: the state has left the object.
     Moved,
-    /// A representative is dropped, or the one value of a shared object.
+    /// A representative or a shared value is dropped.
     Drop,
     /// A root is dropped.
     RootDrop,
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 type Hook = Arc<dyn Fn() -> Transferred<()> + Send + Sync>;
 
-/// The life of one object: what happened to it, in order, and what is to happen at some step.
+/// The steps of one object, in order, and hooks that run at a step.
 #[derive(Clone, Default)]
 pub(crate) struct Life(Arc<Inner>);
 
@@ -67,23 +67,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Life {
-    /// Runs `hook` at each such step, of which the result is the step's.
+    /// Runs `hook` at each such step. Its result is the result of the step.
     pub(crate) fn on(&self, step: Step, hook: impl Fn() -> Transferred<()> + Send + Sync + 'static) -> &Life {
         lock(&self.0.hooks).push((step, Arc::new(hook)));
         self
     }
 
-    /// A representative of a root of the test's own was made.
+    /// Records that a representative was made, for roots defined in a test.
     pub(crate) fn on_made(&self) {
         self.reach(Step::Make).unwrap();
     }
 
-    /// And one was dropped.
+    /// Records that a representative was dropped, for roots defined in a test.
     pub(crate) fn on_dropped(&self) {
         self.reach(Step::Drop).unwrap();
     }
 
-    /// From here on it does nothing at any step.
+    /// Removes all hooks.
     pub(crate) fn forget_hooks(&self) {
         lock(&self.0.hooks).clear();
     }
@@ -94,7 +94,7 @@ impl Life {
         hooks.iter().try_for_each(|(_, hook)| hook())
     }
 
-    /// How often that happened.
+    /// Returns the number of such steps.
     pub(crate) fn count(&self, step: Step) -> usize {
         lock(&self.0.steps).iter().filter(|&&seen| seen == step).count()
     }
@@ -103,7 +103,8 @@ impl Life {
         lock(&self.0.steps).clone()
     }
 
-    /// Everything that was made was dropped once; and it was told `moved` times that its state has moved, before.
+    /// Asserts that each representative was dropped once, and that `moved` ran that many times, before the
+    /// first drop.
     #[track_caller]
     pub(crate) fn assert_over(&self, moved: usize) {
         let steps = self.steps();
@@ -113,7 +114,7 @@ impl Life {
         assert!(moved == 0 || first(Step::Moved) < first(Step::Drop).or(Some(usize::MAX)), "{steps:?}");
     }
 
-    /// Waits until so many were dropped: reclamation takes its time.
+    /// Waits until `count` representatives were dropped, since reclamation takes time.
     pub(crate) fn wait_for_drops(&self, count: usize) {
         wait_until(|| {
             squall::rcu::barrier().unwrap();
@@ -123,14 +124,14 @@ impl Life {
     }
 }
 
-/// One number for everybody.
+/// A shared object: one number.
 pub(crate) struct One {
     name: &'static str,
     n: AtomicU64,
     life: Life,
 }
 
-/// One as [`One`], for a swap or for an object.
+/// Makes a [`One`].
 pub(crate) fn one(name: &'static str, life: &Life) -> One {
     life.reach(Step::Make).unwrap();
     One { name, n: AtomicU64::new(0), life: life.clone() }
@@ -188,7 +189,7 @@ impl Hits for One {
     }
 }
 
-/// One number for each cluster.
+/// The root of a distributed object: one number for each cluster.
 pub(crate) struct Many {
     name: &'static str,
     life: Life,
@@ -270,7 +271,7 @@ impl Hits for Part {
     }
 }
 
-/// An object that is named "old", of each kind, with its life.
+/// Makes a shared and a distributed object with the name "old", each with its life.
 pub(crate) fn both_kinds() -> [(Owned<dyn Hits>, Life); 2] {
     let lives = [Life::default(), Life::default()];
     [
@@ -283,12 +284,12 @@ pub(crate) fn info(handle: Handle<dyn Hits>) -> ObjectInfo {
     squall::info_of(Handle::id(handle)).expect("the object lives")
 }
 
-/// Ends an object and waits until everything of it is dropped.
+/// Destroys an object and waits for its drops.
 pub(crate) fn end<I: ?Sized + squall::Interface>(owned: Owned<I>) {
     Owned::destroy(owned).wait().unwrap();
 }
 
-/// Waits for something that other threads bring about.
+/// Waits for a condition that other threads make true.
 #[track_caller]
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     for _ in 0..60_000 {
@@ -297,27 +298,27 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("this did not happen within a minute");
+    panic!("the condition did not become true within a minute");
 }
 
-/// What a call that must panic carried.
+/// Returns the payload of the panic of `call`.
 pub(crate) fn payload_of<T>(call: impl FnOnce() -> T) -> Box<dyn std::any::Any + Send> {
     match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(_) => panic!("this did not panic"),
+        Ok(_) => panic!("the call did not panic"),
         Err(payload) => payload,
     }
 }
 
-/// What its text was.
+/// Returns the message of the panic of `call`.
 pub(crate) fn text_of<T>(call: impl FnOnce() -> T) -> String {
     let payload = payload_of(call);
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| payload.downcast_ref::<String>().cloned()).expect("a panic with a text")
 }
 
-// --- places where a thread stops ---
+// --- threads that wait at a place ---
 
-/// A place where threads stop until they may go on.
+/// A place where threads wait until it is opened.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<Ends>);
 
@@ -333,13 +334,13 @@ pub(crate) fn gate() -> Gate {
 }
 
 impl Gate {
-    /// Stops here until the gate is open.
+    /// Waits until the gate is open.
     pub(crate) fn stop(&self) {
         lock(&self.0.come).send(()).unwrap();
         wait_until(|| self.0.open.load(Relaxed));
     }
 
-    /// As a hook.
+    /// Returns a hook that waits at the gate.
     pub(crate) fn stops(&self) -> impl Fn() -> Transferred<()> + Send + Sync + 'static {
         let this = self.clone();
         move || {
@@ -348,50 +349,52 @@ impl Gate {
         }
     }
 
-    /// Waits until a thread is there.
+    /// Waits until a thread waits at the gate.
     pub(crate) fn wait(&self) {
-        lock(&self.0.came).recv_timeout(Duration::from_secs(60)).expect("a thread gets here within a minute");
+        lock(&self.0.came)
+            .recv_timeout(Duration::from_secs(60))
+            .expect("no thread came to the gate within a minute");
     }
 
-    /// Waits a while: for a thread that may never get here.
+    /// Waits up to 200 ms for a thread, which may not come.
     pub(crate) fn try_wait(&self) {
         let _ = lock(&self.0.came).recv_timeout(Duration::from_millis(200));
     }
 
-    /// Lets them go on, and all that come.
+    /// Opens the gate for waiting threads and for all later ones.
     pub(crate) fn open(&self) {
         self.0.open.store(true, Relaxed);
     }
 }
 
-/// A thread that sits in a call until this is left or dropped.
+/// A thread that stays inside a call until `leave` or the drop of this value.
 pub(crate) struct Inside {
     gate: Gate,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Inside {
-    /// In an operation.
+    /// Stays in an operation.
     pub(crate) fn operation(handle: Handle<dyn Hits>) -> Inside {
         Inside::start(move |gate| handle.within(&mut || gate.stop()))
     }
 
-    /// Under a hold, outside every operation.
+    /// Stays in a blocking call: under a hold, outside every operation.
     pub(crate) fn hold(handle: Handle<dyn Hits>) -> Inside {
         Inside::start(move |gate| handle.holding(&mut || gate.stop()))
     }
 
-    /// As [`Inside::operation`], on this VP.
+    /// Stays in an operation on this VP.
     pub(crate) fn operation_on(handle: Handle<dyn Hits>, vp: u32) -> Inside {
         Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || handle.within(&mut || gate.stop())).unwrap())
     }
 
-    /// As [`Inside::hold`], on this VP.
+    /// Stays in a blocking call on this VP.
     pub(crate) fn hold_on(handle: Handle<dyn Hits>, vp: u32) -> Inside {
         Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || handle.holding(&mut || gate.stop())).unwrap())
     }
 
-    /// In whatever `call` does, which stops at the gate.
+    /// Runs `call`, which waits at the gate it gets.
     pub(crate) fn start(call: impl FnOnce(&Gate) + Send + 'static) -> Inside {
         let gate = gate();
         let inner = gate.clone();
@@ -400,12 +403,12 @@ impl Inside {
         Inside { gate, thread: Some(thread) }
     }
 
-    /// Where it stops.
+    /// Returns the gate of the thread.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// Lets it go, and waits until it is out.
+    /// Opens the gate and waits for the thread.
     pub(crate) fn leave(mut self) {
         self.gate.open();
         self.thread.take().map(JoinHandle::join).expect("left once").unwrap();
@@ -422,13 +425,13 @@ impl Drop for Inside {
     }
 }
 
-// --- swaps under way ---
+// --- swaps in progress ---
 
 /// A swap in a thread of its own.
 pub(crate) struct Running(JoinHandle<Result<SwapReport, SwapError>>);
 
 impl Running {
-    /// Starts it, and waits until its mediator stands before the object: something must keep the swap from ending.
+    /// Starts the swap and waits until its mediator is attached. The caller must keep the swap from ending.
     pub(crate) fn start(
         handle: Handle<dyn Hits>,
         swap: Swap<dyn Hits>,
@@ -451,13 +454,12 @@ impl Running {
     }
 }
 
-/// A swap without limits.
+/// Makes a swap with a drain timeout that no test reaches.
 pub(crate) fn patient(handle: Handle<dyn Hits>) -> Swap<dyn Hits> {
     Swap::new(handle).drain_timeout(LONG)
 }
 
-/// A thread that calls an object over and over, one call after the other, until it is told to stop or the object answers
-/// under another name, or not at all.
+/// A thread that calls an object until it is stopped, the object answers with a new name, or the call fails.
 pub(crate) struct Caller {
     calls: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -471,7 +473,7 @@ impl Caller {
         Caller::start(handle, |calls| calls())
     }
 
-    /// On this VP.
+    /// Starts the thread on this VP.
     pub(crate) fn of_on(handle: Handle<dyn Hits>, vp: u32) -> Caller {
         Caller::start(handle, move |calls| Vp::with_vp(Vp::new(vp), calls).unwrap())
     }
@@ -496,8 +498,7 @@ impl Caller {
         Caller { calls, stop, thread }
     }
 
-    /// Waits until it does not come back from its calls any more. What it concludes from is time: a test may only go on by
-    /// it, and is right if the call comes back all the same.
+    /// Waits until no call returned for 30 ms. A test must also pass if the call returns later.
     pub(crate) fn wait_until_it_parks(&self) {
         let (mut last, mut same) = (u64::MAX, 0);
         while same < 30 {
@@ -508,25 +509,26 @@ impl Caller {
         }
     }
 
-    /// The answer by which it stops of itself: a new name, or an error.
+    /// Waits for the answer that ends the thread: a new name, or an error.
     pub(crate) fn answer(self) -> Answer {
         self.thread.join().unwrap()
     }
 
-    /// Who answered last.
+    /// Stops the thread and returns its last answer.
     pub(crate) fn end(self) -> Answer {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap()
     }
 }
 
-/// Runs a scenario until it says that it saw what it is about: where no test can tell from outside that a call is parked.
+/// Runs a scenario until it returns true, 50 times at most. Tests cannot see from outside that a call is
+/// parked.
 #[track_caller]
 pub(crate) fn until_seen(mut scenario: impl FnMut() -> bool) {
-    assert!((0..50).any(|_| scenario()), "in 50 attempts this was not seen");
+    assert!((0..50).any(|_| scenario()), "the scenario did not succeed in 50 attempts");
 }
 
-/// Counts how many are at something at once, and how many came.
+/// Counts the threads inside a step, and all that entered it.
 #[derive(Default)]
 pub(crate) struct Crowd {
     entered: AtomicUsize,
@@ -535,7 +537,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Returns which one this is, from 1.
+    /// Enters, and returns the number of entries so far.
     pub(crate) fn enter(&self) -> usize {
         self.most.fetch_max(self.now.fetch_add(1, Relaxed) + 1, Relaxed);
         self.entered.fetch_add(1, Relaxed) + 1

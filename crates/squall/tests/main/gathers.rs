@@ -1,4 +1,5 @@
-//! Gathers and broadcasts on machines of odd shapes, held against what a visit to every cluster of every level gives.
+//! Gathers and broadcasts on machines of odd shapes. The tests compare them with a visit to every cluster of
+//! every level.
 #![cfg(not(miri))]
 
 use crate::common::{again, is_child};
@@ -29,7 +30,7 @@ fn on<T>(vp: Vp, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(vp, f).unwrap()
 }
 
-/// A distributed sum, and a way to look at its parts.
+/// The root of a distributed sum.
 struct Sum;
 
 struct Part {
@@ -40,7 +41,7 @@ struct Part {
 #[squall::interface]
 trait Look: Send + Sync {
     fn add(&self, n: u64);
-    /// Runs `f` with the link of the representative that answers.
+    /// Passes the context of the serving representative to `f`.
     fn look(&self, f: &mut dyn FnMut(&RepContext<Sum>));
 }
 
@@ -74,7 +75,7 @@ fn brackets(a: String, b: String) -> String {
     format!("({a} {b})")
 }
 
-/// What a gather promises: each level combines what its children have, and nothing else.
+/// The value that a gather promises: each level combines the values of its children.
 fn asked(
     at: &RepContext<Sum>,
     tree: &ClusterTree<'_>,
@@ -90,7 +91,7 @@ fn asked(
     nodes.filter_map(value).reduce(brackets)
 }
 
-/// The order of a broadcast, and the brackets of a gather.
+/// The order of a broadcast, and the text of a gather.
 fn expected(at: &RepContext<Sum>) -> (Vec<Cluster>, Option<String>) {
     let there = |cluster: &Cluster| at.of_cluster(*cluster).is_some();
     match ClusterSize::LEVELS.iter().position(|level| *level == at.clusters().size()) {
@@ -108,7 +109,7 @@ fn expected(at: &RepContext<Sum>) -> (Vec<Cluster>, Option<String>) {
 }
 
 fn check(at: &RepContext<Sum>, clusters: usize, total: u64, why: &str) {
-    // Flat, up the tree, and with nothing added meanwhile.
+    // By iteration, up the tree, and with frozen membership.
     assert_eq!(at.reps().map(Part::n).sum::<u64>(), total, "{why}");
     assert_eq!(at.gather(Part::n, |a, b| a + b), Some(total), "{why}");
     assert_eq!(at.freeze(|parts| parts.count()), clusters, "{why}");
@@ -139,7 +140,8 @@ fn co_15_a_gather_by_tree_is_the_flat_one_in_the_order_of_the_tree() {
         let parts = sum.handle();
         let vps: Vec<Vp> = machine().vps().iter().collect();
         let mut called = std::collections::BTreeSet::new();
-        // By steps of a number that has no divisor in common with theirs: in no order, near and far.
+        // The step and the number of VPs have no common divisor, so each VP is visited once, in a mixed
+        // order.
         let step = (vps.len() / 3..).find(|step| divisor(*step, vps.len()) == 1).unwrap();
         for (count, n) in (1..=vps.len()).zip(1_u64..) {
             let vp = vps[count * step % vps.len()];
@@ -170,7 +172,7 @@ fn co_15_a_gather_is_of_the_representatives_there_are_when_it_begins() {
     let call_all = || rest.iter().for_each(|vp| on(*vp, || parts.add(1)));
     on(*first, || {
         parts.look(&mut |at| {
-            // Each visit makes all the others: they are not among those gathered, and are there after it.
+            // Each visit makes all other representatives. The gather leaves them out; the next one has them.
             let gathered = at.gather(
                 |_| {
                     call_all();

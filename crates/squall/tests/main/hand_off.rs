@@ -1,4 +1,4 @@
-//! Calls that another thread makes for their caller, against swaps; and what wakes the waiting, when it panics.
+//! Calls that another thread makes for the caller, during swaps; and `wake` functions that panic.
 
 use crate::common::drops_panic;
 use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap};
@@ -17,7 +17,7 @@ fn wait_for(happened: impl Fn() -> bool) {
     }
 }
 
-/// Swaps with all the time that a slow machine takes.
+/// Swaps with a timeout that a slow machine does not reach.
 fn swap_to(handle: Handle<dyn Work>, new: Replacement<dyn Work>) {
     Swap::new(handle).drain_timeout(Duration::from_secs(600)).run(new).unwrap();
 }
@@ -28,7 +28,7 @@ trait Work: Send + Sync {
     fn work(&self) -> u32;
 }
 
-/// What comes after the others.
+/// The replacement of the other implementations.
 #[derive(Default)]
 struct Newer {
     dropped: Option<Arc<AtomicBool>>,
@@ -54,7 +54,7 @@ impl Drop for Newer {
     }
 }
 
-// --- both threads look at the caller's frames ---
+// --- both threads read the caller's frames ---
 
 struct Older {
     handle: Handle<dyn Work>,
@@ -70,7 +70,7 @@ impl Work for Older {
             wait_for(|| shall_leave(id));
             1
         };
-        // The job's thread and this one ask at the same time, and both are told.
+        // The thread of the job and this thread ask at the same time. Both get `true`.
         let result = hand_off(until_told, |job| {
             let runs = thread::spawn(move || job.run());
             wait_for(|| shall_leave(id));
@@ -87,7 +87,7 @@ impl State for Older {
 }
 
 #[test]
-fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
+fn both_threads_of_a_handed_off_call_may_ask_shall_leave() {
     let inside = Arc::new(AtomicBool::new(false));
     let old: Owned<dyn Work> =
         swappable_with(|handle| Older { handle, inside: Arc::clone(&inside) }).unwrap();
@@ -95,12 +95,12 @@ fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
     let caller = thread::spawn(move || handle.work());
     wait_for(|| inside.load(SeqCst));
     swap_to(handle, Replacement::swappable(Newer::default()));
-    assert_eq!(caller.join().unwrap(), 2, "made again on what serves now");
+    assert_eq!(caller.join().unwrap(), 2, "the call is repeated on the new implementation");
 }
 
 // --- in a transfer ---
 
-/// Whether it was in a transfer, and what came of the call.
+/// The result of `in_transfer`, and of the call.
 type Seen = (bool, Result<u32, NotRun>);
 
 struct Importer {
@@ -119,7 +119,7 @@ impl State for Importer {
     fn formats(formats: &mut StateFormats<'_, Importer>) {
         formats.export_part(|_| Ok(())).import_part(|this, (): ()| {
             let handle = this.handle;
-            // In the job's thread this would wait for the swap, which would wait for it.
+            // In the thread of the job, the call would wait for the swap, and the swap for the call.
             let result = hand_off(
                 move || handle.work(),
                 |job| {
@@ -134,7 +134,7 @@ impl State for Importer {
 }
 
 #[test]
-fn who_moves_state_hands_nothing_off() {
+fn a_thread_that_moves_state_cannot_hand_off() {
     let old: Owned<dyn Work> = swappable_with(|_| Newer::default()).unwrap();
     let (seen, submitted) = (Arc::default(), Arc::new(AtomicBool::new(false)));
     let importer =
@@ -143,7 +143,7 @@ fn who_moves_state_hands_nothing_off() {
     assert_eq!(*seen.lock().unwrap(), [(true, Err(NotRun))]);
     assert!(!submitted.load(SeqCst) && !in_transfer());
     assert_eq!(old.work(), 3);
-    assert_eq!(hand_off(|| 4, |job| job.run()), Ok(4), "elsewhere as ever");
+    assert_eq!(hand_off(|| 4, |job| job.run()), Ok(4), "outside a transfer, the call is handed off");
 }
 
 // --- a wake that panics ---
@@ -160,11 +160,11 @@ impl Wrap for Panics {
     }
     fn wake(&self) {
         self.0.fetch_add(1, SeqCst);
-        panic!("this wake panics")
+        panic!("planned panic of wake")
     }
 }
 
-/// Stays in its method until it was woken.
+/// Stays in its method until `wake` ran.
 struct Stays {
     inside: Arc<AtomicBool>,
     woken: Arc<AtomicU32>,
@@ -185,7 +185,7 @@ impl State for Stays {
 }
 
 #[test]
-fn an_object_whose_wake_panics_is_dropped_all_the_same() {
+fn an_object_is_dropped_although_its_wake_panics() {
     let _guard = drops_panic();
     let before = panicked();
     let (dropped, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
@@ -199,7 +199,7 @@ fn an_object_whose_wake_panics_is_dropped_all_the_same() {
 }
 
 #[test]
-fn a_swap_goes_on_though_the_wake_of_what_serves_panics() {
+fn a_swap_goes_on_although_wake_panics() {
     let _guard = drops_panic();
     let before = panicked();
     let (inside, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
@@ -210,7 +210,7 @@ fn a_swap_goes_on_though_the_wake_of_what_serves_panics() {
     let caller = thread::spawn(move || handle.work());
     wait_for(|| inside.load(SeqCst));
     swap_to(handle, Replacement::swappable(Newer::default()));
-    assert_eq!(caller.join().unwrap(), 1, "it was in the old object to its end");
+    assert_eq!(caller.join().unwrap(), 1, "the call ended in the old implementation");
     assert_eq!(object.work(), 2);
     assert_eq!(panicked() - before, u64::from(woken.load(SeqCst)));
 }
@@ -232,7 +232,7 @@ impl Root for Sleeper {
         Part(at)
     }
     fn wake(&self) {
-        panic!("this wake panics")
+        panic!("planned panic of wake")
     }
     fn formats(_formats: &mut RootFormats<'_, Sleeper>) {}
 }
@@ -244,7 +244,7 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn a_root_whose_wake_panics_is_dropped_and_its_sleepers_have_woken() {
+fn a_root_with_a_panicking_wake_is_dropped_and_its_sleepers_wake() {
     let _guard = drops_panic();
     let before = panicked();
     let dropped = Arc::new(AtomicBool::new(false));

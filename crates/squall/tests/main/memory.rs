@@ -1,10 +1,12 @@
-//! What the tables cost: in address space, in pages, in core dumps; and a great many objects.
+//! Cost of the tables in address space, pages and core dumps; and a million objects.
+//!
+//! Each test runs in a process of its own, since it reads figures of the whole process.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use crate::common::{Hits, Log, Shared, Spread, alone, end};
 use squall::{CallErrorKind, ClusterSize, Handle, Machine, Owned, Root, Vp, machine};
 
-/// A mapping of this process.
+/// A memory mapping of this process.
 #[derive(Debug, Default)]
 struct Mapping {
     bytes: usize,
@@ -12,7 +14,7 @@ struct Mapping {
     flags: String,
 }
 
-/// The mappings, as the kernel lists them.
+/// Reads the mappings from the kernel.
 fn mappings() -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in std::fs::read_to_string("/proc/self/smaps").unwrap().lines() {
@@ -22,7 +24,7 @@ fn mappings() -> Vec<Mapping> {
             "Size:" => mappings.last_mut().unwrap().bytes = kib(),
             "Rss:" => mappings.last_mut().unwrap().resident_bytes = kib(),
             "VmFlags:" => mappings.last_mut().unwrap().flags = format!(" {} ", rest.trim()),
-            // The line of the addresses, which ends in no colon.
+            // The first line of a mapping: its addresses.
             _ if !key.ends_with(':') => mappings.push(Mapping::default()),
             _ => {}
         }
@@ -30,7 +32,7 @@ fn mappings() -> Vec<Mapping> {
     mappings
 }
 
-/// Those large enough to be tables. Nothing else of a test program is: neighbours that the kernel joins with them aside.
+/// The mappings large enough to be tables. The kernel may join them with neighbours.
 fn tables() -> Vec<Mapping> {
     mappings().into_iter().filter(|mapping| mapping.bytes >= 128 << 20).collect()
 }
@@ -74,13 +76,13 @@ fn to_08_tables_cost_pages_only_where_they_are_used_and_give_them_back() {
         return;
     }
     Machine::set_virtual("nodes:4,cores:16".parse().unwrap()).unwrap();
-    let page = 64 << 10; // The largest that Linux has on these processors.
+    let page = 64 << 10; // The largest base page of Linux on these processors.
     let objects: Vec<Owned<dyn Hits>> =
         on(0, || (0..512).map(|_| Spread::new(&Log::default()).create(ClusterSize::Machine)).collect());
     let made = resident_bytes();
-    // A page or two of the global table; no local one is touched by making objects.
+    // Creating objects touches a page or two of the global table and no local table.
     assert!(made <= 4 * page, "{made} bytes for {} objects", objects.len());
-    // PR-02: each VP that calls pays for the pages of its own table.
+    // Each VP that calls pays for the pages of its own table.
     let call = |vp: u32| on(vp, || objects.iter().for_each(|hits| hits.add(1)));
     call(0);
     let one = resident_bytes() - made;
@@ -88,12 +90,12 @@ fn to_08_tables_cost_pages_only_where_they_are_used_and_give_them_back() {
     (1..64).for_each(call);
     let all = resident_bytes() - made;
     assert!(all >= 63 * 4096 && all <= 64 * 2 * page, "{all}");
-    // TO-08: pages of the local tables go at any time; the global one is the record, and stays.
+    // Pages of local tables can be discarded at any time; the global table stays.
     squall::tables::discard(Vp::new(0));
     assert!(resident_bytes() - made < all);
     squall::tables::discard_all();
     let left = resident_bytes();
-    assert!(left <= made, "{left} after, {made} before anybody called");
+    assert!(left <= made, "{left} bytes after, {made} bytes before the first call");
     (0..64).for_each(call);
     assert!(objects.iter().all(|hits| hits.total() == 2 * 64));
     objects.into_iter().for_each(end);
@@ -104,7 +106,7 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
     if !alone("memory::co_24_a_great_many_objects_live_at_once_and_all_end") {
         return;
     }
-    // A million in a build that is meant to be fast.
+    // A million in an optimised build.
     let count = if cfg!(debug_assertions) { 100_000_u64 } else { 1_000_000 };
     let log = Log::default();
     let first = squall::tables::stats();
@@ -129,7 +131,8 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
         squall::rcu::barrier().unwrap();
     }
     assert_eq!(squall::tables::stats().objects_count, first.objects_count);
-    // The slots serve again: as many new objects need hardly any new ones (threads move, VPs have lists of their own).
+    // New objects reuse the slots. A few new slots are needed, since VPs have lists of their own and threads
+    // migrate.
     let again: Vec<Owned<dyn Hits>> = (0..count).map(|_| squall::shared(Shared::new(&log))).collect();
     let blocks = machine().vp_limit() * 512;
     assert!(squall::tables::stats().slots_count <= 2 * stats.slots_count + blocks);

@@ -1,5 +1,7 @@
-//! The laws of objects that hold on every machine and in every mode: names say the row of the papers' mechanisms, the
-//! ruling or the pitfall. The last test runs them all again under each fallback.
+//! Promises of objects on every machine and in every mode.
+//!
+//! A test's name begins with the row of the mechanism or pitfall in `docs/mechanisms.md`. The last test runs
+//! all tests again under each fallback.
 #![cfg(not(miri))]
 
 use crate::common::{
@@ -51,7 +53,7 @@ fn co_04_a_reference_is_eight_bytes_for_anyone() {
 
 #[test]
 fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
-    // Two threads are in `make_rep` of the only cluster at once.
+    // Two threads are in `make_rep` of the only cluster at the same time.
     let (first_stop, first) = stop();
     let (second_stop, second) = stop();
     let log = Log::default();
@@ -59,7 +61,7 @@ fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
     let spread = Spread::new(&log).on_make(move |_| match turns.fetch_add(1, Ordering::Relaxed) {
         0 => first.stop(),
         1 => second.stop(),
-        _ => panic!("made a third time"),
+        _ => panic!("make_rep ran a third time"),
     });
     let hits = spread.create(ClusterSize::Machine);
     let h = hits.handle();
@@ -67,7 +69,7 @@ fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
     first_stop.wait_until_there();
     second_stop.wait_until_there();
     first_stop.go();
-    // One is there before the other has finished, and serves.
+    // The first representative serves before the second `make_rep` has finished.
     while squall::info_of(Handle::id(h)).unwrap().reps.is_empty() {
         thread::yield_now();
     }
@@ -81,9 +83,9 @@ fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
     log.assert_over();
 }
 
-// --- misses, and what roots answer ---
+// --- misses, and the answers of roots ---
 
-/// Answers each miss as it says; counts them.
+/// Answers each miss as `how` says, and counts misses.
 struct Answers {
     how: How,
     asked: Arc<AtomicUsize>,
@@ -120,7 +122,7 @@ impl Root for Answers {
         match self.how {
             How::Once => miss.local().once(),
             How::Refuse => miss.refuse("closed on Sundays"),
-            // A map of its own: everybody is served by the cluster of the lowest VP.
+            // A mapping of its own: the cluster of the lowest VP serves all VPs.
             How::First => miss.rep(squall::Cluster::new(0)).cached(),
         }
     }
@@ -159,7 +161,7 @@ fn co_10_a_root_may_have_a_map_of_its_own() {
             scope.spawn(move || (0..100).for_each(|_| assert!(handle.count() < 800)));
         }
     });
-    assert_eq!(handle.count(), 800, "one representative served all");
+    assert_eq!(handle.count(), 800, "one representative served all threads");
     assert_eq!(squall::info_of(Handle::id(handle)).unwrap().reps.len(), 1);
     Owned::destroy(object).wait().unwrap();
 }
@@ -180,7 +182,7 @@ fn co_08_a_panic_in_make_rep_goes_to_the_caller_and_the_next_one_tries_again() {
     }
     hits.add(1);
     assert_eq!((hits.total(), log.made()), (1, 4));
-    // Nothing of those that failed keeps the root.
+    // The failed attempts do not keep the root alive.
     end(hits);
     assert_eq!((log.reps_dropped(), log.roots_dropped()), (1, 1));
 }
@@ -203,7 +205,7 @@ fn co_08_make_rep_may_use_the_whole_library_but_not_the_representative_it_is_mak
             squall::tables::discard_all();
             assert_eq!(PLACE.handle().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
             *told.lock().unwrap() = panic_of(|| at.handle().try_total());
-            // It waits for nothing, so it must not.
+            // Inside an operation `make_rep` must not wait.
             assert!(squall::rcu::in_operation());
         })
         .create(ClusterSize::Machine);
@@ -218,15 +220,15 @@ fn co_08_make_rep_may_use_the_whole_library_but_not_the_representative_it_is_mak
 // --- methods ---
 
 #[test]
-fn a_panicking_method_leaves_everybody_else_alone() {
+fn a_panicking_method_does_not_disturb_other_callers() {
     for (hits, log) in both_kinds() {
         let h = hits.handle();
         let inside = Inside::operation(h);
-        assert_eq!(panic_of(|| h.within(&mut || panic!("mine alone"))), "mine alone");
-        assert!(!squall::rcu::in_operation(), "the operation ended");
-        assert_eq!(panic_of(|| h.holding(&mut || panic!("mine too"))), "mine too");
+        assert_eq!(panic_of(|| h.within(&mut || panic!("in an operation"))), "in an operation");
+        assert!(!squall::rcu::in_operation(), "the panic ended the operation");
+        assert_eq!(panic_of(|| h.holding(&mut || panic!("in a hold"))), "in a hold");
         let info = squall::info_of(Handle::id(h)).unwrap();
-        assert_eq!(info.reps.iter().map(|rep| rep.holds).sum::<u32>(), 0, "the hold was given back");
+        assert_eq!(info.reps.iter().map(|rep| rep.holds).sum::<u32>(), 0, "the panic gave the hold back");
         h.add(1);
         assert_eq!(h.total(), 1);
         drop(inside);
@@ -241,7 +243,7 @@ fn objects_hold_references_and_call_each_other_and_themselves() {
     let (a, b) = (one.handle(), two.handle());
     a.within(&mut || b.within(&mut || a.within(&mut || b.add(a.total() + 5))));
     assert_eq!((a.total(), b.total()), (0, 5));
-    // A hold may nest in a hold, and in an operation.
+    // Holds nest in holds and in operations.
     a.holding(&mut || b.holding(&mut || a.within(&mut || b.holding(&mut || a.add(1)))));
     assert_eq!(a.total(), 1);
     end(one);
@@ -256,7 +258,7 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
         let h = hits.handle();
         h.add(1);
         let class = squall::info_of(Handle::id(h)).unwrap().class;
-        // Somebody inside, so that the place is not free before this is done.
+        // A thread inside the object keeps the slot from being reused.
         let inside = Inside::operation(h);
         let destruction = Owned::destroy(hits);
         let error: CallError = h.try_total().unwrap_err();
@@ -272,7 +274,7 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
         assert_eq!(h.try_holding(&mut || ()).unwrap_err().method(), "holding");
         let mut ran = false;
         h.try_within(&mut || ran = true).unwrap_err();
-        assert!(!ran, "the method was not entered");
+        assert!(!ran, "the method must not run");
         drop(inside);
         destruction.wait().unwrap();
         assert_eq!(h.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
@@ -281,11 +283,12 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
 }
 
 #[test]
-fn pitfall_02_what_is_cached_does_not_answer_after_the_end() {
+fn pitfall_02_cached_entries_do_not_answer_after_destruction() {
     for (hits, log) in both_kinds() {
         let h = hits.handle();
         let inside = Inside::operation(h);
-        // Every VP that this process can reach has it cached, and the memory stays: only the comparison turns a call away.
+        // Every VP has a cached entry, and `inside` keeps the memory. Only the comparison of ids rejects the
+        // calls.
         thread::scope(|scope| {
             for _ in 0..machine().vps().len().min(64) * 2 {
                 scope.spawn(move || (0..10).for_each(|_| h.add(1)));
@@ -308,7 +311,7 @@ fn pitfall_02_what_is_cached_does_not_answer_after_the_end() {
 fn pitfall_18_destroy_never_waits() {
     for (hits, log) in both_kinds() {
         let inside = Inside::operation(hits.handle());
-        // They return although somebody is inside, who goes on only after that.
+        // The destructions return although a thread stays inside.
         let others: Vec<_> = (0..100).map(|_| both_kinds()).collect();
         let ends: Vec<_> = others.into_iter().flatten().map(|(other, _)| Owned::destroy(other)).collect();
         let destruction = Owned::destroy(hits);
@@ -353,12 +356,12 @@ fn pitfall_01_a_hold_keeps_the_memory_beyond_every_grace_period() {
 
 #[test]
 fn co_08_misses_in_flight_end_in_peace_and_no_other_begins() {
-    // shared entry, a stop that drains, refusal for good. PITFALLS 3: the late one installs, and leaves nothing.
+    // The gate of misses drains and then rejects for good. The late miss installs, and leaves no entry.
     let log = Log::default();
     let (making, stopper) = stop();
     let hits = Spread::new(&log).on_make(move |_| stopper.stop()).create(ClusterSize::Machine);
     let h = hits.handle();
-    // What began before the end runs, and what it calls in turn errs: the object is gone for it, too.
+    // The call began before the destruction and runs. Its own call of the object fails.
     let late = thread::spawn(move || {
         h.within(&mut || assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed))
     });
@@ -384,7 +387,7 @@ fn to_12_an_object_may_be_destroyed_in_its_own_method() {
             h.add(1);
             let ending = Owned::destroy(owned.lock().unwrap().take().unwrap());
             assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
-            // Waiting for it here would be waiting for oneself.
+            // A wait here would wait for itself.
             assert_eq!(ending.wait(), Err(squall::rcu::WaitError::InOperation));
             assert_eq!(log.roots_dropped(), 0);
             destruction = Some(ending);
@@ -423,7 +426,7 @@ fn to_12_an_object_may_be_destroyed_by_its_own_make_rep() {
         Spread::new(&log).on_make(move |_| drop(mine.lock().unwrap().take())).create(ClusterSize::Machine);
     let h = hits.handle();
     *slot.lock().unwrap() = Some(hits);
-    // The call began before the end.
+    // The call began before the destruction.
     h.try_add(1).unwrap();
     assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     squall::rcu::barrier().unwrap();
@@ -431,7 +434,7 @@ fn to_12_an_object_may_be_destroyed_by_its_own_make_rep() {
     log.assert_over();
 }
 
-/// Waits for what happens without anybody's doing more.
+/// Waits for a condition that the reclaimer makes true.
 fn wait_for(done: impl Fn() -> bool) {
     while !done() {
         squall::rcu::barrier().unwrap();
@@ -448,13 +451,13 @@ fn to_12_a_drop_may_call_create_and_destroy_and_use_its_own_id() {
     let other = Mutex::new(Some(other));
     let inner_log = inner.clone();
     let spread = Spread::new(&log).on_drop(move |at| {
-        // Outside every operation and under no lock of ours (PITFALLS 9).
+        // The drop runs outside every operation and outside Squall's locks.
         assert!(!squall::rcu::in_operation());
         let me = at.handle();
         let error = me.try_total().unwrap_err();
         assert_eq!((error.reason(), error.id()), (CallErrorKind::Destroyed, Handle::id(me)));
-        assert_eq!(at.reps().count(), 0, "there are no peers any more");
-        // the id is not free before the last drop.
+        assert_eq!(at.reps().count(), 0, "the other representatives are gone");
+        // The id is free only after the last drop.
         let fresh: Vec<_> = (0..50).map(|_| Spread::new(&inner_log).create(ClusterSize::Cpu)).collect();
         assert!(fresh.iter().all(|hits| Handle::id(hits.handle()).slot() != Handle::id(me).slot()));
         fresh.iter().for_each(|hits| hits.add(1));
@@ -476,7 +479,7 @@ fn to_12_a_drop_that_panics_stops_nothing() {
     let _guard = drops_panic();
     let log = Log::default();
     let before = squall::tables::stats().panicked_drops;
-    let spread = Spread::new(&log).on_drop(|_| panic!("a drop that panics, as it should"));
+    let spread = Spread::new(&log).on_drop(|_| panic!("planned panic of a drop"));
     let hits = spread.create(ClusterSize::Cpu);
     let h = hits.handle();
     thread::scope(|scope| {
@@ -520,7 +523,7 @@ fn co_18_no_count_is_lost_while_tables_are_discarded_and_threads_move() {
 
 #[test]
 fn to_12_destruction_among_calls_loses_none_that_was_answered() {
-    // Each thread counts what it was told happened; the root's last sight of the sum must be the same.
+    // Each thread counts its answered calls. The root's final sum must equal that count.
     for _ in 0..50 {
         let log = Log::default();
         let sum: Arc<AtomicU64> = Arc::default();
@@ -547,7 +550,7 @@ fn to_12_destruction_among_calls_loses_none_that_was_answered() {
     }
 }
 
-/// Adds up what its representatives have counted when they are dropped.
+/// Adds up the counts of its representatives when they are dropped.
 struct Tally {
     seen: Arc<AtomicU64>,
     #[allow(dead_code, reason = "its drop writes the log")]
@@ -576,7 +579,7 @@ impl Drop for Tallied {
     }
 }
 
-// --- the link ---
+// --- the context ---
 
 #[test]
 fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone() {
@@ -613,18 +616,15 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
     let destruction = Owned::destroy(object);
     wait_for(|| KEPT.lock().unwrap().is_some());
     let at = KEPT.lock().unwrap().take().unwrap();
-    // It keeps the root, and with it the id.
+    // The context keeps the root alive, and with it the id.
     assert_held_up(destruction);
     assert_eq!(log.roots_dropped(), 0);
     assert_eq!((at.handle(), at.is_ending()), (handle, true));
     assert_eq!(at.root().0.roots_dropped(), 0);
-    // The representatives are gone: none may be had.
+    // The representatives are gone, and the context does not lead to them.
     assert_eq!(at.reps().count(), 0);
     assert!(at.find(Vp::current()).is_none());
-    assert!(
-        catch_unwind(AssertUnwindSafe(|| at.local().text.len())).is_err(),
-        "a representative that is gone"
-    );
+    assert!(catch_unwind(AssertUnwindSafe(|| at.local().text.len())).is_err(), "the representative is gone");
     assert_eq!(at.gather(|_| 1, |a, b| a + b), None);
     drop(at);
     destruction.wait().unwrap();
@@ -632,7 +632,7 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
 }
 
 #[test]
-fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
+fn a_context_of_a_failed_make_rep_leads_to_the_root_only() {
     let kept: Arc<Mutex<Vec<RepContext<Escape>>>> = Arc::default();
     struct Escape(Arc<Mutex<Vec<RepContext<Escape>>>>);
     struct Never;
@@ -646,11 +646,11 @@ fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
         type Rep = Never;
         fn make_rep(&self, at: RepContext<Self>) -> Never {
             self.0.lock().unwrap().push(at);
-            panic!("it escaped");
+            panic!("the context escaped");
         }
     }
     let object = Escape(kept.clone()).create(ClusterSize::Machine);
-    assert_eq!(panic_of(|| object.count()), "it escaped");
+    assert_eq!(panic_of(|| object.count()), "the context escaped");
     let links = std::mem::take(&mut *kept.lock().unwrap());
     let at = Box::new(links.into_iter().next().unwrap());
     assert_eq!(at.handle(), object.handle());
@@ -665,7 +665,7 @@ fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
 // --- blocking methods ---
 
 #[test]
-fn pitfall_01_all_that_sleep_in_an_object_wake_at_its_end() {
+fn pitfall_01_sleepers_wake_when_their_object_is_destroyed() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
     let h = hits.handle();
@@ -682,7 +682,7 @@ fn pitfall_01_all_that_sleep_in_an_object_wake_at_its_end() {
 }
 
 #[test]
-fn a_wake_wakes_all_that_sleep() {
+fn a_wake_wakes_all_sleepers() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
     let h = hits.handle();
@@ -731,7 +731,7 @@ fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
         fn make_rep(&self, at: RepContext<Self>) -> Ice {
             Ice(at)
         }
-        // Each miss is served by the first cluster that has no representative yet; then by the first one.
+        // The first cluster without a representative serves each miss; at last the first cluster.
         fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
             let clusters = machine().clusters(ClusterSize::Cpu);
             let bare = clusters.iter().find(|&cluster| miss.find(cluster).is_none());
@@ -758,13 +758,13 @@ fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
     }
     let clusters = machine().clusters(ClusterSize::Cpu).len() as u64;
     let object = Icy.create(ClusterSize::Cpu);
-    // While one is missing, a call while it is frozen would wait for itself. It thaws all the same.
+    // With a representative missing, a call inside `freeze` would wait for itself. The panic ends the freeze.
     for made in 1..clusters {
         let text = panic_of(|| object.count());
         assert!(text.contains("inside `freeze`"), "{text}");
         assert_eq!(squall::info_of(Handle::id(object.handle())).unwrap().reps.len() as u64, made);
     }
-    // When all are there, it may be called.
+    // Once every cluster has a representative, the call succeeds.
     assert_eq!(object.count(), clusters + 1000);
     Owned::destroy(object).wait().unwrap();
 }
@@ -790,7 +790,7 @@ fn co_17_a_well_known_object_is_called_by_number() {
     assert_eq!(Handle::id(early).slot(), 17);
     let log = Log::default();
     let hits = PLACE.install(Spread::new(&log), ClusterSize::Cpu).unwrap();
-    // The reference from before is good now.
+    // The early handle works now.
     early.add(2);
     assert_eq!(PLACE.handle().total(), 2);
     assert_eq!(PLACE.handle(), early);
@@ -798,7 +798,7 @@ fn co_17_a_well_known_object_is_called_by_number() {
     assert!(taken.to_string().contains("17.1"), "{taken}");
     end(hits);
     assert_eq!(early.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
-    // Another one, under another generation.
+    // The next object has another generation.
     let again = PLACE.handle();
     assert_ne!(again, early);
     assert_eq!(again.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
@@ -835,7 +835,7 @@ fn co_17_a_conflict_of_numbers_claims_none() {
     static LATE: WellKnown<dyn Count> = WellKnown::new(31);
     static WIDE: WellKnown<dyn Wide> = WellKnown::new(30);
     static EARLY: WellKnown<dyn Count> = WellKnown::new(30);
-    // `Wide` takes two numbers, of which the second is taken; the first stays free.
+    // `Wide` needs two numbers. The second is taken, so the first stays free.
     assert_eq!(LATE.handle().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
     let text = panic_of(|| WIDE.handle());
     assert!(text.contains("31") && text.contains("Wide"), "{text}");
@@ -896,7 +896,7 @@ fn pitfall_14_a_destructor_of_a_thread_may_use_objects() {
         for _ in 0..10 {
             let inner = inner.clone();
             let thread = thread::spawn(move || {
-                // One destructor runs after Squall's own of this thread, one before it, and one thread never called.
+                // One destructor runs before Squall's destructor of this thread, the other after it.
                 EARLY.with(|cell| drop(cell.set(AtExit(h, inner.clone()))));
                 h.add(1);
                 LATE.with(|cell| drop(cell.set(AtExit(h, inner.clone()))));
@@ -917,7 +917,7 @@ fn pitfall_14_a_destructor_of_a_thread_may_use_objects() {
 // --- inspection ---
 
 #[test]
-fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
+fn a_snapshot_lists_objects_and_changes_nothing() {
     let here = line!() + 2;
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
@@ -931,7 +931,7 @@ fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
     assert_eq!(info.state, squall::ObjectState::Live);
     h.add(1);
     let before = squall::info_of(Handle::id(h)).unwrap();
-    assert!(before.bytes > info.bytes, "a representative has bytes");
+    assert!(before.bytes > info.bytes, "bytes include the representative");
     assert!(before.value_bytes < before.bytes);
     assert!(before.misses >= 1 && before.translations.len() as u64 <= before.misses);
     for _ in 0..100 {
@@ -948,7 +948,7 @@ fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
 }
 
 #[test]
-fn a_snapshot_shows_what_was_destroyed_while_a_call_holds_it() {
+fn a_snapshot_shows_a_destroyed_object_while_a_call_holds_it() {
     for (hits, _) in both_kinds() {
         let h = hits.handle();
         let inside = Inside::hold(h);
@@ -976,7 +976,7 @@ fn co_11_an_unshared_object_costs_little() {
 
 #[test]
 fn pr_16_experts_override_each_stage_and_defaults_need_nothing() {
-    // The shortest root there can be: two types and one line.
+    // The shortest possible root: two types and one line.
     struct Plain;
     struct Part(RepContext<Plain>, AtomicU64);
     impl Root for Plain {
@@ -997,10 +997,10 @@ fn pr_16_experts_override_each_stage_and_defaults_need_nothing() {
     Owned::destroy(object).wait().unwrap();
 }
 
-// --- all of it again ---
+// --- fallbacks ---
 
 #[test]
-fn the_laws_hold_under_each_fallback() {
+fn the_tests_pass_under_each_fallback() {
     if common::is_child() {
         return;
     }

@@ -1,4 +1,5 @@
-//! What policies stand on: references found by ids, values that know their objects, who calls, and what.
+//! The basis of policies: handles found by id, values that know their handle, the callers of an object,
+//! arbiters by id.
 
 use squall::swap::{Replacement, SwapFailure, arbitrate_object};
 use squall::{Handle, Id, Owned, class_of, shared, shared_with, swappable_with, tables};
@@ -38,13 +39,13 @@ fn hits() -> Owned<dyn Hits> {
 }
 
 #[test]
-fn an_id_finds_its_object_as_the_interface_it_was_made_for_and_as_no_other() {
+fn an_id_finds_its_object_by_its_own_interface_only() {
     let object = hits();
     let id = Handle::id(object.handle());
     assert_eq!(Handle::<dyn Hits>::find(id), Some(object.handle()));
     assert_eq!(Handle::<dyn Other>::find(id), None);
     let both: Owned<dyn Both> = shared(Count::default());
-    // The id of an interface that it extends names the object, which was not made for that.
+    // The id of an extended interface names the object, but the object was made for another interface.
     let upcast: Handle<dyn Hits> = Handle::upcast(both.handle());
     assert_eq!(Handle::<dyn Hits>::find(Handle::id(upcast)), None);
     assert_eq!(Handle::<dyn Both>::find(Handle::id(both.handle())), Some(both.handle()));
@@ -53,7 +54,11 @@ fn an_id_finds_its_object_as_the_interface_it_was_made_for_and_as_no_other() {
     let made_up = Id::from_parts(4000, 1).unwrap();
     assert_eq!(Handle::<dyn Hits>::find(made_up), None);
     assert!(squall::info_of(made_up).is_none() && tables::callers_of(made_up).is_empty());
-    assert_eq!((Id::from_parts(u32::MAX, 1), Id::from_parts(7, 0)), (None, None), "nothing ever has these");
+    assert_eq!(
+        (Id::from_parts(u32::MAX, 1), Id::from_parts(7, 0)),
+        (None, None),
+        "ids that no object can have"
+    );
     assert!(class_of(Id::NOBODY).is_none() && squall::info_of(Id::NOBODY).is_none());
     assert!(tables::callers_of(Id::NOBODY).is_empty() && Handle::<dyn Hits>::find(Id::NOBODY).is_none());
     tables::forget(Id::NOBODY);
@@ -89,7 +94,7 @@ fn an_id_is_read_from_the_text_that_it_is_written_as() {
 }
 
 #[test]
-fn the_class_of_an_object_is_that_which_serves_now() {
+fn class_of_returns_the_current_class() {
     let object = stateless();
     let id = Handle::id(object.handle());
     let class = class_of(id).unwrap();
@@ -115,7 +120,7 @@ impl Hits for Wide {
     }
 }
 
-/// A value that calls its own object.
+/// A value that calls its own object through a handle.
 struct Knows(Handle<dyn Hits>, AtomicU64);
 impl Hits for Knows {
     fn add(&self, n: u64) -> u64 {
@@ -128,13 +133,13 @@ impl squall::swap::State for Knows {
 }
 
 #[test]
-fn a_value_can_know_its_object_which_answers_when_it_is_there() {
+fn a_value_can_have_the_handle_of_its_object() {
     fn knows(handle: Handle<dyn Hits>) -> Knows {
-        assert!(handle.try_add(1).is_err(), "it is not there yet");
+        assert!(handle.try_add(1).is_err(), "the object is not installed yet");
         assert_eq!(Handle::find(Handle::id(handle)), None::<Handle<dyn Hits>>);
         Knows(handle, AtomicU64::new(0))
     }
-    // Twice, so that the second is made where the first was.
+    // The second round reuses the slots of the first.
     for _ in 0..2 {
         for object in [shared_with(knows), swappable_with(knows)] {
             let object: Owned<dyn Hits> = object.unwrap();
@@ -144,28 +149,28 @@ fn a_value_can_know_its_object_which_answers_when_it_is_there() {
 }
 
 #[test]
-fn a_value_that_panics_in_the_making_leaves_no_object() {
+fn a_panic_in_the_constructor_leaves_no_object() {
     let seen = std::cell::Cell::new(None);
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         shared_with::<dyn Hits, Count>(|handle| {
             seen.set(Some(handle));
-            panic!("no")
+            panic!("planned panic")
         })
     }));
     assert!(made.is_err());
     let gone = seen.get().unwrap();
     assert!(gone.try_add(1).is_err());
-    // The place goes to somebody else, under another generation.
+    // Another object gets the slot, with another generation.
     let others: Vec<_> = (0..64).map(|_| hits()).collect();
     assert!(others.iter().all(|other| other.handle() != gone));
     assert!(gone.try_add(1).is_err());
 }
 
 #[test]
-fn who_calls_is_seen_when_entries_are_thrown_away() {
+fn callers_are_seen_after_entries_are_forgotten() {
     let object = hits();
     let id = Handle::id(object.handle());
-    assert!(tables::callers_of(id).is_empty(), "nobody has called it");
+    assert!(tables::callers_of(id).is_empty(), "before the first call");
     object.add(1);
     let here = tables::callers_of(id);
     assert_eq!(here.len(), 1);
@@ -173,17 +178,17 @@ fn who_calls_is_seen_when_entries_are_thrown_away() {
     assert!(tables::callers_of(id).is_empty());
     let misses = squall::info_of(id).unwrap().misses;
     object.add(1);
-    // At least: the thread may have been moved meanwhile.
-    assert!(squall::info_of(id).unwrap().misses > misses, "it is not in the table any more");
+    // One more, or several if the thread migrated.
+    assert!(squall::info_of(id).unwrap().misses > misses, "the entry is gone");
     assert!(!tables::callers_of(id).is_empty());
-    assert_eq!(object.add(0), 2, "nothing else has changed");
+    assert_eq!(object.add(0), 2, "the object is unchanged");
     drop(object);
     tables::forget(id);
     assert!(tables::callers_of(id).is_empty());
 }
 
 #[test]
-fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
+fn entries_are_forgotten_under_load_without_losing_calls() {
     let object = hits();
     let (handle, id) = (object.handle(), Handle::id(object.handle()));
     let rounds = if cfg!(miri) { 50 } else { 20_000 };

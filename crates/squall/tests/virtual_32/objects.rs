@@ -1,5 +1,4 @@
-//! The laws that name a place: on a virtual machine of 32 VPs in 16 cores, 4 caches and 2 nodes, where each thread is on
-//! the VP that a test gives it.
+//! Objects: representatives, misses, ids, gathers and destruction, by the VP of each call.
 
 use crate::common::{self, Event, Hits, Inside, Log, Spread, alone, assert_held_up, end, stop};
 use crate::{machine_of_32, on, vps};
@@ -30,8 +29,8 @@ fn pr_02_nothing_is_made_before_the_first_call_and_then_only_where_it_is() {
     let one = info(h).bytes - unused;
     on(20, || h.add(1));
     assert_eq!((info(h).misses, vps(&info(h).translations)), (2, vec![5, 20]));
-    assert_eq!(info(h).bytes, unused + 2 * one, "in proportion to the VPs that call");
-    // The home has no representative: it never called.
+    assert_eq!(info(h).bytes, unused + 2 * one, "each calling VP adds the same number of bytes");
+    // The home VP has no representative, since it never called.
     assert_eq!(info(h).home, Some(Vp::new(7)));
     assert_eq!(on(7, || h.total()), 2);
     assert_eq!(log.made(), 3);
@@ -73,7 +72,7 @@ fn co_09_each_size_of_cluster_has_one_representative_for_each_of_its_clusters() 
         let log = Log::default();
         let hits = Spread::new(&log).create(size);
         let h = hits.handle();
-        // Every second VP backwards, then all: the order makes no difference.
+        // Every second VP backwards, then all VPs.
         (0..32).rev().step_by(2).chain(0..32).for_each(|vp| on(vp, || h.add(1)));
         assert_eq!(log.made(), clusters, "{size}");
         for vp in 0..32 {
@@ -100,7 +99,7 @@ fn co_06_a_local_entry_may_be_discarded_at_any_time() {
     on(2, || h.add(1));
     on(3, || h.add(1));
     assert_eq!((info(h).misses, log.made()), (2, 1));
-    // Between calls, within one, and by the VP of another.
+    // Discards between calls and within a call.
     squall::tables::discard_page_of(Vp::new(2), Handle::id(h));
     on(3, || h.add(1));
     assert_eq!(info(h).misses, 2, "the entry of VP 3 stayed");
@@ -111,7 +110,7 @@ fn co_06_a_local_entry_may_be_discarded_at_any_time() {
         });
         h.add(1);
     });
-    // One for the page, one for the table.
+    // One miss for the page, one for the table.
     assert_eq!((info(h).misses, log.made(), vps(&info(h).translations)), (4, 1, vec![2, 3]));
     assert_eq!(h.total(), 5);
     end(hits);
@@ -145,7 +144,7 @@ fn to_08_tables_are_discarded_while_every_vp_calls() {
         }
     });
     assert!(handles.iter().all(|hits| hits.total() == 16_000));
-    // However often they missed: but for those that lost a race, nobody was made twice.
+    // Apart from losers of races, each representative was made once.
     assert!(logs.iter().map(|log| log.made() - log.reps_dropped()).eq([32, 16, 2, 1]));
     objects.into_iter().for_each(end);
     logs.iter().for_each(Log::assert_over);
@@ -166,7 +165,7 @@ fn co_10_the_translation_set_is_exact_on_the_way_and_after_discards() {
         assert_eq!(vps(&info(h).translations), expected);
     }
     squall::tables::discard_all();
-    assert_eq!(vps(&info(h).translations), expected, "it covers where entries ever were");
+    assert_eq!(vps(&info(h).translations), expected, "discards keep the translation set");
     end(hits);
 }
 
@@ -179,7 +178,7 @@ fn co_05_an_id_names_the_vp_that_made_it() {
         for object in &objects {
             assert_eq!(info(object.handle()).home, Some(Vp::new(vp)));
         }
-        // From wherever it is ended, its id goes home.
+        // The id returns to its home, also if another VP destroys the object.
         on(31 - vp, || objects.into_iter().for_each(end));
         let next = on(vp, || Spread::new(&Log::default()).create(ClusterSize::Cpu));
         assert_eq!(info(next.handle()).home, Some(Vp::new(vp)));
@@ -205,7 +204,7 @@ trait Sum: Send + Sync {
     fn add(&self, n: u64) -> u64;
 }
 
-/// As large as [`Text`]: a slot goes on with its block to an object of about that size.
+/// As large as [`Text`]: the next object of a slot reuses its block if it has about the same size.
 struct Wide(AtomicU64, [u64; 2]);
 const _: () = assert!(size_of::<Wide>() == size_of::<Text>());
 
@@ -224,11 +223,11 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
     on(5, || {
         let sum: Owned<dyn Sum> = squall::shared(Wide(AtomicU64::new(0), [0; 2]));
         let stale = sum.handle();
-        // It is in the tables of other VPs too.
+        // The table of VP 1 has an entry too.
         assert_eq!((stale.add(1), on(1, || stale.add(1))), (1, 2));
         Owned::destroy(sum).wait().unwrap();
         for generation in 2..20 {
-            // Of another interface, in the same slot.
+            // An object of another interface in the same slot.
             let text = text_in(Handle::id(stale).slot(), &"not a number".repeat(5));
             assert_eq!(Handle::id(text.handle()).generation(), generation);
             assert_eq!(text.other().len(), 60);
@@ -241,7 +240,7 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
                 );
             }
             assert!(squall::info_of(Handle::id(stale)).is_none());
-            // While it is being reclaimed its class is told of itself only.
+            // Until reclamation, only the last object's own handle knows the class.
             let dying = text.handle();
             let done = squall::rcu::pin(|_| {
                 let done = Owned::destroy(text);
@@ -255,7 +254,7 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
     });
 }
 
-/// The next object in this slot, whose last one is over: whoever ended it may still be on the way to the list of free slots.
+/// Creates objects until one gets this slot. The slot may reach the list of free slots late.
 fn in_slot<I: ?Sized + Interface>(slot: u32, make: impl Fn() -> Owned<I>) -> Owned<I> {
     for _ in 0..1000 {
         let made = make();
@@ -286,10 +285,10 @@ fn co_29_the_id_is_free_only_after_the_last_drop() {
     let hits = on(vp, || {
         Spread::new(&log)
             .on_drop(move |_| {
-                // A free slot of this VP would be taken at once (`pitfall_06`).
+                // A free slot of this VP would be reused at once (`pitfall_06`).
                 let text: Owned<dyn Other> = on(vp, || squall::shared(Text(String::new())));
                 slots.lock().unwrap().push(Handle::id(text.handle()).slot());
-                // Kept, so that the next one does not get that one's.
+                // Keeps this object, so that the next one gets another slot.
                 let _ = Owned::leak(text);
             })
             .create(ClusterSize::Cpu)
@@ -301,7 +300,7 @@ fn co_29_the_id_is_free_only_after_the_last_drop() {
     let slots = std::mem::take(&mut *seen.lock().unwrap());
     assert_eq!(slots.len(), 32);
     assert!(!slots.contains(&mine), "{mine} was used again before the last drop");
-    // Now it is.
+    // After the last drop it is.
     let next = on(vp, || text_in(mine, ""));
     Owned::destroy(next).wait().unwrap();
 }
@@ -346,8 +345,8 @@ impl File for Doc {
 }
 
 #[test]
-fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
-    if !alone("objects::pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface") {
+fn pitfall_04_an_upcast_handle_is_of_the_extended_interface() {
+    if !alone("objects::pitfall_04_an_upcast_handle_is_of_the_extended_interface") {
         return;
     }
     machine_of_32();
@@ -362,7 +361,7 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
                 assert_eq!((named.first(), named.name(), sized.size()), (1, "the name of text".into(), 4));
             });
         }
-        // One object, three ids in a row, one of them for each interface.
+        // One object has three consecutive ids, one for each interface.
         let slots = [Handle::id(f), Handle::id(named), Handle::id(sized)].map(|id| id.slot());
         assert_eq!(slots, [slots[0], slots[0] + 1, slots[0] + 2]);
         assert_eq!(squall::info_of(Handle::id(sized)).unwrap().id, Handle::id(f));
@@ -380,9 +379,9 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
     });
 }
 
-// --- peers ---
+// --- representatives ---
 
-/// Calls of the link's own functions.
+/// The root of an object that calls the functions of its context.
 struct Ring;
 struct Link {
     at: RepContext<Ring>,
@@ -392,13 +391,13 @@ struct Link {
 #[squall::interface]
 trait Peer: Send + Sync {
     fn set(&self, n: u64);
-    /// Of each VP: what the representative of its cluster holds.
+    /// Returns for each VP the number in the representative of its cluster.
     fn found(&self) -> Vec<Option<u64>>;
-    /// The number of the caller's own, by `local`, and whether there are more after it.
+    /// Returns the number of the caller's own representative, by `local`, and the count of representatives.
     fn own(&self) -> (u64, usize);
-    /// As `own`, on VP 9 and then on VP 6, after `f`.
+    /// Runs `f`, then `own` on VP 9 and on VP 6.
     fn look(&self, f: &mut dyn FnMut()) -> Vec<(u64, usize)>;
-    /// What `gather` puts together, with its brackets.
+    /// Returns the text that `gather` combines, with brackets.
     fn gathered(&self) -> String;
     /// Adds one to each, in the order of the tree, which is returned.
     fn raise(&self) -> Vec<u64>;
@@ -451,12 +450,12 @@ fn co_68_each_vp_leads_to_its_representative() {
             2 | 3 => Some(200),
             16 | 17 => Some(1700),
             30 | 31 => Some(3000),
-            // 32 is no VP of this machine.
+            // VP 32 does not exist on this machine.
             _ => None,
         })
         .collect();
     assert_eq!(on(2, || r.found()), expected);
-    assert_eq!(squall::info_of(Handle::id(r)).unwrap().reps.len(), 3, "looking makes none");
+    assert_eq!(squall::info_of(Handle::id(r)).unwrap().reps.len(), 3, "find makes no representative");
     Owned::destroy(ring).wait().unwrap();
 }
 
@@ -466,7 +465,7 @@ fn co_15_local_makes_the_callers_own_and_no_other() {
     let ring = Ring.create(ClusterSize::Cpu);
     let r = ring.handle();
     assert_eq!(on(6, || r.own()), (6, 1));
-    // A thread that is moved within its call is served by the old one, and finds the new one.
+    // A thread that migrates within its call stays with the old representative, and finds the new one.
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Cpu);
     on(6, || hits.within(&mut || assert_eq!(on(9, || r.own()), (9, 2))));
@@ -488,7 +487,7 @@ fn x_01_the_gate_refuses_for_good_so_that_nothing_is_made_after_the_end() {
             }
         })
     });
-    // After the end, on a VP that has none: the one that asks.
+    // After destruction, on a VP without a representative, `local` returns the calling one.
     assert_eq!(looked, [(6, 1), (6, 1)]);
     ending.unwrap().wait().unwrap();
 }
@@ -498,7 +497,8 @@ fn co_15_gather_goes_up_the_tree_and_broadcast_down() {
     machine_of_32();
     let ring = Ring.create(ClusterSize::Core);
     let r = ring.handle();
-    // Cores 0 and 1 share a cache, 5 has another of the same node, 8 and 15 are in the other node under two caches.
+    // Cores 0 and 1 share a cache. Core 5 has another cache of the same node. Cores 8 and 15 are in the other
+    // node, with different caches.
     for vp in [0, 2, 10, 16, 30] {
         on(vp, || r.set(u64::from(vp) / 2));
     }
@@ -506,7 +506,7 @@ fn co_15_gather_goes_up_the_tree_and_broadcast_down() {
     assert_eq!(on(10, || r.raise()), [0, 1, 5, 8, 15]);
     assert_eq!(on(30, || r.gathered()), "(((1 2) 6) (9 16))");
     Owned::destroy(ring).wait().unwrap();
-    // Sizes that are no level of the machine have no tree: all the same, each once.
+    // A fixed size has no tree. Each representative is visited once.
     let ring = Ring.create(ClusterSize::fixed(3));
     let r = ring.handle();
     (0..32).for_each(|vp| on(vp, || r.set(1)));
@@ -530,7 +530,7 @@ fn co_15_while_it_is_frozen_exactly_the_representatives_there_are_are_seen() {
                 for vp in 1..=comers {
                     scope.spawn(move || on(vp, || h.add(1)));
                 }
-                // All have been made, none is shown.
+                // All have been made, and the frozen object hides them.
                 while log.made() < 1 + comers as usize {
                     thread::yield_now();
                 }
@@ -542,7 +542,7 @@ fn co_15_while_it_is_frozen_exactly_the_representatives_there_are_are_seen() {
             });
         });
     });
-    // Every one of them was let through.
+    // The end of the freeze let all calls through.
     assert_eq!((on(0, || h.total()), info(h).reps.len()), (7, 7));
     end(hits);
     log.assert_over();
@@ -616,7 +616,7 @@ fn co_31_experts_clean_up_where_and_how_they_like() {
     }
     let (cleaned, log) = (Cleaned::default(), Log::default());
     let object = Mine(cleaned.clone(), log.clone()).create(ClusterSize::Core);
-    // Eager: all are there before the first call; no translation is.
+    // An eager object has all representatives before the first call, but no translations.
     let before = squall::info_of(Handle::id(object.handle())).unwrap();
     assert_eq!((before.reps.len(), before.translations.len()), (16, 0));
     on(12, || object.set(5));
@@ -654,7 +654,7 @@ fn co_30_a_drop_cannot_wait_wherever_it_runs() {
 fn pitfall_03_a_miss_that_installs_late_leaves_no_entry() {
     machine_of_32();
     for _ in 0..20 {
-        // On three VPs a miss sits in `make_rep` when the object ends.
+        // On three VPs a miss is in `make_rep` when the object is destroyed.
         let log = Log::default();
         let (stops, stoppers): (Vec<_>, Vec<_>) = (0..3).map(|_| stop()).unzip();
         let turn = AtomicUsize::new(0);
@@ -669,7 +669,7 @@ fn pitfall_03_a_miss_that_installs_late_leaves_no_entry() {
         late.into_iter().for_each(|thread| thread.join().unwrap());
         destruction.wait().unwrap();
         log.assert_over();
-        // Freed; whoever finds it in a table reads freed memory, which sanitizers see.
+        // The object is freed. A stale entry would read freed memory, and sanitizers would report it.
         for vp in [0, 9, 18] {
             assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), CallErrorKind::Destroyed);
         }
@@ -677,7 +677,7 @@ fn pitfall_03_a_miss_that_installs_late_leaves_no_entry() {
 }
 
 #[test]
-fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cleared() {
+fn pitfall_02_cached_entries_fail_before_they_are_cleared() {
     machine_of_32();
     let log = Log::default();
     let (making, stopper) = stop();
@@ -688,7 +688,7 @@ fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cle
     });
     let hits = spread.create(ClusterSize::Cpu);
     let h = hits.handle();
-    // Cached on VP 3, and a miss in flight on VP 12: so the entries are cleared only when that one ends.
+    // VP 3 has a cached entry. The miss in flight on VP 12 delays the clearing of entries.
     on(3, || h.add(1));
     let late = thread::spawn(move || on(12, || h.add(1)));
     making.wait_until_there();
@@ -705,10 +705,11 @@ fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cle
 }
 
 #[test]
-fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
+fn pitfall_09_user_code_runs_outside_squalls_locks() {
     machine_of_32();
     let _guard = common::tables_are_discarded();
-    // Everything that could need a lock, from the VP where the author's code is stopped, and on the same object.
+    // Uses every function that could need a lock, from the VP of the stopped user code, and on the same
+    // object.
     let everything = |hits: Handle<dyn Hits>, live: bool| {
         on(5, || {
             let (one, other_log) = (Log::default(), Log::default());
@@ -727,7 +728,7 @@ fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
             drop(other_log);
             assert_eq!(hits.try_add(1).is_ok(), live);
         });
-        // Another representative, and a frozen look at those there are.
+        // Makes another representative, and freezes the object.
         on(6, || assert_eq!(hits.try_frozen(&mut |count| assert_eq!(count, 2)).is_ok(), live));
     };
     let log = Log::default();
@@ -741,7 +742,7 @@ fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
             }
         })
         .on_drop(move |_| {
-            // Two are dropped after the first, which lost its race.
+            // The first dropped one lost its race. Two more are dropped.
             if dropped.fetch_add(1, Ordering::Relaxed) == 1 {
                 unmake.stop();
             }

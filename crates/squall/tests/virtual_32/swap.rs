@@ -1,5 +1,4 @@
-//! The laws of hot-swap that name a place: on a virtual machine of 32 VPs in 16 cores, 4 caches and 2 nodes, where each
-//! thread is on the VP that a test gives it.
+//! Hot-swap: the parts of state, misses and first calls, by the VP of each call.
 
 use crate::common::swaps::{
     Caller, Crowd, Hits, Inside, Life, Running, Step, end, gate, info, many, new_many, new_one, one, patient,
@@ -18,7 +17,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// What may serve: one value for everybody, or a representative for each cluster of a size.
+/// The kinds of implementations: a shared value, or a representative for each cluster of a size.
 const KINDS: [Option<ClusterSize>; 6] = [
     None,
     Some(ClusterSize::Cpu),
@@ -39,11 +38,12 @@ fn cluster_of(kind: Option<ClusterSize>, vp: u32) -> Cluster {
     kind.map_or(Cluster::new(0), |size| machine().clusters(size).cluster_of(Vp::new(vp)))
 }
 
-/// What each representative of `new` gets from those of the old object, where `at` is who made these.
+/// Returns the state that each cluster of `new` must get from the representatives of the old object. The swap
+/// runs on VP `here`.
 fn moved(handle: Handle<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<Cluster, u64> {
     let mut expected = BTreeMap::new();
     for rep in info(handle).reps {
-        // One value for everybody goes to where the swap is asked for.
+        // The state of a shared value goes to the VP that swaps.
         let vp = rep.vp.map_or(here, |vp| vp.index() as u32);
         *expected.entry(cluster_of(new, vp)).or_default() += on(vp, || handle.local());
     }
@@ -59,7 +59,7 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
             let (old, life) = (Life::default(), Life::default());
             let hits = new_of(from, "old", &old).create().unwrap();
             let handle = hits.handle();
-            // Not everywhere, and not as much everywhere.
+            // Adds different numbers on most VPs.
             for vp in (0..32).filter(|vp| vp % 5 != 3) {
                 on(vp, || handle.add(1 << vp));
             }
@@ -68,7 +68,8 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
             let report = on(17, || patient(handle).run(new_of(to, "new", &life))).unwrap();
             let parts = old.count(Step::Export);
             assert_eq!((report.parts, report.bytes), (parts, 8 * parts), "{from:?} to {to:?}");
-            // Two that move parts to one cluster at once may both make its representative; one of them is dropped unused.
+            // Two threads that move parts to one cluster may both make its representative. One is dropped
+            // unused.
             let made = life.count(Step::Make) - life.count(Step::Drop);
             let reps: Vec<_> = info(handle).reps.iter().map(|rep| (rep.vp, rep.cluster)).collect();
             let expected_made = if to.is_some() { expected.len() } else { 1 };
@@ -88,7 +89,7 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
                 );
             }
             assert_eq!(on(31, || handle.total()), total);
-            // One miss for each VP, and one for each part that moved; and none any more.
+            // One miss for each VP and for each moved part. Later calls hit.
             let misses = info(handle).misses;
             assert_eq!(misses, report.parts as u64 + 32);
             (0..32).for_each(|vp| on(vp, || handle.add(1)));
@@ -116,7 +117,7 @@ fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
             on(1, || {
                 handle.holding(&mut || {
                     gate.stop();
-                    // In `Block`: who is in the object may reach VPs that never called.
+                    // In `Block`: a thread in the object calls on VPs for the first time.
                     on(9, || handle.add(100));
                     tell.send(on(10, || handle.name())).unwrap();
                 });
@@ -137,7 +138,7 @@ fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
         exports.wait();
         // In `Transfer`.
         let mut there = vps(&info(handle).translations);
-        // Where the caller is, if it came before `Block`.
+        // VP 20 has an entry if the caller came before `Block`.
         there.retain(|&vp| vp != 20);
         assert_eq!(there, [0, 1, 5, 6, 9, 10]);
         let late = thread::spawn(move || on(30, || (handle.name(), handle.add(1000))));
@@ -146,7 +147,7 @@ fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
         assert_eq!(caller.answer().unwrap(), "new");
         assert_eq!(late.join().unwrap().0, "new");
         assert_eq!(on(2, || handle.total()), 1111);
-        // What the swap moved lies where it was; entries are made as of any object.
+        // Moved parts stay on their VPs. First calls make representatives.
         assert_eq!(on(9, || handle.local()), 100);
         assert_eq!(info(handle).reps.iter().filter(|rep| rep.cluster == Some(Cluster::new(30))).count(), 1);
         end(hits);
@@ -204,7 +205,7 @@ fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
     assert_eq!((info(handle).misses, info(handle).reps.len()), (32, 16));
     inside.leave();
     let report = swap.end().unwrap();
-    // What two VPs had cached before is suspended a moment after the mediator is seen.
+    // The cached entries of two VPs are suspended shortly after the mediator becomes visible.
     assert!((90..=96).contains(&report.forwarded) && report.parts == 16, "{report:?}");
     assert_eq!(on(0, || handle.total()), 97);
     end(hits);
@@ -241,9 +242,9 @@ fn co_06_tables_may_be_discarded_in_any_phase() {
     }
 }
 
-// --- roots that answer otherwise ---
+// --- roots with their own `handle_miss` ---
 
-/// Answers misses as it is told.
+/// A root that answers misses as `answer` says.
 struct Odd {
     life: Life,
     answer: Answer,
@@ -251,9 +252,9 @@ struct Odd {
 
 #[derive(Clone, Copy)]
 enum Answer {
-    /// By the representative of cluster 0; the second says whether the tables keep that.
+    /// The representative of cluster 0 serves all VPs. True: the tables cache the answer.
     Central(bool),
-    /// Not on this VP.
+    /// Refuses calls from this VP.
     Not(u32),
 }
 
@@ -329,7 +330,7 @@ fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
         on(8, || patient(handle).run(odd(Answer::Central(cached)))).unwrap();
         (0..32).for_each(|vp| on(vp, || handle.add(1)));
         assert_eq!((info(handle).reps.len(), on(30, || handle.local())), (1, 33));
-        // Forwarded, and asked for each time where that is the root's answer.
+        // Forwarded calls ask the root each time if its answers are not cached.
         let misses = info(handle).misses;
         let inside = Inside::operation_on(handle, 1);
         let swap = Running::start(handle, patient(handle), new_many("new", &Life::default()));
@@ -344,7 +345,7 @@ fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
 }
 
 #[test]
-fn co_39_roots_that_refuse_err_as_ever_and_may_refuse_a_part() {
+fn co_39_roots_may_refuse_calls_and_parts() {
     machine_of_32();
     let old = Life::default();
     let hits = many("old", &old).create(ClusterSize::Cpu);
@@ -366,14 +367,14 @@ fn co_39_roots_that_refuse_err_as_ever_and_may_refuse_a_part() {
     refused();
     assert_eq!(on(13, || handle.total()), 6);
     inside.leave();
-    assert_eq!(swap.end().unwrap().forwarded, 2, "who is refused is passed on, and asks the root");
+    assert_eq!(swap.end().unwrap().forwarded, 2, "the refused call is forwarded, and asks the root");
     assert_eq!(on(12, || handle.total()), 6);
     end(hits);
     old.wait_for_drops(old.count(Step::Make));
     old.assert_over(1);
 }
 
-/// Has its representatives before it serves; each says what the object answered then.
+/// An eager root. Each representative records the name that served when it was made.
 struct Eager {
     life: Life,
     heard: Arc<std::sync::Mutex<Vec<&'static str>>>,
@@ -389,7 +390,7 @@ impl Root for Eager {
     fn make_rep(&self, at: RepContext<Eager>) -> EagerPart {
         assert!(!(self.fails && at.cluster() == Cluster::new(5)), "not the sixth");
         self.life.on_made();
-        // What it takes the place of.
+        // The old implementation still serves.
         if let Ok(name) = at.handle().try_name() {
             self.heard.lock().unwrap().push(name);
         }
@@ -447,7 +448,7 @@ fn co_17_an_eager_object_has_its_representatives_before_it_takes_the_place() {
         let root = Eager { life: life.clone(), heard: Arc::clone(&heard), fails };
         Replacement::root(root, ClusterSize::Core)
     };
-    // One that cannot be made panics where the swap is asked for, and nothing has happened.
+    // A panic in `make_rep` reaches the caller of the swap, and the object is unchanged.
     assert_eq!(text_of(|| on(6, || patient(handle).run(eager(true)))), "not the sixth");
     assert_eq!((on(1, || handle.total()), on(2, || handle.name())), (3, "old"));
     assert_eq!((info(handle).state, life.count(Step::Make)), (squall::ObjectState::Live, 5));
@@ -458,7 +459,7 @@ fn co_17_an_eager_object_has_its_representatives_before_it_takes_the_place() {
     assert_eq!(*heard.lock().unwrap(), ["old"; 16]);
     assert_eq!(on(7, || (handle.name(), handle.local())), ("eager", 3));
     assert_eq!(on(0, || (handle.local(), handle.total())), (0, 3));
-    // And back, with all of them.
+    // A swap back moves all 16 parts.
     (0..32).for_each(|vp| on(vp, || handle.add(1)));
     assert_eq!(patient(handle).run(new_one("new", &Life::default())).unwrap().parts, 16);
     assert_eq!((handle.name(), handle.total()), ("new", 35));
@@ -559,22 +560,22 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
     }
     for size in [ClusterSize::Cpu, ClusterSize::Node] {
         let info = || squall::info_of(Handle::id(sized)).unwrap();
-        // Only the object's own interface can be what takes the place.
+        // The replacement must have the object's own interface.
         let error = patient_of(named).run(Replacement::shared(Fixed)).unwrap_err();
         assert_eq!((error.failure(), error.id()), (SwapFailure::WrongInterface, Handle::id(named)));
-        // Inside a method of the object too, whichever interface that is of.
+        // A swap inside a method of the object fails, also in a method of an extended interface.
         counts.hold(&mut || {
             let error = patient_of(t).run(Replacement::root(Ticks { name: "new" }, size)).unwrap_err();
             assert_eq!(error.failure(), SwapFailure::InMethod);
         });
-        // Back, after each phase; what is cached is good again.
+        // After a rolled-back swap, cached entries hit again.
         let misses = info().misses;
         let total = counts.count();
         let fails = Replacement::root(Ticks { name: "fails" }, size);
         assert_eq!(patient_of(t).run(fails).unwrap_err().failure(), SwapFailure::TransferFailed);
         assert_eq!((named.called(), counts.count()), ("old", total));
         assert!(info().misses - misses <= 5, "VP 0 may be new to some of them");
-        // During: from VPs that never called, too.
+        // Calls during the swap, also the first calls from a VP.
         let before = Inside::start(move |gate| on(2, || t.stay(&mut || gate.stop())));
         let swap = thread::spawn(move || patient_of(t).run(Replacement::root(Ticks { name: "old" }, size)));
         wait_until(|| info().state == squall::ObjectState::Swapping);
@@ -583,8 +584,8 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
         before.leave();
         held.leave();
         let report = swap.join().unwrap().unwrap();
-        // Each with what it calls within; and the one that stayed. What VPs 0 and 31 had cached is suspended a moment after the
-        // mediator is seen.
+        // The nested calls count, and the one that stayed. The cached entries of VPs 0 and 31 are suspended
+        // shortly after the mediator becomes visible.
         let cached = 2 * forwarded / 3;
         assert!(report.forwarded >= forwarded - cached - 3, "{report:?}");
         assert!(report.forwarded <= forwarded + 1, "{report:?}");
@@ -637,7 +638,7 @@ fn co_17_a_well_known_object_is_swapped_under_its_number() {
                 Err(squall::CreateError::Taken(_))
             ));
         }
-        // Destroyed while it is swapped, the number is free for the next.
+        // Destruction during a swap frees the number for the next object.
         let inside = Inside::operation_on(handle, 2);
         let swap = Running::start(handle, patient(handle), new_one("last", &Life::default()));
         let destruction = Owned::destroy(hits);
@@ -665,7 +666,7 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
     let inner = crowd.clone();
     old.on(Step::Export, move || {
         if inner.enter() == 1 {
-            // Long enough that the thread, which begins alone, asks for help.
+            // Long enough for the first thread to ask others for help.
             thread::sleep(Duration::from_millis(5));
         } else if processors > 1 {
             wait_until(|| inner.most() > 1);
@@ -676,7 +677,7 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
     let report = on(0, || patient(handle).run(new_many("new", &life))).unwrap();
     assert_eq!((report.parts, report.bytes, crowd.entered()), (32, 256, 32));
     assert!(crowd.most() > 1 || processors == 1);
-    // Each part is where it was.
+    // Each part stayed on its VP.
     assert!((0..32).all(|vp| on(vp, || handle.local()) == 1 << vp));
     end(hits);
     old.wait_for_drops(32);
@@ -685,11 +686,11 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
 }
 
 #[test]
-fn co_39_who_moves_a_part_that_fails_moves_no_other() {
+fn co_39_a_thread_stops_moving_parts_after_a_failure() {
     machine_of_32();
     let processors = thread::available_parallelism().map_or(1, usize::from);
     for (step, panics) in [(Step::Export, false), (Step::Import, false), (Step::Import, true)] {
-        // While one thread does all; and when others help, which fail, too.
+        // The first part fails, or a later one, when other threads help.
         for good in [0, 1] {
             let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
             let hits = many("old", &old).create(ClusterSize::Cpu);
@@ -711,7 +712,7 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
             let expected = if panics { SwapFailure::TransferPanicked } else { SwapFailure::TransferFailed };
             assert_eq!(error.failure(), expected);
             assert!(error.to_string().ends_with(": one of them"), "{error}");
-            // One that takes long to fail is helped, too.
+            // A slow failure may have helpers too.
             let most = good + processors;
             assert!((good + 1..=most).contains(&crowd.entered()), "{} of {most}", crowd.entered());
             assert_eq!((on(9, || handle.total()), on(9, || handle.name())), (32, "old"));

@@ -1,19 +1,19 @@
-//! Borrowed arguments, and such without a name.
+//! Borrowed arguments, patterns and unnamed arguments.
 
 use super::*;
 
-/// Takes what it can get.
+/// Takes arguments of many kinds.
 #[interface]
 pub trait Taker: Send + Sync {
     /// A slice, and a text.
     fn slice(&self, bytes: &[u8], text: &str) -> usize;
-    /// Something to write to.
+    /// A buffer to write to.
     fn fill(&self, into: &mut Vec<u64>);
-    /// Two of one lifetime, declared.
+    /// Two arguments of one declared lifetime.
     fn longer<'a>(&self, one: &'a str, other: &'a str, show: &mut dyn FnMut(&'a str));
-    /// What is returned may be of an argument, by its name.
+    /// A result that borrows from an argument, by its lifetime's name.
     fn shorter<'a>(&self, one: &'a str, other: &'a str) -> Option<&'a str>;
-    /// A function that is called once.
+    /// A closure to call once.
     fn once(&self, call: Box<dyn FnOnce(u64) -> u64 + '_>) -> u64;
     /// Patterns.
     fn patterns(
@@ -27,14 +27,14 @@ pub trait Taker: Send + Sync {
         four += one + two + *three;
         four + arg0
     }
-    /// What is returned may have borrows in its own signature.
+    /// A result with borrows in its own signature.
     #[allow(clippy::type_complexity, reason = "for the test")]
     fn callback(&self) -> Box<dyn for<'a> Fn(&'a str, &u8) -> &'a str + Send>;
-    /// Or last forever.
+    /// A `'static` result.
     fn forever(&self) -> &'static str {
         "forever"
     }
-    /// A receiver that is written out.
+    /// A receiver written in full.
     #[expect(clippy::needless_arbitrary_self_type, reason = "for the test")]
     fn typed(self: &Self, n: u64) -> u64 {
         n

@@ -1,4 +1,4 @@
-//! Methods that wait.
+//! Blocking methods.
 
 use squall::rcu::WaitError;
 
@@ -7,10 +7,10 @@ use super::*;
 /// A meeting of two.
 #[interface]
 pub trait Meeting: Send + Sync {
-    /// Waits for the other.
+    /// Waits for the other thread.
     #[blocking]
     fn meet(&self) -> u64;
-    /// How often somebody came.
+    /// Returns the number of arrivals.
     fn met(&self) -> u64;
 }
 
@@ -39,7 +39,7 @@ fn two_meet() {
     assert!(panic_of(|| _ = handle.meet()).contains("meet"));
 }
 
-/// Says where it runs: a wait for a grace period is an error inside an operation.
+/// Finds out whether a method runs inside an operation: there a wait for a grace period fails.
 #[interface]
 pub trait Whereabouts: Send + Sync {
     /// Not marked.
@@ -74,7 +74,7 @@ fn the_mark_alone_decides_whether_a_call_is_an_operation() {
     object.try_provided().unwrap().unwrap();
 }
 
-/// The call is the mark's, the operation that is open around it is not: it stays open, and the error says so.
+/// The mark does not end an operation that is open around the call.
 #[test]
 fn a_marked_method_called_inside_an_operation() {
     let object: Owned<dyn Whereabouts> = shared(Count::default());

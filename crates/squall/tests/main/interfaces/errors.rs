@@ -1,4 +1,4 @@
-//! What a call answers when the object is gone.
+//! Calls of destroyed objects.
 
 use std::error::Error;
 use std::io;
@@ -6,12 +6,12 @@ use std::sync::mpsc;
 
 use super::*;
 
-/// An error of one's own.
+/// An error type of the user.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The object is gone.
+    /// The object was destroyed.
     Gone(CallError),
-    /// Nothing was stored.
+    /// The store is empty.
     Empty,
 }
 
@@ -25,28 +25,28 @@ type Boxed = Box<dyn Error + Send + Sync>;
 /// A result by another name.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// Fails in many ways.
+/// Methods with errors of many types.
 #[interface]
 pub trait Fallible<E: From<CallError> + 'static, F: 'static>: Send + Sync {
-    /// The standard library's.
+    /// An error of the standard library.
     fn io(&self) -> io::Result<u64>;
-    /// Any.
+    /// A boxed error.
     fn boxed(&self) -> Result<u64, Boxed>;
-    /// One's own, by an alias.
+    /// The user's error, by an alias.
     fn own(&self) -> Answer<u64>;
-    /// Our own.
+    /// Squall's error.
     fn call(&self) -> Result<u64, CallError>;
-    /// One that the trait leaves open, and can carry the error.
+    /// A parameter that can carry the error.
     fn open(&self) -> Result<(), E>;
-    /// One that the trait leaves open, and about which it says nothing.
+    /// A parameter without bounds.
     fn closed(&self) -> Result<(), F>;
-    /// One that cannot carry it.
+    /// A type that cannot carry the error.
     fn text(&self) -> Result<u64, String>;
-    /// No error.
+    /// An option.
     fn option(&self) -> Option<u64>;
-    /// Nothing.
+    /// A unit result.
     fn nothing(&self);
-    /// Waits, and carries.
+    /// A blocking method with an error.
     #[blocking]
     fn wait(&self) -> io::Result<()>;
 }
@@ -101,7 +101,7 @@ fn errors_of_the_method_pass_through() {
 
 #[test]
 fn results_that_can_carry_the_error_do() {
-    // In an operation, so that its place remembers its class meanwhile.
+    // Inside an operation the slot keeps the class of the destroyed object.
     let object = squall::rcu::pin(|_| {
         let object = gone();
         let message = object.try_io().unwrap_err().to_string();
@@ -120,7 +120,7 @@ fn results_that_can_carry_the_error_do() {
 fn others_panic() {
     squall::rcu::pin(|_| {
         let object = gone();
-        // Which errors a parameter has is decided where the trait stands, for all types alike.
+        // The bounds in the trait decide for all types, so a parameter without bounds carries no error.
         assert_eq!(panic_of(|| drop(object.closed())), object.try_closed().unwrap_err().to_string());
         assert_eq!(panic_of(|| drop(object.text())), object.try_text().unwrap_err().to_string());
         assert_eq!(panic_of(|| _ = object.option()), object.try_option().unwrap_err().to_string());
@@ -128,7 +128,7 @@ fn others_panic() {
     });
 }
 
-/// Where the first panic of `call` happened, as the hook saw it: file and line.
+/// Returns the file and line of the first panic of `call`, from the panic hook.
 fn place_of(call: impl FnOnce() + Send + 'static) -> (String, u32) {
     let (tell, told) = mpsc::channel();
     let before = std::panic::take_hook();
@@ -136,7 +136,7 @@ fn place_of(call: impl FnOnce() + Send + 'static) -> (String, u32) {
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|at| (at.file().to_owned(), at.line()));
         match std::thread::current().name() {
-            Some("place") => tell.send(place).expect("somebody listens"),
+            Some("place") => tell.send(place).expect("the test waits for the place"),
             _ => before(info),
         }
     }));
@@ -146,7 +146,7 @@ fn place_of(call: impl FnOnce() + Send + 'static) -> (String, u32) {
     place.expect("a location")
 }
 
-/// One test, since the hook is the process's.
+/// Only this test sets the panic hook, which belongs to the process.
 #[test]
 fn a_panic_is_at_the_callers_line() {
     const IN_GENERIC: u32 = line!() + 2;

@@ -4,33 +4,33 @@ use squall::{ClusterSize, RepContext, Root};
 
 use super::*;
 
-/// What has a name.
+/// An object with a name.
 #[interface]
 pub trait Named: Send + Sync {
-    /// It.
+    /// Returns the name.
     fn name(&self) -> String;
 }
 
-/// Reads.
+/// A source of values.
 #[interface]
 pub trait Source<T>: Named + Send + Sync + Unpin {
-    /// The next.
+    /// Reads the next value.
     fn read(&self) -> Option<T>;
 }
 
-/// Writes.
+/// A sink of values.
 #[interface]
 pub trait Sink<T>: Named + 'static {
-    /// Takes one.
+    /// Writes a value.
     fn write(&self, value: T);
 }
 
-/// Both, by two ways to `Named`.
+/// A source and a sink: `Named` is extended twice.
 #[interface]
 pub trait Pipe<T>: Source<T> + Sink<T> {
-    /// How many are in it.
+    /// Returns the number of values.
     fn len(&self) -> usize;
-    /// Whether none is.
+    /// Returns true without values.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -97,7 +97,7 @@ fn generic_code_over_a_base() {
     assert_eq!(name_of(pipe().handle()), "stack");
 }
 
-/// One base at two types.
+/// One base interface with two types.
 #[interface]
 trait Both: Sink<u8> + Sink<u16> {}
 
@@ -122,7 +122,7 @@ fn one_base_twice() {
     assert_eq!(both.name(), "sum 500");
 }
 
-/// The same, one representative for each processor.
+/// A distributed pipe, with a stack for each processor.
 struct PerCpu;
 
 struct Local {
@@ -164,7 +164,7 @@ fn upcasts_of_a_distributed_object() {
     let (source, sink) =
         (Handle::upcast::<dyn Source<u32>>(pipe.handle()), Handle::upcast::<dyn Sink<u32>>(pipe.handle()));
     let named = Handle::upcast::<dyn Named>(sink);
-    // The first call of each kind is a miss under an id of its own.
+    // The first call of each interface is a miss under its own id.
     assert!(named.name().starts_with("one of "));
     std::thread::scope(|threads| {
         for value in 0..4 {

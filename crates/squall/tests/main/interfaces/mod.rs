@@ -1,4 +1,4 @@
-//! What `#[interface]` accepts, and what its expansion does: with objects that are there, and with gone ones.
+//! Traits that `#[interface]` accepts, and calls through its expansion, of living and of destroyed objects.
 
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, clippy::all)]
@@ -26,7 +26,7 @@ pub trait Hits: Send + Sync {
     fn add(&self, n: u64);
     /// The count.
     fn total(&self) -> u64;
-    /// Counts one more, unless somebody knows better.
+    /// Counts one more. Provided by the trait.
     fn hit(&self) {
         self.add(1);
     }
@@ -44,7 +44,7 @@ impl Hits for Count {
     }
 }
 
-/// What a panic in `call` says.
+/// Returns the message of a panic in `call`.
 fn panic_of(call: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("a panic");
     let text = payload.downcast_ref::<String>().cloned();
@@ -63,7 +63,7 @@ fn plain_and_checked_calls() {
     assert_eq!(handle.total(), 8);
     assert_eq!(handle.try_total().unwrap(), 8);
 
-    // In an operation, so that its place remembers its class meanwhile.
+    // Inside an operation the slot keeps the class of the destroyed object.
     squall::rcu::pin(|_| {
         Owned::destroy(hits);
         let error: CallError = handle.try_total().unwrap_err();
@@ -75,14 +75,14 @@ fn plain_and_checked_calls() {
 }
 
 #[test]
-fn the_checked_form_is_there_for_implementors_too() {
+fn implementors_have_the_checked_form_too() {
     let count = Count::default();
     count.try_add(2).unwrap();
     assert_eq!(count.try_total().unwrap(), 2);
 }
 
 #[test]
-fn any_interface_that_extends_another_is_one_for_generic_code() {
+fn generic_code_takes_handles_and_implementors() {
     fn twice<H: Hits>(hits: &H) -> u64 {
         hits.add(1);
         hits.add(1);
@@ -106,7 +106,7 @@ impl Hits for Knows {
 }
 
 #[test]
-fn the_representatives_own_is_called() {
+fn an_overridden_provided_method_is_called() {
     let hits: Owned<dyn Hits> = shared(Knows);
     hits.hit();
     hits.try_hit().unwrap();

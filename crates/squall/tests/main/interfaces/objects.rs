@@ -1,19 +1,19 @@
-//! Objects that hold references to objects, and methods that call them.
+//! Objects that hold handles of other objects and call them.
 
 use std::sync::OnceLock;
 
 use super::*;
 
-/// One of a list, or of a ring.
+/// A node of a list or of a ring.
 #[interface]
 pub trait Node: Send + Sync {
-    /// The next one.
+    /// Returns the next node.
     fn next(&self) -> Option<Handle<dyn Node>>;
-    /// Sets it, once.
+    /// Sets the next node, once.
     fn link(&self, next: Handle<dyn Node>);
-    /// Asks that many nodes, from this one on, who they are, and adds that up.
+    /// Adds up the values of this node and of `steps` nodes after it.
     fn walk(&self, steps: u64) -> u64;
-    /// Calls the next one, which has to be there.
+    /// Calls the next node, which must exist.
     fn ask(&self) -> Result<u64, CallError>;
 }
 
@@ -63,7 +63,7 @@ fn a_ring_calls_the_same_object_again() {
 }
 
 #[test]
-fn a_gone_neighbour_is_an_error_and_no_more() {
+fn a_destroyed_neighbour_is_an_error() {
     let (first, second) = (node(1), node(10));
     first.link(second.handle());
     Owned::destroy(second);
@@ -72,10 +72,10 @@ fn a_gone_neighbour_is_an_error_and_no_more() {
     assert_eq!(first.walk(0), 1);
 }
 
-/// A reference that stands for an object itself: another interface, told by a parameter.
+/// Handles of any interface, as a parameter.
 #[interface]
 pub trait Directory<I: ?Sized + 'static>: Send + Sync {
-    /// What is known by that name.
+    /// Finds a handle by name.
     fn find(&self, name: &str) -> Option<Handle<I>>;
 }
 
@@ -99,15 +99,15 @@ fn a_directory_of_objects() {
     assert!(directory.find("three").is_none());
 }
 
-/// A reference is an implementor, so it can be the representative of another object.
+/// A handle implements its interface, so it can be the representative of another object.
 #[test]
-fn an_object_that_is_a_reference() {
+fn an_object_that_is_a_handle() {
     let counter: Owned<dyn Hits> = shared(Count::default());
     let front: Owned<dyn Hits> = shared(counter.handle());
     front.add(3);
     assert_eq!(counter.total(), 3);
     Owned::destroy(counter);
-    // The object in front is there; what it does errs as the caller asked it to.
+    // The object in front lives, and passes the error on.
     assert!(front.try_total().unwrap_err().to_string().contains("total"));
     assert!(panic_of(|| _ = front.total()).contains("total"));
 }

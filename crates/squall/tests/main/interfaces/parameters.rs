@@ -8,9 +8,9 @@ pub trait Map<K: Hash + Eq, V = u64, const N: usize = 4>: Send + Sync
 where
     V: Clone,
 {
-    /// Stores, if there is room.
+    /// Stores an entry if there is room.
     fn insert(&self, key: K, value: V) -> bool;
-    /// A copy of what is stored.
+    /// Returns a copy of the value.
     fn get(&self, key: &K) -> Option<V>;
     /// Shows each entry.
     fn each(&self, show: &mut dyn FnMut(&K, &V))
@@ -64,10 +64,10 @@ fn defaults() {
     assert_eq!(map.handle().get(&1), Some(2));
 }
 
-/// Not sized, and named as the macro's own parameter might be.
+/// An unsized parameter, with a name that the macro could use itself.
 #[interface]
 pub trait Text<__I: ?Sized + AsRef<str>>: Send + Sync {
-    /// How long it is.
+    /// Returns the length.
     fn length(&self, of: &__I) -> usize;
 }
 

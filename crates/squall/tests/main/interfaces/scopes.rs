@@ -1,8 +1,8 @@
-//! Where an interface may stand, and what may stand around it.
+//! Places of interfaces, names around them, attributes and conditions.
 
 use super::*;
 
-/// Names that an expansion might be caught by.
+/// Names that could shadow names in an expansion.
 pub mod shadowed {
     #![allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals)]
 
@@ -16,7 +16,7 @@ pub mod shadowed {
     pub struct Self_;
     pub struct I;
     pub struct T;
-    pub struct CoRef;
+    pub struct Handle;
     pub struct CallError;
     pub struct Interface;
     pub struct str;
@@ -28,7 +28,7 @@ pub mod shadowed {
     pub mod squall {}
     pub fn drop() {}
 
-    /// All around it is somebody else's.
+    /// An interface among shadowing names.
     #[::squall::interface]
     pub trait Shadowed<T, R>: ::core::marker::Send + ::core::marker::Sync {
         fn plain(&self, t: T, call: u8, f: u8, error: R) -> u8;
@@ -80,23 +80,23 @@ fn raw_identifiers() {
     assert_eq!((error.interface(), error.method()), ("Match", "type"));
 }
 
-/// Methods that are there on a condition.
+/// Methods under conditions.
 #[interface]
 pub trait Conditional: Send + Sync {
-    /// Never there.
+    /// Never compiled.
     #[cfg(not(test))]
     fn never(&self) -> NoSuchType;
-    /// One of two.
+    /// The excluded one of two.
     #[cfg(not(test))]
     fn either(&self, one: NoSuchType);
-    /// The other.
+    /// The included one of two.
     #[cfg(test)]
     fn either(&self, other: u64) -> u64;
-    /// There by two conditions.
+    /// Included by two conditions.
     #[cfg_attr(test, cfg(test), allow(clippy::too_many_arguments))]
     #[rustfmt::skip]
     fn many(&self, a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> u64;
-    /// Not there by two.
+    /// Excluded by two conditions.
     #[cfg_attr(test, cfg(not(test)))]
     fn neither(&self) -> NoSuchType;
 }
@@ -118,22 +118,22 @@ fn conditions() {
     assert_eq!(object.many(1, 1, 1, 1, 1, 1, 1, 1), 8);
 }
 
-/// A whole interface that is not there.
+/// An excluded interface.
 #[interface]
 #[cfg(not(test))]
 pub trait Absent: NoSuchType {}
 
-/// Going away.
+/// A deprecated interface.
 #[interface]
 #[deprecated = "for the test"]
 #[expect(clippy::wrong_self_convention, reason = "for the test")]
 pub trait Leaving: Send + Sync {
-    /// Also going.
+    /// A deprecated method.
     #[deprecated(note = "for the test")]
     #[must_use]
     #[track_caller]
     fn old(&self) -> u64;
-    /// Named badly.
+    /// A method with a name against conventions.
     fn into_number(&self) -> u64 {
         0
     }
@@ -169,7 +169,7 @@ fn inside_a_function() {
     assert_eq!(object.try_same(3).unwrap(), 3);
 }
 
-/// A trait that a macro writes: its names, types and `self` come from elsewhere.
+/// A trait written by a macro, with names, types and `self` from elsewhere.
 macro_rules! written {
     ($trait:ident, $method:ident, $argument:ident: $type:ty => $result:ty) => {
         #[interface]
@@ -193,7 +193,7 @@ fn written_by_a_macro() {
 pub mod renamed {
     pub use squall as co;
 
-    /// Found by a path.
+    /// An interface with the path of the crate.
     #[co::interface(crate = crate::interfaces::scopes::renamed::co)]
     pub trait Renamed: Send + Sync {
         /// One.
@@ -210,7 +210,7 @@ fn another_name_for_the_crate() {
     assert_eq!(renamed::Renamed::one(&object.handle()), 1);
 }
 
-/// A name and a place.
+/// An interface with a known line.
 #[interface]
 #[allow(missing_docs)]
 pub trait Placed: Send + Sync {}

@@ -1,4 +1,4 @@
-//! Arbiters: functions of the user's around every call of an object, or of one method.
+//! Arbiters: a user's function around every call of an object, or of one method.
 
 use crate::common::misses_are_counted;
 use crate::common::swaps::{
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-/// Counts the calls that it sees.
+/// Attaches an arbiter that counts the calls it sees.
 fn counting(handle: Handle<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     (arbitrate(handle, move |_| _ = counted.fetch_add(1, Relaxed)).unwrap(), count)
 }
 
-/// Each method once, with those that they call within: so many calls.
+/// Calls each method once, and some within others. Returns the number of calls.
 fn every_kind(handle: Handle<dyn Hits>) -> usize {
     handle.add(1);
     assert!(handle.try_total().is_ok() && handle.carried().is_ok());
@@ -47,14 +47,14 @@ fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
         let methods = ["add", "total", "carried", "within", "name", "holding", "local", "panics"];
         assert_eq!(*seen.lock().unwrap(), methods);
         assert_eq!(methods.len(), calls);
-        // From threads that never called, too.
+        // A new thread is seen too.
         thread::spawn(move || every_kind(handle)).join().unwrap();
         assert_eq!(seen.lock().unwrap().len(), 16);
         arbiter.detach();
         every_kind(handle);
         assert_eq!((seen.lock().unwrap().len(), info(handle).state), (16, ObjectState::Live));
         assert_eq!(handle.total(), 4);
-        // The function is gone with it, when no call can be in it any more.
+        // The function is dropped once no call can be in it.
         squall::rcu::barrier().unwrap();
         assert_eq!(Arc::strong_count(&seen), 1);
         end(hits);
@@ -88,7 +88,7 @@ fn co_17_a_function_may_be_for_one_method_alone() {
 }
 
 #[test]
-fn co_17_what_the_function_refuses_errs_in_each_form_of_call() {
+fn co_17_a_refused_call_fails_in_each_form() {
     for (hits, _) in both_kinds() {
         let handle = hits.handle();
         let arbiter = arbitrate(handle, |call| call.refuse("not now")).unwrap();
@@ -97,11 +97,11 @@ fn co_17_what_the_function_refuses_errs_in_each_form_of_call() {
         assert_eq!((error.interface(), error.id()), ("Hits", Handle::id(handle)));
         assert_eq!(handle.carried().unwrap_err().reason(), CallErrorKind::Refused("not now"));
         assert_eq!(text_of(|| handle.total()), handle.try_total().unwrap_err().to_string());
-        let blocking = handle.try_holding(&mut || panic!("it is not entered")).unwrap_err();
+        let blocking = handle.try_holding(&mut || panic!("the method must not run")).unwrap_err();
         assert_eq!((blocking.reason(), blocking.method()), (CallErrorKind::Refused("not now"), "holding"));
         assert!(text_of(|| handle.holding(&mut || {})).contains("not now"));
         arbiter.detach();
-        assert_eq!(handle.total(), 0, "nothing was entered");
+        assert_eq!(handle.total(), 0, "no method ran");
         end(hits);
     }
 }
@@ -153,12 +153,12 @@ fn co_17_a_call_is_made_once_whatever_the_function_does() {
 fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
     for (hits, _) in both_kinds() {
         let handle = hits.handle();
-        // The function's own, before the call: it does not happen.
+        // The function panics before the call: the method does not run.
         let arbiter = arbitrate_method(handle, "add", |_| std::panic::panic_any(Planned)).unwrap();
         assert!(payload_of(|| handle.add(1)).is::<Planned>());
         assert_eq!(handle.total(), 0);
         drop(arbiter);
-        // After it: it has happened.
+        // The function panics after the call: the method has run.
         let arbiter = arbitrate_method(handle, "add", |call| {
             call.proceed();
             std::panic::panic_any(Planned)
@@ -166,7 +166,7 @@ fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
         assert!(payload_of(|| handle.add(1)).is::<Planned>());
         assert_eq!(handle.total(), 1);
         drop(arbiter.unwrap());
-        // The method's, which the function lets through, or keeps: then the call has no result.
+        // The method panics. The function passes the panic on, or catches it: then the call has no result.
         let arbiter = arbitrate_method(handle, "panics", |call| call.proceed()).unwrap();
         assert!(payload_of(|| handle.panics()).is::<Planned>());
         drop(arbiter);
@@ -261,7 +261,7 @@ fn co_17_attaching_and_detaching_under_load_lose_no_call() {
                 let sees = seen.clone();
                 let arbiter =
                     arbitrate_method(handle, "add", move |_| _ = sees.fetch_add(1, Relaxed)).unwrap();
-                // This one at least.
+                // Sees at least this call.
                 let before = seen.load(Relaxed);
                 handle.add(1);
                 assert!(seen.load(Relaxed) > before);
@@ -278,14 +278,14 @@ fn co_17_attaching_and_detaching_under_load_lose_no_call() {
 }
 
 #[test]
-fn co_17_a_swap_keeps_the_function_before_whatever_serves() {
+fn co_17_the_function_stays_in_front_during_and_after_a_swap() {
     for back in [false, true] {
         for (hits, old) in both_kinds() {
             let (handle, life) = (hits.handle(), Life::default());
             handle.add(1);
             let (arbiter, count) = counting(handle);
             let seen = move || count.swap(0, Relaxed);
-            // In `Forward`, and in `Transfer`, where calls wait, and are seen when they happen.
+            // The arbiter sees calls in `Forward`, and calls that waited in `Transfer` when they run.
             let exports = gate();
             let stops = exports.clone();
             old.on(Step::Export, move || {
@@ -309,7 +309,7 @@ fn co_17_a_swap_keeps_the_function_before_whatever_serves() {
             arbiter.detach();
             every_kind(handle);
             assert_eq!((seen(), info(handle).state), (0, ObjectState::Live));
-            // And another one.
+            // Another arbiter can be attached.
             let (arbiter, count) = counting(handle);
             assert_eq!(every_kind(handle), count.load(Relaxed));
             drop(arbiter);
@@ -353,7 +353,7 @@ fn co_17_a_function_may_be_detached_while_a_swap_is_under_way() {
                 caller.end().unwrap();
                 every_kind(handle);
                 assert_eq!((count.load(Relaxed), info(handle).state), (before, ObjectState::Live));
-                // Nothing is left of it.
+                // The function was dropped.
                 squall::rcu::barrier().unwrap();
                 assert_eq!(Arc::strong_count(&count), 1);
                 end(hits);
@@ -369,7 +369,7 @@ fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
             let handle = hits.handle();
             handle.add(1);
             let (arbiter, count) = counting(handle);
-            // It is not over before the call that holds it.
+            // A call holds the object.
             let held = Inside::hold(handle);
             let arbiter = Some(arbiter).filter(|_| !detached_first);
             let destruction = Owned::destroy(hits);
@@ -388,7 +388,7 @@ fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
 }
 
 #[test]
-fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
+fn co_17_a_kept_function_stays_as_long_as_the_object() {
     for (hits, _) in both_kinds() {
         let handle = hits.handle();
         let (arbiter, count) = counting(handle);
@@ -404,7 +404,7 @@ fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
 }
 
 #[test]
-fn co_17_attaching_errs_where_it_cannot_be() {
+fn co_17_a_rejected_attachment_says_why() {
     let (hits, _) = both_kinds().into_iter().next().unwrap();
     let handle = hits.handle();
     let (arbiter, _) = counting(handle);
@@ -413,11 +413,11 @@ fn co_17_attaching_errs_where_it_cannot_be() {
     assert_eq!(error.to_string(), format!("swap of {handle}: another function arbitrates its calls"));
     assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(handle)));
     drop(arbiter);
-    // Inside operations there is nothing to wait for.
+    // Attaching does not wait, so it may happen inside an operation.
     let arbiter = squall::rcu::pin(|_| counting(handle).0);
     handle.within(&mut || assert!(arbitrate(handle, |_| {}).is_err()));
     drop(arbiter);
-    // While it is swapped.
+    // During a swap.
     let inside = Inside::operation(handle);
     let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
     assert_eq!(arbitrate(handle, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
@@ -480,7 +480,7 @@ impl Derived for Same {
 }
 
 #[test]
-fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
+fn pitfall_04_calls_by_handles_of_extended_interfaces_are_seen() {
     let shared: Owned<dyn Derived> = squall::shared(Same);
     for owner in [PerCpu.create(ClusterSize::Cpu), shared] {
         let (handle, base) = (owner.handle(), Handle::upcast::<dyn Base>(owner.handle()));
@@ -500,7 +500,7 @@ fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
         let expected = [("Derived", "derived"), ("Base", "base"), ("Derived", "base"), ("Base", "slow")];
         assert_eq!(all(), expected.map(|(interface, method)| (interface.to_owned(), method.to_owned())));
         arbiter.detach();
-        // A method of what the interface extends, by its name.
+        // A method of an extended interface, by its name.
         let arbiter = arbitrate_method(handle, "base", other).unwrap();
         Swap::new(handle).without_state().run(Replacement::shared(Same)).unwrap();
         assert_eq!(all().len(), 2);
@@ -515,7 +515,7 @@ fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
 #[test]
 fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
     let _guard = misses_are_counted();
-    // One value for everybody: how often it misses depends on the VPs alone.
+    // A shared object: the number of misses depends on the VPs only.
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
     let handle = hits.handle();
     let (arbiter, _) = counting(handle);

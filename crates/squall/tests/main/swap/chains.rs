@@ -1,5 +1,5 @@
-//! Hot-swap of objects that call each other, all at once, under load: nobody waits for ever, and no call is lost, run
-//! twice, or out of its thread's order.
+//! Hot-swap of objects that call each other, all at once, under load. Every swap and every call ends. No call
+//! is lost, run twice, or reordered within its thread.
 
 use squall::swap::{Cancel, Replacement, RootFormats, State, StateFormats, Swap, SwapFailure, Transferred};
 use squall::{ClusterSize, Handle, Owned, RepContext, Root};
@@ -8,24 +8,24 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Swaps of each object, of eight of which four are to be done; and threads that call.
+/// Swaps of each object: four of eight succeed. `CALLERS` threads call.
 const SWAPS: u64 = if cfg!(miri) { 8 } else { 80 };
 const CALLERS: usize = if cfg!(miri) { 2 } else { 4 };
-/// Longer than any test lasts: a swap that waits so long waits for ever.
+/// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(600);
 
 #[squall::interface]
 trait Node: Send + Sync {
-    /// Goes on to the next object of the ring, `depth` times.
+    /// Calls the next object of the ring, `depth` times.
     fn pass(&self, depth: u64);
-    /// The same, outside every operation.
+    /// Like `pass`, but outside every operation.
     #[blocking]
     fn pass_blocking(&self, depth: u64);
-    /// The same, and on the way makes, calls and ends others.
+    /// Like `pass`, and creates, calls and destroys other objects on the way.
     fn churn(&self, depth: u64);
-    /// One in a sequence of the thread's.
+    /// Receives the next number of a thread's sequence.
     fn next(&self, thread: usize, number: u64);
-    /// Calls that were here.
+    /// Returns the number of calls of `pass`, `pass_blocking` and `churn`.
     fn passed(&self) -> u64;
 }
 
@@ -33,18 +33,18 @@ trait Node: Send + Sync {
 #[derive(Default)]
 struct Ring {
     nodes: OnceLock<Vec<Handle<dyn Node>>>,
-    /// Calls of which the number was not the one after the one before.
+    /// Calls with a number out of sequence.
     out_of_order: AtomicUsize,
-    /// Values and representatives that live.
+    /// Living values and representatives.
     live: AtomicUsize,
 }
 
-/// What an object knows, whatever form it has.
+/// The state of both forms.
 struct Common {
     ring: Arc<Ring>,
     place: usize,
     last: [AtomicU64; CALLERS],
-    /// What the next import says.
+    /// The failure of the next import.
     fails: Option<Fails>,
 }
 
@@ -59,7 +59,7 @@ impl Common {
         Common { ring: ring.clone(), place, last: [const { AtomicU64::new(0) }; CALLERS], fails }
     }
 
-    /// The next object of the ring.
+    /// Returns the next object of the ring.
     fn after(&self) -> Handle<dyn Node> {
         let nodes = self.ring.nodes.get().expect("the ring is closed");
         nodes[(self.place + 1) % nodes.len()]
@@ -94,7 +94,7 @@ impl Common {
     }
 }
 
-/// Live for as long as this.
+/// Counts its own life in the ring.
 struct Alive(Arc<Ring>);
 
 impl Alive {
@@ -134,7 +134,7 @@ impl State for Lone {
     }
 }
 
-/// Calls, and the last number of each thread.
+/// The format of the state: calls, and the last number of each thread.
 struct Whole((u64, Vec<u64>));
 impl squall::swap::Format for Whole {}
 
@@ -165,7 +165,7 @@ impl Root for Wide {
     }
 }
 
-/// What the methods of both forms are made of.
+/// Access to the state of both forms.
 trait Form {
     fn common(&self) -> &Common;
     fn own(&self) -> &AtomicU64;
@@ -207,7 +207,7 @@ impl<T: Form + Send + Sync> Node for T {
         self.own().fetch_add(1, Relaxed);
         if depth > 0 {
             let next = self.common().after();
-            // So that calls of both kinds meet in each object.
+            // Calls of both kinds meet in each object.
             if depth.is_multiple_of(3) { next.pass(depth - 1) } else { next.pass_blocking(depth - 1) }
         }
     }
@@ -227,7 +227,7 @@ impl<T: Form + Send + Sync> Node for T {
     }
 }
 
-/// Swaps one object back and forth. Returns how many of the swaps were done.
+/// Swaps one object back and forth. Returns the number of successful swaps.
 fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
     let handle = ring.nodes.get().unwrap()[place];
     let mut done = 0;
@@ -260,7 +260,7 @@ fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
     done
 }
 
-/// Objects in a circle of so many, all swapped at once, while threads go round.
+/// Makes a ring of `count` objects and swaps all of them at once, while threads call round the ring.
 fn goes_round(count: usize) {
     let ring = Arc::new(Ring::default());
     let owners: Vec<Owned<dyn Node>> =
@@ -306,7 +306,7 @@ fn goes_round(count: usize) {
     for owner in owners {
         Owned::destroy(owner).wait().unwrap();
     }
-    // What went in a swap is dropped by whoever reclaims.
+    // The reclaimer drops the replaced implementations.
     for _ in 0..10_000 {
         if ring.live.load(Relaxed) == 0 {
             return;
@@ -314,7 +314,7 @@ fn goes_round(count: usize) {
         squall::rcu::barrier().unwrap();
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("{} are left", ring.live.load(Relaxed));
+    panic!("{} values or representatives were not dropped", ring.live.load(Relaxed));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// An upgrade is of all objects of a class, of whichever test: so one test at a time.
+/// Lets one test of this module run at a time, since an upgrade replaces all objects of a class.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -31,7 +31,7 @@ fn co_72_an_upgrade_swaps_all_that_live_and_makes_new_ones_of_the_new_class() {
     assert_eq!(format!("{factory:?}"), "Factory(Hits)");
     let mut owners: Vec<_> = (0..10).map(|_| factory.create()).collect();
     owners.iter().zip(1..).for_each(|(hits, n)| hits.add(n));
-    // Some are gone by then; and one of the class was made elsewhere, one of another interface is of the same class.
+    // Two are destroyed before. One of the class was made without the factory, and one has another interface.
     owners.drain(3..5).for_each(end);
     let elsewhere: Owned<dyn Hits> = squall::swappable(one("old", &old));
     let other: Owned<dyn Names> = squall::swappable(one("old", &old));
@@ -62,7 +62,7 @@ fn co_72_an_upgrade_swaps_all_that_live_and_makes_new_ones_of_the_new_class() {
     life.assert_over(0);
 }
 
-/// Another interface of the same class.
+/// Another interface that the class implements.
 #[squall::interface]
 trait Names: Send + Sync {
     fn what(&self) -> &'static str;
@@ -75,7 +75,7 @@ impl Names for One {
 }
 
 #[test]
-fn co_72_one_upgrade_follows_another_whether_or_not_any_were_made_between() {
+fn co_72_one_upgrade_follows_another() {
     let _alone = alone();
     let factory: Factory<dyn Hits> = Factory::new(|| new_one("first", &Life::default()));
     let owners: Vec<_> = (0..4).map(|_| factory.create()).collect();
@@ -85,12 +85,12 @@ fn co_72_one_upgrade_follows_another_whether_or_not_any_were_made_between() {
     assert_eq!(done.len(), 4);
     let done =
         factory.upgrade(|| Replacement::swappable(Third(one("third", &Life::default()))), patient).unwrap();
-    assert_eq!(done.len(), 4, "those that an upgrade put there");
+    assert_eq!(done.len(), 4, "the objects of the first upgrade");
     assert!(owners.iter().all(|hits| (hits.name(), hits.total()) == ("third", 3)));
     owners.into_iter().for_each(end);
 }
 
-/// A class of its own.
+/// A third class.
 struct Third(One);
 
 impl squall::swap::State for Third {
@@ -130,14 +130,14 @@ impl Hits for Third {
 }
 
 #[test]
-fn co_72_those_that_fail_serve_on_and_the_others_are_swapped() {
+fn co_72_objects_with_failed_swaps_go_on_serving() {
     let _alone = alone();
     let old = Life::default();
     let made = old.clone();
     let factory: Factory<dyn Hits> = Factory::new(move || new_one("old", &made));
     let mut owners: Vec<_> = (0..6).map(|_| factory.create()).collect();
     owners.iter().zip(1..).for_each(|(hits, n)| hits.add(n));
-    // One is in use for longer than the limit; the state of another cannot be moved; a third is destroyed on the way.
+    // One is in use longer than the limit, one import fails, and one is destroyed during its transfer.
     let held = Inside::hold(owners[1].handle());
     let (imports, fourth) = (Arc::new(AtomicUsize::new(0)), Mutex::new(Some(owners.remove(4))));
     let life = Life::default();
@@ -175,7 +175,7 @@ fn co_72_those_that_fail_serve_on_and_the_others_are_swapped() {
         let failed = failures.iter().any(|(id, _)| *id == Handle::id(hits.handle()));
         assert_eq!((hits.name(), hits.total()), (if failed { "old" } else { "new" }, n));
     }
-    // The next one does what is left.
+    // The next upgrade replaces the rest.
     let third = || Replacement::swappable(Third(one("newer", &Life::default())));
     let left = factory.upgrade(third, |swap| swap.drain_timeout(LONG)).unwrap();
     assert!(left.iter().all(|upgraded| upgraded.outcome.is_ok()));
@@ -222,18 +222,18 @@ fn co_72_none_is_missed_of_those_that_are_being_made() {
 }
 
 #[test]
-fn co_72_an_upgrade_that_cannot_be_changes_nothing() {
+fn co_72_a_rejected_upgrade_changes_nothing() {
     let _alone = alone();
     let factory: Factory<dyn Hits> = Factory::new(|| new_one("old", &Life::default()));
     let hits = factory.create();
     let refused = || factory.upgrade(|| new_many("new", &Life::default()), |swap| swap);
     assert_eq!(squall::rcu::pin(|_| refused().unwrap_err()), squall::rcu::WaitError::InOperation);
     hits.within(&mut || assert!(refused().is_err()));
-    // Nor does a maker that panics.
-    let cannot = || -> Replacement<dyn Hits> { panic!("it cannot be made") };
-    assert_eq!(text_of(|| factory.upgrade(cannot, |swap| swap)), "it cannot be made");
+    // A constructor that panics changes nothing.
+    let cannot = || -> Replacement<dyn Hits> { panic!("planned panic") };
+    assert_eq!(text_of(|| factory.upgrade(cannot, |swap| swap)), "planned panic");
     assert_eq!((hits.name(), factory.create().name()), ("old", "old"));
-    // Makers that panic panic in who asks, and leave nothing behind.
+    // The panic of a constructor reaches the caller, and leaves no object.
     let panics: Factory<dyn Hits> = Factory::new(|| panic!("out of stock"));
     assert_eq!(text_of(|| panics.create()), "out of stock");
     assert_eq!(text_of(|| panics.try_create().map(drop)), "out of stock");
@@ -241,7 +241,7 @@ fn co_72_an_upgrade_that_cannot_be_changes_nothing() {
 }
 
 #[test]
-fn co_72_what_is_made_may_be_of_any_kind() {
+fn co_72_factories_make_objects_of_each_kind() {
     let _alone = alone();
     let life = Life::default();
     for size in [ClusterSize::Cpu, ClusterSize::Machine] {

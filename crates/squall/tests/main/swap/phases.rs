@@ -1,6 +1,4 @@
-//! Hot-swap: another implementation takes the place of a live object, phase by phase, and the ways back.
-//!
-//! The objects are on the real machine, so nothing here says where a call goes: see `swap_laws` for that.
+//! Hot-swap, phase by phase: another implementation takes the place of a live object. Failures lead back.
 
 use crate::common::drops_panic;
 use crate::common::swaps::{
@@ -17,7 +15,7 @@ use std::time::{Duration, Instant};
 
 type Make = fn(&'static str, &Life) -> Replacement<dyn Hits>;
 
-/// What takes the place: an object of each kind.
+/// Makes a replacement of each kind.
 const NEW: [Make; 2] = [new_one, new_many];
 
 #[test]
@@ -44,7 +42,7 @@ fn co_33_an_object_is_replaced_with_its_state_and_its_clients_see_no_difference(
 }
 
 #[test]
-fn co_33_what_is_built_and_not_swapped_in_is_dropped_once() {
+fn co_33_an_unused_replacement_is_dropped_once() {
     for new in NEW {
         let life = Life::default();
         drop(new("new", &life));
@@ -68,12 +66,12 @@ fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
         for (hits, old) in both_kinds() {
             let (handle, life) = (hits.handle(), Life::default());
             handle.add(1);
-            // It began before the swap, which waits for it.
+            // The call began before the swap, and the swap waits for it.
             let inside = Inside::operation(handle);
             let swap = Running::start(handle, patient(handle), new("new", &life));
             (0..5).for_each(|_| assert_eq!(handle.name(), "old"));
             handle.add(2);
-            // What calls within calls counts as well, and so does what panics, and is not in it any more then.
+            // Nested calls are counted. A call that panics is counted, and has left the object afterwards.
             handle.within(&mut || handle.add(3));
             handle.holding(&mut || assert_eq!(handle.name(), "old"));
             assert!(payload_of(|| handle.panics()).is::<Planned>());
@@ -90,8 +88,8 @@ fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
     }
 }
 
-/// Keeps a swap in `Block` by a thread in the old object, that makes one more call of it before it leaves. Returns whether
-/// another thread was seen to wait.
+/// Keeps a swap in `Block` by a thread in the old object. The thread makes one more call before it leaves.
+/// Returns true if another thread was seen waiting.
 fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
     let handle = hits.handle();
     handle.add(1);
@@ -99,7 +97,7 @@ fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
     let inside = Inside::start(move |gate| {
         handle.holding(&mut || {
             gate.stop();
-            // The thread is in the object, so the swap waits for it: it passes.
+            // The swap waits for this thread, so its calls pass.
             handle.add(1);
             handle.holding(&mut || tell.send(handle.name()).unwrap());
         });
@@ -142,8 +140,8 @@ fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
         let ([(hits, _), _], [_, (other, _)]) = (both_kinds(), both_kinds());
         let (handle, other_co) = (hits.handle(), other.handle());
         [handle, other_co].iter().for_each(|handle| handle.add(1));
-        // One thread keeps the first object in `Block`. Another one, in the second object, which is swapped too, calls the
-        // first one, and keeps it in `Block` when the first thread is gone.
+        // One thread keeps the first object in `Block`. A second thread is in the second object, which is
+        // swapped too. It calls the first object, and keeps it in `Block` when the first thread is gone.
         let held = Inside::hold(handle);
         let (counted, tell_gate) = (gate(), gate());
         let (stops, goes) = (counted.clone(), tell_gate.clone());
@@ -154,7 +152,7 @@ fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
                 handle.within(&mut || {
                     stops.stop();
                     goes.stop();
-                    // Inside its call, whatever happened meanwhile.
+                    // The thread is still inside its call.
                     tell.send(handle.name()).unwrap();
                 });
             });
@@ -175,7 +173,7 @@ fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
         let report = swap.end().unwrap();
         assert_eq!(caller.answer().unwrap(), "new");
         [hits, other].into_iter().for_each(end);
-        // The two calls that passed are counted whenever they came.
+        // The two calls that passed are counted.
         assert!(report.forwarded >= 2);
         report.blocked == 1
     });
@@ -187,7 +185,7 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
         for (hits, old) in both_kinds() {
             let handle = hits.handle();
             handle.add(4);
-            // A thread that a swap waits for elsewhere waits here all the same.
+            // A thread inside another swapped object waits here too.
             let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
             let other_co = other.handle();
             let (tell, told) = mpsc::channel();
@@ -222,7 +220,7 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
 }
 
 #[test]
-fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
+fn co_40_a_call_from_a_transfer_fails_instead_of_waiting() {
     for ignored in [false, true] {
         for (hits, old) in both_kinds() {
             let handle = hits.handle();
@@ -248,7 +246,7 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
                 life.assert_over(0);
                 assert_eq!((handle.name(), handle.total()), ("old", 4));
             }
-            // Whoever does not wait may be called, and made, and ended.
+            // Objects without a swap may be called, created and destroyed during a transfer.
             let life = Life::default();
             life.on(Step::Import, || {
                 let third: Owned<dyn Hits> = many("third", &Life::default()).create(ClusterSize::Machine);
@@ -267,8 +265,8 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
 
 // --- the ways back ---
 
-/// A swap of this object failed: it serves on with all its state, which is `total`; the other one is gone; and the next
-/// swap moves the state.
+/// Asserts that a failed swap left the old object serving with state `total`, and dropped the new one. Then
+/// swaps again.
 #[track_caller]
 fn assert_serves_on(hits: Owned<dyn Hits>, old: &Life, new: &Life, total: u64) {
     let handle = hits.handle();
@@ -286,12 +284,12 @@ fn assert_serves_on(hits: Owned<dyn Hits>, old: &Life, new: &Life, total: u64) {
 }
 
 #[test]
-fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
-    /// Whose step fails, and which.
+fn co_39_a_failed_transfer_leaves_the_old_object_in_place() {
+    /// The failing step, and true if it is a step of the old object.
     const FAILS: [(bool, Step); 3] = [(true, Step::Export), (false, Step::Import), (false, Step::Make)];
     for (of_old, step) in FAILS {
         for panics in [false, true] {
-            // A representative is made on the way by a root alone, and cannot err.
+            // Only roots make representatives during a transfer, and `make_rep` can fail only by a panic.
             let kinds = if step == Step::Make { &NEW[1..] } else { &NEW[..] };
             for new in kinds.iter().filter(|_| panics || step != Step::Make) {
                 for (hits, old) in both_kinds() {
@@ -338,14 +336,14 @@ fn co_id(handle: Handle<dyn Hits>) -> squall::Id {
     Handle::id(handle)
 }
 
-/// How a swap is ended from outside: by its deadline, or by a cancellation.
+/// The event that ends a swap early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Deadline,
     Cancel,
 }
 
-/// Has a swap end in this phase. Returns whether it did so there.
+/// Ends a swap early, in this phase. Returns true if the swap ended in it.
 fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
     let (handle, life, cancel) = (hits.handle(), Life::default(), Cancel::new());
@@ -369,7 +367,7 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
         });
     }
     let new = Replacement::root(many("new", &life), ClusterSize::Core);
-    // With a deadline the swap may be over at once.
+    // A swap with a deadline may end at once.
     let swap = thread::spawn(move || swap.run(new));
     let caller = Caller::of(handle);
     match (&there, by) {
@@ -381,7 +379,7 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     if let Some(there) = there {
         there.open();
     }
-    // Whatever keeps it in its phase is still there when it goes back.
+    // The swap rolls back although the thread is still inside.
     let error = swap.join().unwrap().unwrap_err();
     assert_eq!(caller.end().unwrap(), "old");
     drop(inside);
@@ -413,7 +411,7 @@ fn pitfall_07_block_has_a_bound_so_a_lock_that_is_held_across_calls_ends_the_swa
         let handle = hits.handle();
         handle.add(4);
         let (lock, life) = (Arc::new(Mutex::new(())), Life::default());
-        // One thread in the object wants the lock that another one holds, while it waits for the object.
+        // A thread in the object waits for a lock. The holder of the lock waits for the object.
         let guard = lock.lock().unwrap();
         let wants = lock.clone();
         let inside = Inside::start(move |gate| {
@@ -425,7 +423,7 @@ fn pitfall_07_block_has_a_bound_so_a_lock_that_is_held_across_calls_ends_the_swa
         });
         let swap = Swap::new(handle).drain_timeout(Duration::from_millis(5));
         let swap = thread::spawn(move || swap.run(new_many("new", &life)).map_err(|error| (error, life)));
-        // As long as it is kept waiting, it does not let the lock go; at last it gets its answer from the old object.
+        // This thread keeps the lock while it waits. In the end the old object answers.
         while !swap.is_finished() {
             assert_eq!(handle.name(), "old");
         }
@@ -456,7 +454,7 @@ fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
 
 // --- destruction ---
 
-/// Destroys an object while a swap is in this phase. Returns whether it was.
+/// Destroys an object while a swap is in this phase. Returns true if the swap was in it.
 fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
     let (handle, life) = (hits.handle(), Life::default());
@@ -480,7 +478,7 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
         caller.wait_until_it_parks();
     }
     let destruction = Owned::destroy(hits);
-    // Calls err at once, those that wait too, whatever the swap waits for.
+    // New calls and waiting calls fail at once, although the swap still waits.
     let error = handle.try_total().unwrap_err();
     assert_eq!(
         (error.reason(), error.id(), error.class()),
@@ -517,7 +515,7 @@ fn co_33_a_destruction_in_each_phase_refuses_calls_at_once_and_ends_both() {
 }
 
 #[test]
-fn co_33_whoever_moves_the_state_may_destroy_the_object() {
+fn co_33_a_transfer_may_destroy_the_object() {
     for step in [Step::Export, Step::Import] {
         for new in NEW {
             for (hits, old) in both_kinds() {
@@ -543,14 +541,14 @@ fn co_33_whoever_moves_the_state_may_destroy_the_object() {
 // --- distinct errors ---
 
 #[test]
-fn co_33_a_swap_that_cannot_be_says_why() {
+fn co_33_a_rejected_swap_says_why() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(11);
     let (hits, old) = both_kinds().into_iter().nth(1).unwrap();
     let handle = hits.handle();
     let attempt = move || {
         let life = Life::default();
         let error = patient(handle).run(new_one("new", &life)).unwrap_err();
-        // What is refused inside an operation is dropped outside.
+        // A replacement rejected inside an operation is dropped later.
         if !rcu::in_operation() {
             life.assert_over(0);
         }
@@ -563,14 +561,14 @@ fn co_33_a_swap_that_cannot_be_says_why() {
         assert_eq!(failure, expected);
         assert!(text.ends_with(&expected.to_string()), "{text}");
     };
-    // Inside operations, its own and others.
+    // Inside operations: of the object, and of this thread.
     handle.within(&mut || refused(attempt(), SwapFailure::InOperation));
     rcu::pin(|_| refused(attempt(), SwapFailure::InOperation));
-    // Inside its own blocking method; another one's is as good as any place.
+    // Inside a blocking method of the object, also below a blocking method of another object.
     handle.holding(&mut || refused(attempt(), SwapFailure::InMethod));
     let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
     other.holding(&mut || handle.holding(&mut || refused(attempt(), SwapFailure::InMethod)));
-    // While it is swapped.
+    // During a swap.
     let inside = Inside::operation(handle);
     let cancel = Cancel::new();
     let swap = Running::start(handle, patient(handle).cancel_on(&cancel), new_one("new", &Life::default()));
@@ -598,7 +596,7 @@ fn co_33_a_swap_that_cannot_be_says_why() {
     });
     end(other);
     refused(told.recv().unwrap(), SwapFailure::InDeferredCall);
-    // Where nothing was ever, and where nothing is any more.
+    // Before the first installation, and after destruction.
     let place = PLACE.handle();
     let error = patient(place).run(new_one("new", &Life::default())).unwrap_err();
     assert_eq!((error.failure(), error.id()), (SwapFailure::NotThere, Handle::id(place)));
@@ -607,7 +605,7 @@ fn co_33_a_swap_that_cannot_be_says_why() {
 }
 
 #[test]
-fn co_33_another_blocking_method_is_as_good_a_place_as_any() {
+fn co_33_a_blocking_method_of_another_object_may_swap() {
     let [(hits, _), (other, old)] = both_kinds();
     other.add(2);
     hits.holding(&mut || {
@@ -628,7 +626,7 @@ fn co_38_no_swap_keeps_a_grace_period_waiting_and_parked_calls_leave_theirs() {
         let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
         exports.wait();
         let callers: Vec<_> = (0..4).map(|_| Caller::of(handle)).collect();
-        // Each waits for whoever is in an operation: none of those who call the object may stay in one.
+        // Each grace period ends, so the waiting callers have left their operations.
         for _ in 0..20 {
             rcu::wait_until(Instant::now() + LONG).unwrap();
         }
@@ -639,7 +637,7 @@ fn co_38_no_swap_keeps_a_grace_period_waiting_and_parked_calls_leave_theirs() {
     }
 }
 
-/// The calls of one thread, each within the one before, through objects of which each is swapped when its turn comes.
+/// Nested calls of one thread. Each level swaps its object before it goes down.
 #[test]
 fn co_33_swaps_nest_as_deep_as_blocking_calls_do() {
     let objects: Vec<_> = (0..4).flat_map(|_| both_kinds()).collect();
@@ -658,9 +656,9 @@ fn co_33_swaps_nest_as_deep_as_blocking_calls_do() {
     }
 }
 
-/// A panic in `moved` or in a drop of the object that goes is counted, and stops nothing.
+/// A panic in `moved` of the old object is counted, and the swap goes on.
 #[test]
-fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
+fn pitfall_09_a_panic_of_the_old_object_does_not_stop_the_swap() {
     let _guard = drops_panic();
     let panicked = Arc::new(AtomicUsize::new(0));
     let (old, counted) = (Life::default(), panicked.clone());
@@ -676,9 +674,9 @@ fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
     old.wait_for_drops(1);
 }
 
-/// What a method returns in its own error type when the swap that it waited for ended in a destruction.
+/// Calls wait for a swap, and the object is destroyed: each form of call returns its error.
 #[test]
-fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
+fn co_38_a_call_that_waited_for_a_destroyed_object_fails_in_each_form() {
     let (hits, old) = both_kinds().into_iter().next().unwrap();
     let handle = hits.handle();
     let exports = gate();
@@ -691,7 +689,7 @@ fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
     let plain = thread::spawn(move || text_of(|| handle.total()));
     let blocking = thread::spawn(move || {
         waits.set(()).unwrap();
-        handle.try_holding(&mut || panic!("it is not entered")).unwrap_err()
+        handle.try_holding(&mut || panic!("the method must not run")).unwrap_err()
     });
     wait_until(|| ready.get().is_some());
     drop(hits);

@@ -1,4 +1,4 @@
-//! Hot-swap where several have to do with one object at once, and where users' code misbehaves.
+//! Hot-swap with several threads that swap, arbitrate and destroy one object, and with misbehaving user code.
 
 use crate::common::drops_panic;
 use squall::swap::{Replacement, State, StateFormats, Swap, SwapFailure, SwapOutcome, arbitrate};
@@ -19,7 +19,7 @@ trait Other: Send + Sync {
     fn other_add(&self);
 }
 
-/// Three interfaces, so three slots.
+/// An interface with three slots, one for each interface.
 #[squall::interface]
 trait Sum: Base + Other {
     fn add(&self);
@@ -65,7 +65,7 @@ fn state_of(handle: Handle<dyn Sum>) -> Option<ObjectState> {
     info_of(Handle::id(handle)).map(|info| info.state)
 }
 
-/// How long the threads of a test race.
+/// The time for which the threads of a test race.
 const RACE: Duration = Duration::from_millis(if cfg!(miri) { 50 } else { 400 });
 
 #[test]
@@ -130,7 +130,7 @@ fn co_33_a_destruction_among_swaps_and_arbitrations_is_final() {
             scope.spawn(|| _ = Swap::new(handle).run(plain()));
             scope.spawn(|| drop(arbitrate(handle, |_| ())));
             scope.spawn(|| {
-                // What is seen first is older than what is asked next.
+                // `destroyed` is read before the call, and the fence keeps that order.
                 while {
                     let before = destroyed.load(Relaxed);
                     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
@@ -182,7 +182,7 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
 }
 
 #[test]
-fn x_02_a_bound_beyond_all_clocks_is_none() {
+fn x_02_durations_beyond_the_clock_mean_no_limit() {
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     let swap = Swap::new(owned.handle()).drain_timeout(Duration::MAX).timeout(Duration::MAX);
     swap.clone().run(plain()).unwrap();
@@ -190,7 +190,7 @@ fn x_02_a_bound_beyond_all_clocks_is_none() {
     assert_eq!(state_of(owned.handle()), Some(ObjectState::Live));
 }
 
-/// A value whose import does what a test says.
+/// A value with the import function of a test.
 struct Strange(fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>);
 
 impl Base for Strange {
@@ -211,7 +211,8 @@ impl State for Strange {
     }
 }
 
-/// Swaps an object for one whose import does that. Returns why it failed; the object serves on, unharmed.
+/// Swaps an object for one with this import function. Returns the failure, and checks that the object goes on
+/// serving.
 fn fails(
     import: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
     handle: Handle<dyn Sum>,
@@ -220,7 +221,7 @@ fn fails(
     let before = handle.sum();
     let error = Swap::new(handle).run(Replacement::swappable(Strange(import))).unwrap_err();
     let failure = error.failure();
-    // Its drop is the test's affair.
+    // The drop of the error may panic.
     std::mem::forget(error);
     assert_eq!(state_of(handle), Some(ObjectState::Live));
     assert_eq!(handle.sum(), before);
@@ -230,7 +231,7 @@ fn fails(
 }
 
 #[test]
-fn pitfall_12_who_moves_state_waits_for_no_grace_period() {
+fn pitfall_12_a_transfer_cannot_wait_for_a_grace_period() {
     static WAITS: Mutex<Vec<rcu::WaitError>> = Mutex::new(Vec::new());
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     let failure = fails(
@@ -248,7 +249,7 @@ fn pitfall_12_who_moves_state_waits_for_no_grace_period() {
 
 #[test]
 #[cfg_attr(miri, ignore = "the error whose drop panics is leaked")]
-fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
+fn pitfall_09_an_error_may_panic_in_its_drop() {
     let _guard = drops_panic();
     #[derive(Debug)]
     struct Bad;
@@ -266,7 +267,7 @@ fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
     static CO: OnceLock<Handle<dyn Sum>> = OnceLock::new();
     let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     CO.set(owned.handle()).unwrap();
-    // It parks, so that its own error is thrown away.
+    // The import would wait for the swap, so its own error is discarded.
     let failure = fails(
         || {
             let parked: Result<u64, CallError> = CO.get().unwrap().try_sum();

@@ -1,4 +1,5 @@
-//! Methods that sleep, while their object is swapped: they leave and their calls are made again, if they can be.
+//! Methods that sleep while their object is swapped. They leave, and their calls are repeated if the
+//! arguments allow it.
 
 use squall::swap::{Replacement, RootFormats, Swap, SwapFailure, SwapPhase, Whole};
 use squall::{CallError, ClusterSize, Interrupted, Owned, RepContext, Root};
@@ -7,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// A queue whose consumers sleep.
+/// A queue with sleeping consumers.
 #[squall::interface]
 trait Line: Send + Sync {
     fn put(&self, n: u64);
-    /// Takes the first, less `n`.
+    /// Takes the first number, minus `n`.
     #[blocking]
     fn take(&self, n: u64) -> Result<u64, CallError>;
-    /// The same, with an argument that a call uses up.
+    /// Takes the first number, minus `used_up[0]`. The call consumes its argument, so it cannot be repeated.
     #[blocking]
     fn take_with(&self, used_up: Vec<u64>) -> Result<u64, CallError>;
     fn sleepers(&self) -> u32;
@@ -57,7 +58,7 @@ impl Counter {
     }
 }
 
-/// What a method returns when it has to leave: nobody sees it if its call is made again.
+/// The result of a method that had to leave. The caller does not see it, since the call is repeated.
 const LEFT: u64 = u64::MAX;
 
 impl Line for Counter {
@@ -90,25 +91,25 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
 }
 
 #[test]
-fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
+fn pitfall_01_a_sleeping_call_is_repeated_after_a_swap() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
     let handle = owned.handle();
     let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || handle.take(n).unwrap())).collect();
     wait_for(|| handle.sleepers() >= 3);
     let report =
         Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Machine)).unwrap();
-    assert!(report.blocked <= 3, "those who slept parked, and nobody else");
+    assert!(report.blocked <= 3, "only the sleepers waited");
     assert_eq!(handle.version(), 1);
     wait_for(|| handle.sleepers() >= 3);
     (0..3).for_each(|_| handle.put(100));
     let mut taken: Vec<u64> = consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect();
     taken.sort_unstable();
-    assert_eq!(taken, [97, 98, 99], "each call ran once, on the new object");
+    assert_eq!(taken, [97, 98, 99], "each call took one number, on the new object");
     Owned::destroy(owned).wait().unwrap();
 }
 
 #[test]
-fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up() {
+fn pitfall_01_a_call_that_cannot_be_repeated_sleeps_on_and_the_swap_fails() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
     let handle = owned.handle();
     let consumer = thread::spawn(move || handle.take_with(vec![1]).unwrap());
@@ -119,17 +120,17 @@ fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up()
     assert_eq!(handle.version(), 0);
     handle.put(8);
     assert_eq!(consumer.join().unwrap(), 7);
-    // Now it can be.
+    // Without the sleeper, the swap succeeds.
     Swap::new(handle).run(line(1, ClusterSize::Cpu)).unwrap();
     assert_eq!(handle.version(), 1);
     Owned::destroy(owned).wait().unwrap();
 }
 
 #[test]
-fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
+fn pitfall_01_a_failed_swap_loses_no_sleeping_call() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
     let handle = owned.handle();
-    // One that can be made again, and one that cannot and makes the swap give up.
+    // One call can be repeated. The other cannot, and makes the swap fail.
     let consumers = [
         thread::spawn(move || handle.take(1).unwrap()),
         thread::spawn(move || handle.take_with(vec![1]).unwrap()),
@@ -142,7 +143,7 @@ fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
     Owned::destroy(owned).wait().unwrap();
 }
 
-/// What a thread does inside a method of another object.
+/// An object with a method that sleeps in another object.
 #[squall::interface]
 trait Outer: Send + Sync {
     #[blocking]

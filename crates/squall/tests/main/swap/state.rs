@@ -1,4 +1,4 @@
-//! Hot-swap: the formats in which state moves, and what is recorded.
+//! Hot-swap: the formats of state, and the record of swaps.
 
 use crate::common::alone;
 use squall::swap::{
@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 trait Words: Send + Sync {
     fn push(&self, word: &str);
     fn all(&self) -> Vec<String>;
-    /// Where the words lie.
+    /// The address of the words.
     fn address(&self) -> usize;
 }
 
@@ -38,7 +38,7 @@ fn split(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// What an implementation knows, in its order of preference.
+/// The formats that an implementation knows, in its order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Knows {
     /// The table itself.
@@ -52,7 +52,7 @@ enum Knows {
 }
 use Knows::{Copied, Parts, Pointer, Text as AsText};
 
-/// What a class lists: a type for each, as it is the type that decides.
+/// The formats that a class exports and imports. Each list is a type, since classes are types.
 trait Lists: Send + Sync + 'static {
     const OUT: &'static [Knows];
     const IN: &'static [Knows];
@@ -77,7 +77,7 @@ lists! {
     Nothing: [], [];
 }
 
-/// One table for everybody.
+/// A shared object: one table.
 #[derive(Default)]
 struct One<L> {
     table: Mutex<Arc<Table>>,
@@ -138,7 +138,7 @@ impl<L: Lists> Words for One<L> {
     }
 }
 
-/// A table for each cluster.
+/// The root of a distributed object: a table for each cluster.
 #[derive(Default)]
 struct Many<L>(L);
 
@@ -158,7 +158,7 @@ impl<L: Lists> Root for Many<L> {
                     Ok(Text(texts.join(" ")))
                 }),
                 Parts => formats.export_part(|_, part| Ok(part.1.lock().unwrap().clone())),
-                other => unreachable!("{other:?} is not for tables that are apart"),
+                other => unreachable!("{other:?} is unknown to distributed tables"),
             };
         }
         for knows in L::IN {
@@ -173,7 +173,7 @@ impl<L: Lists> Root for Many<L> {
                     part.1.lock().unwrap().extend(words);
                     Ok(())
                 }),
-                other => unreachable!("{other:?} is not for tables that are apart"),
+                other => unreachable!("{other:?} is unknown to distributed tables"),
             };
         }
     }
@@ -214,16 +214,16 @@ fn co_39_the_best_common_format_is_used() {
     let (word, words) = (size_of::<String>(), "some words of state".len());
     let cases: &[(Make, Make, &str, usize, bool)] = &[
         (one::<Rich>, one::<Rich>, pointer, size_of::<Arc<Table>>(), false),
-        // Where one side alone knows the best, the next.
+        // The preferred format is unknown to one side: the next common one.
         (one::<Rich>, one::<Plain>, text, words, false),
         (one::<Plain>, one::<Rich>, text, words, false),
-        // The least sum of ranks: text is last for one and first for the other, a copy in the middle for both; the one
-        // that exports decides.
+        // The least sum of ranks. Text is last for one side and first for the other; a copy is in the middle
+        // for both. The exporting side breaks the tie.
         (one::<Rich>, one::<LikesText>, pointer, size_of::<Arc<Table>>(), false),
         (one::<LikesText>, one::<Rich>, text, words, false),
         (one::<Rich>, one::<LikesCopies>, copy, 4 * word, false),
         (one::<LikesCopies>, one::<LikesText>, copy, 4 * word, false),
-        // Between one and many, by parts and whole.
+        // Between shared and distributed objects, by parts and as a whole.
         (one::<InParts>, many::<InParts>, copy, 4 * word, true),
         (many::<InParts>, one::<InParts>, copy, 4 * word, true),
         (many::<InParts>, one::<Plain>, text, words, false),
@@ -237,12 +237,12 @@ fn co_39_the_best_common_format_is_used() {
         let reps = squall::info_of(Handle::id(owner.handle())).unwrap().reps.len();
         let report = patient(owner.handle()).run(to()).unwrap();
         assert_eq!((report.format, report.bytes), (Some(*format), *bytes), "case {number}");
-        // The thread may have been on several VPs.
+        // The thread may have run on several VPs.
         assert_eq!(report.parts, if *by_parts { reps } else { 1 }, "case {number}");
         let mut after = owner.all();
         after.sort();
         assert_eq!(after, ["of", "some", "state", "words"], "case {number}");
-        // What moves by pointer stays where it is.
+        // A table that moves by pointer keeps its address.
         assert_eq!(*format == pointer, owner.address() == address && address != 0, "case {number}");
         Owned::destroy(owner).wait().unwrap();
     }
@@ -259,12 +259,12 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
         (one::<Nothing>(), std::any::type_name::<One<Nothing>>(), "none"),
         (Replacement::shared(Fixed), std::any::type_name::<Fixed>(), "none"),
         (many::<Nothing>(), std::any::type_name::<Many<Nothing>>(), "none"),
-        // Parts are no whole.
+        // An export of the whole does not fit an import of parts.
         (many::<InPartsOnly>(), std::any::type_name::<Many<InPartsOnly>>(), &by_parts),
     ] {
         let error = patient(owner.handle()).run(new).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
-        assert!(error.report().is_none(), "it never began");
+        assert!(error.report().is_none(), "the swap did not begin");
         let from = std::any::type_name::<One<Plain>>();
         let detail = format!("{from} exports {text}; {class} imports {imports}");
         assert_eq!(error.source().unwrap().to_string(), detail);
@@ -304,7 +304,7 @@ fn co_39_a_swap_without_state_needs_no_format() {
     let report = patient(owner.handle()).without_state().run(Replacement::shared(Fixed)).unwrap();
     assert_eq!((report.format, report.parts, report.bytes), (None, 0, 0));
     assert_eq!(owner.all(), ["fixed"]);
-    // And from there, too.
+    // A swap from an object without formats needs none either.
     let filled = One::<Plain>::default();
     filled.push("other");
     patient(owner.handle()).without_state().run(Replacement::swappable(filled)).unwrap();
@@ -312,7 +312,7 @@ fn co_39_a_swap_without_state_needs_no_format() {
 }
 
 #[test]
-fn co_39_who_gives_its_state_is_told_once_and_only_if_it_moved() {
+fn co_39_moved_runs_once_and_only_if_the_state_moved() {
     let told = Arc::new(AtomicUsize::new(0));
     let mine = One::<Rich> { moved: Some(told.clone()), ..One::default() };
     mine.push("word");
@@ -323,14 +323,14 @@ fn co_39_who_gives_its_state_is_told_once_and_only_if_it_moved() {
     }
     assert_eq!(told.load(Relaxed), 0);
     patient(owner.handle()).run(one::<Rich>()).unwrap();
-    // Before the swap returns: who shared its state lets go of it then.
+    // `moved` runs before the swap returns, so that the old object releases shared state.
     assert_eq!((told.load(Relaxed), owner.all()), (1, vec!["word".to_owned()]));
     patient(owner.handle()).run(one::<Rich>()).unwrap();
     Owned::destroy(owner).wait().unwrap();
     assert_eq!(told.load(Relaxed), 1);
 }
 
-// --- what is recorded ---
+// --- the record ---
 
 #[test]
 #[cfg_attr(miri, ignore = "starts a process")]
@@ -347,7 +347,7 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
     let error = patient(owner.handle()).timeout(Duration::ZERO).run(one::<Rich>()).unwrap_err();
     let back = error.report().unwrap();
     let seen: Vec<_> = recent().into_iter().filter(|report| report.id == id).collect();
-    assert_eq!(seen.len(), 2, "the latest last");
+    assert_eq!(seen.len(), 2, "both swaps are recorded, the later one last");
     for (report, expected) in seen.iter().zip([&done, back]) {
         assert_eq!(format!("{report:?}"), format!("{expected:?}"));
         assert_eq!((report.id, report.interface), (id, "Words"));
@@ -361,10 +361,10 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
     assert_eq!((done.from, done.to, done.outcome), (rich, plain, SwapOutcome::Swapped));
     let failure = SwapFailure::TimedOut(SwapPhase::Forward);
     assert_eq!((back.from, back.to, back.outcome), (plain, rich, SwapOutcome::RolledBack(failure)));
-    // What was not reached took no time, and moved nothing.
+    // Phases that the swap did not reach have a zero duration.
     assert_eq!((back.block, back.transfer), (Duration::ZERO, Duration::ZERO));
     assert_eq!((back.format, back.parts, back.bytes), (None, 0, 0));
-    // So many are remembered.
+    // The record keeps 256 swaps.
     for _ in 0..300 {
         patient(owner.handle()).run(one::<Rich>()).unwrap();
     }
@@ -372,7 +372,7 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
 }
 
 #[test]
-fn x_02_formats_say_how_much_moves() {
+fn x_02_formats_know_their_size() {
     assert_eq!(7_u32.bytes(), 4);
     assert_eq!(vec![1_u64, 2, 3].bytes(), 24);
     assert_eq!("four".to_owned().bytes(), 4);
@@ -382,7 +382,7 @@ fn x_02_formats_say_how_much_moves() {
 }
 
 #[test]
-fn co_33_all_failures_differ_in_what_they_say() {
+fn co_33_all_failures_have_different_messages() {
     use SwapFailure::*;
     let phases =
         [SwapPhase::Attach, SwapPhase::Forward, SwapPhase::Block, SwapPhase::Transfer, SwapPhase::Complete];

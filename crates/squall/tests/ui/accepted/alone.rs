@@ -1,4 +1,4 @@
-//! Where there is no prelude, nothing is allowed that could be forbidden, and all is documented.
+//! A program without a prelude, with strict lints and required documentation.
 
 #![no_implicit_prelude]
 #![forbid(unsafe_code)]
@@ -9,7 +9,7 @@
 pub trait Hits<T: ::core::marker::Copy>: ::core::marker::Send + ::core::marker::Sync {
     /// Counts `n` more.
     fn add(&self, n: u64) -> ::std::io::Result<()>;
-    /// The same value.
+    /// Returns its argument.
     fn same(&self, value: T) -> T {
         value
     }
@@ -18,7 +18,7 @@ pub trait Hits<T: ::core::marker::Copy>: ::core::marker::Send + ::core::marker::
     fn wait(&self);
 }
 
-/// Counts nothing.
+/// A value without state.
 #[derive(Debug)]
 pub struct Nothing;
 
@@ -29,7 +29,7 @@ impl Hits<u8> for Nothing {
     fn wait(&self) {}
 }
 
-/// And calls.
+/// Calls the object.
 pub fn main() {
     let hits: ::squall::Owned<dyn Hits<u8>> = ::squall::shared(Nothing);
     ::std::assert_eq!(hits.same(3), 3);

@@ -1,4 +1,4 @@
-//! Interfaces that nobody else sees, and methods that nobody calls.
+//! Private interfaces, and unused methods.
 
 #![deny(warnings)]
 

@@ -1,10 +1,10 @@
-//! An interface that extends another crate's.
+//! An interface that extends an interface of another crate.
 
 use interfaces::Hits;
 
-/// Counts, and forgets.
+/// A counter with a reset.
 #[squall::interface]
 pub trait Resettable: Hits<u64> {
-    /// From nothing again.
+    /// Sets the count to zero.
     fn reset(&self);
 }

@@ -1,4 +1,4 @@
-//! An interface that others implement.
+//! An interface, implemented in another crate.
 
 /// Counts.
 #[squall::interface]

@@ -1,4 +1,4 @@
-//! A borrow that a type hides from the macro does not leave a call either.
+//! A borrow hidden in a type cannot leave a call.
 
 use squall::interface;
 

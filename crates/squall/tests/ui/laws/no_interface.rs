@@ -1,4 +1,4 @@
-//! An object has an interface, and not any trait.
+//! An object needs an interface: a plain trait is rejected.
 
 use squall::Owned;
 

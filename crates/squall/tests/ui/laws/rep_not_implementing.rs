@@ -1,4 +1,4 @@
-//! A representative implements its interface.
+//! A representative must implement its interface.
 
 use squall::{Owned, interface, shared};
 

@@ -1,4 +1,4 @@
-//! A representative is called by many threads, so it is `Sync`.
+//! A representative must be `Sync`, since many threads call it.
 
 use squall::interface;
 use std::cell::Cell;

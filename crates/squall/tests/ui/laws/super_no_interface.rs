@@ -1,4 +1,4 @@
-//! What an interface extends is an interface.
+//! An interface extends interfaces only.
 
 use squall::interface;
 

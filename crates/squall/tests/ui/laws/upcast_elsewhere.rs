@@ -1,4 +1,4 @@
-//! A reference is upcast to what its interface extends.
+//! A handle can be upcast to extended interfaces only.
 
 use squall::{Handle, interface};
 

@@ -1,4 +1,4 @@
-//! The attribute's arguments, and where it stands.
+//! Arguments of the attribute, and its place.
 
 use squall::interface;
 

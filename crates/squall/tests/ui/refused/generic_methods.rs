@@ -1,4 +1,4 @@
-//! Methods that are many.
+//! Generic methods.
 
 use squall::interface;
 

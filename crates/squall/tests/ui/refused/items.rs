@@ -1,4 +1,4 @@
-//! What stands in a trait and is no method.
+//! Items of a trait other than methods.
 
 use squall::interface;
 

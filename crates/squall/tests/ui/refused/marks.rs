@@ -1,4 +1,4 @@
-//! `#[blocking]`, and conditions.
+//! Misuse of `#[blocking]`, also under conditions.
 
 use squall::interface;
 

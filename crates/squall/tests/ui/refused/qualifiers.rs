@@ -1,4 +1,4 @@
-//! Functions of other kinds.
+//! Methods with qualifiers.
 
 use squall::interface;
 

@@ -1,4 +1,4 @@
-//! Who is called.
+//! Receivers other than `&self`.
 
 use squall::interface;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What would be borrowed when the call is over.
+//! Results that would borrow from the object after the call.
 
 use squall::interface;
 use std::borrow::Cow;

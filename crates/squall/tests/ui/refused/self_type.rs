@@ -1,4 +1,4 @@
-//! The type that nobody can name.
+//! The type `Self` in signatures.
 
 use squall::interface;
 

@@ -1,4 +1,4 @@
-//! More interfaces than an object has ids.
+//! More extended interfaces than ids of an object.
 
 use squall::interface;
 

@@ -1,4 +1,4 @@
-//! What a trait says of itself.
+//! Traits with qualifiers, bounds or parameters that are not allowed.
 
 use squall::interface;
 
