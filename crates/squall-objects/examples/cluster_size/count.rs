@@ -1,13 +1,15 @@
-//! How many accesses to another node's memory, and how many updates of representatives, a load costs at each size of clusters.
+//! Counts the accesses to another node's memory, and the updates of representatives, for a load at each
+//! cluster size.
 //!
-//! A load is played by one thread, which takes the place of each of the [`VPS`] processors in turn, as a generator says that is the same for all
-//! sizes. What is counted happens: which lookup found nothing in its cluster and asked the one place, and how many copies a change took away
-//! or gave a new value, is said by the objects' sensors, and by the values, which count their copies. What a processor's own
-//! cache would have kept follows from that: it reads a copy from memory if the copy was written since it read it last. That is an
-//! access to another node where the memory is another node's, which is that of the processor that wrote it first.
+//! One thread plays the load. It takes the place of each of the [`VPS`] processors in turn, in an order that
+//! a generator fixes for all sizes. The objects' sensors report the lookups that missed their cluster, and
+//! the copies that a change invalidated or updated. The values count their clones. From this follows the
+//! content of each processor's own cache: a processor reads a copy from memory if the copy was written since
+//! its last read. Such a read is remote if the memory belongs to another node. Memory belongs to the node of
+//! the processor that first wrote it.
 //!
-//! So the sum has what Hurricane has it have (Unrau et al. 1995, Fig. 4): small clusters pay for what they tell each other, large ones for
-//! what is far from some of them. There is no waiting in it, for lookups of these objects wait for nobody.
+//! So the sum has the shape of Unrau et al. 1995 (Hurricane), Fig. 4. Small clusters pay for updates, large
+//! ones for distance. Waiting does not occur, since lookups of these objects never wait.
 
 use squall_core::{Handle, Id, info_of};
 use squall_machine::{Cluster, ClusterSize, Machine, Vp, machine};
@@ -16,24 +18,25 @@ use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 
-/// Hurricane's machine: four stations of four processors.
+/// The machine of Hurricane: four stations of four processors.
 pub(crate) const TOPOLOGY: &str = "nodes:4,cores:4";
 pub(crate) const VPS: u32 = 16;
 pub(crate) const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
-/// The keys of a map; the value of a cell is one.
+/// Number of keys of a map. A read-mostly value counts as one key.
 const KEYS: u64 = 4;
 
-/// Makes this process's machine that of the experiment.
+/// Sets the machine of this process.
 pub(crate) fn set_machine() {
     static SET: Once = Once::new();
     SET.call_once(|| {
         let spec = TOPOLOGY.parse().expect("a topology");
-        _ = Machine::set_virtual(spec).expect("nothing has asked for the machine before");
+        // An error means that another test of this process has made the same machine.
+        let _ = Machine::set_virtual(spec);
     });
     assert_eq!(machine().vps().len(), VPS as usize);
 }
 
-/// What is looked at and changed.
+/// Object under test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Subject {
     CellCopied,
@@ -53,7 +56,7 @@ impl Subject {
         }
     }
 
-    /// Whether a cluster has the value itself in its memory, and not only the way to it.
+    /// Returns whether a cluster has the value itself in its memory, instead of a pointer to it.
     fn has_copies(self) -> bool {
         matches!(self, Subject::CellCopied | Subject::MapInvalidated)
     }
@@ -73,15 +76,15 @@ impl Subject {
     }
 }
 
-/// An object that says what it does. Each call is one of the current VP's.
+/// An object with counters. Each call is made by the current VP.
 trait Counting {
     fn read(&self, key: u64) -> Option<u64>;
     fn change(&mut self, key: u64, number: u64);
-    /// Lookups that asked the one place, so far.
+    /// Returns the number of lookups that searched the store.
     fn asked(&self) -> u64;
-    /// Copies taken away or given a new value, so far.
+    /// Returns the number of copies that changes invalidated or updated.
     fn updates(&self) -> u64;
-    /// The VP in whose memory the representative of each cluster is.
+    /// Returns, for each cluster, the VP that has the representative in its memory.
     fn homes(&self) -> Vec<Option<Vp>>;
 }
 
@@ -114,7 +117,7 @@ impl Counting for cached::OwnedCachedMap<u64, u64> {
     }
 }
 
-/// A number that counts its copies.
+/// A number that counts its clones.
 struct Value {
     number: u64,
     copies: Arc<AtomicU64>,
@@ -140,7 +143,7 @@ impl Counting for Cell {
 
     fn change(&mut self, _: u64, number: u64) {
         self.cell.set(Value { number, copies: self.copies.clone() });
-        // A change walks over all representatives that there are.
+        // A change visits all existing representatives.
         self.updates += self.cell.sensors().reps as u64;
     }
 
@@ -157,14 +160,14 @@ impl Counting for Cell {
     }
 }
 
-/// What so many operations cost.
+/// Costs of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
-    /// Lookups that asked the one place.
+    /// Lookups that searched the store.
     pub(crate) asked: u64,
     /// Accesses to memory of another node.
     pub(crate) remote: u64,
-    /// Copies that changes took away or gave a new value.
+    /// Copies that changes invalidated or updated.
     pub(crate) updates: u64,
 }
 
@@ -174,13 +177,14 @@ impl Cost {
     }
 }
 
-/// Who has what in its own cache, and where the memory is: by what happened.
+/// Model of the processors' caches, and of the places of memory.
 struct Caches {
-    /// Who wrote the value of each key.
+    /// Writer of each key's value.
     writer: Vec<Vp>,
-    /// In whose memory the copy of each key is in each cluster: who filled it, or else who made the representative.
+    /// Per key and cluster, the VP that has the copy in its memory: the one that filled it, or else made the
+    /// representative.
     filler: Vec<Vec<Option<Vp>>>,
-    /// Whether a VP has read what it reads of a key since that was written.
+    /// Per VP and key, whether the VP has read the present value.
     fresh: Vec<Vec<bool>>,
 }
 
@@ -194,13 +198,13 @@ impl Caches {
     }
 }
 
-/// 1 where memory of one VP is another node's for the other.
+/// Returns 1 if the two VPs are on different nodes, else 0.
 fn far(one: Vp, other: Vp) -> u64 {
     let nodes = machine().clusters(ClusterSize::Node);
     u64::from(nodes.cluster_of(one) != nodes.cluster_of(other))
 }
 
-/// Pseudo-random numbers, the same for each size (xorshift64*).
+/// Pseudo-random numbers (xorshift64*), the same for each size.
 struct Draws(u64);
 
 impl Draws {
@@ -212,7 +216,7 @@ impl Draws {
     }
 }
 
-/// A load: so many operations, of which so many in ten thousand are changes.
+/// A load: its number of operations, and how many in ten thousand are changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) operations: u64,
@@ -220,7 +224,7 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
 }
 
-/// Plays a load with clusters of so many VPs, and counts.
+/// Plays a load with clusters of `vps` VPs, and counts.
 pub(crate) fn count(subject: Subject, vps: u32, load: Load) -> Cost {
     let clusters = machine().clusters(ClusterSize::fixed(vps));
     let (mut object, mut draws, mut cost) = (subject.make(vps), Draws(load.seed), Cost::default());
@@ -230,7 +234,7 @@ pub(crate) fn count(subject: Subject, vps: u32, load: Load) -> Cost {
     for key in 0..subject.keys() {
         on(Vp::new(0), || object.change(key, 0));
     }
-    // Everybody reads everything before the count begins.
+    // Each VP reads each key before the count begins.
     let warm = u64::from(VPS) * subject.keys();
     for step in 0..warm + load.operations {
         let is_warm = step >= warm;
@@ -251,7 +255,7 @@ pub(crate) fn count(subject: Subject, vps: u32, load: Load) -> Cost {
             let (number, counted) = on(vp, || read(&*object, subject, &mut caches, vp, key, cluster));
             assert_eq!(number, Some(numbers[key]), "a wrong value was read");
             if counted.asked > 0 {
-                // What it wrote into its cluster's memory its neighbours have to read.
+                // The neighbours have to read the line that this VP wrote into its cluster's memory.
                 let fetch = |of: &Vp| caches.fresh[of.index()][key] = *of == vp;
                 clusters.members(clusters.cluster_of(vp)).iter().for_each(fetch);
             }
@@ -303,7 +307,7 @@ fn on<T>(vp: Vp, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(vp, f).expect("a processor of the virtual machine")
 }
 
-/// The costs at each size.
+/// Returns the costs at each cluster size.
 pub(crate) fn curve(subject: Subject, load: Load) -> [Cost; SIZES.len()] {
     SIZES.map(|vps| count(subject, vps, load))
 }

@@ -1,4 +1,4 @@
-//! Prints what a load costs over the size of clusters: see `count.rs`.
+//! Prints the cost of a load over the cluster size. See `count.rs`.
 //!
 //! ```text
 //! cargo run --release -p squall-objects --example cluster_size

@@ -9,7 +9,7 @@
 //! a model of distance with real events, without waiting.
 
 use squall_core::{Handle, info_of};
-use squall_parts::dhash::{Local, Locking, Master, Verdict};
+use squall_parts::dhash::{LocalTable, Locking, MasterTable, Verdict};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
 use squall_objects::map::{self, MapExt, OwnedMap};
@@ -31,8 +31,10 @@ const CHANGE: u64 = 1000;
 pub(crate) fn set_machine() {
     static SET: Once = Once::new();
     SET.call_once(|| {
-        _ = Machine::set_virtual(TOPOLOGY.parse().expect("a topology")).expect("no thread has used the machine yet")
+        // An error means that another test of this process has made the same machine.
+        let _ = Machine::set_virtual(TOPOLOGY.parse().expect("a topology"));
     });
+    assert_eq!(machine().vps().len(), 16);
 }
 
 /// A structure that holds the keys.
@@ -117,7 +119,7 @@ fn bucket(key: u64) -> u64 {
 /// A structure, and the lines that its operations touch.
 enum Subject {
     Map(Structure, OwnedMap<u64, Page>),
-    Dhash(Master<u64, Page, Page>, Vec<Local<u64, Page, Page>>),
+    Dhash(MasterTable<u64, Page, Page>, Vec<LocalTable<u64, Page, Page>>),
 }
 
 impl Subject {
@@ -129,7 +131,7 @@ impl Subject {
             }
             Structure::Replicated => Subject::Map(structure, map::replicated(ClusterSize::Node)),
             Structure::Dhash => {
-                let master = Master::new(Page::clone);
+                let master = MasterTable::new(Page::clone);
                 let locals = (0..4).map(|_| master.local()).collect();
                 Subject::Dhash(master, locals)
             }

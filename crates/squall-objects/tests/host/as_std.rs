@@ -1,5 +1,6 @@
-//! What the collections are to std, each of them: made of iterators and filled from them, through a reference too, walked through, shown, written
-//! and read by serde; and what may be sent to another thread, which is a matter of types.
+//! The collections through std's traits: collected and extended from iterators, also through a shared
+//! reference, iterated, formatted, and written and read by serde. Also the bounds under which they are `Send`
+//! and `Sync`.
 
 use squall_machine::ClusterSize;
 use squall_objects::cached::{self, Form, Items};
@@ -9,7 +10,7 @@ use squall_objects::map::{self, MapExt, OwnedMap};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Does to a kind of map all that std's can have done to it. The entries are compared in order: each has its own.
+/// Uses a kind of map like std's maps. Compares the entries in key order, since each kind has its own order.
 macro_rules! as_a_map_is {
     ($made:ty) => {{
         let mut map: $made = [(1, 10), (2, 20)].into_iter().collect();
@@ -24,7 +25,7 @@ macro_rules! as_a_map_is {
         assert_eq!((format!("{empty:?}").as_str(), all(&empty).len()), ("{}", 0));
         (&empty).extend([(7, 70)]);
         assert_eq!(format!("{empty:?}"), "{7: 70}");
-        // More than one call gives, and by a thread that did not begin it.
+        // More entries than one call returns, collected by another thread than the one that started the walk.
         let many: $made = (0..5_000).map(|key| (key, key * 2)).collect();
         let mut walk = many.iter();
         let first = walk.next().unwrap();
@@ -82,12 +83,12 @@ fn a_cached_list_is_to_std_what_its_own_list_is() {
 fn sent<T: Send>(_: &T) {}
 fn shared<T: Send + Sync>(_: &T) {}
 
-/// What each holds need be no more than what is done with it asks for: see what is not said of these types.
+/// The element types implement few traits, so this compiles only if the objects require no others.
 #[test]
 fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
-    /// No `Clone`, no `Debug`, no `Default`, no `PartialEq`.
+    /// Implements neither `Clone`, `Debug`, `Default` nor `PartialEq`.
     struct Plain;
-    /// And may be used by one thread at a time.
+    /// A type that is `Send` but not `Sync`.
     struct One(Cell<u8>);
 
     let value = read_mostly::shared(Plain);
@@ -111,7 +112,7 @@ fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
     shared(&kept);
     shared(&kept.handle());
     sent(&cached::CachedMapExt::iter(kept.handle()));
-    // A part is locked by whoever has it, and so need not be such that several may read it.
+    // A part need not be `Sync`, since each user locks it.
     let directory = directory::distributed::<u64, Plain, One>(ClusterSize::Core, |_| One(Cell::new(0)));
     shared(&directory);
     shared(&directory.handle());

@@ -1,4 +1,5 @@
-//! The adaptive counter on the machine as it is: what needs restartable sequences and two processors.
+//! The adaptive counter on the processors of the host. The test needs restartable sequences and two
+//! processors.
 
 use squall_adapt::control;
 use squall_core::Handle;
@@ -33,7 +34,8 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
             added
         });
         let began = Instant::now();
-        // The log is looked at, not the counter: who reads its sensors calls it.
+        // The test polls the log instead of the counter, since reading a counter's sensors is a call of the
+        // counter.
         while !control::history(id).iter().any(|decision| decision.place == Some(elsewhere)) {
             assert!(began.elapsed() < Duration::from_secs(60), "{:?}", control::history(id));
             thread::sleep(Duration::from_millis(5));
@@ -47,7 +49,7 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
     assert_eq!(handle.sensors().place, Some(elsewhere));
 }
 
-/// Keeps the calling thread on a processor.
+/// Pins the calling thread to a processor.
 fn pin(vp: Vp) {
     squall_sys::affinity::restrict_to(&[vp.index()]).unwrap();
 }

@@ -1,15 +1,15 @@
-//! Request counters as objects, in both forms: what the object adds to the constituent, whose rules have tests of their own.
+//! Gates as objects, in both forms. The rules of the gate itself are tested in `squall-parts`.
 
 use squall_core::swap::{Replacement, Swap};
 use squall_core::{RepContext, Handle, Owned, Root};
 use squall_machine::ClusterSize;
-use squall_objects::gate::{self, ControlError, GateExt, Refused, Gate, ShutDown, State};
+use squall_objects::gate::{self, ControlError, GateExt, Rejected, Gate, ShutDown, State};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(1);
-/// Longer than any test; a wait that lasts so long has lost its wake-up.
+/// Longer than any test. A wait of this length has lost its wake-up.
 const LONG: Duration = Duration::from_secs(60);
 
 fn both(test: impl Fn(Owned<dyn Gate>)) {
@@ -37,7 +37,7 @@ fn requests_enter_and_leave_on_any_thread() {
         drop(requests);
         handle.stop().unwrap();
         assert_eq!((handle.inside(), handle.state()), (0, State::Stopped));
-        assert_eq!(handle.request_now().unwrap_err(), Refused::Stopped);
+        assert_eq!(handle.request_now().unwrap_err(), Rejected::Stopped);
         assert_eq!(handle.stop(), Err(ControlError::Stopped));
         handle.restart().unwrap();
         drop(handle.request_now().unwrap());
@@ -100,7 +100,7 @@ fn those_that_wait_are_admitted_or_refused() {
     });
 }
 
-/// A representative is made while a stop waits for the very request that needs it (CO-16, CO-51).
+/// A representative is made while a stop waits for the request that needs it (CO-16, CO-51).
 #[test]
 fn a_miss_does_not_wait_for_a_stop() {
     let owned = gate::distributed();
@@ -109,7 +109,7 @@ fn a_miss_does_not_wait_for_a_stop() {
     std::thread::scope(|threads| {
         let stop = threads.spawn(move || handle.stop());
         until(|| handle.state() == State::Stopped);
-        // On every processor there is: most of them have no representative yet.
+        // On every VP, since most have no representative yet.
         let vps = squall_machine::machine().vp_limit();
         for vp in 0..vps {
             let call = move || {
@@ -118,10 +118,11 @@ fn a_miss_does_not_wait_for_a_stop() {
                 } else if squall_sys::affinity::restrict_to(&[vp]).is_err() {
                     return;
                 }
-                // Born in the state that there is, or one that the stop is on its way to: what enters there leaves again.
+                // A new representative starts in the present state, or in the one that the stop is setting. A
+                // request that enters it leaves again.
                 let refused = || handle.request_now().map(drop).err();
                 until(|| refused().is_some());
-                assert_eq!(refused(), Some(Refused::Stopped));
+                assert_eq!(refused(), Some(Rejected::Stopped));
             };
             threads.spawn(call).join().unwrap();
         }
@@ -150,7 +151,7 @@ fn a_shutdown_whose_time_was_over_is_waited_for() {
     });
 }
 
-/// What a swap puts in the place of a request counter, if it is done.
+/// A replacement for a gate, for a swap that may succeed.
 struct Elsewhere;
 struct ElsewhereRep;
 
@@ -163,9 +164,9 @@ impl Root for Elsewhere {
     }
 }
 
-/// It admits everybody, and does nothing.
+/// Admits every request, and keeps no count.
 impl Gate for ElsewhereRep {
-    fn enter_now(&self) -> Result<(), Refused> {
+    fn enter_now(&self) -> Result<(), Rejected> {
         Ok(())
     }
     fn leave(&self) {}
@@ -196,7 +197,8 @@ impl Gate for ElsewhereRep {
     }
 }
 
-/// A swap has the shutdown leave, but too late, and is undone: the shutdown begins again, and waits for the request that is inside.
+/// A swap interrupts a shutdown too late, and is undone. The shutdown starts again and waits for the request
+/// inside.
 #[test]
 fn a_swap_that_is_undone_does_not_end_a_shutdown() {
     both(|owned| {
@@ -209,7 +211,7 @@ fn a_swap_that_is_undone_does_not_end_a_shutdown() {
                 let other = Replacement::root(Elsewhere, ClusterSize::Machine);
                 let limit = Duration::from_micros(round % 40);
                 if Swap::new(handle).without_state().timeout(limit).run(other).is_ok() {
-                    // It left in time: then the other has shut down.
+                    // The stop left in time, so the shutdown of the other thread has succeeded.
                     break;
                 }
                 until(|| shutdown.is_finished() || handle.state() == State::ShutDown);
@@ -236,11 +238,11 @@ fn the_end_of_the_object_ends_all_waits() {
         came.recv().unwrap();
         std::thread::sleep(SHORT);
         drop(owned);
-        // Both return; what they answer depends on who was first.
+        // Both calls return. Their results depend on the order.
         let stopped = stop.join().unwrap();
         assert!(!matches!(stopped, Ok(Ok(()))), "a request was inside: {stopped:?}");
         let _ended = waits.join().unwrap();
-        // The request outlives the object, and leaves nothing.
+        // The request outlives the object, so its drop has no effect.
         drop(request);
         assert!(handle.try_enter_now().is_err(), "the object is gone");
     });

@@ -1,4 +1,4 @@
-//! The adaptive lock.
+//! Tests of the adaptive lock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use squall_adapt::decision::Verdict;
 use squall_core::Handle;
 use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
 
-/// What is set for all locks, and who runs how fast, is everybody's.
+/// Locks out the other tests, since class settings and the load of the processors affect all locks.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Threads that hold the lock for so long each, until something is so.
+/// Runs threads that each hold the lock for `hold` repeatedly, until a condition is true.
 fn fight<T: Send>(lock: &AdaptiveLock<T>, threads: usize, hold: Duration, until: impl Fn() -> bool) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! The size of clusters as an attribute: by name, of every object that has clusters whose size is to be chosen, while it is used.
+//! The attribute for the cluster size: read and set by name, for every kind of object that has one, during
+//! use.
 
 use squall_policy::attribute::Scope;
 use squall_adapt::control;
@@ -21,7 +22,8 @@ fn shown(id: Id) -> Option<String> {
     Some(info.value)
 }
 
-/// Goes through sizes; `is` says what the object itself has it be, `holds` whether what it holds is there.
+/// Sets several sizes by name. `is` returns the object's own cluster size, `holds` whether its contents are
+/// intact.
 fn goes_through(id: Id, begins: &str, is: impl Fn() -> ClusterSize, holds: impl Fn() -> bool) {
     assert_eq!(shown(id).as_deref(), Some(begins));
     for size in ["core", "fixed:2", "cpu", "node", "node"] {
@@ -92,7 +94,7 @@ impl Filled for map::OwnedMap<u64, u64> {
 fn what_has_no_clusters_does_not_have_it_until_it_has_some() {
     let map = map::shared::<String, u8>();
     let id = Handle::id(map.handle());
-    // So that the interface has it.
+    // Registers the attribute for the interface.
     let _other = map::replicated::<String, u8>(ClusterSize::Core);
     assert_eq!(shown(id), None);
     assert!(control::set_attribute(id, "cluster-size", "core").is_err());

@@ -1,4 +1,4 @@
-//! Adaptive counters, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
+//! Adaptive counters. Each thread runs on the VP that a test gives it.
 
 
 use crate::common::{alone, eventually, form, made, on};
@@ -16,20 +16,20 @@ fn verdicts(id: Id) -> Vec<Verdict> {
     control::history(id).into_iter().map(|decision| decision.verdict).collect()
 }
 
-/// Threads that call a counter until this is dropped, each on a VP of its own.
+/// State of threads that call a counter until `stop` is set, each on its own VP.
 struct Crowd<'a> {
     stop: &'a AtomicBool,
     counted: &'a AtomicU64,
 }
 
-/// What a thread of a crowd does once.
+/// One step of a thread of a crowd.
 #[derive(Clone, Copy)]
 enum Mix {
     Adds,
     MostlyTotals,
 }
 
-/// Runs `f` while so many threads call the counter; returns how much they added.
+/// Runs `f` while `threads` threads call the counter. Returns the sum that they added.
 fn with_crowd(handle: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) -> u64 {
     let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
     let crowd = Crowd { stop: &stop, counted: &counted };
@@ -38,7 +38,7 @@ fn with_crowd(handle: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnc
             let crowd = &crowd;
             scope.spawn(move || on(vp, || crowd.work(handle, mix)));
         }
-        /// Also where `f` panics, so that the threads end.
+        /// Sets the flag even if `f` panics, so that the threads end.
         struct Stop<'a>(&'a AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {
@@ -63,7 +63,7 @@ impl Crowd<'_> {
                 }),
             }
             added += 256;
-            // So that all of them run, on few processors.
+            // Lets all threads run, also on few processors.
             thread::yield_now();
         }
         self.counted.fetch_add(added, Ordering::Relaxed);
@@ -181,10 +181,11 @@ fn a_dry_run_only_says_what_it_would_do() {
     control::set_attribute(id, "dry-run", "true").unwrap();
     with_crowd(counter.handle(), 4, Mix::Adds, || {
         eventually("it says so", || verdicts(id).contains(&Verdict::DryRun));
-        // It goes on saying so, once.
+        // The decision repeats, and is recorded once.
         thread::sleep(Duration::from_millis(300));
         let mut said = verdicts(id);
-        // A crowd that others keep from its processors for a while is unsteady, and what follows that is news again.
+        // If other processes keep the crowd from its processors, its load is unsteady. Later decisions are
+        // recorded again.
         said.retain(|verdict| *verdict != Verdict::Held(Held::Unsteady));
         said.dedup();
         assert_eq!((form(id), said), (SHARED, vec![Verdict::DryRun]));
@@ -298,7 +299,7 @@ fn calls_are_counted_by_method_and_vp_only_while_someone_looks() {
     assert_eq!(calls.count(), of("inc") + of("total"));
     let rate = calls.rates_of("inc").next().unwrap();
     assert_eq!((rate.0.index(), rate.1 > 0.0), (5, true));
-    // Nothing is left of it.
+    // The old form leaves no memory behind.
     let state = snapshot().into_iter().find(|info| info.id == id).unwrap().state;
     assert_eq!(state, squall_core::ObjectState::Live);
 }
@@ -326,7 +327,7 @@ fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
     assert!(control::statuses().iter().all(|status| info_of(status.id).is_some()));
 }
 
-/// Voluntary switches of the engine's thread: how often it slept and woke.
+/// Returns the voluntary context switches of the engine's thread: the number of times that it slept and woke.
 fn wakeups() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let of =
@@ -345,7 +346,7 @@ fn the_thread_sleeps_while_every_counter_has_the_form_in_which_it_began() {
     assert_eq!(engine::thread_state(), engine::EngineState::Running);
     with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
     eventually("all fold", || control::statuses().iter().all(|status| status.form == SHARED));
-    // Those that tests before this one left may still be looked at, once.
+    // The engine may still examine objects of earlier tests once.
     eventually("it sleeps", || {
         let before = wakeups();
         thread::sleep(Duration::from_millis(400));

@@ -1,4 +1,4 @@
-//! Cached lists and maps, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
+//! Cached lists and maps. Each thread runs on the VP that a test gives it.
 
 
 use crate::common::{VPS, alone, eventually, on};
@@ -32,7 +32,7 @@ fn everywhere(f: impl Fn(u32)) {
     (0..VPS).for_each(|vp| on(vp, || f(vp)));
 }
 
-/// Forms of every kind.
+/// Returns forms of every kind.
 fn forms() -> Vec<Form> {
     let mut forms = vec![Form::shared()];
     for size in [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::fixed(5)] {
@@ -53,7 +53,7 @@ fn forms() -> Vec<Form> {
     forms
 }
 
-/// Ends the threads of a test, also where that panics.
+/// Ends the threads of a test, even if it panics.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -64,7 +64,7 @@ impl Drop for Stop<'_> {
 
 type MapRef = Handle<dyn CachedMap<u64, u64, RandomState>>;
 
-/// What the sensors counted more than before.
+/// Returns the increments of three counts between two readings.
 fn more(before: Sensors, now: Sensors) -> (u64, u64, u64) {
     (now.asked - before.asked, now.changes - before.changes, now.reached - before.reached)
 }
@@ -78,7 +78,7 @@ fn co_43_what_was_looked_up_is_kept_by_its_cluster() {
         let (map, list) = (map.handle(), list.handle());
         let sensors = || (map.sensors(), list.sensors());
         on(0, || (map.insert(7_u64, 70_u64), list.insert((7_u64, 70_u64))));
-        // Who inserts keeps it, and nobody else does.
+        // The inserting cluster caches the entry; no other cluster does.
         assert_eq!((map.sensors().copies, list.sensors().copies), (1, 1), "{size}");
         let before = sensors();
         for _ in 0..3 {
@@ -93,7 +93,7 @@ fn co_43_what_was_looked_up_is_kept_by_its_cluster() {
         for now in [now.0, now.1] {
             assert_eq!((now.copies, now.full, now.reps, now.entries), (clusters, clusters, clusters, 1));
         }
-        // What is not there is asked for each time.
+        // A lookup of a missing key searches the store each time.
         everywhere(|_| assert_eq!((map.get(&8), list.find(|item| item.0 == 8, |_| ())), (None, None)));
         assert_eq!(more(now.0, map.sensors()), (u64::from(VPS), 0, 0));
         assert_eq!(more(now.1, list.sensors()), (u64::from(VPS), 0, 0));
@@ -131,8 +131,8 @@ fn co_43_what_was_removed_is_found_by_nobody_and_kept_by_nobody() {
     }
 }
 
-/// The first of a list of numbers that grows at the end is removed again and again: who has heard that it was, or has found a later
-/// one alone, finds it nowhere.
+/// The first of a growing list of numbers is removed repeatedly. A thread that has learned of a removal, or
+/// has found a later number alone, never finds the removed one.
 #[test]
 fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
     let _alone = alone();
@@ -151,7 +151,7 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
                         let known = gone.load(Ordering::Acquire);
                         let found = handle.find(|_| true, |number| *number).expect("there is always one");
                         assert!(found > known, "{found} was found when {known} was known to be gone");
-                        // It was gone before the one that came when this one was there already.
+                        // `found - 2` was removed before `found` was inserted.
                         gone.fetch_max(found.saturating_sub(2), Ordering::AcqRel);
                     });
                 }
@@ -163,7 +163,7 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
                 swaps.fetch_add(u64::from(done), Ordering::Relaxed);
             }
         });
-        // Until there were swaps enough meanwhile, too.
+        // Continues until there were enough swaps too.
         let mut last = 1;
         while last < rounds || swaps.load(Ordering::Relaxed) < 20 {
             let vp = last as u32 * 7 % VPS;
@@ -175,7 +175,7 @@ fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
         }
     });
     assert_eq!(handle.len(), 1);
-    // Those that a lookup kept when its object had been swapped are gone with that object.
+    // Items that a lookup cached during the swap are gone with the old object.
     let item = handle.get(|_| true).unwrap();
     assert!(handle.remove_item(&item) && handle.is_empty());
 }
@@ -251,7 +251,7 @@ fn hu_15_a_change_reaches_the_clusters_that_hold_a_copy_and_no_others() {
     let handle: MapRef = map.handle();
     for key in 0..VPS {
         on(key, || handle.insert(u64::from(key), 0));
-        // Each key is kept by who inserted it, and read by as many others as its number says.
+        // Each key is cached by its inserter, and by as many readers as its number.
         (0..key).for_each(|vp| on(vp, || _ = handle.get(&u64::from(key))));
     }
     for key in 0..VPS {
@@ -274,7 +274,7 @@ fn hu_16_what_is_invalidated_is_copied_and_what_is_updated_is_one() {
     assert_eq!(address(&copied, 0), address(&copied, 1));
     assert_ne!(address(&copied, 0), address(&copied, 2));
     assert_eq!(address(&one, 0), address(&one, 2));
-    // Also after a swap that makes the one of the other.
+    // Also after a swap that exchanges the two forms.
     swap(one.handle(), cached::new_map(copied.form())).unwrap();
     assert_ne!(address(&one, 0), address(&one, 2));
     swap(copied.handle(), cached::new_map(copied.form().updated())).unwrap();
@@ -284,19 +284,19 @@ fn hu_16_what_is_invalidated_is_copied_and_what_is_updated_is_one() {
 #[test]
 fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() {
     let _alone = alone();
-    // Where it is known beforehand.
+    // The places of the threads are known beforehand.
     let map = cached::map(Form::on(ClusterSize::Core, [4, 9].map(Vp::new)));
     let handle: MapRef = map.handle();
     on(4, || handle.insert(1, 10));
     everywhere(|_| assert_eq!(handle.get(&1), Some(10)));
     let now = handle.sensors();
-    // The core of VP 9 asked for its own; all others found it where VP 4 keeps it.
+    // The core of VP 9 searched the store once. All others found the entry in the cache of VP 4's core.
     assert_eq!((now.reps, now.full, now.copies, now.asked), (16, 2, 2, 1));
     on(31, || assert_eq!(handle.remove(&1), Some(10)));
     everywhere(|_| assert_eq!(handle.get(&1), None));
     assert_eq!(handle.sensors().copies, 0);
 
-    // Where threads are found to be. It was made in the core of VP 6.
+    // The places of the threads are discovered. The object was made in the core of VP 6.
     let map = on(6, || cached::map(Form::where_threads_are(ClusterSize::Core, 5)));
     let handle: MapRef = map.handle();
     on(6, || handle.insert(1, 10));
@@ -306,14 +306,14 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
         on(21, || ());
         assert_eq!((full(), handle.sensors().asked), (1, 0), "{lookup}: it is thin");
     }
-    // One that sits there goes on looking.
+    // A thread that stays there continues with lookups.
     on(21, || assert_eq!(handle.get(&1), Some(10)));
     assert_eq!((full(), handle.sensors().asked, handle.sensors().copies), (2, 1, 2));
     everywhere(|_| assert_eq!(handle.get(&1), Some(10)));
     assert_eq!((full(), handle.sensors().reps), (2, 16));
 }
 
-/// Looks so many times from this VP for what is there.
+/// Makes `times` successful lookups from this VP.
 fn look_for(map: MapRef, list: Handle<dyn CachedList<u64>>, vp: u32, times: u32) {
     on(vp, || {
         for time in 0..times {
@@ -338,33 +338,34 @@ fn to_05_a_thread_that_moves_on_takes_its_representative_along() {
         });
         look_for(map, list, 2, 60);
         for (round, vp) in (1..).zip([4, 6, 8, 10, 12, 14, 16]) {
-            // The home has all, so that thin ones need not ask.
+            // The home caches all entries, so thin representatives find them there.
             look_for(map, list, 0, 10);
             let before = (map.sensors().asked, list.sensors().asked);
             look_for(map, list, vp, 60);
-            // Home and here; what was kept where it was is kept here, and was not asked for.
+            // The home, and this cluster: it took over the entries of the old cache without a search of the
+            // store.
             for now in [map.sensors(), list.sensors()] {
                 assert_eq!((now.full, now.copies, now.thinned), (2, 20, round), "at {vp}");
             }
             assert_eq!((map.sensors().asked, list.sensors().asked), before, "at {vp}");
-            // A change finds what went along.
+            // A change finds the entries that were taken over.
             on(30, || assert_eq!(map.insert(3, 31), Some(30)));
             on(vp, || assert_eq!(map.get(&3), Some(31)));
             on(vp, || assert_eq!(map.insert(3, 30), Some(31)));
             on(30, || assert!(list.remove(|item| *item == 5).is_some()));
             on(vp, || assert!(list.find(|item| *item == 5, |_| ()).is_none()));
             on(vp, || _ = list.insert(5));
-            // Who only passes, makes nothing full, and nothing thin.
+            // A thread that only passes through makes no representative full or thin.
             for passes in [2, vp, 20, 31] {
                 on(passes, || assert_eq!(map.get(&3), Some(30)));
             }
         }
-        // Back to where it was once: that takes twice as many lookups.
+        // A return to the old place takes twice as many lookups.
         look_for(map, list, 2, 30);
         assert_eq!((map.sensors().full, map.sensors().thinned), (2, 7));
         look_for(map, list, 2, 30);
         assert_eq!((map.sensors().full, map.sensors().thinned), (2, 8));
-        // What thin ones looked up was found in the home's, which stays.
+        // Thin representatives found the entries at the home, which stays full.
         look_for(map, list, 0, 10);
         assert_eq!(map.sensors().full, 2);
     }
@@ -384,7 +385,7 @@ fn to_05_what_threads_use_stays_full_while_another_one_moves() {
     assert_eq!((map.sensors().full, map.sensors().thinned), (3, 0));
     for round in 0..40 {
         let vp = 2 + round * 2 % 20;
-        // They look less often than the one that moves, and often enough.
+        // The other threads look up less often than the moving one, and often enough to stay.
         for _ in 0..400 {
             look_for(map, list, vp, 3);
             live();
@@ -397,7 +398,7 @@ fn to_05_what_threads_use_stays_full_while_another_one_moves() {
         let none = (0, 0, 0);
         assert_eq!((more(before.0, map.sensors()), more(before.1, list.sensors())), (none, none));
     }
-    // Without a lookup in that time it goes as well.
+    // Without a lookup in that time, this one becomes thin too.
     look_for(map, list, 24, 60);
     assert_eq!((map.sensors().full, list.sensors().full), (2, 2));
 }
@@ -421,7 +422,7 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
                 let (known, stop) = (&known, &stop);
                 scope.spawn(move || {
                     for at in (reader * 11..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-                        // Some lookups in each place: it becomes full, and others thin.
+                        // With some lookups in each place, it becomes full and others become thin.
                         for _ in 0..6 {
                             on(at * 5 % VPS, || {
                                 let before = known.load(Ordering::Acquire);
@@ -451,7 +452,7 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
                     items.insert(value);
                     handle.set(0, value);
                     items.remove(|item| *item < value);
-                    // Others come and go.
+                    // Other keys come and go.
                     let key = value % 7 + 1;
                     handle.insert(key, value);
                     assert_eq!(handle.remove(&key), Some(value));
@@ -516,7 +517,7 @@ fn a_cluster_keeps_no_more_than_it_may_and_what_went_is_asked_for_again() {
         assert_eq!((map.len(), map.sensors().copies), (100, 10));
         on(8, || (0..100).for_each(|key| assert_eq!(map.get(&key), Some(key))));
         assert_eq!(map.sensors().copies, 20, "ten in each of two clusters");
-        // What is kept is found; what is not, and what is changed, as ever.
+        // Cached, uncached and changed entries are all found.
         everywhere(|vp| _ = map.update(&u64::from(vp), |value| value + 100));
         everywhere(|vp| assert_eq!(map.get(&u64::from(vp)), Some(u64::from(vp) + 100)));
         map.clear();
@@ -526,7 +527,7 @@ fn a_cluster_keeps_no_more_than_it_may_and_what_went_is_asked_for_again() {
         assert_eq!((list.len(), list.sensors().copies), (30, 10));
         on(8, || (0..30).for_each(|number| assert!(list.find(|item| *item == number, |_| ()).is_some())));
         assert_eq!(list.sensors().copies, 20);
-        // The last ten are here: they were kept last.
+        // The last ten are cached, since they were looked up last.
         let asked = list.sensors().asked;
         on(8, || (20..30).for_each(|number| assert!(list.find(|item| *item == number, |_| ()).is_some())));
         assert_eq!(list.sensors().asked, asked);
@@ -597,17 +598,17 @@ fn a_form_into_which_nothing_moved_says_so() {
     assert!(swap(map.handle(), cached::new_map(Form::shared())).is_err());
 }
 
-// --- the map under the checks that every concurrent map passes ---
+// --- the map under the checks for all concurrent maps ---
 
 struct Checked<V: Held> {
-    /// There until it is dropped.
+    /// Present until the drop.
     map: Option<cached::OwnedCachedMap<u64, V>>,
-    /// Calls, of one that is swapped meanwhile.
+    /// Number of calls, for a map that is swapped meanwhile.
     calls: Option<AtomicUsize>,
 }
 
 impl<V: Held> Drop for Checked<V> {
-    /// Comes back when the object has ended.
+    /// Returns after the object has ended.
     fn drop(&mut self) {
         if let Some(map) = self.map.take().filter(|_| !squall_rcu::in_operation()) {
             Owned::destroy(map.into_owned()).wait().expect("no operation is open here");
@@ -616,7 +617,7 @@ impl<V: Held> Drop for Checked<V> {
 }
 
 impl<V: Held> Checked<V> {
-    /// The map; now and then it takes another form before.
+    /// Returns the handle. Swaps the map to another form now and then.
     fn handle(&self) -> Handle<dyn CachedMap<u64, V, RandomState>> {
         const OFTEN: usize = 50;
         let handle = self.map.as_ref().expect("it lives").handle();
@@ -706,7 +707,7 @@ impl Maker for Maps {
     }
 
     fn settle(&self) {
-        // An entry's drop lets go of a line, whose drop lets go of a value; and an object's drop of all that.
+        // The drop of an object frees entries. Their drop frees lines, and the drop of a line frees values.
         (0..8).for_each(|_| _ = squall_rcu::barrier().expect("no operation is open here"));
     }
 }
@@ -717,7 +718,7 @@ fn load(part: u64) -> Load {
     Load { many: load.many / part, rounds: load.rounds / part as usize + 4, ..load }
 }
 
-/// Leads maps through the checks. Of values that are copied, there are more than the map says.
+/// Runs the checks. Values are cached, so there are more instances than entries.
 #[track_caller]
 fn passes(maps: &Maps, load: &Load) {
     let copies =
@@ -749,7 +750,7 @@ fn co_43_the_map_is_linearizable_across_swaps() {
     passes(&Maps { form: Form::shared(), swaps: true }, &load);
 }
 
-/// Counts those that exist.
+/// Counts its live instances.
 struct Counted(Arc<AtomicI64>);
 
 impl Counted {
@@ -800,7 +801,7 @@ fn values_and_items_are_dropped_once_through_changes_swaps_and_the_end() {
         Owned::destroy(map.into_owned()).wait().unwrap();
         Owned::destroy(list.into_owned()).wait().unwrap();
     }
-    // What a swap replaced may wait for its own grace period.
+    // A value that a swap replaced may wait for its own grace period.
     eventually("all are dropped", || {
         squall_rcu::barrier().unwrap();
         live.load(Ordering::Relaxed) == 0
@@ -866,7 +867,7 @@ fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
                 });
                 let now = agreed("what was changed, or not");
                 assert!(now == if removes { None } else { Some(11) } || now == Some(10) && !ended);
-                // Whatever that has left, the next change reaches all.
+                // After the panic, the next change reaches all copies.
                 on(30, || handle.insert(Touchy(1), 20));
                 assert_eq!(agreed("what was set after"), Some(20));
                 on(5, || assert_eq!(handle.remove(&Touchy(1)), Some(20)));
@@ -888,7 +889,7 @@ fn an_item_is_removed_from_its_own_list_alone() {
         let item = mine.insert(1);
         assert!(!other.remove_item(&item) && !item.is_gone());
         everywhere(|_| assert_eq!((mine.len(), mine.find(|_| true, |n| *n)), (1, Some(1))));
-        // A swap takes the items over.
+        // A swap takes over the items.
         swap(mine.handle(), cached::new_list(form)).unwrap();
         assert!(mine.remove_item(&item) && item.is_gone() && mine.is_empty());
         assert_eq!(mine.sensors().copies, 0);
@@ -909,7 +910,7 @@ fn closures_may_use_what_they_are_called_by() {
             (*old, map.get(&1))
         });
         assert_eq!(inside, Some((10, Some(20))));
-        // The first try is in vain.
+        // The first attempt fails.
         let mut tries = 0;
         let computed = map.compute(1, |value| {
             tries += 1;
@@ -927,7 +928,8 @@ fn closures_may_use_what_they_are_called_by() {
             },
         );
         assert_eq!((found, list.len(), list.find(|_| true, |n| *n)), (Some(true), 1, Some(2)));
-        // What goes while it is looked at is not found, and what has come before that is.
+        // An item that is removed during the search is not found. One that was inserted before the search is
+        // found.
         let look = |then: Option<u64>| {
             let item = list.get(|_| true).unwrap();
             let once = AtomicBool::new(true);
@@ -941,7 +943,7 @@ fn closures_may_use_what_they_are_called_by() {
             list.find(goes, |number| *number)
         };
         assert_eq!((look(Some(3)), look(Some(4)), look(None)), (Some(3), Some(4), None));
-        // What comes while it is looked for what conflicts is looked at, too.
+        // An item inserted during the search for a conflict is examined too.
         list.insert(5);
         let once = AtomicBool::new(true);
         let conflicts = |there: &u64, new: &u64| {

@@ -1,4 +1,4 @@
-//! Directories: one entry for a key, and a part of it in each cluster; on a machine of 32 VPs.
+//! Directories: one entry for a key, and a part of it in each cluster.
 
 use crate::common::{alone, on};
 use squall_core::Owned;
@@ -17,7 +17,7 @@ use std::thread;
 
 const MANY: u64 = if cfg!(miri) { 30 } else { 2_000 };
 
-/// Numbers, whose parts count.
+/// Creates a directory with numbers as entries and counts as parts.
 fn counts(size: ClusterSize) -> OwnedDirectory<u64, u64, u64> {
     directory::distributed(size, |_| 0)
 }
@@ -54,7 +54,7 @@ fn co_54_each_cluster_has_a_part_and_all_have_one_entry() {
         let sensors = uses.sensors();
         assert_eq!((sensors.keys, sensors.reps, sensors.parts), (1, clusters, clusters));
         assert_eq!((uses.cluster_size(), made.load(Relaxed)), (size, 1));
-        // A read makes no part, wherever it is made.
+        // A read makes no part, in any cluster.
         count(&uses, 8);
         (0..32).for_each(|vp| assert_eq!(on(vp, || uses.read(&8, |entry| *entry)), Some(80)));
         assert_eq!(uses.sensors().parts, clusters + 1);
@@ -70,7 +70,7 @@ fn what_is_removed_is_gone_everywhere_with_its_last_sum() {
     assert_eq!(uses.remove_with(&1, 0, |sum, _, part| *sum += *part), Some(32));
     assert!(!uses.remove(&1) && uses.is_empty() && !uses.contains_key(&1));
     assert!((0..32).all(|vp| on(vp, || uses.update(&1, |_, _| ())).is_none()));
-    // Its next life begins with nothing.
+    // The key's next life starts with empty parts.
     on(5, || count(&uses, 1));
     assert_eq!(sum(&uses, 1), Some(1));
 }
@@ -117,10 +117,10 @@ fn borrowed_keys_errors_and_panics() {
         })
     };
     catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
-    // Nothing is poisoned.
+    // The locks are not poisoned.
     assert_eq!(words.update("a", |_, part| part.clone()), Some(vec![1, 2]));
     assert!(words.remove("a") && words.update("a", |_, _| ()).is_none());
-    // What has ended errs.
+    // Calls return errors after the object was destroyed.
     let handle = words.handle();
     drop(words);
     assert!(handle.try_sensors().is_err() && handle.try_cluster_size().is_err());
@@ -138,15 +138,15 @@ fn parts_stay_when_the_size_of_clusters_changes() {
         uses.set_cluster_size(size).unwrap();
         assert_eq!((uses.cluster_size(), sum(&uses, 1)), (size, Some(expected)));
     }
-    // Tables are taken over: there are as many as there were representatives at once.
+    // Tables are reused: there are as many as there were representatives at once.
     let parts = uses.gather(&1, 0, |parts, _, _| *parts += 1).unwrap();
     assert_eq!((parts, uses.sensors().parts), (32, 32));
-    // What was swapped in without its state errs, and shows it.
+    // A directory swapped in without state returns errors, and shows them in its debug output.
     Swap::new(uses.handle()).without_state().run(new_directory(ClusterSize::Core)).unwrap();
     assert!(uses.try_sensors().is_err() && format!("{uses:?}").contains("no entries moved in"));
 }
 
-/// Entries that can be added to, which is done where all parts are locked.
+/// Entries can be changed while all parts are locked.
 type Entries = OwnedDirectory<u64, AtomicU64, u64>;
 
 fn perform(of: &Entries, key: u64, guard: &KeyOp) -> KeyRet {
@@ -177,7 +177,7 @@ fn perform(of: &Entries, key: u64, guard: &KeyOp) -> KeyRet {
     }
 }
 
-/// Each call takes effect at one moment, from wherever it is made, for each key and for all keys together, swaps included.
+/// Each call takes effect at one moment, from any cluster, for one key and for all keys, across swaps.
 #[test]
 fn histories_of_many_clusters_are_linearizable_across_swaps() {
     let _alone = alone();
@@ -228,7 +228,7 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
     assert!(swaps.load(Relaxed) > 0 || cfg!(miri));
 }
 
-/// What was counted for a key is what its removals and the last look found, whatever came in between.
+/// The total of the counts equals the results of the removals and of the last question, in any interleaving.
 #[test]
 fn each_count_is_in_one_sum_across_removals_and_swaps() {
     let _alone = alone();
@@ -266,7 +266,7 @@ fn each_count_is_in_one_sum_across_removals_and_swaps() {
                 if over.load(Relaxed) {
                     break;
                 }
-                // One that finds callers who stay errs, and nothing has changed.
+                // A swap that times out on callers leaves the directory unchanged.
                 let _ = uses.set_cluster_size(size);
                 thread::yield_now();
             }
@@ -293,7 +293,7 @@ fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
         fn drop(&mut self) {
             assert!(self.0.fetch_sub(1, SeqCst) > 0);
             if let Some(directory) = self.1 {
-                // Its object may be gone by now.
+                // The object may be destroyed by now.
                 let _ = catch_unwind(AssertUnwindSafe(|| directory.update(&1, |_, _| ())));
             }
         }

@@ -1,5 +1,5 @@
-//! What the engine does with families that misbehave, with people who change their minds, and with loads that look like none.
-//! On a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
+//! The engine with families that misbehave, settings that change, and loads that are hard to recognize. Each
+//! thread runs on the VP that a test gives it.
 
 
 use crate::common::{alone, eventually, form, made, on};
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Runs `f` while so many VPs do `body` again and again.
+/// Runs `f` while `vps` VPs repeat `body`.
 fn with_crowd(vps: u32, body: impl Fn() + Sync, f: impl FnOnce()) {
-    /// Also where `f` panics, so that the threads end.
+    /// Sets the flag even if `f` panics, so that the threads end.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -31,7 +31,7 @@ fn with_crowd(vps: u32, body: impl Fn() + Sync, f: impl FnOnce()) {
                 on(vp, || {
                     while !stop.load(Ordering::Relaxed) {
                         body();
-                        // So that all of them run, on few processors.
+                        // Lets all threads run, also on few processors.
                         thread::yield_now();
                     }
                 });
@@ -46,7 +46,7 @@ fn adds(handle: Handle<dyn Counter>) -> impl Fn() + Sync {
     move || (0..256).for_each(|_| handle.inc())
 }
 
-// --- a family of the program's own ---
+// --- a family that the program defines ---
 
 #[interface(crate = squall_core)]
 trait Thing: Send + Sync {
@@ -65,7 +65,7 @@ impl Thing for Large {
     fn hit(&self) {}
 }
 
-/// Transfers that were tried, and whether they fail.
+/// Number of attempted transfers of state, and whether they fail.
 static TRIED: AtomicU32 = AtomicU32::new(0);
 static FAILS: AtomicBool = AtomicBool::new(false);
 
@@ -83,7 +83,7 @@ impl State for Large {
     }
 }
 
-/// In which of its functions the family panics: none, then in the order of the trait.
+/// Function in which the family panics: 0 for no function, then in the order of the trait.
 static PANICS_IN: AtomicU32 = AtomicU32::new(0);
 const READ: u32 = 1;
 const JUDGE: u32 = 2;
@@ -232,7 +232,7 @@ fn a_gauge_that_goes_up_and_down_is_not_taken_for_quiet() {
     };
     with_crowd(4, up_and_down, || {
         control::swap(id, DISTRIBUTED).unwrap();
-        // Many quiet times, in which every look may see a sum that has not moved.
+        // Many idle periods, in each of which the engine may find an unchanged sum.
         thread::sleep(Duration::from_secs(2));
     });
     let folded = |decision: &control::Decision| decision.why.starts_with("nothing happened");

@@ -1,4 +1,4 @@
-//! Read-mostly values, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
+//! Read-mostly values. Each thread runs on the VP that a test gives it.
 
 use crate::common::{VPS, alone, eventually, on};
 use squall_adapt::{control, settings};
@@ -25,7 +25,7 @@ const SIZES: [ClusterSize; 7] = [
     ClusterSize::fixed(5),
 ];
 
-/// Ends the threads of a test, also where that panics.
+/// Ends the threads of a test, even if it panics.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -34,7 +34,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Every form of a value.
+/// Returns a value in each form.
 fn forms<T: Clone + Send + Sync>(value: &T) -> Vec<OwnedReadMostly<T>> {
     let mut forms = vec![read_mostly::shared(value.clone()), read_mostly::adaptive(value.clone())];
     for size in SIZES {
@@ -85,7 +85,7 @@ fn hu_16_each_cluster_that_reads_has_a_replica_and_others_have_none() {
         read_by.dedup();
         assert_eq!((reps(handle), handle.cluster_size()), (read_by.len(), size));
     }
-    // What is not copied is one value for all.
+    // Without copies, all clusters share one value.
     let value = read_mostly::distributed(String::from("text"), ClusterSize::Cpu);
     let at = |vp| on(vp, || value.read(|text| text.as_ptr().addr()));
     assert_eq!(at(0), at(31));
@@ -103,7 +103,7 @@ fn a_change_that_comes_too_late_gets_its_value_back_and_update_tries_again() {
         let version = handle.update(|old| {
             tries += 1;
             if tries == 1 {
-                // Within the read, so that the first try is in vain.
+                // Within the read, so that the first attempt fails.
                 handle.set("other".into());
             }
             format!("{old}{tries}")
@@ -122,7 +122,7 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
     {
         let (handle, told, stop) = (value.handle(), AtomicU64::new(0), AtomicBool::new(false));
         let (swaps, mut updates, mut subscription) = (AtomicU64::new(0), 0, handle.subscribe());
-        // Until there were swaps enough meanwhile, too.
+        // Continues until there were enough swaps too.
         let goes_on = |done| done < ROUNDS || swaps.load(Ordering::Relaxed) < SWAPS;
         let write =
             || (0..).take_while(|done| goes_on(*done)).inspect(|_| _ = handle.update(|old| old + 1)).count();
@@ -195,13 +195,13 @@ fn to_05_an_adaptive_value_has_copies_where_its_size_asks_for_them() {
     assert!(is_copied() && form(&value) == COPIED);
     handle.set_cluster_size(ClusterSize::Core).unwrap();
     assert!(is_copied());
-    // For one replica nothing is copied: what is read is what was set.
+    // With one replica there are no copies: a read sees the value that was set.
     handle.set_cluster_size(ClusterSize::Machine).unwrap();
     let new = String::from("new");
     let there = new.as_ptr().addr();
     handle.set(new);
     assert_eq!((at(0), at(31), form(&value)), (there, there, SHARED));
-    // And back again, in a form that the policy made.
+    // Back again, in a form that the policy made.
     control::swap(Handle::id(handle), COPIED).unwrap();
     handle.set_cluster_size(ClusterSize::Machine).unwrap();
     handle.set_cluster_size(ClusterSize::Cache).unwrap();
@@ -240,7 +240,7 @@ fn a_form_into_which_no_value_moved_says_so_and_whoever_waits_is_told() {
     for error in errors {
         assert!(error.to_string().contains("no value moved in"), "{error}");
     }
-    // Nor does it move on: there is no value to move.
+    // The object without a value cannot be swapped again, since there is no value to move.
     assert!(swap(handle, read_mostly::new_copied(ClusterSize::Core)).is_err());
 }
 
@@ -269,7 +269,7 @@ fn its_sensors_count_every_change_across_swaps() {
     assert_eq!(changes(), 4 * rounds);
 }
 
-/// Counts those that exist.
+/// Counts its live instances.
 struct Counted(Arc<AtomicI64>);
 
 impl Counted {
@@ -305,14 +305,14 @@ fn values_are_dropped_once_through_changes_swaps_and_the_end() {
         }
         squall_core::Owned::destroy(value.into_owned()).wait().unwrap();
     }
-    // What a swap replaced may wait for its own grace period.
+    // A value that a swap replaced may wait for its own grace period.
     eventually("all are dropped", || {
         squall_rcu::barrier().unwrap();
         live.load(Ordering::Relaxed) == 0
     });
 }
 
-/// No `Clone`, no `Debug`.
+/// Implements neither `Clone` nor `Debug`.
 struct Plain(u64);
 
 #[test]
@@ -397,7 +397,7 @@ fn who_waits_is_told_of_the_latest_change_and_of_the_end() {
             });
             assert_eq!(told, round + 2);
         }
-        // Of several there is the last.
+        // Of several changes, the subscriber sees the last.
         (0..10).for_each(|round| _ = handle.set(round));
         assert_eq!((changes.poll_now().unwrap(), changes.poll_now().unwrap()), (Some(14), None));
         assert_eq!(changes.seen(), 14);
@@ -440,14 +440,15 @@ fn a_task_is_woken_by_a_change_and_loses_none_when_it_stops_to_wait() {
         assert_eq!(rings(), 1, "a waker is used once");
         assert!(matches!(changed.as_mut().poll(&mut context), Poll::Ready(Ok(3))));
     }
-    // Dropped in the midst, as by a `select!`: it is not woken, and what comes meanwhile is not lost.
+    // The future is dropped while it waits, as `select!` does. It is not woken, and later changes are not
+    // lost.
     assert!(pin!(changes.changed()).as_mut().poll(&mut context).is_pending());
     value.set(4);
     assert_eq!(rings(), 1);
     assert!(matches!(pin!(changes.changed()).as_mut().poll(&mut context), Poll::Ready(Ok(4))));
     drop(changes);
     assert_eq!(Arc::strong_count(&bell), 2, "nobody keeps the waker");
-    // A swap goes by unnoticed, and so does who waits through it.
+    // The subscriber does not notice a swap, whether it waits at the time or not.
     let mut changes = value.subscribe();
     let mut changed = pin!(changes.changed());
     assert!(changed.as_mut().poll(&mut context).is_pending());
@@ -495,7 +496,7 @@ fn form<T: Send + Sync>(value: &OwnedReadMostly<T>) -> &'static str {
     control::status(Handle::id(value.handle())).expect("it is adaptive").form
 }
 
-/// Runs `f` while threads on these VPs read, and one on `writer` changes the value now and then.
+/// Runs `f` while threads on these VPs read, and a thread on `writer` changes the value now and then.
 fn with_readers(handle: Handle<dyn ReadMostly<[u64; 32]>>, vps: &[u32], writer: u32, f: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     let stop = &stop;
@@ -505,7 +506,7 @@ fn with_readers(handle: Handle<dyn ReadMostly<[u64; 32]>>, vps: &[u32], writer: 
                 on(*vp, || {
                     while !stop.load(Ordering::Relaxed) {
                         (0..64).for_each(|_| handle.read(|value| assert_eq!(value[0], value[31])));
-                        // So that all of them run, on few processors.
+                        // Lets all threads run, also on few processors.
                         thread::yield_now();
                     }
                 });
@@ -533,7 +534,7 @@ fn hu_16_an_adaptive_value_is_copied_where_several_clusters_read_what_changes_an
     let readers = [0, 1, 2, 3, 8, 9, 10, 11, 24, 25, 26, 27];
     with_readers(value.handle(), &readers, 0, || eventually("it grows", || form(&value) == COPIED));
     assert_eq!(value.cluster_size(), ClusterSize::Cache);
-    // A swap is told when it is over, which is after its form is seen.
+    // A swap is recorded after it has ended, so its form is visible earlier.
     let decided = || control::history(Handle::id(value.handle()));
     eventually("it is told", || decided().iter().any(|decision| decision.why.contains("find")));
     eventually("it folds", || form(&value) == SHARED);

@@ -1,16 +1,16 @@
-//! EX-H4 and EX-H7: what a load costs over the size of clusters has a minimum inside, which moves with the load.
+//! EX-H4 and EX-H7: the cost of a load over the cluster size has a minimum inside, which moves with the load.
 
 #[path = "../../examples/cluster_size/count.rs"]
 mod count;
 
 use count::{Load, SIZES, Subject, curve, set_machine};
 
-/// What a subject costs at each size when so many in ten thousand operations are changes.
+/// Returns a subject's cost at each cluster size, for `changes_of_10k` changes in ten thousand operations.
 fn totals(subject: Subject, changes_of_10k: u64, seed: u64) -> [u64; SIZES.len()] {
     curve(subject, Load { operations: 4000, changes_of_10k, seed }).map(count::Cost::total)
 }
 
-/// Where the least is, and whether the curve falls before it and rises behind it.
+/// Returns the size with the least cost, and whether the curve falls before it and rises after it.
 fn valley(totals: &[u64]) -> (u32, bool) {
     let least = (0..totals.len()).min_by_key(|at| totals[*at]).unwrap();
     let falls = totals[..=least].windows(2).all(|pair| pair[0] > pair[1]);

@@ -1,4 +1,4 @@
-//! Tests that rank structures and cluster sizes by counted remote accesses, on a virtual machine of four nodes.
+//! Rankings of structures and of cluster sizes by counted remote accesses, on a virtual machine.
 #![cfg(not(miri))]
 
 mod cluster_size;
