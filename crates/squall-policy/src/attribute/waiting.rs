@@ -129,7 +129,7 @@ pub struct Waiting {
 thread_local! {
     static WAITING: Waiting = const {
         Waiting {
-            callee: Cell::new(Id::NOBODY),
+            callee: Cell::new(Id::NULL),
             entries: [const { Slot::new() }; ROOM],
             span: Cell::new(Span::EMPTY),
         }

@@ -365,7 +365,7 @@ impl<P: Policy> Governor<P> {
 
     #[cold]
     fn refusal(&self, why: &'static str) -> Refusal {
-        Refusal::new(self.0.id().unwrap_or(Id::NOBODY), why)
+        Refusal::new(self.0.id().unwrap_or(Id::NULL), why)
     }
 
     /// Sends a call through the policy.

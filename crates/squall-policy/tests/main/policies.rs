@@ -323,7 +323,7 @@ impl squall_core::wrap::Wrap for Twice {
         f: impl FnOnce() -> R,
     ) -> Result<R, squall_core::wrap::Refusal> {
         match call.method() {
-            "fail" => Err(squall_core::wrap::Refusal::new(squall_core::Id::NOBODY, "twice")),
+            "fail" => Err(squall_core::wrap::Refusal::new(squall_core::Id::NULL, "twice")),
             _ => Ok(f()),
         }
     }
