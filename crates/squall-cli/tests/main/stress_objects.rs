@@ -1,12 +1,8 @@
 //! `squall stress objects` as scripts run it: it passes in every mode and catches every planned break.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::stress::StressTest;
 
-use torture::Torture;
-
-const OBJECTS: Torture = Torture {
+const OBJECTS: StressTest = StressTest {
     name: "objects",
     threads: "70",
     done: &[
@@ -133,6 +129,6 @@ fn a_live_object_that_refuses_is_caught() {
 }
 
 #[test]
-fn an_unknown_way_to_break_it_is_refused() {
-    OBJECTS.refuses_what_it_does_not_know("double-drop");
+fn an_unknown_break_is_refused() {
+    OBJECTS.refuses_an_unknown_break("double-drop");
 }

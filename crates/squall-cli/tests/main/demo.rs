@@ -1,8 +1,6 @@
 //! `squall demo` on trees with every kind of file. Texts are indexed and counted exactly, other files are
 //! named and skipped, and no file makes it panic.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +12,7 @@ use std::thread;
 
 use squall::browse::{Client, Target};
 
-use common::{run, squall, stderr, stdout};
+use crate::common::{run, squall, stderr, stdout};
 
 /// A folder that is deleted on drop.
 struct Folder(PathBuf);

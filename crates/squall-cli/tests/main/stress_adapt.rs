@@ -1,12 +1,8 @@
 //! `squall stress adapt` as scripts run it: it passes in every mode and catches every planned break.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::stress::StressTest;
 
-use torture::Torture;
-
-const ADAPT: Torture = Torture {
+const ADAPT: StressTest = StressTest {
     name: "adapt",
     threads: "8",
     done: &[
@@ -123,6 +119,6 @@ fn an_engine_that_does_not_sleep_is_caught() {
 }
 
 #[test]
-fn an_unknown_way_to_break_it_is_refused() {
-    ADAPT.refuses_what_it_does_not_know("keep-grown");
+fn an_unknown_break_is_refused() {
+    ADAPT.refuses_an_unknown_break("keep-grown");
 }

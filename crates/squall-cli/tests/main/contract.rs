@@ -1,12 +1,10 @@
 //! The command line as a contract for scripts: names, shapes of rows, streams and exit statuses.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{stderr, stdout};
+use crate::common::{self, stderr, stdout};
 use serde_json::Value;
 
 fn squall(args: &[&str]) -> Output {

@@ -1,14 +1,10 @@
 //! `squall stress swap` as scripts run it: it passes in every mode and catches every planned break. Memory
 //! stays flat over a hundred thousand swaps.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::{run, squall, stderr, stdout};
+use crate::common::stress::StressTest;
 
-use common::{run, squall, stderr, stdout};
-use torture::Torture;
-
-const SWAP: Torture = Torture {
+const SWAP: StressTest = StressTest {
     name: "swap",
     threads: "8",
     done: &[
@@ -158,6 +154,6 @@ fn a_live_object_that_refuses_is_caught() {
 }
 
 #[test]
-fn an_unknown_way_to_break_it_is_refused() {
-    SWAP.refuses_what_it_does_not_know("lose-state");
+fn an_unknown_break_is_refused() {
+    SWAP.refuses_an_unknown_break("lose-state");
 }

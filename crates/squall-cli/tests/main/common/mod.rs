@@ -1,7 +1,7 @@
 //! Starts the binary as scripts do, independently of the environment of the tests.
 
-#[cfg(squall_global_alloc)]
-use squall as _;
+pub(crate) mod stress;
+
 use std::process::{Command, Output};
 
 /// Environment variables that would change the tested behavior.

@@ -1,12 +1,8 @@
 //! `squall stress alloc` as scripts run it: it passes in every mode and catches every planned break.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::stress::StressTest;
 
-use torture::Torture;
-
-const ALLOC: Torture = Torture {
+const ALLOC: StressTest = StressTest {
     name: "alloc",
     threads: "5",
     done: &["rounds", "blocks allocated", "freed by who had them", "freed by others"],
@@ -47,6 +43,6 @@ fn a_block_that_is_lost_is_caught() {
 }
 
 #[test]
-fn a_way_to_break_it_that_it_does_not_know_is_refused() {
-    ALLOC.refuses_what_it_does_not_know("alloc-lose");
+fn an_unknown_break_is_refused() {
+    ALLOC.refuses_an_unknown_break("alloc-lose");
 }

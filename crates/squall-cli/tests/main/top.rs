@@ -1,12 +1,10 @@
 //! `squall top` as scripts run it, on the test's own process.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use common::{stderr, stdout};
+use crate::common::{self, stderr, stdout};
 use serde_json::Value;
 use squall::adapt::control::register;
 use squall::browse::Server;
@@ -165,7 +163,7 @@ fn an_object_is_shown_in_detail() {
     let output = top(&["--detail", &id()]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
-    assert!(text.contains("tests/top.rs") && text.contains("Tally#"), "{text}");
+    assert!(text.contains("tests/main/top.rs") && text.contains("Tally#"), "{text}");
     let rows = rows(&top(&["--detail", &id(), "--json"]));
     assert_eq!((rows.len(), &rows[0]["kind"]), (1, &Value::from("shared")));
 }

@@ -1,12 +1,8 @@
 //! `squall stress rcu` as scripts run it: it passes in every mode and catches every planned break.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::stress::StressTest;
 
-use torture::Torture;
-
-const RCU: Torture = Torture {
+const RCU: StressTest = StressTest {
     name: "rcu",
     threads: "5",
     done: &[
@@ -96,6 +92,6 @@ fn a_lost_block_is_caught() {
 }
 
 #[test]
-fn an_unknown_way_to_break_it_is_refused() {
-    RCU.refuses_what_it_does_not_know("skip-wait");
+fn an_unknown_break_is_refused() {
+    RCU.refuses_an_unknown_break("skip-wait");
 }

@@ -1,12 +1,8 @@
 //! `squall stress locks` as scripts run it: it passes in every mode and catches every planned break.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::stress::StressTest;
 
-use torture::Torture;
-
-const LOCKS: Torture = Torture {
+const LOCKS: StressTest = StressTest {
     name: "locks",
     threads: "12",
     // Counts that are positive even on the slowest machine.
@@ -63,12 +59,12 @@ fn a_section_that_is_half_done_is_caught() {
 }
 
 #[test]
-fn a_section_that_was_not_is_caught() {
+fn a_section_reported_twice_is_caught() {
     LOCKS.fails("tell-twice", "3", "sections counted");
 }
 
 #[test]
-fn who_keeps_a_lock_is_caught() {
+fn a_kept_lock_is_caught() {
     LOCKS.fails("hold-on", "120", "a wake-up was lost");
 }
 
@@ -113,6 +109,6 @@ fn a_request_that_does_not_leave_is_caught() {
 }
 
 #[test]
-fn an_unknown_way_to_break_it_is_refused() {
-    LOCKS.refuses_what_it_does_not_know("lose-wakeup");
+fn an_unknown_break_is_refused() {
+    LOCKS.refuses_an_unknown_break("lose-wakeup");
 }

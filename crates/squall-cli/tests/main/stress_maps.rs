@@ -1,12 +1,8 @@
 //! `squall stress maps` as scripts run it: it passes in every mode and catches every planned break.
 
-mod common;
-#[path = "common/torture.rs"]
-mod torture;
+use crate::common::stress::StressTest;
 
-use torture::Torture;
-
-const MAPS: Torture = Torture {
+const MAPS: StressTest = StressTest {
     name: "maps",
     threads: "8",
     // Counts that are positive even on the slowest machine.
@@ -77,6 +73,6 @@ fn a_value_that_is_never_dropped_is_caught() {
 }
 
 #[test]
-fn a_way_to_break_it_that_it_does_not_know_is_refused() {
-    MAPS.refuses_what_it_does_not_know("stale-look");
+fn an_unknown_break_is_refused() {
+    MAPS.refuses_an_unknown_break("stale-look");
 }

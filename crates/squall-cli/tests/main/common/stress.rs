@@ -2,10 +2,10 @@
 
 use std::process::Output;
 
-use crate::common::{run, squall, stderr, stdout};
+use super::{run, squall, stderr, stdout};
 
 /// A stress and its expected counts.
-pub(crate) struct Torture {
+pub(crate) struct StressTest {
     pub(crate) name: &'static str,
     /// Default number of threads in the tests.
     pub(crate) threads: &'static str,
@@ -27,7 +27,7 @@ impl Counts {
     }
 }
 
-impl Torture {
+impl StressTest {
     /// Runs the stress with one seed. `more` are additional arguments, possibly with the number of threads.
     fn run(&self, seconds: &str, more: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = squall();
@@ -61,7 +61,7 @@ impl Torture {
         let output = self.run(seconds, &[], &[("SQUALL_STRESS_BREAK", how)]);
         let complaint = stderr(&output);
         assert!(!output.status.success(), "{how} was not caught: {}", stdout(&output));
-        let Torture { name, threads, .. } = self;
+        let StressTest { name, threads, .. } = self;
         let verdict = format!("VIOLATION in stress {name}: ");
         assert!(complaint.contains(&verdict) && complaint.contains(clue), "{complaint}");
         let replay = format!(
@@ -72,7 +72,7 @@ impl Torture {
 
     /// Checks that an unknown planned break is rejected, with an error that lists `known`.
     #[track_caller]
-    pub(crate) fn refuses_what_it_does_not_know(&self, known: &str) {
+    pub(crate) fn refuses_an_unknown_break(&self, known: &str) {
         let output = self.run("1", &[], &[("SQUALL_STRESS_BREAK", "everything")]);
         assert!(!output.status.success());
         assert!(stderr(&output).contains(known), "{}", stderr(&output));
