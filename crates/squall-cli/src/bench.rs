@@ -2,11 +2,52 @@
 
 use std::io::IsTerminal;
 
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use squall_bench::{Case, Plan, Step, Table, Text, env, rows, run_case};
 
-use crate::BenchArgs;
+use crate::args::parse_count;
 use crate::output::{Failure, line};
+
+#[derive(Args)]
+pub(crate) struct BenchArgs {
+    /// The cases to run (see --list).
+    #[arg(value_name = "CASE")]
+    cases: Vec<String>,
+    /// List the cases, one per line.
+    #[arg(long)]
+    list: bool,
+    /// Thread counts, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = parse_count)]
+    threads: Vec<usize>,
+    /// Run only this variant of the case.
+    #[arg(long, value_name = "V")]
+    variant: Option<String>,
+    /// Print one JSON object per line, and no other text, to stdout.
+    #[arg(long)]
+    json: bool,
+    /// Run few and short rounds, for a first look or for CI.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct LoopArgs {
+    /// The case (see `squall bench --list`).
+    case: String,
+    /// The subject: one of Squall's or a rival.
+    #[arg(long, value_name = "S")]
+    subject: String,
+    /// Number of threads. The main thread runs no operations.
+    #[arg(long, default_value = "1", value_parser = parse_count)]
+    threads: usize,
+    /// Operations per thread.
+    #[arg(long, value_name = "K")]
+    ops: u64,
+    /// The variant of the case.
+    #[arg(long, value_name = "V")]
+    variant: Option<String>,
+}
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     if args.list {
@@ -32,6 +73,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         }
         measure(case, &plan, args.json)?;
     }
+    Ok(())
+}
+
+/// Runs an exact number of operations of one subject.
+pub(crate) fn run_loop(args: &LoopArgs) -> Result<(), Failure> {
+    let case = find(&args.case)?;
+    squall_bench::run_exact(case, &args.subject, args.variant.as_deref(), args.threads, args.ops)?;
     Ok(())
 }
 

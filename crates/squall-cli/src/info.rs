@@ -5,11 +5,12 @@
 
 use std::time::Instant;
 
+use clap::Args;
 use serde_json::{Map, Value, json};
 use squall::adapt::engine::{EngineState, thread_state};
 use squall::{Handle, Owned, tables};
 use squall_bench::env;
-use squall_machine::asym::{self, Why};
+use squall_machine::asym::{self, FenceReason};
 use squall_machine::pervp::{self, RestartMode};
 use squall_machine::try_machine;
 use squall_rcu::{ReclaimerState, reclaimer_state, stats};
@@ -19,9 +20,16 @@ use crate::output::{Failure, line};
 /// Number of timed heavy fences. The median is shown.
 const TRIALS: usize = 51;
 
-pub(crate) fn run(as_json: bool) -> Result<(), Failure> {
+#[derive(Args)]
+pub(crate) struct InfoArgs {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
     let info = collect()?;
-    if as_json {
+    if args.json {
         return line(Value::Object(info));
     }
     for (key, value) in &info {
@@ -100,10 +108,10 @@ fn membarrier() -> Value {
     let mode = asym::mode();
     let (name, why) = match mode {
         asym::Mode::Membarrier => ("membarrier", None),
-        asym::Mode::Fence(Why::SwitchedOff) => ("fence", Some("SQUALL_MEMBARRIER=off".to_owned())),
-        asym::Mode::Fence(Why::Unavailable(why)) => ("fence", Some(why.to_string())),
-        asym::Mode::Fence(Why::Slow(ns)) => ("fence", Some(format!("membarrier is slow here: {ns} ns"))),
-        asym::Mode::Fence(Why::Checker) => ("fence", Some("a memory checker is running".to_owned())),
+        asym::Mode::Fence(FenceReason::SwitchedOff) => ("fence", Some("SQUALL_MEMBARRIER=off".to_owned())),
+        asym::Mode::Fence(FenceReason::Unavailable(why)) => ("fence", Some(why.to_string())),
+        asym::Mode::Fence(FenceReason::Slow(ns)) => ("fence", Some(format!("membarrier is slow here: {ns} ns"))),
+        asym::Mode::Fence(FenceReason::Checker) => ("fence", Some("a memory checker is running".to_owned())),
     };
     // Times a heavy fence while no other thread of this process runs.
     let mut trials_ns: Vec<u64> = (0..TRIALS)

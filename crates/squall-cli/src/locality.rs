@@ -111,7 +111,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     options.entries_max = entries_of(args.memory);
     options.timeout = timeout;
     options.stop = Some(Arc::clone(&told));
-    options.alone = true;
+    options.no_other_children = true;
     options.preload = !args.no_preload;
     options.emulator = args.emulator.clone();
     options.emulator_arguments = args.emulator_arg.clone();

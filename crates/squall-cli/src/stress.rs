@@ -3,10 +3,32 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use squall_stress::{Report, Run, STRESSES, Violation, draw_seed, replay};
 
-use crate::StressArgs;
+use crate::args::parse_count;
 use crate::output::{Failure, line};
+
+#[derive(Args)]
+pub(crate) struct StressArgs {
+    /// The stress (see --list).
+    name: Option<String>,
+    /// List the stresses, one per line.
+    #[arg(long)]
+    list: bool,
+    /// Duration of the run in seconds.
+    #[arg(long, default_value = "10")]
+    seconds: u64,
+    /// Seed of all random choices. Without it, a seed is drawn and printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of threads. The default exceeds the number of processors.
+    #[arg(long, value_parser = parse_count)]
+    threads: Option<usize>,
+    /// Run on the real machine, even if the stress would simulate a virtual one.
+    #[arg(long)]
+    real: bool,
+}
 
 pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
     if args.list {

@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_counters_have_the_counts_of_all_threads() {
-        let _alone = crate::alone();
+        let _serial = crate::serial::lock();
         let text =
             |n: usize| Text { path: PathBuf::new(), bytes: "one two\nthree\n".repeat(n * 50).into_bytes() };
         let texts: Vec<Text> = (1..40).map(text).collect();

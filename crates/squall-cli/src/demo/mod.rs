@@ -11,32 +11,24 @@ mod adapt;
 mod collect;
 mod count;
 mod index;
+mod laps;
+mod progress;
 mod tell;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use comfy_table::{CellAlignment, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
 use squall_bench::env;
 
 use crate::output::{Failure, line};
 use collect::Collected;
+use progress::Progress;
 
 /// Default limit of the text kept in memory, in MiB.
 const MIB: u64 = 64;
 /// The paths that are read if no path is named.
 const DEFAULT_PATHS: [&str; 2] = [".", "/usr/share"];
-/// Minimum number of laps per row. Fewer laps run only if they take longer than `LAPS_TIME_MAX`.
-const ROUNDS_MIN: usize = 3;
-/// Maximum number of laps per row. Short laps are repeated up to this number within `LAPS_TIME`.
-const ROUNDS_MAX: usize = 15;
-/// After this time, no round beyond the minimum begins.
-const LAPS_TIME: Duration = Duration::from_secs(2);
-/// After this time, no round begins.
-const LAPS_TIME_MAX: Duration = Duration::from_secs(20);
 /// Default durations of the adaptive part in seconds: without a command, without a terminal, on a terminal,
 /// and with `--serve`.
 const SHOWN: u64 = 4;
@@ -89,7 +81,7 @@ struct TextArgs {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Number of threads. The default is one per processor, but at least 2.
-    #[arg(long, value_name = "N", value_parser = crate::parse_count)]
+    #[arg(long, value_name = "N", value_parser = crate::args::parse_count)]
     threads: Option<usize>,
     /// Maximum size of the text kept in memory, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -203,32 +195,4 @@ fn print_more() -> Result<(), Failure> {
     ];
     line("\nMore commands:")?;
     MORE.iter().try_for_each(|(command, what)| line(format_args!("  {command:<37} {what}")))
-}
-
-/// Makes a table with left-aligned names and right-aligned numbers.
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-/// A progress bar on a terminal; invisible elsewhere.
-struct Progress(ProgressBar);
-
-impl Progress {
-    fn new(length: u64, what: &'static str) -> Progress {
-        // Indicatif draws on stderr, and only if stderr is a terminal.
-        let bar = ProgressBar::new(length).with_message(what);
-        match ProgressStyle::with_template("{msg:22} {wide_bar} {percent} %") {
-            Ok(style) => Progress(bar.with_style(style)),
-            Err(_) => Progress(bar),
-        }
-    }
-
-    fn clear(&self) {
-        self.0.finish_and_clear();
-    }
 }

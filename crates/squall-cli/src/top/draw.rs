@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, List, ListState, Paragraph, Row as TableRow, Table, TableState};
 
-use super::deed::{attribute_line, detail_lines};
+use super::command::{attribute_line, detail_lines};
 use super::keys;
 use super::print::{COLUMNS, FIRST_NUMBER, cells};
 use super::state::{Prompt, State};

@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use squall::browse::{Client, ClientError};
 
 use super::watch::{Look, Row, Watch};
-use super::{Key, TopArgs, text};
+use super::args::{Key, TopArgs};
+use super::text;
 use crate::output::{Failure, line};
 
 /// The columns of the table and of the screen.

@@ -9,7 +9,8 @@ use squall::browse::{Client, ClientError, Target};
 
 use super::state::{Action, Prompt, State};
 use super::watch::Watch;
-use super::{Key, TIMEOUT, TopArgs, deed, draw, keys};
+use super::args::{Key, TIMEOUT, TopArgs};
+use super::{command, draw, keys};
 use crate::output::Failure;
 
 /// Default time to count the calls of one object, in milliseconds.
@@ -164,7 +165,7 @@ impl Screen {
             }),
             Action::Swap { id, implementation } => self.with_client(|client, _, _| {
                 let swap = client.swap(&id, &implementation)?;
-                Ok(deed::swap_line(&swap))
+                Ok(command::swap_line(&swap))
             }),
         };
         if message.is_some() {

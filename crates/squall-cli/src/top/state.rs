@@ -2,7 +2,7 @@
 
 use squall::browse::protocol::{AttributeView, DecisionView, Detail};
 
-use super::Key;
+use super::args::Key;
 use super::watch::{Look, Row, order};
 
 /// An action that a key asks for.

@@ -5,7 +5,7 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
 use squall::browse::protocol::{DecisionView, Detail, ObjectView};
 
-use super::Key;
+use super::args::Key;
 use super::draw::draw;
 use super::state::{Action, Press, Prompt, State};
 use super::watch::{Look, Row, object};
@@ -221,7 +221,7 @@ fn prompts_and_help_lie_over_the_table() {
     assert!(help.contains("sort by calls, contention, memory"), "{help}");
     assert_eq!(state.press(Press::Letter('q')), Action::None, "any key leaves the help and has no other effect");
     state.press(Press::Letter('a'));
-    assert!(screen(&state, 100, 30).join("\n").contains("attribute of 2.0 to set"));
+    assert!(screen(&state, 100, 30).join("\n").contains("set an attribute of 2.0"));
     state.press(Press::Enter);
     let value = screen(&state, 100, 30).join("\n");
     assert!(value.contains("freeze = false_") && value.contains("true or false"), "{value}");

@@ -8,7 +8,7 @@ use serde::Serialize;
 use squall::browse::protocol::{ListQuery, Listing, ObjectView};
 use squall::browse::{Client, ClientError};
 
-use super::Key;
+use super::args::Key;
 
 /// Miss counts wrap at this value.
 const MISSES_END: u64 = 1 << 32;

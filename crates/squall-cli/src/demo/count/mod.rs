@@ -10,6 +10,7 @@
 //! show the cost of a call.
 
 mod race;
+mod row;
 mod scan;
 mod stats;
 mod table;
@@ -17,101 +18,20 @@ mod table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use squall::{ClusterSize, Handle, Id, Owned, Root};
+use squall::{ClusterSize, Handle, Owned, Root};
 
 use super::collect::{Collected, Text};
-use super::{LAPS_TIME, LAPS_TIME_MAX, Progress, ROUNDS_MAX, ROUNDS_MIN};
+use super::laps::{LAPS_TIME, LAPS_TIME_MAX, ROUNDS_MAX, ROUNDS_MIN};
+use super::progress::Progress;
 use crate::output::{Failure, line};
-use race::{Lap, lap};
+use race::lap;
+use row::{Anatomy, KEEPERS, Keeper, Row};
 pub(super) use scan::{by_calls, plainly};
 pub(super) use stats::{Adaptive, TextStats, Totals};
 use stats::{Atomics, Locked, Nothing, Spread};
 
 /// Texts beyond this time of a single-threaded count are left out.
 const PLAIN_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// The keeper of the statistics in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keeper {
-    Nobody,
-    Mutex,
-    Atomic,
-    Shared,
-    Distributed,
-    Adaptive,
-}
-
-const KEEPERS: [(Keeper, &str); 6] = [
-    (Keeper::Nobody, "none: reading only"),
-    (Keeper::Mutex, "Arc<dyn>, a Mutex"),
-    (Keeper::Atomic, "Arc<dyn>, atomics"),
-    (Keeper::Shared, "Squall, shared"),
-    (Keeper::Distributed, "Squall, distributed"),
-    (Keeper::Adaptive, "Squall, adaptive"),
-];
-
-/// Figures about an object at the end of a lap.
-#[derive(Clone, Copy, Debug, Default)]
-struct Anatomy {
-    misses: u64,
-    reps: usize,
-    bytes: usize,
-}
-
-impl Anatomy {
-    /// Adds the figures of a live object.
-    fn plus(self, id: Id) -> Result<Anatomy, Failure> {
-        let info = squall::info_of(id)
-            .ok_or_else(|| Failure::new(format!("object {id} is alive but has no information")))?;
-        Ok(Anatomy {
-            misses: self.misses + info.misses,
-            reps: self.reps + info.reps.len(),
-            bytes: self.bytes + info.bytes,
-        })
-    }
-}
-
-/// All laps of one row.
-struct Row {
-    keeper: Keeper,
-    name: &'static str,
-    laps: Vec<Lap>,
-    anatomy: Option<Anatomy>,
-    by_thread: Vec<Totals>,
-    /// Description of the first difference in a lap, if any.
-    wrong: Option<String>,
-}
-
-impl Row {
-    /// Returns the median of the laps.
-    fn time(&self) -> Duration {
-        let mut times: Vec<Duration> = self.laps.iter().map(|lap| lap.time).collect();
-        times.sort_unstable();
-        times.get(times.len() / 2).copied().unwrap_or_default()
-    }
-
-    fn calls(&self) -> u64 {
-        self.laps.last().map_or(0, |lap| lap.calls)
-    }
-
-    /// Returns the calls of all threads per second.
-    fn calls_per_second(&self) -> f64 {
-        self.calls() as f64 / self.time().as_secs_f64().max(1e-9)
-    }
-
-    /// Compares the kept totals with the truth (I1).
-    fn judge(&mut self, lap: &Lap, totals: &Totals, by_thread: &[Totals], truth: &Totals) {
-        let calls = truth.words + truth.lines + truth.files;
-        let sum = by_thread.iter().fold(Totals::default(), Totals::plus);
-        if totals != truth {
-            self.wrong.get_or_insert(format!("the totals are {totals:?}, not {truth:?}"));
-        } else if sum != *truth {
-            self.wrong.get_or_insert(format!("the sum over the threads is {sum:?}, not {truth:?}"));
-        } else if lap.calls != calls {
-            self.wrong.get_or_insert(format!("{} calls were made, not {calls}", lap.calls));
-        }
-    }
-}
 
 /// Counts the texts, all rows in turns, and prints the results.
 pub(super) fn run(mut collected: Collected, threads: usize) -> Result<(), Failure> {

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_text_is_read_once_whatever_the_number_of_threads() {
-        let _alone = crate::alone();
+        let _serial = crate::serial::lock();
         let text = |n| Text { path: PathBuf::new(), bytes: "a bc\n".repeat(n).into_bytes() };
         let texts: Vec<Text> = (0..100).map(text).collect();
         for threads in [1, 3] {

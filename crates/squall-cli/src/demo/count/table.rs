@@ -2,8 +2,9 @@
 
 use comfy_table::Table;
 
-use super::{Keeper, Row, Totals};
-use crate::demo::new_table;
+use super::row::{Keeper, Row};
+use super::stats::Totals;
+use crate::demo::laps::new_table;
 use crate::output::{Failure, line};
 
 /// Maximum number of threads to list.

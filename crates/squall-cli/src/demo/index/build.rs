@@ -17,7 +17,8 @@ use squall::{Handle, Id, Owned};
 
 use super::job::Job;
 use super::keep::Keep;
-use super::plain::{Posting, Totals};
+use super::keep::Posting;
+use super::plain::Totals;
 use super::words::{self, WORD_BYTES_MAX};
 use crate::output::Failure;
 

@@ -12,8 +12,15 @@ use squall::Handle;
 use squall::lock::Lock;
 use squall::objects::map::{MapExt, Map};
 
-use super::plain::Posting;
 use super::words::Hasher;
+
+/// A word occurs `count` times in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Posting {
+    /// Number of the text.
+    pub(crate) text: u32,
+    pub(crate) count: u32,
+}
 
 /// A map that keeps an index.
 pub(super) trait Keep: Sync {
@@ -173,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_threads_post_at_once_is_there_once() {
-        let _alone = crate::alone();
+        let _serial = crate::serial::lock();
         for form in [Form::Locked, Form::Shared, Form::Partitioned, Form::Replicated, Form::Adaptive] {
             keeps(&form.make().handle());
         }

@@ -15,9 +15,9 @@ use super::build::Build;
 use super::form::Form;
 use super::job::Job;
 use super::keep::{List, Ours};
-use super::plain::Posting;
+use super::keep::Posting;
 use super::words::Hasher;
-use crate::demo::Progress;
+use crate::demo::progress::Progress;
 use crate::demo::tell::Teller;
 use crate::output::{Failure, line};
 

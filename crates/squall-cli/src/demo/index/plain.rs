@@ -8,17 +8,9 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::{Duration, Instant};
 
-use super::keep::{Keep, Words};
+use super::keep::{Keep, Posting, Words};
 use super::words::{self, Hasher, WORD_BYTES_MAX};
 use crate::demo::collect::Text;
-
-/// A word occurs `count` times in a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Posting {
-    /// Number of the text.
-    pub(crate) text: u32,
-    pub(crate) count: u32,
-}
 
 /// Totals of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,9 +15,11 @@ use super::build::Build;
 use super::form::Form;
 use super::job::Job;
 use super::keep::{Keep, Locked, Nothing};
-use super::plain::{Plain, Posting};
+use super::keep::Posting;
+use super::plain::Plain;
 use super::words::Hasher;
-use crate::demo::{LAPS_TIME, LAPS_TIME_MAX, Progress, ROUNDS_MAX, ROUNDS_MIN};
+use crate::demo::laps::{LAPS_TIME, LAPS_TIME_MAX, ROUNDS_MAX, ROUNDS_MIN};
+use crate::demo::progress::Progress;
 use crate::output::Failure;
 
 /// Interval between two calls of the watcher.
@@ -154,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_row_that_built_another_index_is_wrong() {
-        let _alone = crate::alone();
+        let _serial = crate::serial::lock();
         let text = |n: usize| Text { path: PathBuf::new(), bytes: "one two ".repeat(n).into_bytes() };
         let mut collected = Collected::default();
         collected.texts.extend((0..20).map(text));

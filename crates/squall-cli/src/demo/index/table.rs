@@ -5,7 +5,7 @@ use comfy_table::Table;
 use super::form::Form;
 use super::job::Job;
 use super::race::{Keeper, Row};
-use crate::demo::new_table;
+use crate::demo::laps::new_table;
 use crate::output::{Failure, line};
 
 pub(super) fn print(rows: &[Row], job: &Job) -> Result<(), Failure> {

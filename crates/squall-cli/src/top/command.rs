@@ -6,7 +6,8 @@ use squall::browse::Client;
 use squall::browse::protocol::{AttributeView, DecisionView, Detail, MemoryView, SwapView};
 
 use super::print::json;
-use super::{DeedArgs, text};
+use super::args::CommandArgs;
+use super::text;
 use crate::output::{Failure, line};
 
 /// The id that stands for all objects.
@@ -14,7 +15,7 @@ const ALL: &str = "all";
 
 /// A command.
 #[derive(Debug, PartialEq)]
-pub(super) enum Deed {
+pub(super) enum Command {
     Detail(String),
     History(String),
     Memory,
@@ -24,37 +25,37 @@ pub(super) enum Deed {
 }
 
 /// Returns the command that the options ask for, if any. Clap admits at most one.
-pub(super) fn of(args: &DeedArgs) -> Result<Option<Deed>, Failure> {
-    let DeedArgs { detail, history, memory, set, freeze, thaw, swap } = args;
+pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
+    let CommandArgs { detail, history, memory, set, freeze, thaw, swap } = args;
     let wrong = || Failure::new("this option has the wrong number of values; see --help");
     if let Some(id) = detail {
-        return Ok(Some(Deed::Detail(id.clone())));
+        return Ok(Some(Command::Detail(id.clone())));
     }
     if let Some(id) = history {
-        return Ok(Some(Deed::History(id.clone())));
+        return Ok(Some(Command::History(id.clone())));
     }
     if *memory {
-        return Ok(Some(Deed::Memory));
+        return Ok(Some(Command::Memory));
     }
     if let Some(values) = set {
         let [id, name, value] = values.as_slice() else { return Err(wrong()) };
-        return Ok(Some(Deed::Set { id: id.clone(), name: name.clone(), value: value.clone() }));
+        return Ok(Some(Command::Set { id: id.clone(), name: name.clone(), value: value.clone() }));
     }
     if let Some(values) = swap {
         let [id, implementation] = values.as_slice() else { return Err(wrong()) };
-        return Ok(Some(Deed::Swap { id: id.clone(), implementation: implementation.clone() }));
+        return Ok(Some(Command::Swap { id: id.clone(), implementation: implementation.clone() }));
     }
     let freeze = freeze.as_ref().map(|id| (id, true)).or(thaw.as_ref().map(|id| (id, false)));
-    Ok(freeze.map(|(id, frozen)| Deed::Freeze { id: id.clone(), frozen }))
+    Ok(freeze.map(|(id, frozen)| Command::Freeze { id: id.clone(), frozen }))
 }
 
-pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(), Failure> {
-    match deed {
-        Deed::Detail(id) => {
+pub(super) fn run(client: &mut Client, command: &Command, as_json: bool) -> Result<(), Failure> {
+    match command {
+        Command::Detail(id) => {
             let (detail, history) = (client.object(id)?, client.history(id)?);
             if as_json { json(&detail) } else { lines(detail_lines(&detail, &history)) }
         }
-        Deed::History(id) => {
+        Command::History(id) => {
             let history = if id == ALL { client.decisions()? } else { client.history(id)? };
             match as_json {
                 true => history.iter().try_for_each(json),
@@ -62,11 +63,11 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
                 false => lines(history.iter().map(decision_line).collect()),
             }
         }
-        Deed::Memory => {
+        Command::Memory => {
             let memory = client.memory()?;
             if as_json { json(&memory) } else { lines(memory_lines(&memory)) }
         }
-        Deed::Set { id, name, value } => {
+        Command::Set { id, name, value } => {
             client.set(id, name, value)?;
             let attributes = client.attributes(id)?;
             let Some(attribute) = attributes.iter().find(|attribute| attribute.name == *name) else {
@@ -74,7 +75,7 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
             };
             if as_json { json(attribute) } else { line(format_args!("{id}: {}", attribute_line(attribute))) }
         }
-        Deed::Freeze { id, frozen } if id == ALL => {
+        Command::Freeze { id, frozen } if id == ALL => {
             client.freeze_all(*frozen)?;
             let all_frozen = client.hello()?.all_frozen;
             match as_json {
@@ -83,14 +84,14 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
                 false => line("Policies are thawed, except those that were frozen one by one."),
             }
         }
-        Deed::Freeze { id, frozen } => {
+        Command::Freeze { id, frozen } => {
             client.freeze(id, *frozen)?;
             match as_json {
                 true => json(&client.object(id)?.row),
                 false => line(format_args!("{id} is {}", if *frozen { "frozen" } else { "thawed" })),
             }
         }
-        Deed::Swap { id, implementation } => {
+        Command::Swap { id, implementation } => {
             let swap = client.swap(id, implementation)?;
             if as_json { json(&swap) } else { line(swap_line(&swap)) }
         }
