@@ -35,7 +35,7 @@ use crate::protocol::tables::entry_here;
 /// It is `Copy` and 8 bytes long. It may be sent, stored and used at any time: before, during and after the
 /// life of the object. A call reaches the representative of the caller's cluster. If the object is gone, the
 /// method does not run:
-/// - a plain method panics in its caller, with the [`CallError`] as its message;
+/// - a plain method panics in its caller, with the [`CallError`](crate::CallError) as its message;
 /// - a method that returns a `Result<_, E>` with `E: From<CallError>` returns the error;
 /// - the checked form of a method, named `try_` and the method's name, returns the `CallError`.
 ///

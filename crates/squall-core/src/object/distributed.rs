@@ -6,7 +6,7 @@
 //! - I3. Memory quiet closes the object first. From then on the tree is not walked on behalf of a
 //!   representative.
 //! - I4. The root and the block live while a link is left. The object has one link of its own until the last
-//!   representative was dropped, and each [`RepContext`](crate::RepContext) has one.
+//!   representative was dropped, and each [`RepContext`] has one.
 //!
 //! Source: CO-12, without its lock (CO-68).
 
@@ -521,7 +521,7 @@ impl<R: Root> Drop for NewRep<R> {
     }
 }
 
-/// Returns the tables for a [`RepContext`](crate::RepContext). They exist, since its object does.
+/// Returns the tables for a [`RepContext`]. They exist, since its object does.
 pub(crate) fn ground() -> &'static crate::protocol::tables::Tables {
-    existing().expect("there is an object, so there are tables")
+    existing().expect("the translation tables do not exist, although an object does")
 }

@@ -1,9 +1,9 @@
 //! The state of an object, and the formats in which it moves.
 //!
 //! A format is a type. Each implementation lists the formats that it can export and those that it can import,
-//! best first. The best format that both know is used ([`agree`]). A format moves the state as a whole or
-//! part by part. By parts, each representative of the old object exports one part, and the new object's
-//! representative for the same VP imports it.
+//! best first. The best format that both know is used (`protocol::formats::agree`). A format moves the state
+//! as a whole or part by part. By parts, each representative of the old object exports one part, and the new
+//! object's representative for the same VP imports it.
 //!
 //! - I1. The calls that are added to a list run under the conditions of `formats/I1`: on valid objects of
 //!   this class.
@@ -264,7 +264,7 @@ impl<'a, R: Root> RootFormats<'a, R> {
 /// # Safety
 /// A valid object of the class of `R`, and one of its representatives.
 unsafe fn parts<'a, R: Root>(object: NonNull<Object>, part: Part) -> (&'a R, &'a R::Rep) {
-    let owner = part.expect("a format by parts has a part");
+    let owner = part.expect("a format by parts was called without a part");
     // SAFETY: the caller's promise.
     unsafe { (&object.cast::<Multi<R>>().as_ref().root, Multi::<R>::value(Rep::of(owner)).as_ref()) }
 }
