@@ -46,8 +46,8 @@ use crate::part::{KEPT_AT, LONG_AT, MAGAZINES_AT, PART_BYTES, PART_SHIFT, Part};
 use crate::remote_free::BlockHomes;
 use crate::settings::Mode;
 use crate::{debug_table, fatal, faults};
-use squall_sys::apart::Apart;
-use squall_sys::area::{self, Asker};
+use squall_sys::area::{self, CacheSlot};
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::{nodes, pages};
@@ -82,11 +82,11 @@ pub(crate) struct AddressSpace {
 }
 
 /// The next segment to become usable, for a pool without room.
-pub(crate) static GROWTH: Apart<Growth> = Apart::new(Growth::new());
+pub(crate) static GROWTH: CachePadded<Growth> = CachePadded::new(Growth::new());
 
 const UNSET: u8 = 0;
 pub(crate) const SET: u8 = 1;
-pub(crate) static READY: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
+pub(crate) static READY: CachePadded<AtomicU8> = CachePadded::new(AtomicU8::new(UNSET));
 pub(crate) static SETUP: Lock = Lock::new();
 pub(crate) struct SpaceCell(pub(crate) UnsafeCell<MaybeUninit<AddressSpace>>);
 // SAFETY: written once, under `SETUP`, before `READY`; read only after it.
@@ -131,13 +131,13 @@ impl AddressSpace {
         if guess >= 0 {
             return CallerVp::Locked((guess as usize % self.parts) as u32);
         }
-        let (cached, uses_left) = area::own_cache(Asker::Allocator);
+        let (cached, uses_left) = area::own_cache(CacheSlot::Allocator);
         if uses_left > 0 {
-            area::set_own_cache(Asker::Allocator, cached, uses_left - 1);
+            area::set_own_cache(CacheSlot::Allocator, cached, uses_left - 1);
             return CallerVp::Locked((cached as usize % self.parts) as u32);
         }
         let cpu = squall_sys::affinity::current_cpu() % self.parts;
-        area::set_own_cache(Asker::Allocator, cpu as u32, USES_PER_QUERY - 1);
+        area::set_own_cache(CacheSlot::Allocator, cpu as u32, USES_PER_QUERY - 1);
         CallerVp::Locked(cpu as u32)
     }
 

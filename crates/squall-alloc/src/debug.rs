@@ -199,5 +199,5 @@ pub(crate) unsafe fn large_kept(block: *mut u8, bytes: usize) -> bool {
         return false;
     }
     // SAFETY: passed on.
-    unsafe { pages::forbid(block, bytes) }.is_ok()
+    unsafe { pages::release_keep_reserved(block, bytes) }.is_ok()
 }

@@ -29,7 +29,7 @@ use crate::faults;
 use crate::lock::Lock;
 use crate::mappings;
 use crate::part::Part;
-use squall_sys::apart::Apart;
+use squall_sys::padded::CachePadded;
 use squall_sys::pages;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,7 +40,7 @@ const BUSY: u32 = 16;
 const VPS_MAX: usize = 8;
 
 /// The time of the next pass; 0: not known yet. Every slow path reads it, and each pass writes it once.
-static DUE: Apart<AtomicU64> = Apart::new(AtomicU64::new(0));
+static DUE: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 /// Held by the thread that runs a pass.
 pub(crate) static PASS: Lock = Lock::new();
 /// The VP at which a pass begins, written under the lock.

@@ -26,7 +26,7 @@ impl Write for Line {
 pub(crate) fn die(what: std::fmt::Arguments<'_>) -> ! {
     let mut line = Line { bytes: [0; 256], len: 0 };
     let _ = writeln!(line, "squall-alloc: {what}");
-    pages::complain(&line.bytes[..line.len]);
+    pages::write_stderr(&line.bytes[..line.len]);
     std::process::abort();
 }
 

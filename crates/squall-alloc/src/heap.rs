@@ -69,7 +69,7 @@ impl Slab {
     #[inline]
     fn prefetch(this: *mut Slab) {
         (0..3).for_each(|line| {
-            squall_sys::fetch::line_to_write(this.cast::<u8>().wrapping_add(line * LINE_BYTES))
+            squall_sys::prefetch::line_to_write(this.cast::<u8>().wrapping_add(line * LINE_BYTES))
         });
     }
 
@@ -237,7 +237,7 @@ impl Heap {
     #[inline]
     fn prefetch_class(&self, class: usize) {
         self.classes.with(|classes| {
-            squall_sys::fetch::line_to_write(classes.cast::<Class>().wrapping_add(class).cast_mut().cast())
+            squall_sys::prefetch::line_to_write(classes.cast::<Class>().wrapping_add(class).cast_mut().cast())
         });
     }
 

@@ -8,23 +8,23 @@
 use crate::classes::{GENERAL_SLOTS, LOCAL_SLOTS, SLAB_SHIFT};
 use crate::magazine::Magazine;
 use crate::part::{KEPT_AT, PART_BYTES};
-use squall_sys::apart::Apart;
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 
 /// The offset from the thread pointer at which the push sequences find the rseq area of their thread
 /// (address_space/I3).
-pub(crate) static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(0));
+pub(crate) static AREA_OFFSET: CachePadded<AtomicIsize> = CachePadded::new(AtomicIsize::new(0));
 /// The map, minus the number of the first unit of the block range times the size of an element.
-pub(crate) static MAP: Apart<AtomicPtr<AtomicPtr<Magazine>>> =
-    Apart::new(AtomicPtr::new(std::ptr::null_mut()));
+pub(crate) static MAP: CachePadded<AtomicPtr<AtomicPtr<Magazine>>> =
+    CachePadded::new(AtomicPtr::new(std::ptr::null_mut()));
 
 /// The part of VP 0 if all VPs may keep one another's blocks; null if nodes have to be compared.
-pub(crate) static NEAR: Apart<AtomicPtr<u8>> = Apart::new(AtomicPtr::new(std::ptr::null_mut()));
+pub(crate) static NEAR: CachePadded<AtomicPtr<u8>> = CachePadded::new(AtomicPtr::new(std::ptr::null_mut()));
 
 /// The dummy magazine of units without a slab: it looks full, so a free there comes to the slow path. It has
 /// no room, whichever VP its address suggests. On lines of its own, because many remote frees read it.
-pub(crate) static NO_SLAB: Apart<Magazine> =
-    Apart::new(Magazine { count: AtomicU32::new(0), low: AtomicU32::new(0), high: AtomicU32::new(0) });
+pub(crate) static NO_SLAB: CachePadded<Magazine> =
+    CachePadded::new(Magazine { count: AtomicU32::new(0), low: AtomicU32::new(0), high: AtomicU32::new(0) });
 
 #[repr(C, align(128))]
 struct Zeros([AtomicU32; 32]);

@@ -152,7 +152,7 @@ impl Pile {
         let room = &mut self.blocks[self.first - count..self.first];
         for (index, at) in room.iter_mut().rev().enumerate() {
             let block = block.wrapping_add(index * size);
-            squall_sys::fetch::line_to_write(block);
+            squall_sys::prefetch::line_to_write(block);
             at.write(block);
         }
         self.first -= count;

@@ -152,7 +152,7 @@ pub(crate) unsafe fn put_global(block: *mut u8, layout: Layout) {
             }
         }
         // The next user writes the block. If another processor wrote it before, its line arrives meanwhile.
-        squall_sys::fetch::line_to_write(block);
+        squall_sys::prefetch::line_to_write(block);
         // SAFETY: a block without users, of the class that its layout gives (I4).
         if !unsafe { sequence::push_here(place, block) } {
             // SAFETY: passed on.

@@ -168,7 +168,7 @@ fn reserve_region(settings: &Settings) -> Option<(*mut u8, usize, Mode)> {
         if let Ok(at) = pages::reserve_at(bytes, ZERO_PARTS * PART_BYTES, magazine::PARTS_AT) {
             // SAFETY: reserved just now, all of it.
             if unsafe { pages::commit(at.as_ptr(), bytes) }.is_ok() {
-                pages::plain(at, bytes);
+                pages::advise_table(at, bytes);
                 return Some((at.as_ptr(), bytes, Mode::Restartable));
             }
             // SAFETY: as above; no other thread knows the address.

@@ -48,7 +48,7 @@ pub use observe::tables;
 pub use protocol::class::{ObjectKind, Source};
 #[cfg(not(loom))]
 pub use protocol::create_error::CreateError;
-pub use protocol::id::{Id, NoId};
+pub use protocol::id::{Id, ParseIdError};
 #[cfg(not(loom))]
 pub use protocol::memory::RepMemory;
 

@@ -13,7 +13,7 @@ use std::sync::{Barrier, Mutex, MutexGuard, Once};
 use std::thread;
 
 /// Whether this build recycles blocks (`recycle::KEEPS`).
-const KEEPS: bool = cfg!(squall_husks) || !cfg!(any(miri, squall_asan));
+const KEEPS: bool = cfg!(squall_recycle) || !cfg!(any(miri, squall_asan));
 
 #[squall_macros::interface(crate = squall_core)]
 trait Number: Send + Sync {

@@ -31,12 +31,12 @@ pub enum Mode {
     /// The frequent side needs no instruction; the rare side calls `membarrier`.
     Membarrier,
     /// Both sides execute a full fence.
-    Fence(Why),
+    Fence(FenceReason),
 }
 
 /// Reason for [`Mode::Fence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum FenceReason {
     /// The environment variable `SQUALL_MEMBARRIER` is `off`.
     SwitchedOff,
     /// The kernel has no `membarrier`, or refuses it.
@@ -51,10 +51,10 @@ impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Mode::Membarrier => f.write_str("membarrier"),
-            Mode::Fence(Why::SwitchedOff) => f.write_str("fence (SQUALL_MEMBARRIER=off)"),
-            Mode::Fence(Why::Unavailable(why)) => write!(f, "fence ({why})"),
-            Mode::Fence(Why::Slow(ns)) => write!(f, "fence (membarrier takes {ns} ns here)"),
-            Mode::Fence(Why::Checker) => f.write_str("fence (a checker is running)"),
+            Mode::Fence(FenceReason::SwitchedOff) => f.write_str("fence (SQUALL_MEMBARRIER=off)"),
+            Mode::Fence(FenceReason::Unavailable(why)) => write!(f, "fence ({why})"),
+            Mode::Fence(FenceReason::Slow(ns)) => write!(f, "fence (membarrier takes {ns} ns here)"),
+            Mode::Fence(FenceReason::Checker) => f.write_str("fence (a checker is running)"),
         }
     }
 }
@@ -106,7 +106,7 @@ pub fn heavy() -> Result<(), Unavailable> {
 /// Returns the mode in use. A checker build always uses fences.
 #[cfg(any(loom, miri, squall_tsan))]
 pub fn mode() -> Mode {
-    Mode::Fence(Why::Checker)
+    Mode::Fence(FenceReason::Checker)
 }
 
 /// Returns the mode in use. The first call chooses it; `SQUALL_MEMBARRIER=off` forces [`Mode::Fence`].
@@ -123,20 +123,20 @@ pub fn mode() -> Mode {
 fn choose() -> Mode {
     const TRIALS: usize = 5;
     if std::env::var_os("SQUALL_MEMBARRIER").is_some_and(|value| value == "off") {
-        return Mode::Fence(Why::SwitchedOff);
+        return Mode::Fence(FenceReason::SwitchedOff);
     }
     if let Err(why) = squall_sys::membarrier::register() {
-        return Mode::Fence(Why::Unavailable(why));
+        return Mode::Fence(FenceReason::Unavailable(why));
     }
     let mut trials_ns = [0; TRIALS];
     for trial in &mut trials_ns {
         let start = std::time::Instant::now();
         if let Err(why) = squall_sys::membarrier::barrier() {
-            return Mode::Fence(Why::Unavailable(why));
+            return Mode::Fence(FenceReason::Unavailable(why));
         }
         *trial = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
     }
     trials_ns.sort_unstable();
     let median_ns = trials_ns[TRIALS / 2];
-    if median_ns > SLOW_NS { Mode::Fence(Why::Slow(median_ns)) } else { Mode::Membarrier }
+    if median_ns > SLOW_NS { Mode::Fence(FenceReason::Slow(median_ns)) } else { Mode::Membarrier }
 }

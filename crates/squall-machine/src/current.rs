@@ -25,13 +25,13 @@
 use crate::machine::machine;
 use crate::pervp::mode;
 use crate::vp::{AssignError, Vp};
-use squall_sys::apart::Apart;
-use squall_sys::area::{self, Asker};
+use squall_sys::area::{self, CacheSlot};
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 /// Selects the per-thread block that is read (current/I1). Public only for the `restartable!` macro.
 #[doc(hidden)]
-pub static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(0));
+pub static AREA_OFFSET: CachePadded<AtomicIsize> = CachePadded::new(AtomicIsize::new(0));
 
 /// Number of uses of one answer of the kernel, for threads without restartable sequences.
 const USES_PER_QUESTION: u32 = 64;
@@ -86,10 +86,7 @@ impl Vp {
         // SAFETY: by contract `current` has returned once, so `AREA_OFFSET` is one of the two offsets that
         // `cpu_id_start` requires (current/I1).
         let id = unsafe { area::cpu_id_start(area_offset()) };
-        debug_assert!(
-            id >= -1,
-            "the kernel's first word is never negative, and ours is -1 where it has no VP"
-        );
+        debug_assert!(id >= -1, "the rseq area has the processor number {id}, which is below -1");
         id as isize
     }
 
@@ -170,9 +167,9 @@ fn current_cold() -> Vp {
         return Vp(id as u32);
     }
     // Only the real machine fills this cache.
-    let (cached, uses_left) = area::own_cache(Asker::Machine);
+    let (cached, uses_left) = area::own_cache(CacheSlot::Machine);
     if uses_left > 0 {
-        area::set_own_cache(Asker::Machine, cached, uses_left - 1);
+        area::set_own_cache(CacheSlot::Machine, cached, uses_left - 1);
         return Vp(cached);
     }
     let limit = mode::vp_limit();
@@ -181,7 +178,7 @@ fn current_cold() -> Vp {
     }
     // Neither cast truncates: a processor's number is far below 2^32, and the limit is at least 1.
     let cpu = squall_sys::affinity::current_cpu().min(limit - 1) as u32;
-    area::set_own_cache(Asker::Machine, cpu, USES_PER_QUESTION - 1);
+    area::set_own_cache(CacheSlot::Machine, cpu, USES_PER_QUESTION - 1);
     Vp(cpu)
 }
 

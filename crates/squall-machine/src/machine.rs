@@ -190,7 +190,7 @@ impl Machine {
     }
 
     fn version(&self) -> &Version {
-        self.versions.last().expect("`with` puts in the first version")
+        self.versions.last().expect("no version of the topology was stored")
     }
 
     /// Returns the topology as known now.
@@ -253,7 +253,7 @@ impl Machine {
             ClusterSize::Node => 3,
             ClusterSize::Machine => 4,
             ClusterSize::Fixed(vps) => {
-                let limit = NonZeroU32::new(self.vp_limit() as u32).expect("a machine has a VP");
+                let limit = NonZeroU32::new(self.vp_limit() as u32).expect("the machine has no VP");
                 let size = ClusterSize::Fixed(vps.min(limit));
                 let make = || version.topology.clusters(size);
                 return self.fixed.find_or_push(|clusters| clusters.size() == size, make);
@@ -373,11 +373,12 @@ impl Machine {
         let _one_at_a_time = lock(&self.refreshing);
         let topology = self.topology();
         let mut readings = self.reader.readings(topology);
-        if topology.unplaced().intersects(readings.online()) {
+        if topology.unknown_vps().intersects(readings.online()) {
             match self.reader.topology() {
-                Ok(newer) => {
-                    topology.learn(&newer).into_iter().for_each(|t| self.versions.push(Version::new(t)))
-                }
+                Ok(newer) => topology
+                    .place_online(&newer)
+                    .into_iter()
+                    .for_each(|t| self.versions.push(Version::new(t))),
                 Err(error) => readings.warn(format!("{error}; so VPs that came online stay unplaced")),
             }
         }
@@ -408,7 +409,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn encode(size: ClusterSize) -> u64 {
     match size {
         ClusterSize::Fixed(vps) => u64::from(vps.get()) << 32,
-        level => ClusterSize::LEVELS.iter().position(|l| *l == level).expect("a level is in LEVELS") as u64,
+        level => ClusterSize::LEVELS
+            .iter()
+            .position(|l| *l == level)
+            .expect("the cluster size is not in `ClusterSize::LEVELS`") as u64,
     }
 }
 

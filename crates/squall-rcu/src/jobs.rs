@@ -16,7 +16,7 @@ use crate::wait::{WaitError, wait_unchecked};
 
 /// Selects the VPs of the set on which the function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum RunOn {
     /// Once on each VP of the set.
     Each,
     /// Once, on any one VP of the set.
@@ -43,7 +43,7 @@ pub(crate) struct Job {
     /// The function runs once this moment has passed.
     pub(crate) moment: Moment,
     pub(crate) vps: Vec<Vp>,
-    pub(crate) how: Where,
+    pub(crate) how: RunOn,
     pub(crate) function: Function,
     pub(crate) done: Arc<Done>,
 }
@@ -119,7 +119,7 @@ fn run_job(job: &Job) -> Quiescent {
     let mut result = Quiescent { placed: 0, displaced: 0, panicked: 0 };
     for (index, &vp) in job.vps.iter().enumerate() {
         let last = index + 1 == job.vps.len();
-        let optional = job.how == Where::Any && !last;
+        let optional = job.how == RunOn::Any && !last;
         match run_on(vp, &job.function, optional) {
             Ran::Placed(panicked) => {
                 result.placed += 1;
@@ -131,7 +131,7 @@ fn run_job(job: &Job) -> Quiescent {
             }
             Ran::Skipped => continue,
         }
-        if job.how == Where::Any {
+        if job.how == RunOn::Any {
             break;
         }
     }

@@ -48,14 +48,14 @@ pub use defer::{
     __defer_memory, __defer_object, __retire_memory, barrier, defer, defer_raw, reclaim, retire, retire_raw,
 };
 #[cfg(not(loom))]
-pub use jobs::{Quiescent, Where};
+pub use jobs::{Quiescent, RunOn};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use pin::{__enter, __quiet, Entered, Quiet};
+pub use pin::{__callback_free, __enter, CallbackFree, Entered};
 #[cfg(not(loom))]
 pub use pin::{Guard, in_operation, pin, register, try_pin, without_callbacks};
 #[cfg(not(loom))]
-pub use quiescent::{Pending, quiescent_do};
+pub use quiescent::{PendingRun, quiescent_do};
 #[cfg(not(loom))]
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
 #[cfg(not(loom))]
@@ -69,7 +69,7 @@ pub use stats::{RcuStats, stats};
 pub use thread::PinError;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use wait::{__may_wait, __moves_state};
+pub use wait::{__may_wait, __set_transferring};
 #[cfg(not(loom))]
 pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until};
 

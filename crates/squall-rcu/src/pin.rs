@@ -161,7 +161,7 @@ pub fn in_operation() -> bool {
 /// ```
 #[inline]
 pub fn without_callbacks<R>(f: impl FnOnce() -> R) -> R {
-    let _quiet = __quiet();
+    let _quiet = __callback_free();
     f()
 }
 
@@ -170,7 +170,7 @@ pub fn without_callbacks<R>(f: impl FnOnce() -> R) -> R {
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
-pub struct Quiet {
+pub struct CallbackFree {
     _this_thread: PhantomData<*mut ()>,
 }
 
@@ -178,12 +178,12 @@ pub struct Quiet {
 /// other variables.
 #[doc(hidden)]
 #[inline(always)]
-pub fn __quiet() -> Quiet {
+pub fn __callback_free() -> CallbackFree {
     match own_record() {
         Some(record) => record.begin_quiet(),
         None => begin_quiet_cold(),
     }
-    Quiet { _this_thread: PhantomData }
+    CallbackFree { _this_thread: PhantomData }
 }
 
 #[cold]
@@ -197,7 +197,7 @@ fn begin_quiet_cold() {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for CallbackFree {
     #[inline(always)]
     fn drop(&mut self) {
         match own_record() {

@@ -4,28 +4,28 @@
 use squall_machine::{Vp, VpSet};
 use squall_sys::sync::Arc;
 
-use crate::jobs::{Done, Job, Quiescent, Where, has_jobs, push, run_jobs};
+use crate::jobs::{Done, Job, Quiescent, RunOn, has_jobs, push, run_jobs};
 use crate::thread::DOMAIN;
 use crate::wait::{WaitError, may_wait};
 
 /// A quiescent-do in progress. Dropping it detaches it: the work goes on.
 #[must_use = "dropping it detaches the work; call `wait` or `poll` for the outcome"]
-pub struct Pending(Arc<Done>);
+pub struct PendingRun(Arc<Done>);
 
-impl std::fmt::Debug for Pending {
+impl std::fmt::Debug for PendingRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending").field("outcome", &self.poll()).finish()
+        f.debug_struct("PendingRun").field("outcome", &self.poll()).finish()
     }
 }
 
-impl Pending {
+impl PendingRun {
     /// Returns the outcome, if the work is done.
     ///
     /// # Example
     /// ```
-    /// use squall_rcu::{Where, quiescent_do};
+    /// use squall_rcu::{RunOn, quiescent_do};
     /// let vps = squall_machine::machine().vps();
-    /// let pending = quiescent_do(vps, Where::Any, |_| ()).unwrap();
+    /// let pending = quiescent_do(vps, RunOn::Any, |_| ()).unwrap();
     /// while pending.poll().is_none() {
     ///     std::thread::yield_now();
     /// }
@@ -40,9 +40,9 @@ impl Pending {
     /// The errors of [`wait`](crate::wait()).
     /// # Example
     /// ```
-    /// use squall_rcu::{Where, quiescent_do};
+    /// use squall_rcu::{RunOn, quiescent_do};
     /// let vps = squall_machine::machine().vps();
-    /// let outcome = quiescent_do(vps, Where::Any, |_| ()).unwrap().wait().unwrap();
+    /// let outcome = quiescent_do(vps, RunOn::Any, |_| ()).unwrap().wait().unwrap();
     /// assert_eq!((outcome.placed + outcome.displaced, outcome.panicked), (1, 0));
     /// ```
     pub fn wait(self) -> Result<Quiescent, WaitError> {
@@ -85,17 +85,17 @@ impl Pending {
 /// Appavoo 2005, §8.5 ("Quiescent Do").
 /// # Example
 /// ```
-/// use squall_rcu::{Where, quiescent_do};
+/// use squall_rcu::{RunOn, quiescent_do};
 /// let vps = squall_machine::machine().vps();
-/// let pending = quiescent_do(vps, Where::Each, |vp| println!("flushing {vp:?}")).unwrap();
+/// let pending = quiescent_do(vps, RunOn::Each, |vp| println!("flushing {vp:?}")).unwrap();
 /// let outcome = pending.wait().unwrap();
 /// assert_eq!(outcome.placed + outcome.displaced, vps.len());
 /// ```
 pub fn quiescent_do(
     vps: &VpSet,
-    how: Where,
+    how: RunOn,
     function: impl Fn(Vp) + Send + Sync + 'static,
-) -> Result<Pending, WaitError> {
+) -> Result<PendingRun, WaitError> {
     if squall_sys::fork::forked() {
         return Err(WaitError::Forked);
     }
@@ -109,5 +109,5 @@ pub fn quiescent_do(
     };
     push(job);
     crate::reclaimer::wake();
-    Ok(Pending(done))
+    Ok(PendingRun(done))
 }

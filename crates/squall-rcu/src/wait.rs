@@ -255,7 +255,7 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
     if in_deferred_call() {
         return Err(WaitError::InDeferredCall);
     }
-    if MOVES_STATE.get() {
+    if TRANSFERRING.get() {
         return Err(WaitError::InTransfer);
     }
     if squall_sys::fork::forked() {
@@ -266,14 +266,14 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
 
 thread_local! {
     // Has no destructor, so it can be read at any time.
-    static MOVES_STATE: Cell<bool> = const { Cell::new(false) };
+    static TRANSFERRING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Not public: declares whether this thread is transferring the state of an object from now on, and so may
 /// not wait. Returns the previous value.
 #[doc(hidden)]
-pub fn __moves_state(whether: bool) -> bool {
-    MOVES_STATE.replace(whether)
+pub fn __set_transferring(whether: bool) -> bool {
+    TRANSFERRING.replace(whether)
 }
 
 /// Not public: checks whether the calling thread may wait for a grace period, for code that will wait later.

@@ -14,7 +14,7 @@
 //! - I2. `cpu_id` of the own block stays negative, except after [`pretend_registered`]. So the block never
 //!   stands for a registration with the kernel, and no restartable sequence commits because of it.
 //! - I3. The own block is never registered with the kernel; the C library owns that registration.
-//! - I4. Each [`Asker`] has a cache of its own, which the other asker does not use.
+//! - I4. Each [`CacheSlot`] belongs to one layer, and the other layer does not use it.
 //!
 //! Not promised: use from a Rust `dylib`. A library that is loaded while the program runs may find no room in
 //! the static thread-local block; the loader then reports an error.
@@ -25,7 +25,7 @@
 //! byte  0  cpu_id_start: i32   the processor, a good guess at any time; in a virtual topology, the thread's VP
 //!       4  cpu_id: i32         the processor; negative: no sequence may run
 //!       8  rseq_cs: u64        descriptor of the sequence in flight
-//!      16  caches              own block only; two 32-bit words per asker: the processor found last, and the
+//!      16  caches              own block only; two 32-bit words per slot: the processor found last, and the
 //!                              number of further uses of that answer
 //! ```
 
@@ -67,7 +67,7 @@ mod imp {
         pub(super) cpu_id_start: i32,
         pub(super) cpu_id: i32,
         rseq_cs: u64,
-        pub(super) caches: [[u32; 2]; super::ASKERS],
+        pub(super) caches: [[u32; 2]; super::CACHE_SLOTS],
     }
 
     const _: () = assert!(std::mem::size_of::<Block>() == 32);
@@ -157,14 +157,14 @@ mod imp {
         with_own(|own| unsafe { (&raw mut (*own).cpu_id_start).write_volatile(vp) });
     }
 
-    pub(super) fn own_cache(asker: usize) -> [u32; 2] {
+    pub(super) fn own_cache(slot: usize) -> [u32; 2] {
         // SAFETY: the own block of this thread, which no other thread touches (area/I1).
-        with_own(|own| unsafe { (&raw const (*own).caches[asker]).read_volatile() })
+        with_own(|own| unsafe { (&raw const (*own).caches[slot]).read_volatile() })
     }
 
-    pub(super) fn set_own_cache(asker: usize, cache: [u32; 2]) {
+    pub(super) fn set_own_cache(slot: usize, cache: [u32; 2]) {
         // SAFETY: the own block of this thread, which no other thread touches (area/I1).
-        with_own(|own| unsafe { (&raw mut (*own).caches[asker]).write_volatile(cache) });
+        with_own(|own| unsafe { (&raw mut (*own).caches[slot]).write_volatile(cache) });
     }
 
     pub(super) fn pretend_registered(cpu: i32) {
@@ -188,7 +188,7 @@ mod imp {
     thread_local! {
         // No destructor: readable until the thread is gone.
         static VP: Cell<i32> = const { Cell::new(-1) };
-        static CACHES: [Cell<[u32; 2]>; super::ASKERS] = const { [const { Cell::new([0; 2]) }; super::ASKERS] };
+        static CACHES: [Cell<[u32; 2]>; super::CACHE_SLOTS] = const { [const { Cell::new([0; 2]) }; super::CACHE_SLOTS] };
     }
 
     pub(super) fn own_offset() -> isize {
@@ -212,12 +212,12 @@ mod imp {
         VP.set(vp);
     }
 
-    pub(super) fn own_cache(asker: usize) -> [u32; 2] {
-        CACHES.with(|caches| caches[asker].get())
+    pub(super) fn own_cache(slot: usize) -> [u32; 2] {
+        CACHES.with(|caches| caches[slot].get())
     }
 
-    pub(super) fn set_own_cache(asker: usize, cache: [u32; 2]) {
-        CACHES.with(|caches| caches[asker].set(cache));
+    pub(super) fn set_own_cache(slot: usize, cache: [u32; 2]) {
+        CACHES.with(|caches| caches[slot].set(cache));
     }
 
     pub(super) fn pretend_registered(_cpu: i32) {}
@@ -263,26 +263,26 @@ pub fn set_own_vp(vp: i32) {
     imp::set_own_vp(vp);
 }
 
-/// A layer that asks the kernel for the thread's processor and caches the answer.
+/// The slot of a layer that asks the kernel for the thread's processor and caches the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Asker {
-    /// `squall-machine`: asks for a VP, which in a virtual topology is not a processor.
+pub enum CacheSlot {
+    /// For `squall-machine`, which caches a VP. In a virtual topology a VP is not a processor.
     Machine,
-    /// `squall-alloc`: asks for a processor, and knows no virtual topology.
+    /// For `squall-alloc`, which caches a processor and knows no virtual topology.
     Allocator,
 }
 
-const ASKERS: usize = 2;
+const CACHE_SLOTS: usize = 2;
 
-/// Returns the two cached words of an asker in the own block: a processor, and the number of uses left.
-pub fn own_cache(asker: Asker) -> (u32, u32) {
-    imp::own_cache(asker as usize).into()
+/// Returns the two words of a slot in the own block: a processor, and the number of uses left.
+pub fn own_cache(slot: CacheSlot) -> (u32, u32) {
+    imp::own_cache(slot as usize).into()
 }
 
 /// Sets the two words of [`own_cache`].
-pub fn set_own_cache(asker: Asker, cpu: u32, uses_left: u32) {
-    imp::set_own_cache(asker as usize, [cpu, uses_left]);
+pub fn set_own_cache(slot: CacheSlot, cpu: u32, uses_left: u32) {
+    imp::set_own_cache(slot as usize, [cpu, uses_left]);
 }
 
 /// For tests: makes the own block look registered on processor `cpu`, so that the instructions of restartable

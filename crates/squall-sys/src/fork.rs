@@ -19,7 +19,7 @@
 //! Cost: two loads; without wipe-on-fork pages a system call.
 //! Source: madvise(2), MADV_WIPEONFORK.
 
-use crate::apart::Apart;
+use crate::padded::CachePadded;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -32,11 +32,12 @@ enum Witness {
 }
 
 static WITNESS: OnceLock<Witness> = OnceLock::new();
-static NO: Apart<AtomicU32> = Apart::new(AtomicU32::new(1));
+static NO: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(1));
 static PERHAPS: AtomicU32 = AtomicU32::new(0);
 /// Pointer to the word of I2. Not public API: the inlined [`forked`] reads it.
 #[doc(hidden)]
-pub static WORD: Apart<AtomicPtr<AtomicU32>> = Apart::new(AtomicPtr::new((&raw const NO).cast_mut().cast()));
+pub static WORD: CachePadded<AtomicPtr<AtomicU32>> =
+    CachePadded::new(AtomicPtr::new((&raw const NO).cast_mut().cast()));
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn make() -> Witness {

@@ -10,17 +10,17 @@
 //! wipe-on-fork pages (4.14), futex.
 
 pub mod affinity;
-pub mod apart;
 pub mod area;
-pub mod fetch;
 pub mod fork;
 pub mod futex;
 pub mod huge;
 pub mod membarrier;
 pub mod near;
 pub mod nodes;
+pub mod padded;
 pub mod pages;
 pub mod peer;
+pub mod prefetch;
 pub mod rseq;
 pub mod rseq_memory;
 pub mod sync;

@@ -95,7 +95,7 @@ mod imp {
         Ok(())
     }
 
-    pub(super) unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
+    pub(super) unsafe fn release_keep_reserved(at: *mut u8, len: usize) -> io::Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: replaces a mapping that is no longer used, by our caller's contract.
         unsafe { mmap_anonymous(at.cast(), len, ProtFlags::empty(), flags)? };
@@ -113,7 +113,7 @@ mod imp {
         Ok(())
     }
 
-    pub(super) unsafe fn plain(at: *mut u8, len: usize) {
+    pub(super) unsafe fn advise_table(at: *mut u8, len: usize) {
         for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontDump] {
             // SAFETY: passed on; neither advice changes the memory's contents.
             let _ = unsafe { madvise(at.cast(), len, advice) };
@@ -154,7 +154,7 @@ mod imp {
         Ok(())
     }
 
-    pub(super) unsafe fn forbid(_at: *mut u8, _len: usize) -> io::Result<()> {
+    pub(super) unsafe fn release_keep_reserved(_at: *mut u8, _len: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -169,7 +169,7 @@ mod imp {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) unsafe fn plain(_at: *mut u8, _len: usize) {}
+    pub(super) unsafe fn advise_table(_at: *mut u8, _len: usize) {}
 }
 
 /// Reserves address space of `len` bytes at a multiple of `align`. It must not be touched before [`commit`].
@@ -214,14 +214,14 @@ pub fn map(len: usize, align: usize, left: impl FnMut(*mut u8, usize)) -> io::Re
 pub fn map_table(len: usize) -> io::Result<NonNull<u8>> {
     // An end that cannot be cut off is never touched.
     let at = imp::map(len, UNIT_BYTES, true, |_, _| {})?;
-    plain(at, len);
+    advise_table(at, len);
     Ok(at)
 }
 
 /// Gives pages the properties of [`map_table`]: no huge pages, and not in core dumps.
-pub fn plain(at: NonNull<u8>, len: usize) {
+pub fn advise_table(at: NonNull<u8>, len: usize) {
     // SAFETY: advice, which changes no memory contents, and fails for addresses without a mapping.
-    unsafe { imp::plain(at.as_ptr(), len) };
+    unsafe { imp::advise_table(at.as_ptr(), len) };
 }
 
 /// Makes reserved pages usable. They read as zeros.
@@ -242,7 +242,7 @@ pub unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
 /// The error of mmap(2).
 pub fn reserve_table(len: usize) -> io::Result<NonNull<u8>> {
     let at = reserve(len, UNIT_BYTES)?;
-    plain(at, len);
+    advise_table(at, len);
     Ok(at)
 }
 
@@ -265,9 +265,9 @@ pub unsafe fn unmap(at: *mut u8, len: usize) -> io::Result<()> {
 /// The error of mmap(2), or `Unsupported` on a system without it. The mapping is then unchanged.
 /// # Safety
 /// The contract of [`unmap`].
-pub unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
+pub unsafe fn release_keep_reserved(at: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: passed on.
-    unsafe { imp::forbid(at, len) }
+    unsafe { imp::release_keep_reserved(at, len) }
 }
 
 /// Grows or shrinks a mapping, and moves it if needed. Contents are kept; new bytes read as zeros.
@@ -435,7 +435,7 @@ fn limit_of(list: &[u8]) -> Option<usize> {
 }
 
 /// Writes a message to standard error unchanged, without a lock and without allocating.
-pub fn complain(message: &[u8]) {
+pub fn write_stderr(message: &[u8]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: write(2) of `message.len()` bytes of the slice. An error is ignored, because there is no
@@ -545,7 +545,7 @@ mod tests {
     fn forbidden_addresses_are_not_mapped_again() {
         let at = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
         // SAFETY: our own mapping.
-        if unsafe { forbid(at, UNIT_BYTES) }.is_err() {
+        if unsafe { release_keep_reserved(at, UNIT_BYTES) }.is_err() {
             return;
         }
         let next = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();

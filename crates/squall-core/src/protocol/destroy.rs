@@ -13,7 +13,7 @@
 //! Source: Appavoo 2005, *Clustered Objects*, §5.4.3 (CO-28, CO-30, CO-31).
 
 use squall_machine::{ClusterSize, Vp, VpSet, machine};
-use squall_rcu::Where;
+use squall_rcu::RunOn;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,7 +148,7 @@ pub(crate) unsafe fn queue_drop(rep: NonNull<Rep>) {
     }
     let there: VpSet = [Vp::new(vp)].into_iter().collect();
     // In a forked child, memory is not reclaimed.
-    let _ = squall_rcu::quiescent_do(&there, Where::Each, |vp| {
+    let _ = squall_rcu::quiescent_do(&there, RunOn::Each, |vp| {
         if let Some(queue) = DROP_QUEUES.get().and_then(|queues| queues.get(vp.index())) {
             // SAFETY: a representative in a queue is valid, and belongs to this thread once taken.
             unsafe { queue.take(|rep| drop_queued(rep)) };

@@ -44,7 +44,7 @@ impl Id {
     }
 
     /// An id that no object ever has.
-    pub const NOBODY: Id = Id::new(0, 0);
+    pub const NULL: Id = Id::new(0, 0);
 
     /// Returns the id of this slot and generation, if it is valid. An object with this id need not exist.
     pub const fn from_parts(slot: u32, generation: u32) -> Option<Id> {
@@ -71,20 +71,20 @@ impl fmt::Display for Id {
 
 /// The error of parsing text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoId(String);
+pub struct ParseIdError(String);
 
-impl fmt::Display for NoId {
+impl fmt::Display for ParseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is not an id: an id is a slot and a generation, as in 17.3", self.0)
     }
 }
 
-impl std::error::Error for NoId {}
+impl std::error::Error for ParseIdError {}
 
 impl FromStr for Id {
-    type Err = NoId;
+    type Err = ParseIdError;
 
-    fn from_str(text: &str) -> Result<Id, NoId> {
+    fn from_str(text: &str) -> Result<Id, ParseIdError> {
         let number = |digits: &str| match digits.as_bytes() {
             // Accept only the output of `Display`.
             [b'+', ..] => None,
@@ -94,7 +94,7 @@ impl FromStr for Id {
             text.split_once('.').and_then(|(slot, generation)| Some((number(slot)?, number(generation)?)));
         parts
             .and_then(|(slot, generation)| Id::from_parts(slot, generation))
-            .ok_or_else(|| NoId(text.to_owned()))
+            .ok_or_else(|| ParseIdError(text.to_owned()))
     }
 }
 

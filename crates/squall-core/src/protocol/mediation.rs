@@ -105,7 +105,7 @@ pub(crate) unsafe fn relieve(
 ) -> Attach {
     // SAFETY: the caller's promise.
     let (before, this, class) = unsafe { (from.as_ref(), to.as_ref(), to.as_ref().class()) };
-    if !before.change(Some(Phase::Arbitrate), Phase::Relieved) {
+    if !before.change(Some(Phase::Arbitrate), Phase::Replaced) {
         return Attach::Occupied;
     }
     let (out, into) = (mediator_word(from), mediator_word(to));

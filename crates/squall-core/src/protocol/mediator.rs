@@ -55,7 +55,7 @@ pub(crate) enum Phase {
     /// The call goes to the old object through a user's function.
     Arbitrate,
     /// The call waits: another mediator is about to take this one's place.
-    Relieved,
+    Replaced,
 }
 
 impl Phase {
@@ -66,7 +66,7 @@ impl Phase {
         Phase::Complete,
         Phase::RolledBack,
         Phase::Arbitrate,
-        Phase::Relieved,
+        Phase::Replaced,
     ];
 }
 
@@ -146,7 +146,7 @@ impl Mediator {
             match (Mediator::phase_in(word), self.new) {
                 (Phase::Forward, _) => {}
                 (Phase::Block, _) if !sites::PASS.is_weak() && passes() => {}
-                (Phase::Block | Phase::Transfer | Phase::Relieved, _) => return Admission::Parked,
+                (Phase::Block | Phase::Transfer | Phase::Replaced, _) => return Admission::Parked,
                 (Phase::Complete, Some(new)) => return Admission::To(new),
                 (Phase::Complete | Phase::RolledBack, _) => return Admission::To(self.old),
                 (Phase::Arbitrate, _) => return Admission::Arbitrated,

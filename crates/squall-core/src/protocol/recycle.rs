@@ -29,8 +29,8 @@ use crate::protocol::memory;
 use crate::protocol::object::Object;
 
 /// Whether blocks are recycled. They are not where a tool watches memory for uses after free, unless the
-/// build asks for it with `--cfg squall_husks`.
-const KEEPS: bool = cfg!(squall_husks) || !cfg!(any(miri, squall_asan));
+/// build asks for it with `--cfg squall_recycle`.
+const KEEPS: bool = cfg!(squall_recycle) || !cfg!(any(miri, squall_asan));
 /// Recycled blocks of one size that a VP keeps: enough for the objects that end between two grace periods of
 /// a thread.
 const KEPT: usize = if cfg!(miri) { 32 } else { 2048 };
@@ -73,7 +73,7 @@ impl Recycled {
         for _ in 0..SIZES {
             magazines.push(PerVpMagazine::try_new(if KEEPS { KEPT } else { 0 })?);
         }
-        magazines.try_into().map(Recycled).map_err(|_| unreachable!("so many were made"))
+        magazines.try_into().map(Recycled).map_err(|_| unreachable!("the number of recycled-block magazines is not {SIZES}"))
     }
 
     /// Takes a recycled block of the current VP, with [`room`] for this layout. Returns it with the id of the

@@ -28,7 +28,7 @@
 use squall_machine::park::EventCount;
 use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
-use squall_sys::apart::Apart;
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
 use std::cell::Cell;
@@ -58,8 +58,8 @@ const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
 const NO_HOME: u32 = 0;
 
 /// Address of VP 0's table, or 0 before the tables exist (I1).
-pub(crate) static LOCAL_BASE: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
-static TABLES: Apart<OnceLock<Tables>> = Apart::new(OnceLock::new());
+pub(crate) static LOCAL_BASE: CachePadded<AtomicUsize> = CachePadded::new(AtomicUsize::new(0));
+static TABLES: CachePadded<OnceLock<Tables>> = CachePadded::new(OnceLock::new());
 /// Held while the tables are created.
 static MAKING: Mutex<()> = Mutex::new(());
 
@@ -70,7 +70,7 @@ pub(crate) struct Tables {
     /// The home of each block, plus one.
     homes: Box<[AtomicU32]>,
     // Written when a VP takes a block.
-    next_block: Apart<AtomicU32>,
+    next_block: CachePadded<AtomicU32>,
     free: PerVp<Mutex<Free>>,
     pub(crate) recycled: Recycled,
     vp_limit: usize,
@@ -144,7 +144,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         slots: slots.cast(),
         homes: (0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)).collect(),
         // The first block has the well-known slots.
-        next_block: Apart::new(AtomicU32::new(1)),
+        next_block: CachePadded::new(AtomicU32::new(1)),
         free,
         recycled,
         vp_limit,

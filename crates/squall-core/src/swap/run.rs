@@ -538,9 +538,9 @@ impl Movement<'_> {
 
     fn one(&self, part: Option<PartOf>) -> Result<(), Back> {
         self.run.go_on(SwapPhase::Transfer)?;
-        let before = squall_rcu::__moves_state(true);
+        let before = squall_rcu::__set_transferring(true);
         let (moved, parked) = transferring(|| catch_unwind(AssertUnwindSafe(|| self.move_part(part))));
-        squall_rcu::__moves_state(before);
+        squall_rcu::__set_transferring(before);
         let outcome = match moved {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(Back(SwapFailure::TransferFailed, Some(error))),

@@ -84,7 +84,7 @@ impl Machine {
             default_cluster_size: self.default_cluster_size().to_string(),
             memory_nodes: topology.memory_nodes().to_vec(),
             kinds: topology.kinds().iter().map(ToString::to_string).collect(),
-            unplaced: topology.unplaced().to_string(),
+            unplaced: topology.unknown_vps().to_string(),
             generation: allowance.generation(),
             warnings,
         }

@@ -12,7 +12,7 @@
 //! - I2. Only atomic instructions write `elsewhere`.
 //! - I3. An addition goes to one of the two words, once: the sequence either commits or leaves by the
 //!   fallback.
-//! - I4. `alarm` is a count that may lose steps. It decides when to ring, never the value.
+//! - I4. `notify_after` is a count that may lose steps. It decides when to notify, never the value.
 //!
 //! It follows that this word never requires giving up restartable mode (`pervp/I4`). A thread without
 //! sequences adds to `elsewhere` while others go on with theirs. A sequence that commits after the mode was
@@ -59,8 +59,8 @@ pub struct BiasedWord {
     /// Written only by atomic instructions (biased/I2).
     elsewhere: AtomicU64,
     vp: Vp,
-    /// Number of additions from elsewhere until the alarm rings; zero if it does not ring (biased/I4).
-    alarm: AtomicU32,
+    /// Number of additions from elsewhere until the notification; zero if there is none (biased/I4).
+    notify_after: AtomicU32,
 }
 
 const _: () = assert!(size_of::<BiasedWord>() == 24);
@@ -77,7 +77,12 @@ impl BiasedWord {
             "{vp} does not exist; VP indices are below {}",
             mode::vp_limit()
         );
-        BiasedWord { local: AtomicU64::new(0), elsewhere: AtomicU64::new(0), vp, alarm: AtomicU32::new(0) }
+        BiasedWord {
+            local: AtomicU64::new(0),
+            elsewhere: AtomicU64::new(0),
+            vp,
+            notify_after: AtomicU32::new(0),
+        }
     }
 
     /// Returns the VP that adds by plain instructions.
@@ -114,9 +119,9 @@ impl BiasedWord {
     }
 
     /// Adds `n`, wrapping, like [`add`](BiasedWord::add). If the addition came from elsewhere and the
-    /// [alarm](BiasedWord::set_alarm) is due, also calls `ring`.
+    /// [notification](BiasedWord::set_notify_after) is due, also calls `notify`.
     #[inline(always)]
-    pub fn add_or_ring(&self, n: u64, ring: impl FnOnce()) {
+    pub fn add_or_notify(&self, n: u64, notify: impl FnOnce()) {
         // SAFETY: as in `add`.
         unsafe {
             restartable! {
@@ -124,45 +129,45 @@ impl BiasedWord {
                 in: [local = self.local.as_ptr(), n = n],
                 x86_64: ["add qword ptr [{local}], {n}"],
                 aarch64: ["ldr {tmp}, [{local}]", "add {tmp}, {tmp}, {n}", "str {tmp}, [{local}]"],
-                fallback: self.add_from_elsewhere_and(n, ring),
+                fallback: self.add_from_elsewhere_and(n, notify),
             }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn add_from_elsewhere_and(&self, n: u64, ring: impl FnOnce()) {
+    fn add_from_elsewhere_and(&self, n: u64, notify: impl FnOnce()) {
         self.add_from_elsewhere(n);
-        let left = self.alarm.load(Ordering::Relaxed);
+        let left = self.notify_after.load(Ordering::Relaxed);
         if left != 0 {
             // A load and a store, so steps of concurrent threads may be lost. Each thread that stores zero
-            // rings.
-            self.alarm.store(left - 1, Ordering::Relaxed);
+            // notifies.
+            self.notify_after.store(left - 1, Ordering::Relaxed);
             if left == 1 {
-                ring();
+                notify();
             }
         }
     }
 
-    /// Makes [`add_or_ring`](BiasedWord::add_or_ring) ring after about `after` additions from elsewhere.
-    /// Threads that count down together may ring a few times. Zero, the initial value, turns the alarm off.
+    /// Makes [`add_or_notify`](BiasedWord::add_or_notify) notify after about `after` additions from
+    /// elsewhere. Threads that count down together may notify a few times. Zero, the initial value, turns it off.
     ///
     /// # Example
     /// ```
     /// use squall_machine::{Vp, pervp::BiasedWord};
     ///
     /// let word = BiasedWord::new(Vp::current());
-    /// word.set_alarm(100);
-    /// word.add_or_ring(1, || println!("about 100 additions came from elsewhere"));
+    /// word.set_notify_after(100);
+    /// word.add_or_notify(1, || println!("about 100 additions came from elsewhere"));
     /// ```
-    pub fn set_alarm(&self, after: u32) {
-        self.alarm.store(after, Ordering::Relaxed);
+    pub fn set_notify_after(&self, after: u32) {
+        self.notify_after.store(after, Ordering::Relaxed);
     }
 
-    /// Returns the approximate number of additions from elsewhere until the alarm rings. Zero if it rang, or
-    /// was never set.
-    pub fn alarm(&self) -> u32 {
-        self.alarm.load(Ordering::Relaxed)
+    /// Returns the approximate number of additions from elsewhere until the notification. Zero after
+    /// it, or if none was set.
+    pub fn notify_after(&self) -> u32 {
+        self.notify_after.load(Ordering::Relaxed)
     }
 
     #[cold]

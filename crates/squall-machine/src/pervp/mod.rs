@@ -63,7 +63,7 @@ pub use biased::BiasedWord;
 pub use gated::GatedWord;
 pub use list::{ListNode, PerVpList};
 pub use magazine::PerVpMagazine;
-pub use mode::{RestartMode, WhyAtomic, restart_mode};
+pub use mode::{AtomicReason, RestartMode, restart_mode};
 pub use stack::PerVpStack;
 pub use value::PerVp;
 pub use word::{CasError, PerVpWord, PerVpWords};

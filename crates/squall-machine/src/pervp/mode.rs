@@ -13,7 +13,7 @@
 
 use crate::current::AREA_OFFSET;
 use crate::machine::machine;
-use squall_sys::apart::Apart;
+use squall_sys::padded::CachePadded;
 use squall_sys::rseq::NoArea;
 use squall_sys::sync::Once;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -38,13 +38,13 @@ pub enum RestartMode {
     /// Atomic instructions on the VP's words.
     Atomic {
         /// Reason for this mode.
-        why: WhyAtomic,
+        why: AtomicReason,
     },
 }
 
 /// Reason why a process runs its per-VP operations by atomic instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyAtomic {
+pub enum AtomicReason {
     /// The environment variable `SQUALL_RSEQ` is `off`.
     SwitchedOff,
     /// The topology is virtual, so the kernel does not know which VP a thread is on.
@@ -68,15 +68,15 @@ impl fmt::Display for RestartMode {
     }
 }
 
-impl fmt::Display for WhyAtomic {
+impl fmt::Display for AtomicReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WhyAtomic::SwitchedOff => "SQUALL_RSEQ=off",
-            WhyAtomic::VirtualTopology => "virtual topology",
-            WhyAtomic::Platform => "no restartable sequences on this platform or in this build",
-            WhyAtomic::Library => "the C library registered no restartable sequences",
-            WhyAtomic::Refused => "the kernel refused restartable sequences",
-            WhyAtomic::Downgraded => "given up while running: a thread has no restartable sequences",
+            AtomicReason::SwitchedOff => "SQUALL_RSEQ=off",
+            AtomicReason::VirtualTopology => "virtual topology",
+            AtomicReason::Platform => "no restartable sequences on this platform or in this build",
+            AtomicReason::Library => "the C library registered no restartable sequences",
+            AtomicReason::Refused => "the kernel refused restartable sequences",
+            AtomicReason::Downgraded => "given up while running: a thread has no restartable sequences",
         })
     }
 }
@@ -90,7 +90,7 @@ const LIBRARY: u8 = 5;
 const REFUSED: u8 = 6;
 const DOWNGRADED: u8 = 7;
 
-static STATE: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
+static STATE: CachePadded<AtomicU8> = CachePadded::new(AtomicU8::new(UNSET));
 
 /// The machine's VP limit, which never changes, readable in one load. Stored before `STATE` leaves UNSET.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -176,12 +176,12 @@ pub fn restart_mode() -> RestartMode {
     // Acquire: pairs with the Release stores in `initialise_once` and `give_up`.
     let why = match STATE.load(Ordering::Acquire) {
         RESTARTABLE => return RestartMode::Restartable,
-        SWITCHED_OFF => WhyAtomic::SwitchedOff,
-        VIRTUAL => WhyAtomic::VirtualTopology,
-        PLATFORM => WhyAtomic::Platform,
-        LIBRARY => WhyAtomic::Library,
-        REFUSED => WhyAtomic::Refused,
-        _ => WhyAtomic::Downgraded,
+        SWITCHED_OFF => AtomicReason::SwitchedOff,
+        VIRTUAL => AtomicReason::VirtualTopology,
+        PLATFORM => AtomicReason::Platform,
+        LIBRARY => AtomicReason::Library,
+        REFUSED => AtomicReason::Refused,
+        _ => AtomicReason::Downgraded,
     };
     RestartMode::Atomic { why }
 }
@@ -235,7 +235,7 @@ pub fn force_downgrade() {
 #[doc(hidden)]
 pub unsafe fn pretend_restartable(cpu: u32) {
     initialise();
-    assert!((cpu as usize) < vp_limit(), "no such VP");
+    assert!((cpu as usize) < vp_limit(), "VP {cpu} does not exist; VP indices are below {}", vp_limit());
     // SAFETY: passed on from this function's contract.
     unsafe { area::pretend_registered(cpu.cast_signed()) };
     CAN_RESTART.store(true, Ordering::Relaxed);

@@ -13,7 +13,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// Creates one group per id.
-    pub(super) fn apart(limit: usize) -> Groups {
+    pub(super) fn singletons(limit: usize) -> Groups {
         Groups { lower: (0..limit as u32).collect() }
     }
 

@@ -20,7 +20,7 @@
 //!   processor has, so processors of one machine may differ in it.
 //! - I4. A processor without topology files is *unplaced*: it has been offline, or is not plugged in. It
 //!   counts as a core and a cache of its own, in the node that the kernel names for it, else in the first
-//!   node. When it is seen online, [`Topology::learn`] places it. Learning never separates VPs that an
+//!   node. When it is seen online, [`Topology::place_online`] places it. Learning never separates VPs that an
 //!   earlier topology had in one core.
 //! - I5. A present but malformed file is an error that names the file. The value of an absent file is
 //!   assumed, with a warning.
@@ -130,7 +130,7 @@ impl Topology {
     pub fn virtual_of(spec: VirtualSpec) -> Topology {
         let vps = spec.vps() as usize;
         let group_of = |stride: u32| {
-            let mut groups = Groups::apart(vps);
+            let mut groups = Groups::singletons(vps);
             (0..spec.vps()).for_each(|id| groups.join(id, id - id % stride));
             groups
         };
@@ -147,9 +147,9 @@ impl Topology {
     /// Builds a topology from VPs alone: each VP is a core; there is one cache and one node.
     fn flat(source: Source, possible: VpSet, warning: String) -> Topology {
         let limit = limit_of(&possible);
-        let mut cache = Groups::apart(limit);
+        let mut cache = Groups::singletons(limit);
         cache.join_all(&possible);
-        let read = Levels { core: Groups::apart(limit), cache, node: vec![0; limit] };
+        let read = Levels { core: Groups::singletons(limit), cache, node: vec![0; limit] };
         let mut flat = Topology::build(source, possible, read);
         flat.warnings.push(warning);
         flat
@@ -157,7 +157,7 @@ impl Topology {
 
     /// Normalises the levels that were read (I2). The caller fills in the rest.
     fn build(source: Source, possible: VpSet, read: Levels) -> Topology {
-        assert!(!possible.is_empty(), "a machine has a processor");
+        assert!(!possible.is_empty(), "the topology has no processor");
         let (cache, cache_cut) = cut(&possible, &read.cache.labels(), &read.node);
         let (core, core_cut) = cut(&possible, &read.core.labels(), &cache);
         let mut warnings = Vec::new();
@@ -177,7 +177,7 @@ impl Topology {
 
     /// Places unplaced VPs with the help of `newer`, a later reading of the same machine (I4). Returns the
     /// new topology, or `None` if `newer` places no further VP.
-    pub fn learn(&self, newer: &Topology) -> Option<Topology> {
+    pub fn place_online(&self, newer: &Topology) -> Option<Topology> {
         let fresh = self.unplaced.difference(&newer.unplaced);
         if fresh.is_empty() || self.possible != newer.possible || self.is_virtual() {
             return None;
@@ -225,8 +225,8 @@ impl Topology {
         limit_of(&self.possible)
     }
 
-    /// Returns the VPs with unknown position (I4).
-    pub fn unplaced(&self) -> &VpSet {
+    /// Returns the unplaced VPs: the machine does not tell their position (I4).
+    pub fn unknown_vps(&self) -> &VpSet {
         &self.unplaced
     }
 

@@ -243,7 +243,7 @@ struct Found {
 
 impl Found {
     fn new(limit: usize) -> Found {
-        Found { groups: Groups::apart(limit), known: VpSet::new() }
+        Found { groups: Groups::singletons(limit), known: VpSet::new() }
     }
 
     /// Records that the file of `vp` lists `members`. An empty list means that the CPU is going offline; `vp`

@@ -178,7 +178,7 @@ fn sums_survive_a_downgrade() {
         let restartable = pervp::restart_mode() == RestartMode::Restartable;
         under_load(|_| pervp::force_downgrade());
         if restartable {
-            assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: pervp::WhyAtomic::Downgraded });
+            assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: pervp::AtomicReason::Downgraded });
         }
     }
     trials("biased::sums_survive_a_downgrade");

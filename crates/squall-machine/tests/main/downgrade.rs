@@ -5,8 +5,8 @@
 
 use crate::support::{Random, add_slowly, again, hop, is_child, roam};
 use squall_machine::Vp;
-use squall_machine::pervp::{self, PerVpStack, PerVpWord, RestartMode, WhyAtomic};
-use squall_sys::area::Asker;
+use squall_machine::pervp::{self, AtomicReason, PerVpStack, PerVpWord, RestartMode};
+use squall_sys::area::CacheSlot;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use squall_sys::sync::thread;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
         }
         thread::sleep(Duration::from_millis(15));
         scope.spawn(|| cause(&word)).join().expect("the cause");
-        assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: WhyAtomic::Downgraded });
+        assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: AtomicReason::Downgraded });
         thread::sleep(Duration::from_millis(15));
         stop.store(true, Ordering::Relaxed);
     });
@@ -111,7 +111,7 @@ fn give_up_and_add_from_elsewhere() {
         }
         thread::sleep(Duration::from_millis(15));
         squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
-        squall_sys::area::set_own_cache(Asker::Machine, *there as u32, ADDITIONS as u32 + 1);
+        squall_sys::area::set_own_cache(CacheSlot::Machine, *there as u32, ADDITIONS as u32 + 1);
         pervp::force_downgrade();
         for _ in 0..ADDITIONS {
             word.add(1);
@@ -186,7 +186,7 @@ fn step_and_give_up(step: u64) {
     let word = PerVpWord::new();
     squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
     // The processor of the addition shows whether it took the atomic path.
-    squall_sys::area::set_own_cache(Asker::Machine, *there as u32, 9);
+    squall_sys::area::set_own_cache(CacheSlot::Machine, *there as u32, 9);
     LEFT.store(step, Ordering::Relaxed);
     // SAFETY: the handler is ours. Setting the flag stops this thread after the following instruction, and
     // the handler clears it. The stack is used below the part that the compiler may use (no `nostack`).
@@ -196,7 +196,7 @@ fn step_and_give_up(step: u64) {
     }
     word.add(1);
     assert_eq!(LEFT.load(Ordering::Relaxed), 0, "the addition has fewer instructions than steps");
-    assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: WhyAtomic::Downgraded });
+    assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: AtomicReason::Downgraded });
     assert_eq!(
         (word.load(Vp::new(*there as u32)), word.sum()),
         (1, 1),

@@ -226,7 +226,7 @@ fn processors_that_come_online_are_placed_and_old_clusters_stay() {
         std::ptr::eq(fixed, machine.clusters(ClusterSize::fixed(2))),
         "fixed sizes do not depend on placed VPs"
     );
-    assert_eq!(machine.topology().unplaced().to_string(), "8-11");
+    assert_eq!(machine.topology().unknown_vps().to_string(), "8-11");
     machine.refresh();
     assert!(std::ptr::eq(after, machine.clusters(ClusterSize::Core)), "no VP is left to place");
     machine.tree(&ClusterSize::LEVELS).unwrap();
@@ -240,7 +240,7 @@ fn an_unreadable_machine_keeps_its_topology_and_warns() {
     tree.put("sys/devices/system/node/node1/cpulist", "???");
     let allowance = machine.refresh();
     assert!(allowance.warnings()[0].contains("node1/cpulist"), "{:?}", allowance.warnings());
-    assert_eq!(machine.topology().unplaced().to_string(), "2,5-6,8-11");
+    assert_eq!(machine.topology().unknown_vps().to_string(), "2,5-6,8-11");
 }
 
 #[test]

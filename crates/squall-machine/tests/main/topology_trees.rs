@@ -23,7 +23,7 @@ fn clean(name: &str) -> Topology {
     let topology = Tree::of(name).topology();
     assert_eq!(topology.warnings(), [""; 0], "{name}");
     assert_eq!(topology.source(), Source::Sysfs, "{name}");
-    assert!(topology.unplaced().is_empty(), "{name}");
+    assert!(topology.unknown_vps().is_empty(), "{name}");
     topology
 }
 
@@ -128,7 +128,7 @@ fn a_gap_is_in_no_cluster() {
 #[test]
 fn offline_processors_stand_alone_in_their_node() {
     let machine = Tree::of("some-offline").topology();
-    assert_eq!(machine.unplaced().to_string(), "2,5-6,8-11");
+    assert_eq!(machine.unknown_vps().to_string(), "2,5-6,8-11");
     assert_eq!(lists(&machine, ClusterSize::Core), ["0,4", "1", "2", "3,7", "5", "6", "8", "9", "10", "11"]);
     assert_eq!(lists(&machine, ClusterSize::Cache), ["0-1,4", "2", "3,7", "5", "6", "8", "9", "10", "11"]);
     // 2, 5 and 6 by their own directories; 8-11 have no directory and go to the first node.
@@ -140,8 +140,8 @@ fn offline_processors_stand_alone_in_their_node() {
 fn learning_places_online_vps_and_separates_no_core() {
     let before = Tree::of("some-offline").topology();
     let now = Tree::of("then-online").topology();
-    let learnt = before.learn(&now).expect("2, 5 and 6 can be placed");
-    assert_eq!(learnt.unplaced().to_string(), "8-11");
+    let learnt = before.place_online(&now).expect("2, 5 and 6 can be placed");
+    assert_eq!(learnt.unknown_vps().to_string(), "8-11");
     assert_eq!(
         lists(&learnt, ClusterSize::Core),
         ["0,4", "1,5", "2,6", "3,7", "8", "9", "10", "11"],
@@ -149,9 +149,9 @@ fn learning_places_online_vps_and_separates_no_core() {
     );
     assert_eq!(lists(&learnt, ClusterSize::Cache)[..2], ["0-1,4-5", "2-3,6-7"]);
     assert_eq!(lists(&learnt, ClusterSize::Node), ["0-1,4-5,8-11", "2-3,6-7"]);
-    assert!(learnt.learn(&now).is_none(), "a second learning places no VP");
+    assert!(learnt.place_online(&now).is_none(), "a second learning places no VP");
     let other = Tree::of("big-little").topology();
-    assert!(before.learn(&other).is_none(), "another machine must not place VPs");
+    assert!(before.place_online(&other).is_none(), "another machine must not place VPs");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn learning_moves_a_vp_to_the_node_it_turns_up_in() {
     let tree = Tree::of("then-online");
     tree.put("sys/devices/system/cpu/cpu8/topology/core_cpus_list", "8");
     tree.put("sys/devices/system/node/node1/cpulist", "2,6-8");
-    let learnt = before.learn(&tree.topology()).unwrap();
+    let learnt = before.place_online(&tree.topology()).unwrap();
     assert_eq!(lists(&learnt, ClusterSize::Node), ["0-1,4-5,9-11", "2-3,6-8"]);
     assert_eq!(learnt.node_number(Vp::new(8)), Some(1));
 }
@@ -194,7 +194,7 @@ fn virtual_machine_of_two() {
 fn packages_replace_unreported_caches() {
     let vm = Tree::of("vm-no-caches").topology();
     assert_eq!(lists(&vm, ClusterSize::Cache), ["0-1", "2-3", "4", "5", "6", "7"]);
-    assert_eq!(vm.unplaced().to_string(), "4-7");
+    assert_eq!(vm.unknown_vps().to_string(), "4-7");
     assert!(vm.warnings().iter().any(|w| w.contains("no caches")), "{:?}", vm.warnings());
 }
 
@@ -210,7 +210,7 @@ fn a_processor_in_several_nodes_is_in_the_first() {
 fn a_bare_list_of_processors() {
     let sandbox = Tree::of("sandbox").topology();
     assert_eq!(counts(&sandbox), [4, 4, 1, 1, 1]);
-    assert!(sandbox.unplaced().is_empty(), "without any placed VP, no VP counts as unplaced");
+    assert!(sandbox.unknown_vps().is_empty(), "without any placed VP, no VP counts as unplaced");
     assert_eq!(sandbox.warnings().len(), 2, "{:?}", sandbox.warnings());
 }
 
@@ -282,7 +282,7 @@ fn a_list_that_empties_while_it_is_read_leaves_the_vp_unplaced() {
     }
     tree.remove("sys/devices/system/cpu/cpu1/cache");
     let topology = tree.topology();
-    assert_eq!(topology.unplaced().to_string(), "1");
+    assert_eq!(topology.unknown_vps().to_string(), "1");
     assert_eq!(lists(&topology, ClusterSize::Cache), ["0", "1"]);
 }
 

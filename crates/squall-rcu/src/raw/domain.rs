@@ -5,7 +5,7 @@
 //! - I2. A thread that takes calls from other threads' lists holds `takers`. It never waits for a reader or
 //!   runs a deferred call while it holds `takers`.
 
-use squall_machine::asym::{self, Mode, Unavailable, Why};
+use squall_machine::asym::{self, FenceReason, Mode, Unavailable};
 use squall_sys::sync::Mutex;
 
 use super::defer::{Batch, Deferred, Kind, Queue, Reentrant};
@@ -46,7 +46,7 @@ impl Domain {
     /// Returns whether readers must execute a full fence (`asym/I2`).
     pub(crate) fn fenced() -> bool {
         // Under a checker the light fence is a full one already.
-        !matches!(asym::mode(), Mode::Membarrier | Mode::Fence(Why::Checker))
+        !matches!(asym::mode(), Mode::Membarrier | Mode::Fence(FenceReason::Checker))
     }
 
     /// Assigns a record to the calling thread.

@@ -30,7 +30,7 @@
 
 use squall_machine::asym::{self, Unavailable};
 use squall_machine::park::EventCount;
-use squall_sys::apart::Apart;
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::hint::spin_loop;
@@ -97,11 +97,11 @@ pub(crate) struct Holdup<'a> {
 pub(crate) struct GracePeriods {
     // Written by the driver, twice per grace period; read by all threads. On a cache line of its own, apart
     // from data written more often.
-    course: Apart<Course>,
+    course: CachePadded<Course>,
     // Written by threads that take the driver's role or try to.
-    role: Apart<Role>,
+    role: CachePadded<Role>,
     // Written by the driver, and by threads that sleep.
-    events: Apart<Events>,
+    events: CachePadded<Events>,
 }
 
 struct Course {
@@ -134,24 +134,24 @@ impl GracePeriods {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> GracePeriods {
         GracePeriods {
-            course: Apart::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
-            role: Apart::new(Role {
+            course: CachePadded::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
+            role: CachePadded::new(Role {
                 driven: AtomicBool::new(false),
                 scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, reported: false }),
             }),
-            events: Apart::new(Events { left: EventCount::new(), changed: EventCount::new() }),
+            events: CachePadded::new(Events { left: EventCount::new(), changed: EventCount::new() }),
         }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> GracePeriods {
         GracePeriods {
-            course: Apart::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
-            role: Apart::new(Role {
+            course: CachePadded::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
+            role: CachePadded::new(Role {
                 driven: AtomicBool::new(false),
                 scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, reported: false }),
             }),
-            events: Apart::new(Events { left: EventCount::new(), changed: EventCount::new() }),
+            events: CachePadded::new(Events { left: EventCount::new(), changed: EventCount::new() }),
         }
     }
 

@@ -250,7 +250,7 @@ fn a_quiescent_do_is_done_though_the_reclaimer_is_forbidden_meanwhile() {
             }
         });
         for _ in 0..3000 {
-            squall_rcu::quiescent_do(&vps, squall_rcu::Where::Any, |_| ()).unwrap().wait().unwrap();
+            squall_rcu::quiescent_do(&vps, squall_rcu::RunOn::Any, |_| ()).unwrap().wait().unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -296,7 +296,7 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let pending = {
         let (seen, over) = (seen.clone(), over.clone());
-        squall_rcu::quiescent_do(&vps, squall_rcu::Where::Each, move |vp| {
+        squall_rcu::quiescent_do(&vps, squall_rcu::RunOn::Each, move |vp| {
             assert!(over.load(Ordering::SeqCst), "ran before an earlier operation had ended");
             seen.lock().unwrap().push((vp, squall_machine::Vp::current()));
         })
@@ -314,6 +314,6 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
     if exact && outcome.displaced == 0 {
         assert!(seen.iter().all(|(asked, was)| asked == was), "{seen:?}");
     }
-    let any = squall_rcu::quiescent_do(&vps, squall_rcu::Where::Any, |_| ()).unwrap().wait().unwrap();
+    let any = squall_rcu::quiescent_do(&vps, squall_rcu::RunOn::Any, |_| ()).unwrap().wait().unwrap();
     assert_eq!(any.placed + any.displaced, 1);
 }

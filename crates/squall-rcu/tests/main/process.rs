@@ -329,7 +329,7 @@ fn every_mode_reads_waits_and_reclaims() {
     let vps = squall_machine::machine().vps().clone();
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = seen.clone();
-    let each = squall_rcu::quiescent_do(&vps, squall_rcu::Where::Each, move |_| {
+    let each = squall_rcu::quiescent_do(&vps, squall_rcu::RunOn::Each, move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
     each.unwrap().wait().unwrap();

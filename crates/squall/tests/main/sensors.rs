@@ -59,10 +59,10 @@ fn an_id_finds_its_object_by_its_own_interface_only() {
         (None, None),
         "ids that no object can have"
     );
-    assert!(class_of(Id::NOBODY).is_none() && squall::info_of(Id::NOBODY).is_none());
-    assert!(tables::callers_of(Id::NOBODY).is_empty() && Handle::<dyn Hits>::find(Id::NOBODY).is_none());
-    tables::forget(Id::NOBODY);
-    assert!(arbitrate_object(Id::NOBODY, |_| {}).is_err());
+    assert!(class_of(Id::NULL).is_none() && squall::info_of(Id::NULL).is_none());
+    assert!(tables::callers_of(Id::NULL).is_empty() && Handle::<dyn Hits>::find(Id::NULL).is_none());
+    tables::forget(Id::NULL);
+    assert!(arbitrate_object(Id::NULL, |_| {}).is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use squall_machine::machine;
 use squall_rcu::{
-    ReclaimerState, RcuStats, WaitError, Where, barrier, quiescent_do, reclaimer_state, stats, wait,
+    ReclaimerState, RcuStats, WaitError, RunOn, barrier, quiescent_do, reclaimer_state, stats, wait,
 };
 
 use super::leaf::Leaf;
@@ -88,7 +88,7 @@ impl Before {
 
 /// Runs everything that is pending, and ages removed blocks.
 fn drain(world: &'static World) -> Result<(), WaitError> {
-    quiescent_do(machine().vps(), Where::Any, |_| {})?.wait()?;
+    quiescent_do(machine().vps(), RunOn::Any, |_| {})?.wait()?;
     barrier()?;
     let removed = world.pick_up(BLOCKS);
     wait()?;

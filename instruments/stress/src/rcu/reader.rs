@@ -260,7 +260,7 @@ impl Reader<'_> {
             if me.rng.one_in(4) {
                 let ran = tell(open.clone(), "quiescent-do ran its function");
                 let vps = squall_machine::machine().vps();
-                if let Err(error) = quiescent_do(vps, squall_rcu::Where::Any, move |_| ran()) {
+                if let Err(error) = quiescent_do(vps, squall_rcu::RunOn::Any, move |_| ran()) {
                     me.world.run_state.fail(format!("quiescent-do inside an operation: {error}"));
                 }
             } else {

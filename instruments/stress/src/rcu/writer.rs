@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use squall_machine::{VpSet, machine};
 use squall_rcu::{
-    Marker, MarkerState, WaitError, Where, barrier, quiescent_do, reclaim, wait, wait_expedited, wait_until,
+    Marker, MarkerState, WaitError, RunOn, barrier, quiescent_do, reclaim, wait, wait_expedited, wait_until,
 };
 
 use super::breaks::Break;
@@ -178,8 +178,8 @@ impl Writer<'_> {
             }
             Way::Reclaimed => return self.reclaim_hand(),
             Way::Barrier => return self.barrier_hand(),
-            Way::Each => return self.quiescent(Where::Each),
-            Way::Any => return self.quiescent(Where::Any),
+            Way::Each => return self.quiescent(RunOn::Each),
+            Way::Any => return self.quiescent(RunOn::Any),
             Way::Flood => return self.flood(),
         }
         self.hand_grows_older();
@@ -286,12 +286,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn quiescent(&mut self, how: Where) -> Result<(), WaitError> {
+    fn quiescent(&mut self, how: RunOn) -> Result<(), WaitError> {
         let mut vps: VpSet = machine().vps().iter().filter(|_| self.rng.one_in(2)).collect();
         if vps.is_empty() {
             vps = machine().vps().clone();
         }
-        let runs_due = if how == Where::Each { vps.len() } else { 1 };
+        let runs_due = if how == RunOn::Each { vps.len() } else { 1 };
         let state = JobState { removed: self.hand.drain(..).collect(), runs: 0 };
         let panics = self.rng.one_in(16);
         let job = Arc::new(Job { world: self.world, vps, runs_due, panics, state: Mutex::new(state) });

@@ -7,16 +7,16 @@ use std::ops::Deref;
 /// A value alone on its cache lines. It occupies two lines, because some processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Apart<T>(T);
+pub struct CachePadded<T>(T);
 
-impl<T> Apart<T> {
+impl<T> CachePadded<T> {
     /// Puts `value` on cache lines of its own.
-    pub const fn new(value: T) -> Apart<T> {
-        Apart(value)
+    pub const fn new(value: T) -> CachePadded<T> {
+        CachePadded(value)
     }
 }
 
-impl<T> Deref for Apart<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     #[inline(always)]
