@@ -32,5 +32,5 @@ pub use rw::readers_known;
 #[cfg(not(loom))]
 pub use rw::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
 #[doc(hidden)]
-pub use steps::{Steps, Undisturbed};
+pub use steps::{NoSteps, Steps};
 pub use two_bit::{LockedPtr, LockedPtrGuard, TwoBitGuard, TwoBits, Word};

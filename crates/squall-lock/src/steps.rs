@@ -3,10 +3,10 @@
 //! Problem: a lost wake-up needs a thread that stops for long at one particular place. A scheduler hardly
 //! ever does that.
 //! Idea: each protocol calls [`Steps::step`] wherever its next action depends on an earlier observation. The
-//! shipped locks use [`Undisturbed`], and a stress test supplies a parameter that sleeps. Both run the same
+//! shipped locks use [`NoSteps`], and a stress test supplies a parameter that sleeps. Both run the same
 //! protocol code.
 //!
-//! - I1. With [`Undisturbed`] a step compiles to no code.
+//! - I1. With [`NoSteps`] a step compiles to no code.
 
 /// Runs between two steps of a protocol.
 #[doc(hidden)]
@@ -18,9 +18,9 @@ pub trait Steps: 'static {
 /// The steps of the shipped locks: each step is empty.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct Undisturbed;
+pub struct NoSteps;
 
-impl Steps for Undisturbed {
+impl Steps for NoSteps {
     #[inline(always)]
     fn step() {}
 }

@@ -5,7 +5,7 @@
 //!
 //! `valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/hits WAY COUNT`
 
-use squall_parts::dhash::{Locking, Master};
+use squall_parts::dhash::{Locking, MasterTable};
 use squall_parts::table::Table;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
@@ -41,7 +41,7 @@ fn main() {
         std::process::exit(2);
     };
     let table = Table::<u64, u64, Hashing>::with_hasher(Hashing::default());
-    let master = Master::<u64, u64, u64, Hashing>::with_hasher(Hashing::default(), |_| 0);
+    let master = MasterTable::<u64, u64, u64, Hashing>::with_hasher(Hashing::default(), |_| 0);
     let (here, there) = (master.local(), master.local());
     for key in 0..KEYS {
         table.set(key, key);

@@ -3,7 +3,7 @@
 #![cfg(not(loom))]
 
 use squall_history::rng::Rng;
-use squall_parts::dhash::{Local, Locking, Master, Verdict};
+use squall_parts::dhash::{LocalTable, Locking, MasterTable, Verdict};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
@@ -22,8 +22,8 @@ fn alone(reclaimer: bool) -> MutexGuard<'static, ()> {
 
 /// A table with parts that use it when they are dropped.
 struct World {
-    master: Master<u64, Uses, Uses>,
-    locals: Vec<Local<u64, Uses, Uses>>,
+    master: MasterTable<u64, Uses, Uses>,
+    locals: Vec<LocalTable<u64, Uses, Uses>>,
 }
 
 /// The path from a part to its table.
@@ -67,7 +67,7 @@ impl Drop for Uses {
 fn world() -> (Arc<World>, Way) {
     let way = Way::default();
     let parts = way.clone();
-    let master = Master::new(move |global: &Uses| parts.part(global.key));
+    let master = MasterTable::new(move |global: &Uses| parts.part(global.key));
     let locals = (0..2).map(|_| master.local()).collect();
     let world = Arc::new(World { master, locals });
     way.world.set(Arc::downgrade(&world)).ok().unwrap();

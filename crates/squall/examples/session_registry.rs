@@ -80,7 +80,7 @@ impl Registry for LocalSessions {
         // Of several threads that end the session, one removes it and counts.
         self.context.root().all.remove(&token)?;
         let served = self.served_by_all(token);
-        self.context.broadcast(|rep| _ = rep.served.discard(&token));
+        self.context.broadcast(|rep| _ = rep.served.delete(&token));
         Some(served)
     }
 

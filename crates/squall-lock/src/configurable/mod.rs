@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use squall_sys::sync::cell::UnsafeCell;
 
 use crate::deadlock;
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 pub use cancel::Cancel;
 pub use monitor::MonitorReading;
 use raw::RawLock;
@@ -64,7 +64,7 @@ pub use waiting::{Method, Waiting};
 ///
 /// # Source
 /// Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1.
-pub struct ConfigurableLock<T: ?Sized, S: Steps = Undisturbed> {
+pub struct ConfigurableLock<T: ?Sized, S: Steps = NoSteps> {
     raw: RawLock<S>,
     value: UnsafeCell<T>,
 }
@@ -96,20 +96,20 @@ impl<T> ConfigurableLock<T> {
     /// ```
     #[cfg(not(loom))]
     pub const fn with(value: T, waiting: Waiting, scheduling: Scheduling) -> ConfigurableLock<T> {
-        ConfigurableLock::disturbed(value, waiting, scheduling)
+        ConfigurableLock::with_steps(value, waiting, scheduling)
     }
 }
 
 impl<T, S: Steps> ConfigurableLock<T, S> {
     #[doc(hidden)]
     #[cfg(not(loom))]
-    pub const fn disturbed(value: T, waiting: Waiting, scheduling: Scheduling) -> ConfigurableLock<T, S> {
+    pub const fn with_steps(value: T, waiting: Waiting, scheduling: Scheduling) -> ConfigurableLock<T, S> {
         ConfigurableLock { raw: RawLock::new(waiting, scheduling), value: UnsafeCell::new(value) }
     }
 
     #[cfg(loom)]
     #[doc(hidden)]
-    pub fn disturbed(value: T, waiting: Waiting, scheduling: Scheduling) -> ConfigurableLock<T, S> {
+    pub fn with_steps(value: T, waiting: Waiting, scheduling: Scheduling) -> ConfigurableLock<T, S> {
         ConfigurableLock { raw: RawLock::new(waiting, scheduling), value: UnsafeCell::new(value) }
     }
 
@@ -148,7 +148,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     #[track_caller]
     fn wait_for_ever(&self) {
         let got = deadlock::waits(self.key(), || self.raw.acquire(&Ask::default()));
-        debug_assert!(got.is_ok(), "an unlimited wait ends only with the lock");
+        debug_assert!(got.is_ok(), "a wait without a deadline ended without the lock");
     }
 
     /// Takes the lock if it is free now and not reserved for a waiter. Otherwise returns `None`.
@@ -360,7 +360,7 @@ impl<T: Default> Default for ConfigurableLock<T> {
 
 impl<T> From<T> for ConfigurableLock<T> {
     fn from(value: T) -> ConfigurableLock<T> {
-        ConfigurableLock::disturbed(value, Waiting::SPIN_THEN_BLOCK, Scheduling::FREE_FOR_ALL)
+        ConfigurableLock::with_steps(value, Waiting::SPIN_THEN_BLOCK, Scheduling::FREE_FOR_ALL)
     }
 }
 
@@ -381,7 +381,7 @@ impl<T: ?Sized + fmt::Debug, S: Steps> fmt::Debug for ConfigurableLock<T, S> {
 /// Holds a [`ConfigurableLock`] and gives access to its value. Dropping the guard releases the lock, also
 /// during a panic.
 #[must_use = "the lock is free again when the guard is dropped"]
-pub struct ConfigurableGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
+pub struct ConfigurableGuard<'a, T: ?Sized, S: Steps = NoSteps> {
     lock: &'a ConfigurableLock<T, S>,
     waited: bool,
     not_send: PhantomData<*const ()>,

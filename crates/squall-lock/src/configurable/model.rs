@@ -12,7 +12,7 @@ use super::raw::RawLock;
 use super::request::{Ask, LockError};
 use super::scheduling::{Order, Release, Scheduling};
 use super::waiting::{Method, Waiting};
-use crate::steps::Undisturbed;
+use crate::steps::NoSteps;
 
 const EAGER: Scheduling = Scheduling::FREE_FOR_ALL.patience(Duration::ZERO);
 const PATIENT: Scheduling = Scheduling::FREE_FOR_ALL.patience(Duration::from_secs(60));
@@ -21,7 +21,7 @@ const SPIN_THEN_BLOCK: Waiting = Waiting::new(&[Method::Spin(1), Method::Block])
 
 /// A lock around a number that the model checker watches.
 struct Shared {
-    lock: RawLock<Undisturbed>,
+    lock: RawLock<NoSteps>,
     value: UnsafeCell<u32>,
 }
 

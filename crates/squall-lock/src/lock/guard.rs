@@ -2,7 +2,7 @@
 
 use super::Lock;
 use crate::deadlock;
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -30,7 +30,7 @@ use std::ops::{Deref, DerefMut};
 /// assert!(!total.is_locked());
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct LockGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
+pub struct LockGuard<'a, T: ?Sized, S: Steps = NoSteps> {
     lock: &'a Lock<T, S>,
     stays: PhantomData<*const ()>,
 }

@@ -8,7 +8,7 @@ mod raw;
 pub(crate) mod slow;
 
 use crate::deadlock;
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 pub use guard::LockGuard;
 use raw::RawLock;
 #[cfg(not(loom))]
@@ -70,7 +70,7 @@ use std::time::{Duration, Instant};
 /// let total = squall_lock::Lock::new(0);
 /// let _ = std::panic::catch_unwind(|| *total.lock() += 1);
 /// ```
-pub struct Lock<T: ?Sized, S: Steps = Undisturbed> {
+pub struct Lock<T: ?Sized, S: Steps = NoSteps> {
     raw: RawLock<S>,
     value: UnsafeCell<T>,
 }
@@ -87,13 +87,13 @@ impl<T> Lock<T> {
     /// Makes a free lock around `value`.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Lock<T> {
-        Lock::disturbed(value)
+        Lock::with_steps(value)
     }
 
     /// Makes a free lock around `value`.
     #[cfg(loom)]
     pub fn new(value: T) -> Lock<T> {
-        Lock::disturbed(value)
+        Lock::with_steps(value)
     }
 }
 
@@ -101,14 +101,14 @@ impl<T, S: Steps> Lock<T, S> {
     /// Like [`Lock::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(not(loom))]
-    pub const fn disturbed(value: T) -> Lock<T, S> {
+    pub const fn with_steps(value: T) -> Lock<T, S> {
         Lock { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
     /// Like [`Lock::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(loom)]
-    pub fn disturbed(value: T) -> Lock<T, S> {
+    pub fn with_steps(value: T) -> Lock<T, S> {
         Lock { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
@@ -171,7 +171,7 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
     #[doc(hidden)]
     #[inline(always)]
     #[track_caller]
-    pub fn __try_lock_unseen(&self) -> Option<LockGuard<'_, T, S>> {
+    pub fn __try_lock_without_read(&self) -> Option<LockGuard<'_, T, S>> {
         if self.raw.take() { Some(self.guard()) } else { None }
     }
 

@@ -125,7 +125,7 @@ fn handed() {
     assert!(shared.lock.take() || shared.lock.sleep(None));
     if shared.lock.is_announced() {
         // A wake-up in vain: the lock is held.
-        slow::wake::<RawLock, crate::Undisturbed>(&shared.lock);
+        slow::wake::<RawLock, crate::NoSteps>(&shared.lock);
     }
     shared.count();
     shared.lock.release();

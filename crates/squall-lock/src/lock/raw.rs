@@ -42,7 +42,7 @@
 //! read-modify-write instead of a fence.
 
 use super::slow::{self, Announced, Sleepable};
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 use squall_machine::asym;
 #[cfg(not(loom))]
 use squall_sys::sync::atomic::AtomicBool;
@@ -118,7 +118,7 @@ fn may_be_quick() -> bool {
 }
 
 /// A lock without the value it protects.
-pub(crate) struct RawLock<S = Undisturbed> {
+pub(crate) struct RawLock<S = NoSteps> {
     /// 1 while a thread holds the lock, otherwise 0.
     held: AtomicU8,
     waiting: AtomicU8,

@@ -3,7 +3,7 @@
 use super::lock::DistributedRwLock;
 use crate::deadlock;
 use crate::lock::LockGuard;
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 use squall_sys::sync::atomic::AtomicUsize;
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use std::ops::{Deref, DerefMut};
 /// std::thread::spawn(move || drop(guard));
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct DistributedReadGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
+pub struct DistributedReadGuard<'a, T: ?Sized, S: Steps = NoSteps> {
     lock: &'a DistributedRwLock<T, S>,
     /// The slot with this guard's mark.
     slot: &'static AtomicUsize,
@@ -86,7 +86,7 @@ impl<T: ?Sized + fmt::Display, S: Steps> fmt::Display for DistributedReadGuard<'
 /// assert!(names.read().is_empty());
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct DistributedWriteGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
+pub struct DistributedWriteGuard<'a, T: ?Sized, S: Steps = NoSteps> {
     lock: &'a DistributedRwLock<T, S>,
     /// Dropped after the `drop` below runs, so that the next writer starts after this one has left.
     _turn: LockGuard<'a, (), S>,

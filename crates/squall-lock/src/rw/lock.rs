@@ -5,7 +5,7 @@ use super::raw::{Entry, Raw};
 use super::thread::{self, REGISTRY};
 use crate::deadlock;
 use crate::lock::{Lock, LockGuard};
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use std::fmt;
@@ -59,7 +59,7 @@ use std::time::{Duration, Instant};
 ///     }
 /// });
 /// ```
-pub struct DistributedRwLock<T: ?Sized, S: Steps = Undisturbed> {
+pub struct DistributedRwLock<T: ?Sized, S: Steps = NoSteps> {
     pub(super) raw: Raw<S>,
     /// Held by the writer.
     writers: Lock<(), S>,
@@ -78,15 +78,15 @@ impl<T: ?Sized, S: Steps> std::panic::RefUnwindSafe for DistributedRwLock<T, S> 
 impl<T> DistributedRwLock<T> {
     /// Makes a free lock around `value`.
     pub const fn new(value: T) -> DistributedRwLock<T> {
-        DistributedRwLock::disturbed(value)
+        DistributedRwLock::with_steps(value)
     }
 }
 
 impl<T, S: Steps> DistributedRwLock<T, S> {
     /// Like [`DistributedRwLock::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
-    pub const fn disturbed(value: T) -> DistributedRwLock<T, S> {
-        DistributedRwLock { raw: Raw::new(), writers: Lock::disturbed(()), value: UnsafeCell::new(value) }
+    pub const fn with_steps(value: T) -> DistributedRwLock<T, S> {
+        DistributedRwLock { raw: Raw::new(), writers: Lock::with_steps(()), value: UnsafeCell::new(value) }
     }
 
     /// Consumes the lock and returns the value.
@@ -182,7 +182,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     #[inline(never)]
     #[track_caller]
     fn read_slowly(&self, marked: bool) -> &'static AtomicUsize {
-        let enter = |marked| self.enter(marked, None).expect("a wait without a deadline ends inside");
+        let enter = |marked| self.enter(marked, None).expect("a wait without a deadline timed out");
         if !self.raw.has_writer() {
             return enter(marked);
         }
@@ -239,7 +239,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         let turn = self.writers.lock();
         match self.raw.lock(&REGISTRY, None) {
             Entry::Inside => self.written(turn),
-            Entry::TimedOut => unreachable!("a wait without a deadline ends inside"),
+            Entry::TimedOut => unreachable!("a wait without a deadline timed out"),
         }
     }
 

@@ -4,7 +4,7 @@ use super::marks::Registry;
 use super::raw::{Entry, Raw};
 #[cfg(loom)]
 use super::sites;
-use crate::steps::Undisturbed;
+use crate::steps::NoSteps;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
@@ -12,7 +12,7 @@ use squall_sys::sync::thread;
 use std::time::Instant;
 
 struct Shared {
-    raw: Raw<Undisturbed>,
+    raw: Raw<NoSteps>,
     registry: Registry,
     value: UnsafeCell<u32>,
     done: AtomicBool,
@@ -116,7 +116,7 @@ fn reads_twice() {
 /// are not lost.
 fn reads_another() {
     let shared = Shared::new(false);
-    let other: Arc<Raw<Undisturbed>> = Arc::new(
+    let other: Arc<Raw<NoSteps>> = Arc::new(
         #[cfg(loom)]
         Raw::new(false),
         #[cfg(not(loom))]

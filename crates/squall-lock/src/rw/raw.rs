@@ -350,11 +350,11 @@ pub(crate) fn left(deadline: Option<Instant>) -> Option<std::time::Duration> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::steps::Undisturbed;
+    use crate::steps::NoSteps;
 
     #[test]
     fn readers_make_full_fences_after_membarrier_is_refused() {
-        let (raw, registry) = (Raw::<Undisturbed>::new(), Registry::new());
+        let (raw, registry) = (Raw::<NoSteps>::new(), Registry::new());
         assert_eq!(raw.word.load(Ordering::Relaxed), FENCED | UNASKED, "set until the first question");
         raw.ask();
         let light = asym::mode() == asym::Mode::Membarrier;
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn membarrier_refused_before_the_first_question() {
-        let raw = Raw::<Undisturbed>::new();
+        let raw = Raw::<NoSteps>::new();
         raw.without_membarrier();
         raw.ask();
         assert_eq!(raw.word.load(Ordering::Relaxed), FENCED, "a later question does not clear it");

@@ -26,7 +26,7 @@ mod pointer;
 mod word;
 
 use crate::lock::slow::{self, Announced, Sleepable};
-use crate::steps::{Steps, Undisturbed};
+use crate::steps::{NoSteps, Steps};
 pub use pointer::{LockedPtr, LockedPtrGuard};
 use squall_sys::sync::atomic::Ordering;
 use std::fmt;
@@ -83,9 +83,9 @@ const WAITING: u8 = 2;
 /// }
 /// assert_eq!(word.into_inner(), 44);
 /// ```
-pub struct TwoBits<A, S: Steps = Undisturbed> {
+pub struct TwoBits<A, S: Steps = NoSteps> {
     shift: u32,
-    of: PhantomData<fn(&A) -> S>,
+    marker: PhantomData<fn(&A) -> S>,
 }
 
 impl<A, S: Steps> Clone for TwoBits<A, S> {
@@ -127,16 +127,19 @@ impl<A: Word> TwoBits<A> {
     /// assert_eq!(guard.get(), 7);
     /// ```
     pub const fn at(shift: u32) -> TwoBits<A> {
-        TwoBits::disturbed(shift)
+        TwoBits::with_steps(shift)
     }
 }
 
 impl<A: Word, S: Steps> TwoBits<A, S> {
     /// Like [`TwoBits::at`], with the steps `S` of a stress test.
     #[doc(hidden)]
-    pub const fn disturbed(shift: u32) -> TwoBits<A, S> {
-        assert!(shift < A::BITS && shift + 2 <= A::BITS, "the word has no such bits");
-        TwoBits { shift, of: PhantomData }
+    pub const fn with_steps(shift: u32) -> TwoBits<A, S> {
+        assert!(
+            shift < A::BITS && shift + 2 <= A::BITS,
+            "the bits `shift` and `shift + 1` are not inside the word"
+        );
+        TwoBits { shift, marker: PhantomData }
     }
 
     /// Takes the lock in `word`, and waits until it is free. A thread that already holds the lock waits
@@ -326,7 +329,7 @@ impl<A: Word, S: Steps> Sleepable for Place<'_, A, S> {
 /// assert_eq!(word.into_inner(), 12);
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
-pub struct TwoBitGuard<'a, A: Word, S: Steps = Undisturbed> {
+pub struct TwoBitGuard<'a, A: Word, S: Steps = NoSteps> {
     at: Place<'a, A, S>,
     stays: PhantomData<*const ()>,
 }

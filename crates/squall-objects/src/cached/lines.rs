@@ -9,9 +9,9 @@
 //! problems (`squall_parts::replica`, header of `raw.rs`). While a change goes from replica to replica these
 //! are empty, and a reader of an empty replica reads the master.
 //!
-//! - I1. A key has a value if the store's table has a line for it, and the line's master has one. A line with a value
-//!   is never taken out of the table or replaced. A line that has lost its value, which is final, is *dead*,
-//!   and may be both.
+//! - I1. A key has a value if the store's table has a line for it, and the line's master has one. A line
+//!   with a value is never taken out of the table or replaced. A line that has lost its value, which is
+//!   final, is *dead*, and may be both.
 //! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value
 //!   is in its cache's table as long as its line is alive, except for I5 and `distributed/I4`. It is recorded
 //!   in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that holds the old
@@ -23,8 +23,8 @@
 //! - I4. User closures run under no lock. Under a line's lock run lookups in caches, hence `Eq` and `Hash` of
 //!   keys, and no other user code. The first reader clones a value, under no lock.
 //! - I5. A replica that a cache drops to keep its limit stays reachable only from lookups that had found it
-//!   before. Changes reached it until then. So a value that one of these lookups reads in it, even if another
-//!   of them fills it later, was the key's value at a moment of that lookup.
+//!   before. Changes reached it until then. One of these lookups may read a value in it that another of them
+//!   fills in later. That value was the key's value at a moment of the reading lookup.
 //!
 //! Linearization:
 //!
@@ -35,7 +35,7 @@
 //!   itself if the line was dead then, else the line's death.
 //!
 //! Each line records its holders (Unrau et al. 1995, Hurricane: HU-15), so a change needs no broadcast. Most
-//! lines have few holders, and a change of a line without holders costs the other clusters nothing. The
+//! lines have few holders, and a change of a line without holders is free for the other clusters. The
 //! record is two words with a bit for each cluster up to 64. Beyond 64, clusters share bits, and a change
 //! visits a few caches in vain. The changing thread visits each holder itself, neighbours one after the
 //! other. In Hurricane (HU-17) one processor of each cluster informs the others; here one visit per cluster
@@ -210,7 +210,7 @@ where
             }
         }
         if let Some(goes) = goes {
-            self.held.discard(&goes);
+            self.held.delete(&goes);
         }
     }
 
@@ -246,7 +246,7 @@ where
     where
         K: Borrow<Q>,
     {
-        let _ = self.held.change(key, |held| if_it_is(&held.line, line));
+        let _ = self.held.compute_if_present(key, |held| if_it_is(&held.line, line));
     }
 
     pub(super) fn read_sensors(&self, sensors: &mut Sensors) {
@@ -436,7 +436,7 @@ where
         // First, since the next steps may panic. From now on a thread that adds a replica takes it out
         // itself.
         let places = line.presence.end();
-        let _ = self.lines.table.change(key, |there| if_it_is(there, line));
+        let _ = self.lines.table.compute_if_present(key, |there| if_it_is(there, line));
         if let Some(places) = places {
             self.reach.each(places, &mut |cache| cache.take_out(key, line));
         }
@@ -507,7 +507,7 @@ where
         });
         if computed == Computed::Kept {
             let value = pin(|guard| fresh.load(guard).cloned());
-            return Err((key, value.unwrap_or_else(|| unreachable!("nobody has seen it to remove it"))));
+            return Err((key, value.unwrap_or_else(|| unreachable!("the value of a new line is absent, although no other thread has the line"))));
         }
         self.lines.changes.add(1);
         if let Some(cache) = self.here {
@@ -530,7 +530,7 @@ where
                     match self.replace(&key, &line, version, Some(value)) {
                         Ok(()) => return Some(old),
                         Err(Conflict { value: Some(back), .. }) => value = back,
-                        Err(_) => unreachable!("a value that is not replaced comes back"),
+                        Err(_) => unreachable!("a rejected replacement did not return its value"),
                     }
                 }
             }

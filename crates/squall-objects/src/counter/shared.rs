@@ -22,7 +22,7 @@ impl<const ADAPTS: bool> Shared<ADAPTS> {
     pub(super) fn new(own: Handle<dyn Counter>, place: Vp) -> Shared<ADAPTS> {
         let count = BiasedWord::new(place);
         if ADAPTS {
-            count.set_alarm(ALARM);
+            count.set_notify_after(ALARM);
         }
         Shared { count, own }
     }
@@ -34,7 +34,7 @@ impl<const ADAPTS: bool> Shared<ADAPTS> {
         // reason to post.
         let at_home = Vp::current() == self.count.vp();
         if at_home || !post(self.own) {
-            self.count.set_alarm(ALARM);
+            self.count.set_notify_after(ALARM);
         }
     }
 }
@@ -43,7 +43,7 @@ impl<const ADAPTS: bool> Counter for Shared<ADAPTS> {
     #[inline]
     fn add(&self, n: u64) {
         if ADAPTS {
-            self.count.add_or_ring(n, || self.ring());
+            self.count.add_or_notify(n, || self.ring());
         } else {
             self.count.add(n);
         }
@@ -66,7 +66,7 @@ impl<const ADAPTS: bool> Counter for Shared<ADAPTS> {
 
     fn arm(&self, after: u32) {
         if ADAPTS {
-            self.count.set_alarm(after);
+            self.count.set_notify_after(after);
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use squall_core::swap::{Format, RootFormats};
 use squall_core::{RepContext, Miss, MissAnswer, Root};
-use squall_parts::dhash::{Local, Master};
+use squall_parts::dhash::{LocalTable, MasterTable};
 use squall_machine::ClusterSize;
 use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Act, Directory, Sensors, Tables};
 
 /// List of local tables.
-type Locals<K, G, L, S> = Mutex<Vec<Arc<Local<K, G, L, S>>>>;
+type Locals<K, G, L, S> = Mutex<Vec<Arc<LocalTable<K, G, L, S>>>>;
 
 /// State that a hot-swap moves: the master table, and all local tables (I1).
 struct Whole<K, G, L, S>
@@ -29,7 +29,7 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    master: Master<K, G, L, S>,
+    master: MasterTable<K, G, L, S>,
     locals: Locals<K, G, L, S>,
 }
 
@@ -57,7 +57,7 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    here: RcuArc<Local<K, G, L, S>>,
+    here: RcuArc<LocalTable<K, G, L, S>>,
     whole: RcuArc<Whole<K, G, L, S>>,
     at: RepContext<Distributed<K, G, L, S>>,
 }
@@ -79,7 +79,7 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    pub(super) fn of(master: Master<K, G, L, S>) -> Distributed<K, G, L, S> {
+    pub(super) fn of(master: MasterTable<K, G, L, S>) -> Distributed<K, G, L, S> {
         let whole = OnceLock::from(Arc::new(Whole { master, locals: Mutex::default() }));
         Distributed { whole, ..Distributed::vacant() }
     }
@@ -112,7 +112,7 @@ where
     type Rep = Holder<K, G, L, S>;
 
     fn make_rep(&self, at: RepContext<Self>) -> Holder<K, G, L, S> {
-        let whole = self.whole.get().expect("misses are refused until entries have moved in");
+        let whole = self.whole.get().expect("a representative was made before the entries had moved in");
         let spare = locked(&self.spare).pop();
         let here = spare.unwrap_or_else(|| {
             let new = Arc::new(whole.master.local());

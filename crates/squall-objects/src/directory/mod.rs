@@ -59,7 +59,7 @@ mod distributed;
 
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
-use squall_parts::dhash::{Local, Locking, Master};
+use squall_parts::dhash::{LocalTable, Locking, MasterTable};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::{Guard, pin};
@@ -138,8 +138,8 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    here: &'a Local<K, G, L, S>,
-    master: &'a Master<K, G, L, S>,
+    here: &'a LocalTable<K, G, L, S>,
+    master: &'a MasterTable<K, G, L, S>,
 }
 
 impl<K, G, L, S> fmt::Debug for Tables<'_, K, G, L, S>
@@ -380,7 +380,7 @@ where
     pin(|guard| {
         let mut found = None;
         handle.look(guard, &mut found);
-        f(found.expect("an implementation of a directory stores a view of its tables"))
+        f(found.expect("this implementation of `Directory` returned no view of its tables"))
     })
 }
 
@@ -396,7 +396,7 @@ where
 {
     let (mut f, mut done) = (Some(f), None);
     handle.with(&mut |tables| done = f.take().map(|f| f(tables)));
-    done.expect("an implementation of a directory calls `act`")
+    done.expect("this implementation of `Directory` did not call the closure of `with`")
 }
 
 fn walk<K, G, L, S, T: 'static>(handle: Handle<dyn Directory<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
@@ -599,7 +599,7 @@ where
         |handle| handle.try_cluster_size().ok(),
         |handle, size| Some((handle, new_directory(size))),
     );
-    OwnedDirectory(Distributed::of(Master::with_hasher(hasher, part)).create(size))
+    OwnedDirectory(Distributed::of(MasterTable::with_hasher(hasher, part)).create(size))
 }
 
 /// Returns a replacement for a hot-swap of a directory, with this cluster size. It takes over entries and

@@ -12,21 +12,21 @@
 
 use squall_core::wrap::shall_leave;
 use squall_core::{RepContext, Handle, InterfaceOf, Root};
-use squall_lock::Undisturbed;
+use squall_lock::NoSteps;
 use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests};
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::{ControlError, Refused, Gate, State, until};
+use super::{ControlError, Rejected, Gate, State, until};
 
 /// The object of the counts: a handle, set when the first representative is made.
 type Object = OnceLock<Handle<dyn Gate>>;
-type Counts = parts::Gate<GatedWord, Undisturbed, Object>;
+type Counts = parts::Gate<GatedWord, NoSteps, Object>;
 
 pub(super) struct Distributed {
-    requests: SpreadRequests<GatedWord, Undisturbed, Object>,
+    requests: SpreadRequests<GatedWord, NoSteps, Object>,
     /// VP at which the first representative's counts are at home.
     home: Vp,
 }
@@ -34,7 +34,7 @@ pub(super) struct Distributed {
 /// Representative. The alignment prevents false sharing: callers read the headers of its block, and
 /// neighbours in memory belong to other processors.
 #[repr(align(128))]
-pub(super) struct Local(LocalRequests<GatedWord, Undisturbed, Object>);
+pub(super) struct Local(LocalRequests<GatedWord, NoSteps, Object>);
 
 impl Distributed {
     pub(super) fn new(home: Vp) -> Distributed {
@@ -84,7 +84,7 @@ fn shutdown_within(counts: &Counts, limit: Option<Duration>) -> Result<(), Contr
 
 impl Gate for Counts {
     #[inline]
-    fn enter_now(&self) -> Result<(), Refused> {
+    fn enter_now(&self) -> Result<(), Rejected> {
         self.try_enter()
     }
 

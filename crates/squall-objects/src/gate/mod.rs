@@ -44,7 +44,7 @@ use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use std::time::Duration;
 
-pub use squall_parts::gate::{ControlError, Refused, ShutDown, State};
+pub use squall_parts::gate::{ControlError, Rejected, ShutDown, State};
 
 use shared::Shared;
 use distributed::Distributed;
@@ -60,14 +60,14 @@ use distributed::Distributed;
 /// cause misses and new representatives meanwhile.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, Refused, State};
+/// use squall_objects::gate::{self, Gate, Rejected, State};
 ///
 /// let gate = gate::shared();
 /// gate.enter_now().unwrap();
 /// assert_eq!((gate.inside(), gate.state()), (1, State::Normal));
 /// gate.leave();
 /// gate.stop().unwrap();
-/// assert_eq!(gate.enter_now(), Err(Refused::Stopped));
+/// assert_eq!(gate.enter_now(), Err(Rejected::Stopped));
 /// ```
 ///
 /// # Source
@@ -77,8 +77,8 @@ pub trait Gate: Send + Sync {
     /// Enters if the gate is neither stopped nor shut down. A request that has entered must leave.
     ///
     /// # Errors
-    /// [`Refused`]: the request has not entered, and must not leave.
-    fn enter_now(&self) -> Result<(), Refused>;
+    /// [`Rejected`]: the request has not entered, and must not leave.
+    fn enter_now(&self) -> Result<(), Rejected>;
 
     /// Leaves.
     ///
@@ -164,7 +164,7 @@ pub trait Gate: Send + Sync {
 /// Each method panics if the object was destroyed.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, GateExt, Refused};
+/// use squall_objects::gate::{self, Gate, GateExt, Rejected};
 ///
 /// let gate = gate::shared();
 /// let request = gate.request().unwrap();
@@ -172,7 +172,7 @@ pub trait Gate: Send + Sync {
 /// drop(request);
 /// gate.shutdown().unwrap();
 /// assert!(gate.enter().is_err());
-/// assert_eq!(gate.request_now().unwrap_err(), Refused::ShutDown);
+/// assert_eq!(gate.request_now().unwrap_err(), Rejected::ShutDown);
 /// ```
 pub trait GateExt {
     /// Enters; waits while the gate is stopped. A request that has entered must [leave](Gate::leave).
@@ -195,10 +195,10 @@ pub trait GateExt {
     /// Like [`request`](GateExt::request), but never waits: for tasks that must not block.
     ///
     /// # Errors
-    /// [`Refused`]: the request has not entered.
+    /// [`Rejected`]: the request has not entered.
     /// # Panics
     /// If the object was destroyed.
-    fn request_now(self) -> Result<Request, Refused>;
+    fn request_now(self) -> Result<Request, Rejected>;
 }
 
 impl GateExt for Handle<dyn Gate> {
@@ -207,8 +207,8 @@ impl GateExt for Handle<dyn Gate> {
         loop {
             match self.enter_now() {
                 Ok(()) => return Ok(()),
-                Err(Refused::Stopped) => self.await_turn(),
-                Err(Refused::ShutDown) => return Err(ShutDown),
+                Err(Rejected::Stopped) => self.await_turn(),
+                Err(Rejected::ShutDown) => return Err(ShutDown),
             }
         }
     }
@@ -219,7 +219,7 @@ impl GateExt for Handle<dyn Gate> {
     }
 
     #[inline]
-    fn request_now(self) -> Result<Request, Refused> {
+    fn request_now(self) -> Result<Request, Rejected> {
         self.enter_now().map(|()| Request { counter: self })
     }
 }

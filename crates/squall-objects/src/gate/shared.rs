@@ -5,7 +5,7 @@ use squall_core::{RepContext, Handle, Root};
 use squall_parts::gate::RequestCounter;
 use std::time::Duration;
 
-use super::{ControlError, Refused, Gate, State, until};
+use super::{ControlError, Rejected, Gate, State, until};
 
 /// Root. It owns the counter, so that it can wake the sleeping threads when the object ends.
 pub(super) struct Shared {
@@ -56,7 +56,7 @@ impl All {
 
 impl Gate for All {
     #[inline]
-    fn enter_now(&self) -> Result<(), Refused> {
+    fn enter_now(&self) -> Result<(), Rejected> {
         self.requests().try_enter()
     }
 

@@ -80,7 +80,7 @@ impl<V> fmt::Debug for MapLimit<V> {
 /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(1));
 /// map.set(1, 1);
 /// let full = map.set_or_full(2, 2).unwrap_err();
-/// assert_eq!((full.back, full.unit, full.exhausted.most), ((2, 2), "entries", 1));
+/// assert_eq!((full.back, full.unit, full.exhausted.limit), ((2, 2), "entries", 1));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T> {
@@ -118,11 +118,11 @@ impl<T> fmt::Debug for Full<T> {
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exhausted { most, taken, wanted } = self.exhausted;
+        let Exhausted { limit, taken, wanted } = self.exhausted;
         let Full { id, unit, .. } = self;
         write!(
             f,
-            "map {id} is full: {wanted} more requested, {taken} of {most} {unit} in use; remove entries or \
+            "map {id} is full: {wanted} more requested, {taken} of {limit} {unit} in use; remove entries or \
              raise the limit"
         )
     }
@@ -204,7 +204,7 @@ where
 
     fn inner(&self) -> Handle<dyn Map<K, V, S>> {
         let inner = self.inner.downcast_ref::<Owned<dyn Map<K, V, S>>>();
-        inner.expect("it was made of an owner").handle()
+        inner.expect("the inner map of a limited map has another type").handle()
     }
 
     fn weight(&self, value: &V) -> u64 {
@@ -212,7 +212,7 @@ where
     }
 
     pub(super) fn full<T>(&self, back: T, exhausted: Exhausted) -> Full<T> {
-        let id = *self.id.get().expect("it was set when the representative was made");
+        let id = *self.id.get().expect("the limited map was called before its id was set");
         Full { back, id, exhausted, unit: self.unit }
     }
 

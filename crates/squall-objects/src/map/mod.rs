@@ -189,7 +189,7 @@ pub trait Map<
     /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(10));
     /// map.set(1, 1);
     /// let budget = map.budget().unwrap();
-    /// assert_eq!((budget.taken(), budget.most()), (1, 10));
+    /// assert_eq!((budget.taken(), budget.limit()), (1, 10));
     /// assert!(map::shared::<u64, u64>().budget().is_none());
     /// ```
     fn budget(&self) -> Option<Arc<Budget>> {

@@ -207,7 +207,7 @@ act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q
 briefly |Change { key, mut f }| {
     if hit.first().is_some() {
         return match hit.first() {
-            Some(table) if !is_sampled(&hit) => table.change_at_home(guard, key, f).map_err(|f| Change { key, f }),
+            Some(table) if !is_sampled(&hit) => table.compute_if_present_at_home(guard, key, f).map_err(|f| Change { key, f }),
             _ => Err(Change { key, f }),
         };
     }

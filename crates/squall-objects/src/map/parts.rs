@@ -42,7 +42,7 @@ where
     /// # Panics
     /// If `count` is zero.
     pub(super) fn new(count: usize, home: Home, hasher: S, cloners: Cloners<K, V, S>) -> Parts<K, V, S> {
-        assert!(count > 0, "a partitioned map needs at least one part, and `parts` is 0");
+        assert!(count > 0, "a partitioned map with zero parts was requested");
         Parts { parts: (0..count).map(|_| OnceLock::new()).collect(), home, hasher, cloners }
     }
 
@@ -193,7 +193,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.table_if_made(key).is_some_and(|table| table.discard(key))
+        self.table_if_made(key).is_some_and(|table| table.delete(key))
     }
 
     #[inline]
@@ -201,7 +201,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.table_if_made(key).map_or(Computed::Kept, |table| table.change(key, f))
+        self.table_if_made(key).map_or(Computed::Kept, |table| table.compute_if_present(key, f))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn co_64_a_part_that_nobody_puts_anything_in_has_no_table() {
+    fn co_64_an_empty_part_has_no_table() {
         let parts = parts(8, 0);
         assert_eq!(
             (parts.len(), parts.capacity(), parts.discard(&5), parts.step_end(0)),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_sees_each_entry_once_though_the_parts_are_of_different_sizes() {
+    fn an_iteration_visits_each_entry_once_in_parts_of_different_sizes() {
         // Each part has the keys of one power of two, so the parts differ in size.
         let parts = Parts::<u64, u64, _>::new(
             12,

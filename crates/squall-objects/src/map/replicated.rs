@@ -6,9 +6,9 @@
 //! read-mostly value with replicas, a writer removes all copies before the value changes. The next reader
 //! makes a copy again, unless a writer has announced a change of the key.
 //!
-//! - I1. A representative's table of copies is a place of `squall_parts::replica::Keyed`, and the main
-//!   table is its master. `Keyed` alone makes and removes copies, and the main table changes only while the
-//!   key is announced there. The proof of `Keyed` and its models apply.
+//! - I1. A representative's table of copies is a place of `squall_parts::replica::KeyedCopies`, and the main
+//!   table is its master. `KeyedCopies` alone makes and removes copies, and the main table changes only
+//!   while the key is announced there. The proof of `KeyedCopies` and its models apply.
 //! - I2. An absent key has no copies. So an insertion of an absent key needs no announcement.
 //! - I3. No user closure, and no clone of a value, runs under a stripe's lock; `Eq` and `Hash` of the key
 //!   do. If one of them panics, which they must not, the new copy is dropped under the lock, and the map is
@@ -26,7 +26,7 @@ use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Replacement, RootFormats};
 use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
-use squall_parts::replica::{Announced, Keyed};
+use squall_parts::replica::{Announced, KeyedCopies};
 use squall_parts::table::{Compute, Computed, Table};
 use squall_rcu::{Guard, RcuArc};
 use std::borrow::Borrow;
@@ -48,7 +48,7 @@ type CopyTable<K, V, S> = Arc<Table<K, V, S>>;
 pub(super) struct Replicated<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     main: Arc<Table<K, V, S>>,
     /// Its places are the tables of copies.
-    keyed: Keyed<CopyTable<K, V, S>>,
+    keyed: KeyedCopies<CopyTable<K, V, S>>,
     cloners: Cloners<K, V, S>,
 }
 
@@ -65,7 +65,7 @@ where
     S: BuildHasher,
 {
     pub(super) fn of_table(main: Arc<Table<K, V, S>>, cloners: Cloners<K, V, S>) -> Replicated<K, V, S> {
-        Replicated { main, keyed: Keyed::new(STRIPES), cloners }
+        Replicated { main, keyed: KeyedCopies::new(STRIPES), cloners }
     }
 
     pub(super) fn join(self: &Arc<Self>) -> LocalCopies<K, V, S> {
@@ -88,7 +88,7 @@ where
         self.keyed.announce(self.main.position(key), |place| {
             // A lookup first: most tables have no copy, and a lookup writes no memory.
             if place.contains_key(key) {
-                place.discard(key);
+                place.delete(key);
             }
         })
     }
@@ -205,7 +205,7 @@ where
         K: Borrow<Q>,
     {
         let _announced = self.shared.announce(key);
-        self.main().discard(key)
+        self.main().delete(key)
     }
 
     /// Runs `f` while the key is announced, under no lock.
@@ -214,7 +214,7 @@ where
         K: Borrow<Q>,
     {
         let _announced = self.shared.announce(key);
-        self.main().change(key, f)
+        self.main().compute_if_present(key, f)
     }
 
     /// Runs `f` while the key is announced, under no lock.
@@ -293,7 +293,7 @@ where
     const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(Lent::Third(rep.place.table())));
 
     fn make_rep(&self, at: RepContext<Self>) -> ReplicatedRep<K, V, S> {
-        let whole = self.whole.get().expect("misses are refused until entries have moved in");
+        let whole = self.whole.get().expect("a representative was made before the entries had moved in");
         ReplicatedRep { place: RcuArc::new(whole.join()), at }
     }
 

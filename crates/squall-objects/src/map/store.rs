@@ -85,7 +85,7 @@ macro_rules! shared {
             Form::Shared($table) => $inlined,
             Form::Locked($form) => $do,
             other => out_of_line(move || match other {
-                Form::Shared(_) | Form::Locked(_) => unreachable!("the arms above match them"),
+                Form::Shared(_) | Form::Locked(_) => unreachable!("a shared or locked form reached the path of the other forms"),
                 Form::Partitioned($form) => $do,
                 Form::Replicated($form) => $do,
                 Form::Limited($form) => $do,
@@ -234,7 +234,7 @@ where
     where
         K: Borrow<Q>,
     {
-        shared!(self, table => table.change_in(guard, key, f), form => form.change(key, f))
+        shared!(self, table => table.compute_if_present_in(guard, key, f), form => form.change(key, f))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {

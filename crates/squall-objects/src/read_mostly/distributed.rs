@@ -10,7 +10,7 @@ use squall_core::swap::{Format, Replacement, RootFormats};
 use squall_core::{RepContext, Miss, MissAnswer, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_rcu::{Guard, pin};
-use squall_parts::replica::{Conflict, Kept, Master, Replica, Versioned, Watch};
+use squall_parts::replica::{Conflict, ValueRef, Master, Replica, Versioned, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,7 +40,7 @@ pub(super) struct Local<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE
 
 /// State that a swap moves: the value with its version, shared, and the wait list.
 struct Moved<T: Send + Sync + 'static> {
-    value: Kept<T>,
+    value: ValueRef<T>,
     watch: Arc<Watch>,
 }
 
@@ -70,8 +70,8 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Distributed
 
     /// Wakes the waiters.
     fn announce(&self) {
-        // A waiter makes a fence after it made the wait list (`Watch::leave`). Each update makes one before
-        // it comes here, so one of the two sees the other.
+        // A waiter makes a fence after it made the wait list (`Watch::register`). Each update makes one
+        // before it comes here, so one of the two sees the other.
         if let Some(watch) = self.watch.get() {
             watch.wake();
         }

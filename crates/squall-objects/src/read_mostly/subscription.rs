@@ -1,8 +1,8 @@
 //! Waiting for changes, by threads with or without a time limit, and by tasks of any runtime.
 //!
 //! There is no queue: a slow subscriber finds the latest version and skips the ones between. All waits use
-//! one mechanism: leave a waker with the object, then check the version again. The waker of a thread unparks
-//! it.
+//! one mechanism: register a waker with the object, then check the version again. The waker of a thread
+//! unparks it.
 
 use squall_core::{CallError, Handle};
 use squall_parts::replica::Watch;
@@ -88,7 +88,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// # Errors
     /// As [`poll_now`](Subscription::poll_now).
     pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, CallError>> {
-        self.ticket = Some(self.watch.leave(self.ticket, context.waker()));
+        self.ticket = Some(self.watch.register(self.ticket, context.waker()));
         // Checked after the waker was left: a change that this check misses sees the waker.
         match self.poll_now().transpose() {
             None => Poll::Pending,
@@ -175,7 +175,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
 
     fn forget_waker(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.watch.take_back(ticket);
+            self.watch.unregister(ticket);
         }
     }
 }

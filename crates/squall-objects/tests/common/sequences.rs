@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::hash::RandomState;
 
 struct OfTable<V: Held>(Table<u64, V>);
-as_checked!(OfTable<V>, this => this.0, discard);
+as_checked!(OfTable<V>, this => this.0, delete);
 
 /// A table, with values in its slots or in nodes, against `std`'s map.
 pub(crate) fn table(bytes: &[u8]) {

@@ -35,7 +35,7 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
         assert!((0..3).all(|key| map.set_or_full(key, key) == Ok(false)), "{form:?}");
         let full = map.set_or_full(7, 70).unwrap_err();
         let id = Handle::id(map.handle());
-        assert_eq!((full.back, full.id, full.exhausted.most), ((7, 70), id, 3));
+        assert_eq!((full.back, full.id, full.exhausted.limit), ((7, 70), id, 3));
         let text = format!("map {id} is full: 1 more requested, 3 of 3 entries in use; remove entries or raise the limit");
         assert_eq!(full.to_string(), text);
         assert!(map.compute_or_full(7, |_| Compute::Put(1)).is_err());
@@ -62,7 +62,7 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
         assert_eq!((taken(&map), map.iter().count(), map.fold(0, |sum, _, value| sum + value)), (2, 2, 17));
         map.retain(|key, _| *key == 2);
         assert_eq!(taken(&map), 1);
-        map.budget().unwrap().set_most(1);
+        map.budget().unwrap().set_limit(1);
         assert!(map.set_or_full(5, 5).is_err() && map.remove_if(&2, |_| true) && map.set_or_full(5, 5).is_ok());
         map.clear();
         assert_eq!((taken(&map), map.is_empty()), (0, true), "{form:?}");
@@ -72,7 +72,7 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
 }
 
 #[test]
-fn what_values_weigh_is_limited_and_what_is_there_already_counts() {
+fn the_weight_of_values_is_limited_with_the_present_ones() {
     for form in FORMS {
         let inner = form.make::<u64, _>(RandomState::new());
         (0..5).for_each(|key| _ = inner.set(key, 10));
@@ -130,7 +130,7 @@ fn a_closure_a_weight_or_a_clone_that_panics_leaves_the_count_right() {
 /// The accuracy that `map::limited` promises: the entries never exceed the limit, under all operations at
 /// once.
 #[test]
-fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end_in_every_form_and_across_swaps() {
+fn the_limit_holds_at_each_moment_in_every_form_and_across_swaps() {
     for form in FORMS {
         for (weighed, swaps) in [(false, false), (true, true), (false, true)] {
             keeps_its_limit(form, weighed, swaps);
@@ -192,7 +192,7 @@ fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
                         } else {
                             there.fetch_add(lighter, Ordering::SeqCst);
                             refused.fetch_add(1, Ordering::Relaxed);
-                            assert_eq!(map.get(&key), old, "nothing was changed");
+                            assert_eq!(map.get(&key), old, "the entry changed");
                         }
                     }
                 })
@@ -209,7 +209,7 @@ fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
 }
 
 #[test]
-fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_so() {
+fn the_cluster_size_is_the_inner_map_s() {
     use squall_machine::ClusterSize;
     let (map, within) = made(Form::Replicated, MapLimit::entries(8));
     map.set(1, 1);

@@ -104,8 +104,8 @@ where
     /// CO-60.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let hits = Master::<String, (), u64>::new(|_| 1);
+    /// use squall_parts::dhash::MasterTable;
+    /// let hits = MasterTable::<String, (), u64>::new(|_| 1);
     /// let (here, there) = (hits.local(), hits.local());
     /// here.find_or_allocate_and_lock("home", || (), |_, _, _| ());
     /// there.find_and_lock("home", |_, _| ());
@@ -156,8 +156,8 @@ where
     /// CO-61, `emptyData`.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, element| element.empty_data());
     /// assert_eq!(pages.read(&7, |frame| *frame), None);
     /// ```
@@ -172,8 +172,8 @@ where
     /// CO-61, `startEmpty`.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// // Empties the key only if it has no replicas.
     /// let emptied = pages.start_empty(&7, |mut emptying| {

@@ -1,4 +1,4 @@
-//! `Master` and `Local`: the tables of a root and of its representatives.
+//! `MasterTable` and `LocalTable`: the tables of a root and of its representatives.
 //!
 //! - I1. Each method that locks first calls `lock_order::check`.
 
@@ -14,7 +14,7 @@ use crate::dhash::raw::{self, DeferredDrops, Element, Shared};
 use crate::dhash::{Replicas, Verdict};
 
 /// The table of a root. It has each key's element, with its global part, and leads to its replicas in the
-/// [`Local`] tables.
+/// [`LocalTable`] tables.
 ///
 /// `G` is the global part, one for all. It is lent as `&G`, so mutable state in it is atomic or behind a
 /// lock. `L` is the local part, one for each local table that looked up the key under a lock. The holder of
@@ -23,7 +23,7 @@ use crate::dhash::{Replicas, Verdict};
 /// Limits first:
 /// - A key that is looked up once costs twice: an element and a replica.
 /// - Closures run under locks: they must not lock in the same table, or wait for a thread that does. Debug
-///   builds panic. [`read`](Master::read) takes no lock.
+///   builds panic. [`read`](MasterTable::read) takes no lock.
 /// - Emptying, and operations on all replicas, look into each local table.
 ///
 /// Drops of parts run after the table's locks are released, and may use it, the same key included. So do
@@ -50,10 +50,10 @@ use crate::dhash::{Replicas, Verdict};
 ///
 /// # Example
 /// ```
-/// use squall_parts::dhash::{Locking, Master, Verdict};
+/// use squall_parts::dhash::{Locking, MasterTable, Verdict};
 ///
 /// // The global part is the number of a page frame; the local part counts the mappings in each place.
-/// let pages = Master::<u64, u64, u32>::new(|_frame| 0);
+/// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
 /// let (here, there) = (pages.local(), pages.local());
 /// here.find_or_allocate_and_lock(&7, || 4096, |verdict, _, maps| {
 ///     assert_eq!(verdict, Verdict::Empty);
@@ -66,7 +66,7 @@ use crate::dhash::{Replicas, Verdict};
 /// assert_eq!(pages.do_op(&7, Locking::All, 0, |_, _| (), |sum, _, maps| *sum += *maps), Some(2));
 /// assert!(pages.empty_data(&7) && here.read(&7, |frame| *frame).is_none());
 /// ```
-pub struct Master<K, G, L, S = RandomState>
+pub struct MasterTable<K, G, L, S = RandomState>
 where
     K: Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -79,9 +79,9 @@ where
 /// The table of a representative. It has replicas of the keys that were looked up in this place, with their
 /// local parts.
 ///
-/// It belongs to the [`Master`] that made it: a key that one of the tables finds is found by all. Its drop
-/// removes it from the master; its local parts are dropped when no operation can still see them.
-pub struct Local<K, G, L, S = RandomState>
+/// It belongs to the [`MasterTable`] that made it: a key that one of the tables finds is found by all. Its
+/// drop removes it from the master; its local parts are dropped when no operation can still see them.
+pub struct LocalTable<K, G, L, S = RandomState>
 where
     K: Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -96,7 +96,7 @@ fn never<T>(result: Result<T, Infallible>) -> T {
     result.unwrap_or_else(|never| match never {})
 }
 
-impl<K, G, L> Master<K, G, L>
+impl<K, G, L> MasterTable<K, G, L>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -106,16 +106,16 @@ where
     /// under the element's lock, and may only read in this table.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, u32>::new(|_frame| 0);
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
     /// assert!(pages.is_empty() && pages.locals() == 0);
     /// ```
-    pub fn new(local_of: impl Fn(&G) -> L + Send + Sync + 'static) -> Master<K, G, L> {
-        Master::with_hasher(RandomState::new(), local_of)
+    pub fn new(local_of: impl Fn(&G) -> L + Send + Sync + 'static) -> MasterTable<K, G, L> {
+        MasterTable::with_hasher(RandomState::new(), local_of)
     }
 }
 
-impl<K, G, L, S> Master<K, G, L, S>
+impl<K, G, L, S> MasterTable<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -123,20 +123,23 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// Returns an empty table with this hasher, of which local tables get clones. `local_of` makes the local
-    /// part of a new replica, as in [`new`](Master::new).
-    pub fn with_hasher(hasher: S, local_of: impl Fn(&G) -> L + Send + Sync + 'static) -> Master<K, G, L, S> {
-        Master { shared: Arc::new(Shared::new(hasher, Box::new(local_of))) }
+    /// part of a new replica, as in [`new`](MasterTable::new).
+    pub fn with_hasher(
+        hasher: S,
+        local_of: impl Fn(&G) -> L + Send + Sync + 'static,
+    ) -> MasterTable<K, G, L, S> {
+        MasterTable { shared: Arc::new(Shared::new(hasher, Box::new(local_of))) }
     }
 
     /// Returns an empty table with this hasher and room for `keys` keys in the master's table, which does not
     /// shrink below that by itself. Local tables begin small. `local_of` makes the local part of a new
-    /// replica, as in [`new`](Master::new).
+    /// replica, as in [`new`](MasterTable::new).
     pub fn with_capacity_and_hasher(
         keys: usize,
         hasher: S,
         local_of: impl Fn(&G) -> L + Send + Sync + 'static,
-    ) -> Master<K, G, L, S> {
-        Master { shared: Arc::new(Shared::with_capacity(keys, hasher, Box::new(local_of))) }
+    ) -> MasterTable<K, G, L, S> {
+        MasterTable { shared: Arc::new(Shared::with_capacity(keys, hasher, Box::new(local_of))) }
     }
 
     /// Adds a local table, for a representative. Local tables may come and go at any time.
@@ -145,16 +148,16 @@ where
     /// Proportional to the number of local tables.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, u32>::new(|_frame| 0);
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
     /// let places = [pages.local(), pages.local()];
     /// assert_eq!(pages.locals(), 2);
     /// drop(places);
     /// assert_eq!(pages.locals(), 0);
     /// ```
-    pub fn local(&self) -> Local<K, G, L, S> {
+    pub fn local(&self) -> LocalTable<K, G, L, S> {
         let table = self.shared.add_local(self.shared.hasher().clone());
-        Local { shared: self.shared.clone(), table }
+        LocalTable { shared: self.shared.clone(), table }
     }
 
     #[cfg_attr(debug_assertions, track_caller)]
@@ -169,8 +172,8 @@ where
     /// meanwhile stay until it returns.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// assert_eq!((pages.read(&7, |frame| *frame), pages.read(&8, |frame| *frame)), (Some(4096), None));
     /// ```
@@ -191,8 +194,8 @@ where
     /// CO-57.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Master, Verdict};
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::{MasterTable, Verdict};
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let verdict = |_| pages.find_or_allocate_and_lock(&7, || 4096, |verdict, _| verdict);
     /// assert_eq!([0, 1].map(verdict), [Verdict::Empty, Verdict::Found]);
     /// ```
@@ -209,15 +212,15 @@ where
         never(self.try_find_or_allocate_and_lock(key, || Ok(fill()), then))
     }
 
-    /// Like [`find_or_allocate_and_lock`](Master::find_or_allocate_and_lock), with a `fill` that may fail.
-    /// The key then stays empty.
+    /// Like [`find_or_allocate_and_lock`](MasterTable::find_or_allocate_and_lock), with a `fill` that may
+    /// fail. The key then stays empty.
     ///
     /// # Errors
     /// Those of `fill`.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let failed = pages.try_find_or_allocate_and_lock(&7, || Err("no memory"), |_, _| ());
     /// assert_eq!(failed, Err("no memory"));
     /// assert_eq!(pages.read(&7, |frame| *frame), None);
@@ -259,8 +262,8 @@ where
     /// CO-59.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Locking, Master};
-    /// let hits = Master::<String, (), u64>::new(|_| 1);
+    /// use squall_parts::dhash::{Locking, MasterTable};
+    /// let hits = MasterTable::<String, (), u64>::new(|_| 1);
     /// let place = hits.local();
     /// place.find_or_allocate_and_lock("home", || (), |_, _, n| *n += 1);
     /// assert_eq!(hits.do_op("home", Locking::Each, 0, |_, _| (), |sum, _, n| *sum += *n), Some(2));
@@ -305,8 +308,8 @@ where
     /// CO-61.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// assert!(pages.empty_data(&7) && !pages.empty_data(&7));
     /// ```
@@ -334,15 +337,15 @@ where
 
     // --- all keys ---
 
-    /// Like [`do_op`](Master::do_op), for all keys, one after the other, in the order of a
-    /// [walk](Master::add_reference). The operators also get the key.
+    /// Like [`do_op`](MasterTable::do_op), for all keys, one after the other, in the order of a
+    /// [walk](MasterTable::add_reference). The operators also get the key.
     ///
     /// # Source
     /// CO-62.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Locking, Master};
-    /// let mut stock = Master::<&str, u64, u64>::new(|_| 0);
+    /// use squall_parts::dhash::{Locking, MasterTable};
+    /// let mut stock = MasterTable::<&str, u64, u64>::new(|_| 0);
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let total = stock.do_op_all(Locking::Each, 0, |sum, _, n| *sum += n, |_, _, _, _| ());
     /// assert_eq!(total, 5);
@@ -368,8 +371,8 @@ where
     /// Empties all keys that are present from begin to end, one after the other.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// stock.clear();
     /// assert!(stock.is_empty());
@@ -383,8 +386,8 @@ where
     /// element's lock. Keys that come meanwhile may be missed.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 0)]);
     /// stock.retain(|_, n| *n > 0);
     /// assert_eq!(stock.read("pear", |n| *n), None);
@@ -403,8 +406,8 @@ where
     /// memory. `f` runs in operations of `squall-rcu`, of some keys each.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let mut total = 0;
     /// stock.for_each(|_, n| total += n);
@@ -417,12 +420,12 @@ where
         }
     }
 
-    /// Like [`for_each`](Master::for_each), for some keys from a position on; walks begin at 0. Returns the
-    /// next position; `None` at the end.
+    /// Like [`for_each`](MasterTable::for_each), for some keys from a position on; walks begin at 0. Returns
+    /// the next position; `None` at the end.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let (mut from, mut total) = (Some(0), 0);
     /// while let Some(at) = from {
@@ -441,8 +444,8 @@ where
     /// CO-62.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let mut walk = stock.add_reference();
     /// let mut total = 0;
@@ -480,7 +483,7 @@ where
     }
 }
 
-impl<K, G, L, S> Local<K, G, L, S>
+impl<K, G, L, S> LocalTable<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -497,8 +500,8 @@ where
     /// an operation of `squall-rcu`.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// use squall_parts::dhash::MasterTable;
+    /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let place = pages.local();
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// assert_eq!(place.read(&7, |frame| *frame), Some(4096));
@@ -523,8 +526,8 @@ where
     /// CO-55, CO-56.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Master, Verdict};
-    /// let files = Master::<String, u64, u64>::new(|_handle| 0);
+    /// use squall_parts::dhash::{MasterTable, Verdict};
+    /// let files = MasterTable::<String, u64, u64>::new(|_handle| 0);
     /// let place = files.local();
     /// let open = |_| place.find_or_allocate_and_lock("motd", || 3, |verdict, _, uses| {
     ///     *uses += 1;
@@ -545,8 +548,8 @@ where
         never(self.try_find_or_allocate_and_lock(key, || Ok(fill()), then))
     }
 
-    /// Like [`find_or_allocate_and_lock`](Local::find_or_allocate_and_lock), with a `fill` that may fail. The
-    /// key then stays empty.
+    /// Like [`find_or_allocate_and_lock`](LocalTable::find_or_allocate_and_lock), with a `fill` that may
+    /// fail. The key then stays empty.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -568,8 +571,8 @@ where
     /// If it has no replica here, one is made.
     ///
     /// ```
-    /// use squall_parts::dhash::Master;
-    /// let files = Master::<String, u64, u64>::new(|_handle| 0);
+    /// use squall_parts::dhash::MasterTable;
+    /// let files = MasterTable::<String, u64, u64>::new(|_handle| 0);
     /// let (here, there) = (files.local(), files.local());
     /// here.find_or_allocate_and_lock("motd", || 3, |_, _, uses| *uses += 1);
     /// assert_eq!(there.find_and_lock("motd", |_, uses| *uses), Some(0));
@@ -602,7 +605,7 @@ where
     }
 }
 
-impl<K, G, L, S> Drop for Local<K, G, L, S>
+impl<K, G, L, S> Drop for LocalTable<K, G, L, S>
 where
     K: Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -626,7 +629,7 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    master: &'a Master<K, G, L, S>,
+    master: &'a MasterTable<K, G, L, S>,
     from: Option<u64>,
     found: Vec<Arc<Element<K, G>>>,
 }
@@ -676,7 +679,7 @@ where
 
 /// Fills absent keys, without replicas. A present key keeps its global part, which only emptying the key
 /// removes.
-impl<K, G, L, S> Extend<(K, G)> for Master<K, G, L, S>
+impl<K, G, L, S> Extend<(K, G)> for MasterTable<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -688,7 +691,7 @@ where
     }
 }
 
-impl<K, G, L, S> fmt::Debug for Master<K, G, L, S>
+impl<K, G, L, S> fmt::Debug for MasterTable<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -696,12 +699,12 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Master");
+        let mut shown = f.debug_struct("MasterTable");
         shown.field("len", &self.len()).field("locals", &self.locals()).finish_non_exhaustive()
     }
 }
 
-impl<K, G, L, S> fmt::Debug for Local<K, G, L, S>
+impl<K, G, L, S> fmt::Debug for LocalTable<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -709,7 +712,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Local").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("LocalTable").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

@@ -23,7 +23,7 @@ mod sites;
 
 pub use element::{Emptied, Emptying, Locked, Locking, Replicas};
 #[cfg(not(loom))]
-pub use master::{Local, Master, Walk};
+pub use master::{LocalTable, MasterTable, Walk};
 
 /// The answer to a caller that asks for a key and fills it if needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ pub(crate) use real::*;
 #[cfg(not(loom))]
 mod real {
     use crate::table::{Compute, Table};
-    use squall_rcu::{__quiet, Quiet, Rcu, pin};
+    use squall_rcu::{__callback_free, CallbackFree, Rcu, pin};
     use squall_sys::sync::Arc;
     use std::borrow::Borrow;
     use std::hash::{BuildHasher, Hash};
@@ -26,13 +26,13 @@ mod real {
     pub(crate) struct LockScope {
         // First, so that it is dropped before deferred drops run.
         _inside: TableScope,
-        _quiet: Quiet,
+        _quiet: CallbackFree,
     }
 
     impl LockScope {
         #[inline(always)]
         pub(crate) fn new(table: usize) -> LockScope {
-            let _quiet = __quiet();
+            let _quiet = __callback_free();
             LockScope { _inside: lock_order::enter(table), _quiet }
         }
     }
@@ -84,7 +84,9 @@ mod real {
 
         /// Removes the key if `is` returns `true` for its value.
         pub(crate) fn remove_if(&self, key: &K, is: impl Fn(&V) -> bool) {
-            let _ = self.0.change(key, |value| if is(value) { Compute::Remove } else { Compute::Keep });
+            let _ = self
+                .0
+                .compute_if_present(key, |value| if is(value) { Compute::Remove } else { Compute::Keep });
         }
 
         /// Calls `f` for the values of one home, like [`Table::visit_from`].

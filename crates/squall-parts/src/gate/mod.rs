@@ -32,23 +32,23 @@ impl std::error::Error for ShutDown {}
 
 /// The reason why a request did not enter. A rejected request must not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejected {
     /// The counter is stopped. A restart will admit requests again.
     Stopped,
     /// The counter was shut down.
     ShutDown,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Stopped => f.write_str("the service is stopped: the request was not admitted"),
-            Refused::ShutDown => ShutDown.fmt(f),
+            Rejected::Stopped => f.write_str("the service is stopped: the request was not admitted"),
+            Rejected::ShutDown => ShutDown.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for Rejected {}
 
 /// The reason why a control operation was rejected or gave up.
 ///
@@ -85,13 +85,11 @@ pub enum ControlError {
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ControlError::Stopped => "the request counter is stopped already",
-            ControlError::NotStopped => "the request counter is not stopped",
-            ControlError::ShutDown => "the request counter has been shut down",
-            ControlError::NotShutDown => "the request counter has not been shut down",
-            ControlError::Busy => {
-                "another control operation of the request counter is at work: try again later"
-            }
+            ControlError::Stopped => "the gate is stopped already",
+            ControlError::NotStopped => "the gate is not stopped",
+            ControlError::ShutDown => "the gate has been shut down",
+            ControlError::NotShutDown => "the gate has not been shut down",
+            ControlError::Busy => "another control operation of the gate is at work: try again later",
             ControlError::TimedOut => "the limit passed before the last request left",
             ControlError::Interrupted => "the wait for the last request was interrupted",
         })

@@ -1,9 +1,9 @@
 //! Model tests of the shipped request counters, and their twins with one weakened site.
 
 use super::sites;
-use super::{ControlError, LocalRequests, Refused, RequestCounter, SpreadRequests, State};
+use super::{ControlError, LocalRequests, Rejected, RequestCounter, SpreadRequests, State};
 use super::{Limits, ShutDown, Tally};
-use squall_lock::Undisturbed;
+use squall_lock::NoSteps;
 use squall_machine::asym::Unavailable;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -206,8 +206,8 @@ impl Tally for Gated {
     }
 }
 
-type Spread<T = AtomicU64> = SpreadRequests<T, Undisturbed>;
-type Local<T = AtomicU64> = LocalRequests<T, Undisturbed>;
+type Spread<T = AtomicU64> = SpreadRequests<T, NoSteps>;
+type Local<T = AtomicU64> = LocalRequests<T, NoSteps>;
 
 fn spread_of<T: Zero>(fenced: bool) -> (Arc<Spread<T>>, Arc<Work>) {
     (Arc::new(SpreadRequests::of(T::zero, fenced)), Work::new())
@@ -225,8 +225,8 @@ fn enter<T: Zero>(local: &Local<T>) -> bool {
     loop {
         match local.try_enter() {
             Ok(()) => return true,
-            Err(Refused::ShutDown) => return false,
-            Err(Refused::Stopped) => local.await_turn(Limits::NONE),
+            Err(Rejected::ShutDown) => return false,
+            Err(Rejected::Stopped) => local.await_turn(Limits::NONE),
         }
     }
 }
@@ -324,7 +324,7 @@ fn two_late_proxies() {
     let mine = local(&requests);
     other.join().unwrap();
     third.join().unwrap();
-    assert_eq!(mine.try_enter(), Err(Refused::Stopped));
+    assert_eq!(mine.try_enter(), Err(Rejected::Stopped));
     requests.restart().unwrap();
     assert!(mine.try_enter().is_ok());
 }
@@ -408,7 +408,7 @@ fn stop_during_a_restart_of<T: Zero>(by_first: bool) {
         let (requests, work) = (requests.clone(), work.clone());
         thread::spawn(move || {
             if requests.stop(Limits::NONE).is_ok() {
-                assert_eq!(here.try_enter(), Err(Refused::Stopped), "part of a restart came after a stop");
+                assert_eq!(here.try_enter(), Err(Rejected::Stopped), "part of a restart came after a stop");
                 work.write();
                 requests.restart().unwrap();
             }
@@ -453,7 +453,7 @@ fn shutdown() {
     work.write();
     assert_eq!(requests.shutdown(Limits::NONE), Err(ControlError::ShutDown));
     request.join().unwrap();
-    assert_eq!(local(&requests).try_enter(), Err(Refused::ShutDown));
+    assert_eq!(local(&requests).try_enter(), Err(Rejected::ShutDown));
 }
 
 /// A shutdown that times out, and another thread that waits for the requests still inside.

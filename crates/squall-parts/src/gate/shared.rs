@@ -22,8 +22,8 @@
 //! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use super::{ControlError, Limits, Refused, ShutDown, State, sites, wait};
-use squall_lock::{Steps, Undisturbed};
+use super::{ControlError, Limits, Rejected, ShutDown, State, sites, wait};
+use squall_lock::{NoSteps, Steps};
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -55,7 +55,7 @@ const _: () = assert!(ONE > (STATE | BUSY) as u64);
 /// GATE.shutdown().unwrap();
 /// assert_eq!(serve(), Err(ShutDown));
 /// ```
-pub struct RequestCounter<S: Steps = Undisturbed> {
+pub struct RequestCounter<S: Steps = NoSteps> {
     word: AtomicU64,
     /// The control waits here.
     drained: EventCount,
@@ -68,14 +68,14 @@ impl RequestCounter {
     /// Makes a counter that admits requests.
     #[cfg(not(loom))]
     pub const fn new() -> RequestCounter {
-        RequestCounter::disturbed()
+        RequestCounter::with_steps()
     }
 
     /// Makes a counter that admits requests.
     #[cfg(loom)]
     #[expect(clippy::new_without_default, reason = "only models are built so")]
     pub fn new() -> RequestCounter {
-        RequestCounter::disturbed()
+        RequestCounter::with_steps()
     }
 }
 
@@ -90,15 +90,15 @@ fn state_of(word: u64) -> u32 {
     (word & u64::from(STATE)) as u32
 }
 
-fn refused_by(word: u64) -> Refused {
-    if state_of(word) == STOP { Refused::Stopped } else { Refused::ShutDown }
+fn refused_by(word: u64) -> Rejected {
+    if state_of(word) == STOP { Rejected::Stopped } else { Rejected::ShutDown }
 }
 
 impl<S: Steps> RequestCounter<S> {
     /// Like [`RequestCounter::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(not(loom))]
-    pub const fn disturbed() -> RequestCounter<S> {
+    pub const fn with_steps() -> RequestCounter<S> {
         RequestCounter {
             word: AtomicU64::new(NORMAL as u64),
             drained: EventCount::new(),
@@ -110,7 +110,7 @@ impl<S: Steps> RequestCounter<S> {
     /// Like [`RequestCounter::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(loom)]
-    pub fn disturbed() -> RequestCounter<S> {
+    pub fn with_steps() -> RequestCounter<S> {
         RequestCounter {
             word: AtomicU64::new(NORMAL as u64),
             drained: EventCount::new(),
@@ -139,8 +139,8 @@ impl<S: Steps> RequestCounter<S> {
         loop {
             match self.try_enter() {
                 Ok(()) => return Ok(()),
-                Err(Refused::ShutDown) => return Err(ShutDown),
-                Err(Refused::Stopped) => self.await_turn(Limits::NONE),
+                Err(Rejected::ShutDown) => return Err(ShutDown),
+                Err(Rejected::Stopped) => self.await_turn(Limits::NONE),
             }
         }
     }
@@ -148,18 +148,18 @@ impl<S: Steps> RequestCounter<S> {
     /// Enters, if the counter is neither stopped nor shut down.
     ///
     /// # Errors
-    /// [`Refused`]: the request did not enter.
+    /// [`Rejected`]: the request did not enter.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{Refused, RequestCounter};
+    /// use squall_parts::gate::{Rejected, RequestCounter};
     ///
     /// let counter = RequestCounter::new();
     /// counter.stop().unwrap();
-    /// assert_eq!(counter.try_enter(), Err(Refused::Stopped));
+    /// assert_eq!(counter.try_enter(), Err(Rejected::Stopped));
     /// ```
     #[inline]
-    pub fn try_enter(&self) -> Result<(), Refused> {
+    pub fn try_enter(&self) -> Result<(), Rejected> {
         // Relaxed: the addition below decides. A request rejected here has not touched the count (I3).
         let seen = self.word.load(Ordering::Relaxed);
         if state_of(seen) != NORMAL {
@@ -175,7 +175,7 @@ impl<S: Steps> RequestCounter<S> {
     }
 
     #[cold]
-    fn refuse(&self, before: u64) -> Refused {
+    fn refuse(&self, before: u64) -> Rejected {
         S::step();
         // The count is missing only if a request left that had not entered. Then this request is not inside
         // either.
@@ -253,7 +253,7 @@ impl<S: Steps> RequestCounter<S> {
     /// Like [`request`](RequestCounter::request), but never waits.
     ///
     /// # Errors
-    /// [`Refused`]: the request did not enter.
+    /// [`Rejected`]: the request did not enter.
     ///
     /// # Example
     /// ```
@@ -263,7 +263,7 @@ impl<S: Steps> RequestCounter<S> {
     /// assert!(counter.try_request().is_err());
     /// ```
     #[inline]
-    pub fn try_request(&self) -> Result<Request<'_, S>, Refused> {
+    pub fn try_request(&self) -> Result<Request<'_, S>, Rejected> {
         self.try_enter().map(|()| Request { counter: self })
     }
 
@@ -499,7 +499,7 @@ impl<S: Steps> RequestCounter<S> {
 #[cold]
 #[track_caller]
 fn nobody_is_inside() -> ! {
-    panic!("a request left an empty request counter: it had not entered, or left twice")
+    panic!("a request left an empty gate: it had not entered, or left twice")
 }
 
 impl<S: Steps> fmt::Debug for RequestCounter<S> {
@@ -525,7 +525,7 @@ impl<S: Steps> fmt::Debug for RequestCounter<S> {
 /// ```
 #[must_use = "the request leaves when this is dropped"]
 #[derive(Debug)]
-pub struct Request<'a, S: Steps = Undisturbed> {
+pub struct Request<'a, S: Steps = NoSteps> {
     counter: &'a RequestCounter<S>,
 }
 
@@ -552,8 +552,8 @@ mod tests {
         // A request that is about to be rejected.
         let before = counter.word.fetch_add(ONE, Ordering::Relaxed);
         assert_eq!(counter.shutdown_within(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
-        assert_eq!(counter.refuse(before), Refused::Stopped);
-        assert_eq!((counter.try_enter(), counter.inside()), (Err(Refused::Stopped), 0));
+        assert_eq!(counter.refuse(before), Rejected::Stopped);
+        assert_eq!((counter.try_enter(), counter.inside()), (Err(Rejected::Stopped), 0));
         assert_eq!(counter.stop(), Err(ControlError::Stopped));
         counter.restart().unwrap();
         assert_eq!(counter.try_enter(), Ok(()));
@@ -565,6 +565,6 @@ mod tests {
         counter.stop().unwrap();
         let before = counter.word.fetch_add(ONE, Ordering::Relaxed);
         counter.leave();
-        assert_eq!((counter.refuse(before), counter.inside()), (Refused::Stopped, 0));
+        assert_eq!((counter.refuse(before), counter.inside()), (Rejected::Stopped, 0));
     }
 }

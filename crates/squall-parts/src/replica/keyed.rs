@@ -3,13 +3,14 @@
 //! Problem: a value under a key is looked up in copies near the reader. Yet no reader may see a value after
 //! any reader has seen a later one. Idea: as for a value with replicas (`raw.rs`), key by key. A copy is
 //! removed before the value changes. The next reader makes it again, unless a change is announced. Keys share
-//! [`Keyed`]'s stripes, by their hashes. The *source* is the table with the authoritative value, and a
+//! [`KeyedCopies`]'s stripes, by their hashes. The *source* is the table with the authoritative value, and a
 //! *place* is an object with copies.
 //!
 //! - I1. While a place has a copy of a key, the source has the same value. A thread that changes a key
 //!   announces this in its stripe, then removes the copies, and only then changes the source
-//!   ([`Keyed::announce`]). Copies are stored under the stripe's lock, while no change is announced there.
-//!   Their values were read from the source after the last change had ended ([`Keyed::copy`]).
+//!   ([`KeyedCopies::announce`]). Copies are stored under the stripe's lock, while no change is announced
+//!   there. Their values were read from the source after the last change had ended
+//!   ([`KeyedCopies::copy`]).
 //! - I2. An announced thread removes the copies from every place that can have one: a place joins before
 //!   copies are stored there, and the places are loaded after the announcement. A copy is stored under the
 //!   stripe's lock. If that happens before an announcement, the announcing thread sees the place and the
@@ -95,37 +96,37 @@ impl fmt::Debug for Announced<'_> {
 /// TO-04 (Tornado, §3.1), HU-16 (Hurricane).
 /// # Example
 /// ```
-/// use squall_parts::replica::Keyed;
+/// use squall_parts::replica::KeyedCopies;
 /// use squall_parts::table::Table;
 /// use std::sync::Arc;
 ///
 /// let source: Table<u64, u64> = [(1, 10)].into_iter().collect();
 /// let place: Arc<Table<u64, u64>> = Arc::default();
-/// let keyed = Keyed::new(64);
+/// let keyed = KeyedCopies::new(64);
 /// keyed.join(place.clone());
 /// // A lookup that found no copy makes one.
 /// keyed.copy(1, || source.get(&1), |value| place.try_insert(1, value).map_err(|(_, value)| value));
 /// assert_eq!(place.get(&1), Some(10));
 /// // A change removes the copies first.
-/// let announced = keyed.announce(1, |place| _ = place.discard(&1));
+/// let announced = keyed.announce(1, |place| _ = place.delete(&1));
 /// source.set(1, 20);
 /// drop(announced);
 /// assert_eq!(place.get(&1), None);
 /// ```
-pub struct Keyed<P> {
+pub struct KeyedCopies<P> {
     stripes: Box<[Stripe]>,
     places: Lock<Arc<Vec<P>>>,
 }
 
-impl<P: Clone> Keyed<P> {
-    /// Returns a `Keyed` without places. Keys of one stripe are not copied while one of them changes.
+impl<P: Clone> KeyedCopies<P> {
+    /// Returns a `KeyedCopies` without places. Keys of one stripe are not copied while one of them changes.
     ///
     /// # Panics
     /// If `stripes` is zero.
-    pub fn new(stripes: usize) -> Keyed<P> {
-        assert!(stripes > 0, "`Keyed::new` needs at least one stripe");
+    pub fn new(stripes: usize) -> KeyedCopies<P> {
+        assert!(stripes > 0, "`KeyedCopies::new` was called with zero stripes");
         let stripes = (0..stripes).map(|_| Stripe::default()).collect();
-        Keyed { stripes, places: Lock::new(Arc::new(Vec::new())) }
+        KeyedCopies { stripes, places: Lock::new(Arc::new(Vec::new())) }
     }
 
     fn stripe(&self, hash: u64) -> &Stripe {
@@ -197,8 +198,8 @@ impl<P: Clone> Keyed<P> {
     }
 }
 
-impl<P> fmt::Debug for Keyed<P> {
+impl<P> fmt::Debug for KeyedCopies<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyed").field("stripes", &self.stripes.len()).finish_non_exhaustive()
+        f.debug_struct("KeyedCopies").field("stripes", &self.stripes.len()).finish_non_exhaustive()
     }
 }

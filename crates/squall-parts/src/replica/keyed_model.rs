@@ -1,7 +1,7 @@
 //! Model checks of the shipped keyed copies, and their twins, each with one step left out. The model has one
 //! key, and tables that promise no more than `keyed.rs` requires.
 
-use super::keyed::Keyed;
+use super::keyed::KeyedCopies;
 use super::sites;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
@@ -34,18 +34,18 @@ impl Place {
     }
 }
 
-/// The source, two places, and the `Keyed` between them. The first value is 1.
+/// The source, two places, and the `KeyedCopies` between them. The first value is 1.
 struct World {
     source: AtomicU32,
     places: [Place; 2],
-    keyed: Keyed<Place>,
+    keyed: KeyedCopies<Place>,
 }
 
 impl World {
     /// `joined` places have joined, with or without copies.
     fn new(joined: usize, copies: bool) -> Arc<World> {
         let places = [0, 1].map(|at| Place::with(u32::from(copies && at < joined)));
-        let world = World { source: AtomicU32::new(1), places, keyed: Keyed::new(1) };
+        let world = World { source: AtomicU32::new(1), places, keyed: KeyedCopies::new(1) };
         world.places[..joined].iter().for_each(|place| world.keyed.join(place.clone()));
         Arc::new(world)
     }

@@ -22,8 +22,8 @@ mod sites;
 mod typed;
 mod watch;
 
-pub use keyed::{Announced, Keyed};
+pub use keyed::{Announced, KeyedCopies};
 pub use places::{Holders, Places, Presence};
 #[cfg(not(loom))]
-pub use typed::{Conflict, Kept, Master, Replica, Versioned};
+pub use typed::{Conflict, Master, Replica, ValueRef, Versioned};
 pub use watch::Watch;

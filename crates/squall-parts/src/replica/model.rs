@@ -385,7 +385,7 @@ fn watched() {
             watch.wake();
         })
     };
-    watch.leave(None, &Waker::from(bell.clone()));
+    watch.register(None, &Waker::from(bell.clone()));
     let seen = changed.load(Ordering::Relaxed);
     waker.join().unwrap();
     assert!(seen || bell.0.load(Ordering::Relaxed), "a change was missed");

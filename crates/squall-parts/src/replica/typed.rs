@@ -115,14 +115,14 @@ impl<T: Send + Sync + 'static> Drop for RetireOnDrop<T> {
 /// config.set("new".to_owned(), |_| ());
 /// assert_eq!(**kept, "old");
 /// ```
-pub struct Kept<T: Send + Sync + 'static>(NonNull<Node<T>>);
+pub struct ValueRef<T: Send + Sync + 'static>(NonNull<Node<T>>);
 
 // SAFETY: it lends `&T` to every thread, and drops `T` on any.
-unsafe impl<T: Send + Sync> Send for Kept<T> {}
+unsafe impl<T: Send + Sync> Send for ValueRef<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Kept<T> {}
+unsafe impl<T: Send + Sync> Sync for ValueRef<T> {}
 
-impl<T: Send + Sync + 'static> Deref for Kept<T> {
+impl<T: Send + Sync + 'static> Deref for ValueRef<T> {
     type Target = Versioned<T>;
 
     fn deref(&self) -> &Versioned<T> {
@@ -131,24 +131,24 @@ impl<T: Send + Sync + 'static> Deref for Kept<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Clone for Kept<T> {
-    fn clone(&self) -> Kept<T> {
+impl<T: Send + Sync + 'static> Clone for ValueRef<T> {
+    fn clone(&self) -> ValueRef<T> {
         // SAFETY: this value has a reference.
         unsafe { Node::add_references(self.0, 1) };
-        Kept(self.0)
+        ValueRef(self.0)
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Kept<T> {
+impl<T: Send + Sync + 'static> Drop for ValueRef<T> {
     fn drop(&mut self) {
         // SAFETY: the reference belongs to this value, and is not that of a word.
         unsafe { RetireOnDrop::new().0.release(self.0, 1) };
     }
 }
 
-impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Kept<T> {
+impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for ValueRef<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Kept").field(&**self).finish()
+        f.debug_tuple("ValueRef").field(&**self).finish()
     }
 }
 
@@ -326,8 +326,8 @@ impl<T: Send + Sync + 'static> Master<T> {
 
     /// Returns a counted pointer to the current value; `None` if the master is vacant. Takes the lock for a
     /// moment.
-    pub fn keep(&self) -> Option<Kept<T>> {
-        self.raw.share().map(Kept)
+    pub fn keep(&self) -> Option<ValueRef<T>> {
+        self.raw.share().map(ValueRef)
     }
 
     /// Replaces the value. Returns the new version. `walk` visits the replicas.
@@ -346,7 +346,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     pub fn set(&self, value: T, walk: impl FnMut(&mut dyn FnMut(&Replica<T>))) -> u64 {
         match self.replace(value, |_| true, walk) {
             Ok(version) => version,
-            Err(_) => unreachable!("every version was admitted"),
+            Err(_) => unreachable!("`set` was rejected although it admits every version"),
         }
     }
 
@@ -409,7 +409,7 @@ impl<T: Send + Sync + 'static> Master<T> {
             admit(version)
         };
         let take = |version| {
-            let mut node = new.take().unwrap_or_else(|| unreachable!("the node is taken once"));
+            let mut node = new.take().unwrap_or_else(|| unreachable!("the new node was taken twice"));
             node.version = version;
             NonNull::from(Box::leak(node))
         };
@@ -417,7 +417,7 @@ impl<T: Send + Sync + 'static> Master<T> {
         match (replaced, new) {
             (Some(version), _) => Ok(version),
             (None, Some(node)) => Err(Conflict { value: node.value, version: there }),
-            (None, None) => unreachable!("a rejected node is still here"),
+            (None, None) => unreachable!("the node of a rejected value is missing"),
         }
     }
 
@@ -451,7 +451,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// new.adopt(old.keep().unwrap()).unwrap();
     /// new.read(|value| assert_eq!((Versioned::version(value), **value), (1, 10)));
     /// ```
-    pub fn adopt(&self, value: Kept<T>) -> Result<(), Kept<T>> {
+    pub fn adopt(&self, value: ValueRef<T>) -> Result<(), ValueRef<T>> {
         let node = value.0;
         let adopted = self.replace_by(|version| version == 0, |_| node, |_| ());
         match adopted {

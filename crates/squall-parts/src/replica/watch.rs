@@ -37,7 +37,7 @@ use crate::replica::sites;
 /// }
 ///
 /// let (watch, bell) = (Watch::new(), Arc::new(Bell::default()));
-/// watch.leave(None, &Waker::from(bell.clone()));
+/// watch.register(None, &Waker::from(bell.clone()));
 /// // Check for the change here, then wait.
 /// watch.wake(); // the changing thread
 /// assert!(bell.0.load(Ordering::Relaxed));
@@ -67,7 +67,7 @@ impl Watch {
 
     /// Registers a waker, in place of the one with this ticket, if any. Returns its ticket. Check for the
     /// change *after* this call: a later change wakes the waker.
-    pub fn leave(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
+    pub fn register(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
         let waker = waker.clone();
         let mut wakers = self.lock();
         let earlier = ticket.and_then(|ticket| wakers.left.iter_mut().find(|(left, _)| *left == ticket));
@@ -98,10 +98,10 @@ impl Watch {
     /// use squall_parts::replica::Watch;
     /// use std::task::Waker;
     /// let watch = Watch::new();
-    /// let ticket = watch.leave(None, Waker::noop());
-    /// watch.take_back(ticket);
+    /// let ticket = watch.register(None, Waker::noop());
+    /// watch.unregister(ticket);
     /// ```
-    pub fn take_back(&self, ticket: u64) {
+    pub fn unregister(&self, ticket: u64) {
         let mut wakers = self.lock();
         let place = wakers.left.iter().position(|(left, _)| *left == ticket);
         let taken = place.map(|place| wakers.left.swap_remove(place));
@@ -116,7 +116,7 @@ impl Watch {
     /// # Panics
     /// If a waker panics. All wakers are called first; the first payload is then raised again.
     pub fn wake(&self) {
-        // Pairs with the fence in `leave`.
+        // Pairs with the fence in `register`.
         if !sites::WAKE.is_weak() {
             fence(Ordering::SeqCst);
         }
@@ -129,7 +129,7 @@ impl Watch {
     fn wake_all(&self) {
         let mut wakers = self.lock();
         let left = std::mem::take(&mut wakers.left);
-        // Relaxed: as in `take_back`.
+        // Relaxed: as in `unregister`.
         self.waiting.store(0, Ordering::Relaxed);
         drop(wakers);
         let mut first = None;

@@ -5,7 +5,7 @@
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::{Entries, Table, either, is_flat, is_wide};
-use crate::table::ops::{change_at_home, find_at_home, put_at_home, read_at_home, take_at_home};
+use crate::table::ops::{compute_if_present_at_home, find_at_home, put_at_home, read_at_home, take_at_home};
 use crate::table::word::has_stable_bits;
 use squall_rcu::Guard;
 use std::borrow::Borrow;
@@ -104,15 +104,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// Fast path of [`change_in`](Table::change_in). Succeeds if the key is absent, or in its home's own
-    /// bucket without a concurrent writer, as in most changes. If `f` replaces the value, the calls are to
-    /// the hasher, the key's comparison, `f`, and the allocator of the value.
+    /// Fast path of [`compute_if_present_in`](Table::compute_if_present_in). Succeeds if the key is absent,
+    /// or in its home's own bucket without a concurrent writer, as in most changes. If `f` replaces the
+    /// value, the calls are to the hasher, the key's comparison, `f`, and the allocator of the value.
     ///
     /// # Errors
-    /// The slow path is needed: [`change_in`](Table::change_in). The table is unchanged; `f` comes back,
-    /// perhaps after a call.
+    /// The slow path is needed: [`compute_if_present_in`](Table::compute_if_present_in). The table is
+    /// unchanged; `f` comes back, perhaps after a call.
     #[inline(always)]
-    pub fn change_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
+    pub fn compute_if_present_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
         &self,
         _: &Guard,
         key: &Q,
@@ -124,7 +124,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe {
-            change_at_home(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
+            compute_if_present_at_home(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
         })
     }
 }

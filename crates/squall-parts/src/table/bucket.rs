@@ -27,7 +27,7 @@ use crate::table::platform::store_with_barrier;
 use crate::table::sites;
 use crate::table::tags::{SLOTS, Tags};
 use squall_lock::{Lock, LockGuard};
-use squall_sys::fetch::LINE;
+use squall_sys::prefetch::LINE;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::num::NonZero;
 use std::ptr;
@@ -159,7 +159,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     pub(crate) fn try_lock(self) -> Option<LockGuard<'a, ()>> {
         // Without loading the lock first: another thread seldom holds one of the many homes, and the load
         // would wait for the same line.
-        self.head.lock.__try_lock_unseen()
+        self.head.lock.__try_lock_without_read()
     }
 
     /// Whether both refer to the same bucket.

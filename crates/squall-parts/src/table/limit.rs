@@ -23,7 +23,7 @@ use std::fmt;
 /// assert_eq!(bytes.taken(), 0);
 /// ```
 pub struct Budget {
-    most: AtomicU64,
+    limit: AtomicU64,
     taken: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted {
     /// The limit.
-    pub most: u64,
+    pub limit: u64,
     /// The amount taken at that moment.
     pub taken: u64,
     /// The requested amount.
@@ -40,8 +40,8 @@ pub struct Exhausted {
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exhausted { most, taken, wanted } = self;
-        write!(f, "{wanted} more requested, {taken} of {most} in use")
+        let Exhausted { limit, taken, wanted } = self;
+        write!(f, "{wanted} more requested, {taken} of {limit} in use")
     }
 }
 
@@ -49,13 +49,13 @@ impl std::error::Error for Exhausted {}
 
 impl Budget {
     /// Returns a budget with this limit and no amount taken.
-    pub fn new(most: u64) -> Budget {
-        Budget { most: AtomicU64::new(most), taken: AtomicU64::new(0) }
+    pub fn new(limit: u64) -> Budget {
+        Budget { limit: AtomicU64::new(limit), taken: AtomicU64::new(0) }
     }
 
     /// Returns the limit.
-    pub fn most(&self) -> u64 {
-        self.most.load(Ordering::Relaxed)
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
     }
 
     /// Changes the limit. An amount taken beyond the new limit stays taken; later takes fail until it is
@@ -65,11 +65,11 @@ impl Budget {
     /// use squall_parts::table::Budget;
     /// let budget = Budget::new(2);
     /// budget.take(2).unwrap();
-    /// budget.set_most(1);
+    /// budget.set_limit(1);
     /// assert!(budget.taken() == 2 && budget.take(1).is_err());
     /// ```
-    pub fn set_most(&self, most: u64) {
-        self.most.store(most, Ordering::Relaxed);
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Returns the amount taken.
@@ -82,10 +82,10 @@ impl Budget {
     /// # Errors
     /// The limit would be exceeded: the budget is unchanged.
     pub fn take(&self, wanted: u64) -> Result<(), Exhausted> {
-        let fits = |taken: u64| taken.checked_add(wanted).filter(|sum| *sum <= self.most());
+        let fits = |taken: u64| taken.checked_add(wanted).filter(|sum| *sum <= self.limit());
         // Relaxed: only a number. The stored data has an ordering of its own.
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.map(drop).map_err(|taken| Exhausted { most: self.most(), taken, wanted })
+        taken.map(drop).map_err(|taken| Exhausted { limit: self.limit(), taken, wanted })
     }
 
     /// Takes this amount without checking the limit: for data that was there before the limit.
@@ -103,7 +103,7 @@ impl Budget {
 
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Budget").field("most", &self.most()).field("taken", &self.taken()).finish()
+        f.debug_struct("Budget").field("limit", &self.limit()).field("taken", &self.taken()).finish()
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     fn at_most_the_limit_is_taken_and_all_comes_back() {
         let budget = Budget::new(3);
         assert_eq!(budget.take(2), Ok(()));
-        assert_eq!(budget.take(2), Err(Exhausted { most: 3, taken: 2, wanted: 2 }));
+        assert_eq!(budget.take(2), Err(Exhausted { limit: 3, taken: 2, wanted: 2 }));
         assert!(budget.take(u64::MAX).is_err(), "the sum does not overflow");
         let mut reservation = Reservation::new(&budget);
         assert_eq!(reservation.take(1), Ok(()));
@@ -195,10 +195,10 @@ mod tests {
         let mut reservation = Reservation::new(&budget);
         reservation.take(1).unwrap();
         reservation.keep();
-        budget.set_most(1);
+        budget.set_limit(1);
         assert!(budget.taken() == 3 && budget.take(1).is_err());
         budget.give(3);
-        assert_eq!((budget.take(1), budget.most()), (Ok(()), 1));
+        assert_eq!((budget.take(1), budget.limit()), (Ok(()), 1));
         let text = budget.take(5).unwrap_err().to_string();
         assert_eq!(text, "5 more requested, 1 of 1 in use");
     }

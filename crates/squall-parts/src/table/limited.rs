@@ -34,7 +34,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// );
 /// assert_eq!(full.back, (3, "three"));
 /// assert_eq!(sessions.set(2, "other"), Ok(true), "the key is present");
-/// assert!(sessions.discard(&1) && sessions.set(3, "three").is_ok());
+/// assert!(sessions.delete(&1) && sessions.set(3, "three").is_ok());
 /// ```
 pub struct Limited<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     table: Table<K, V, S>,
@@ -65,15 +65,15 @@ impl<T> fmt::Display for Full<T> {
 impl<T> std::error::Error for Full<T> {}
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Limited<K, V> {
-    /// Returns an empty table for at most `most` entries, with `std`'s hasher.
+    /// Returns an empty table for at most `limit` entries, with `std`'s hasher.
     ///
     /// ```
     /// use squall_parts::table::Limited;
     /// let limited: Limited<u64, u64> = Limited::new(1);
     /// assert!(limited.set(1, 1).is_ok() && limited.set(2, 2).is_err());
     /// ```
-    pub fn new(most: u64) -> Limited<K, V> {
-        Limited::with_table(Table::new(), most)
+    pub fn new(limit: u64) -> Limited<K, V> {
+        Limited::with_table(Table::new(), limit)
     }
 }
 
@@ -87,8 +87,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// let limited = Limited::with_table(table, 1);
     /// assert!(limited.set(3, 3).is_err());
     /// ```
-    pub fn with_table(table: Table<K, V, S>, most: u64) -> Limited<K, V, S> {
-        let budget = Budget::new(most);
+    pub fn with_table(table: Table<K, V, S>, limit: u64) -> Limited<K, V, S> {
+        let budget = Budget::new(limit);
         budget.take_unchecked(table.len() as u64);
         Limited { table, budget }
     }
@@ -104,7 +104,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// use squall_parts::table::Limited;
     /// let limited: Limited<u64, u64> = Limited::new(1);
     /// limited.set(1, 1).unwrap();
-    /// limited.budget().set_most(2);
+    /// limited.budget().set_limit(2);
     /// assert!(limited.set(2, 2).is_ok());
     /// ```
     pub fn budget(&self) -> &Budget {
@@ -217,8 +217,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Ok(computed)
     }
 
-    /// Removes the key, like [`Table::discard`].
-    pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    /// Removes the key, like [`Table::delete`].
+    pub fn delete<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {

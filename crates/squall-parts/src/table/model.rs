@@ -98,7 +98,7 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     }
 }
 
-/// Adds one to a value, like `Table::change_at_home`.
+/// Adds one to a value, like `Table::compute_if_present_at_home`.
 fn add_at_home<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     // SAFETY: as in `get`.
     let done = unsafe {

@@ -299,7 +299,7 @@ pub(crate) unsafe fn change<L: Layout>(
 
 /// Fast path of `change`, without a slow path for another value.
 #[inline(always)]
-pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
+pub(crate) unsafe fn compute_if_present_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,

@@ -11,7 +11,7 @@ use crate::table::layout::{IsKey, Layout};
 use crate::table::sites;
 use crate::table::tags::SLOTS;
 #[cfg(not(loom))]
-use squall_sys::fetch::{self, LINE};
+use squall_sys::prefetch::{self, LINE};
 use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -273,11 +273,11 @@ impl<L: Layout> Slab<L> {
             let slots = self.slots.start.as_ptr().cast::<u8>();
             match size_of::<[L::Slot; ROW]>() {
                 // The bits below a row lead to another byte of the same line, so they need not be cut off.
-                size if size <= LINE => fetch::line(slots.wrapping_add(rows * Self::SLOTS_OF_HEAD)),
+                size if size <= LINE => prefetch::line(slots.wrapping_add(rows * Self::SLOTS_OF_HEAD)),
                 _ => {
                     let from = slots.wrapping_add((rows & !(STEP - 1)) * Self::SLOTS_OF_HEAD);
-                    fetch::line(from);
-                    fetch::line(from.wrapping_add(LINE));
+                    prefetch::line(from);
+                    prefetch::line(from.wrapping_add(LINE));
                 }
             }
             // SAFETY: the offset of the home's head, and by the constant ratio of sizes that of its first

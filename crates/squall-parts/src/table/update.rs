@@ -127,10 +127,10 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     /// use squall_parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
-    /// assert!(table.discard(&1) && !table.discard(&1));
+    /// assert!(table.delete(&1) && !table.delete(&1));
     /// ```
     #[inline]
-    pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    pub fn delete<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
@@ -177,7 +177,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
-        self.change(key, |value| if f(value) { Compute::Remove } else { Compute::Keep }) == Computed::Removed
+        self.compute_if_present(key, |value| if f(value) { Compute::Remove } else { Compute::Keep })
+            == Computed::Removed
     }
 
     /// Replaces the key's value by `f`'s result. Returns whether the key is present. If another writer was
@@ -193,7 +194,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
-        self.change(key, |value| Compute::Put(f(value))) == Computed::Updated
+        self.compute_if_present(key, |value| Compute::Put(f(value))) == Computed::Updated
     }
 
     /// Replaces, removes or keeps the entry of a present key, as `f` decides from its value. Like
@@ -203,28 +204,32 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// use squall_parts::table::{Compute, Computed, Table};
     /// let stock: Table<&str, u32> = [("apple", 1)].into_iter().collect();
     /// let sell = |n: &u32| if *n > 1 { Compute::Put(n - 1) } else { Compute::Remove };
-    /// assert_eq!(stock.change("apple", sell), Computed::Removed);
-    /// assert_eq!(stock.change("apple", sell), Computed::Kept);
+    /// assert_eq!(stock.compute_if_present("apple", sell), Computed::Removed);
+    /// assert_eq!(stock.compute_if_present("apple", sell), Computed::Kept);
     /// ```
     #[inline]
-    pub fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    pub fn compute_if_present<Q: Eq + Hash + ?Sized>(
+        &self,
+        key: &Q,
+        f: impl FnMut(&V) -> Compute<V>,
+    ) -> Computed
     where
         K: Borrow<Q>,
     {
-        pin(|guard| self.change_in(guard, key, f))
+        pin(|guard| self.compute_if_present_in(guard, key, f))
     }
 
-    /// Like [`change`](Table::change), in an operation that is already open.
+    /// Like [`compute_if_present`](Table::compute_if_present), in an operation that is already open.
     ///
     /// ```
     /// use squall_parts::table::{Compute, Computed, Table};
     /// use squall_rcu::pin;
     /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
-    /// let computed = pin(|guard| hits.change_in(guard, "home", |n| Compute::Put(n + 1)));
+    /// let computed = pin(|guard| hits.compute_if_present_in(guard, "home", |n| Compute::Put(n + 1)));
     /// assert_eq!(computed, Computed::Updated);
     /// ```
     #[inline(always)]
-    pub fn change_in<Q: Eq + Hash + ?Sized>(
+    pub fn compute_if_present_in<Q: Eq + Hash + ?Sized>(
         &self,
         _: &Guard,
         key: &Q,

@@ -1,7 +1,7 @@
 //! Tests of the master and its local tables, in one thread and in many.
 
 use squall_history::rng::Rng;
-use squall_parts::dhash::{Local, Locked, Locking, Master, Verdict};
+use squall_parts::dhash::{LocalTable, Locked, Locking, MasterTable, Verdict};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
@@ -14,11 +14,11 @@ use std::thread;
 const MANY: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
 /// Numbers as global parts, and zeros as local parts.
-fn numbers() -> Master<u64, u64, u64> {
-    Master::new(|_| 0)
+fn numbers() -> MasterTable<u64, u64, u64> {
+    MasterTable::new(|_| 0)
 }
 
-fn ask(local: &Local<u64, u64, u64>, key: u64, fill: u64) -> (Verdict, u64) {
+fn ask(local: &LocalTable<u64, u64, u64>, key: u64, fill: u64) -> (Verdict, u64) {
     local.find_or_allocate_and_lock(&key, || fill, |verdict, global, _| (verdict, *global))
 }
 
@@ -69,12 +69,12 @@ fn co_54_a_key_in_one_table_is_found_by_all() {
     }
     assert_eq!(locals[1].len() as u64, MANY.div_ceil(2), "a read makes no replica");
     master.clear();
-    assert!(master.is_empty() && locals.iter().all(Local::is_empty));
+    assert!(master.is_empty() && locals.iter().all(LocalTable::is_empty));
     assert!((0..MANY).all(|key| locals[0].read(&key, |_| ()).is_none()));
 }
 
 /// Writes until the tables have shrunk.
-fn stir(local: &Local<u64, u64, u64>, master: &Master<u64, u64, u64>) {
+fn stir(local: &LocalTable<u64, u64, u64>, master: &MasterTable<u64, u64, u64>) {
     // Other keys each time: the key decides whether a removal checks the size.
     for key in (0..MANY).map(|i| u64::MAX - i) {
         ask(local, key, 0);
@@ -110,7 +110,7 @@ fn co_54_each_table_resizes_by_its_own_contents() {
     let now = [master.capacity(), full.capacity(), few.capacity()];
     assert!(now.iter().zip(least).all(|(now, least)| *now <= 2 * least), "{now:?} after {least:?}");
     assert!((0..5).all(|key| ask(&few, key, 9) == (Verdict::Found, key)));
-    let roomy = Master::<u64, u64, u64>::with_capacity_and_hasher(many, Default::default(), |_| 0);
+    let roomy = MasterTable::<u64, u64, u64>::with_capacity_and_hasher(many, Default::default(), |_| 0);
     assert!(roomy.capacity() >= many && roomy.local().capacity() == least[1]);
 }
 
@@ -151,7 +151,7 @@ fn type_bounds_are_minimal() {
     fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
     struct Global(#[allow(dead_code)] AtomicU64);
     struct Part(Cell<u64>);
-    let master = Master::<u64, Global, Part>::new(|_| Part(Cell::new(0)));
+    let master = MasterTable::<u64, Global, Part>::new(|_| Part(Cell::new(0)));
     let local = master.local();
     is_shared(&master);
     is_shared(&local);
@@ -173,7 +173,7 @@ fn co_66_locals_come_and_go_at_any_time() {
     let (globals, parts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let master = {
         let parts = parts.clone();
-        Master::<u64, Counted, Counted>::new(move |global| Counted::new(&parts, global.number))
+        MasterTable::<u64, Counted, Counted>::new(move |global| Counted::new(&parts, global.number))
     };
     let first = master.local();
     for round in 0..3 {
@@ -206,7 +206,7 @@ fn co_66_an_emptied_key_leaves_all_tables_at_once_and_its_memory_follows() {
     let alive = Arc::new(AtomicU64::new(0));
     let master = {
         let alive = alive.clone();
-        Master::<u64, Counted, Counted>::new(move |global| Counted::new(&alive, global.number))
+        MasterTable::<u64, Counted, Counted>::new(move |global| Counted::new(&alive, global.number))
     };
     let locals = [master.local(), master.local()];
     for life in 0..MANY / 10 {
@@ -218,7 +218,7 @@ fn co_66_an_emptied_key_leaves_all_tables_at_once_and_its_memory_follows() {
             );
         }
         assert!(master.empty_data(&0));
-        assert!(master.is_empty() && locals.iter().all(Local::is_empty));
+        assert!(master.is_empty() && locals.iter().all(LocalTable::is_empty));
     }
     settle();
     assert_eq!(alive.load(SeqCst), 0, "a part of an old life is still alive");
@@ -435,7 +435,7 @@ fn a_panic_while_making_a_local_part_leaves_the_table_usable() {
     let armed = Arc::new(AtomicBool::new(true));
     let master = {
         let armed = armed.clone();
-        Master::<u64, u64, u64>::new(
+        MasterTable::<u64, u64, u64>::new(
             move |global| if armed.load(Relaxed) { panic!("no part") } else { *global },
         )
     };
@@ -477,7 +477,7 @@ fn co_56_a_hash_that_panics_while_a_table_grows_leaves_no_key_half_filled() {
     let (first, last) = if cfg!(miri) { (12, 1012) } else { (200, 1400) };
     let hash = BuildHasherDefault::<DefaultHasher>::default;
     for (often, by_local) in [Often::Once, Often::Always].into_iter().flat_map(|o| [(o, true), (o, false)]) {
-        let master = Master::<Touchy, u64, u64, _>::with_hasher(hash(), |global| *global);
+        let master = MasterTable::<Touchy, u64, u64, _>::with_hasher(hash(), |global| *global);
         let local = master.local();
         let ask = |key: u64| {
             if by_local {
@@ -561,7 +561,7 @@ fn a_closure_that_locks_in_the_same_table_panics_before_it_waits() {
 #[test]
 fn co_58_an_element_has_one_part_for_all_and_one_for_each_place() {
     // The page's frame, and whether it is mapped in this place.
-    let pages = Master::<u64, AtomicU64, bool>::new(|_| false);
+    let pages = MasterTable::<u64, AtomicU64, bool>::new(|_| false);
     let places = [pages.local(), pages.local(), pages.local()];
     for place in &places[..2] {
         place.find_or_allocate_and_lock(
@@ -704,7 +704,7 @@ fn co_61_emptying_goes_by_steps_and_may_be_given_up() {
         assert_eq!((locals[0].read(&1, |n| *n), master.read(&1, |n| *n)), (None, None));
         let left = emptied.replicas().iter().map(|part| *part).sum::<u64>() + *emptied.global();
         emptied.finish_empty();
-        assert!(master.is_empty() && locals.iter().all(Local::is_empty));
+        assert!(master.is_empty() && locals.iter().all(LocalTable::is_empty));
         // The next life may begin while this one is still locked.
         thread::scope(|threads| {
             assert_eq!(threads.spawn(|| ask(&locals[1], 1, 20)).join().unwrap(), (Verdict::Empty, 20))
@@ -737,7 +737,7 @@ fn co_61_a_key_that_is_being_filled_is_emptied_after() {
 #[test]
 fn co_61_a_value_being_read_is_not_dropped() {
     let alive = Arc::new(AtomicU64::new(0));
-    let master = Master::<u64, Counted, ()>::new(|_| ());
+    let master = MasterTable::<u64, Counted, ()>::new(|_| ());
     let local = master.local();
     local.find_or_allocate_and_lock(&1, || Counted::new(&alive, 10), |_, _, ()| ());
     local.read(&1, |global| {
@@ -815,7 +815,7 @@ fn co_62_operations_and_walks_meet_every_element_once() {
 fn co_62_a_walk_keeps_its_elements_and_skips_emptied_ones() {
     let alive = Arc::new(AtomicU64::new(0));
     let master =
-        Master::<u64, Counted, (), BuildHasherDefault<Alike>>::with_hasher(Default::default(), |_| ());
+        MasterTable::<u64, Counted, (), BuildHasherDefault<Alike>>::with_hasher(Default::default(), |_| ());
     for key in 0..4 {
         master.find_or_allocate_and_lock(&key, || Counted::new(&alive, key), |_, _| ());
     }
@@ -835,8 +835,10 @@ fn co_62_a_walk_keeps_its_elements_and_skips_emptied_ones() {
 
 #[test]
 fn any_borrowed_form_of_a_key_and_any_hasher_will_do() {
-    let master =
-        Master::<String, usize, usize, BuildHasherDefault<Alike>>::with_hasher(Default::default(), |n| *n);
+    let master = MasterTable::<String, usize, usize, BuildHasherDefault<Alike>>::with_hasher(
+        Default::default(),
+        |n| *n,
+    );
     let local = master.local();
     for word in ["a", "map", "of", "words"] {
         let told =
@@ -857,8 +859,8 @@ fn any_borrowed_form_of_a_key_and_any_hasher_will_do() {
 /// to its descriptor.
 #[test]
 fn co_67_a_path_leads_to_its_handle_and_a_thread_to_its_descriptor() {
-    let paths = Master::<String, Arc<str>, u64>::new(|_| 0);
-    let threads = Master::<u64, thread::Thread, ()>::new(|_| ());
+    let paths = MasterTable::<String, Arc<str>, u64>::new(|_| 0);
+    let threads = MasterTable::<u64, thread::Thread, ()>::new(|_| ());
     let locals: Vec<_> = (0..2).map(|_| (paths.local(), threads.local())).collect();
     let opened = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -906,8 +908,8 @@ struct Here {
 
 /// A table, and the expected state of its keys.
 struct Lives {
-    master: Master<u64, Life, Here>,
-    locals: Vec<Local<u64, Life, Here>>,
+    master: MasterTable<u64, Life, Here>,
+    locals: Vec<LocalTable<u64, Life, Here>>,
     alive: Arc<AtomicU64>,
     /// The number of each key's current life; zero between two lives.
     now: Vec<AtomicU64>,
@@ -922,7 +924,7 @@ impl Lives {
         let counter = alive.clone();
         let here =
             move |life: &Life| Here { number: life.number, uses: 0, _alive: Counted::new(&counter, 0) };
-        let master = Master::new(here);
+        let master = MasterTable::new(here);
         let locals = (0..3).map(|_| master.local()).collect();
         let now = (0..keys).map(|_| AtomicU64::new(0)).collect();
         let [numbers, filled, emptied] = [1, 0, 0].map(AtomicU64::new);
@@ -941,7 +943,7 @@ impl Lives {
         assert_eq!(self.now[key as usize].load(SeqCst), life.number, "an outdated life");
     }
 
-    fn use_it(&self, local: &Local<u64, Life, Here>, key: u64) {
+    fn use_it(&self, local: &LocalTable<u64, Life, Here>, key: u64) {
         let fill = || self.begin(key);
         local.find_or_allocate_and_lock(&key, fill, |_, life, here| {
             self.is_now(key, life);
@@ -962,7 +964,7 @@ impl Lives {
         });
     }
 
-    fn step(&self, local: &Local<u64, Life, Here>, key: u64, draw: u64) {
+    fn step(&self, local: &LocalTable<u64, Life, Here>, key: u64, draw: u64) {
         match draw {
             0..8 => self.use_it(local, key),
             8 => {
@@ -1025,7 +1027,7 @@ fn co_54_co_66_tables_resize_and_locals_come_and_go_under_load() {
     let alive = Arc::new(AtomicU64::new(0));
     let master = {
         let alive = alive.clone();
-        Master::<u64, Counted, Counted>::new(move |global| Counted::new(&alive, global.number))
+        MasterTable::<u64, Counted, Counted>::new(move |global| Counted::new(&alive, global.number))
     };
     let shared = master.local();
     thread::scope(|scope| {

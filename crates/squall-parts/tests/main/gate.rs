@@ -3,7 +3,7 @@
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use squall_parts::gate::{
-    ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests, State,
+    ControlError, Limits, LocalRequests, Rejected, RequestCounter, ShutDown, SpreadRequests, State,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// The common interface of both forms.
 trait Counter: Sync {
-    fn try_enter(&self) -> Result<(), Refused>;
+    fn try_enter(&self) -> Result<(), Rejected>;
     fn await_turn(&self);
     fn leave(&self);
     fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError>;
@@ -30,15 +30,15 @@ trait Counter: Sync {
         loop {
             match self.try_enter() {
                 Ok(()) => return Ok(()),
-                Err(Refused::Stopped) => self.await_turn(),
-                Err(Refused::ShutDown) => return Err(ShutDown),
+                Err(Rejected::Stopped) => self.await_turn(),
+                Err(Rejected::ShutDown) => return Err(ShutDown),
             }
         }
     }
 }
 
 impl Counter for RequestCounter {
-    fn try_enter(&self) -> Result<(), Refused> {
+    fn try_enter(&self) -> Result<(), Rejected> {
         self.try_enter()
     }
     fn await_turn(&self) {
@@ -94,7 +94,7 @@ impl Spread {
 }
 
 impl Counter for Spread {
-    fn try_enter(&self) -> Result<(), Refused> {
+    fn try_enter(&self) -> Result<(), Rejected> {
         self.with(|local| local.try_enter())
     }
     fn await_turn(&self) {
@@ -140,7 +140,7 @@ fn until(is_so: impl Fn() -> bool) {
 }
 
 /// Waits until requests are rejected with `why`. A request that enters leaves again.
-fn until_refused(counter: &dyn Counter, why: Refused) {
+fn until_refused(counter: &dyn Counter, why: Rejected) {
     until(|| match counter.try_enter() {
         Ok(()) => {
             counter.leave();
@@ -191,7 +191,7 @@ fn rules_2_and_3_a_shutdown_waits_for_those_inside_and_refuses_others() {
             });
             until(|| counter.state() == State::ShutDown);
             // Seven calls reach each proxy.
-            (0..7).for_each(|_| until_refused(counter, Refused::ShutDown));
+            (0..7).for_each(|_| until_refused(counter, Rejected::ShutDown));
             assert_eq!(counter.enter(), Err(ShutDown));
             assert_eq!(counter.inside(), 2);
             counter.leave();
@@ -240,7 +240,7 @@ fn rule_5_after_a_shutdown_nothing_goes_any_more() {
 fn rules_6_and_7_requests_wait_while_it_is_stopped() {
     both(|counter| {
         counter.stop(Limits::NONE).unwrap();
-        assert_eq!(counter.try_enter(), Err(Refused::Stopped));
+        assert_eq!(counter.try_enter(), Err(Rejected::Stopped));
         let (came, entered) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|threads| {
             for _ in 0..3 {
@@ -364,7 +364,7 @@ fn drained_waits_only_for_a_shutdown() {
 fn who_was_refused_is_not_counted() {
     both(|counter| {
         counter.stop(Limits::NONE).unwrap();
-        (0..100).for_each(|_| assert_eq!(counter.try_enter(), Err(Refused::Stopped)));
+        (0..100).for_each(|_| assert_eq!(counter.try_enter(), Err(Rejected::Stopped)));
         assert_eq!(counter.inside(), 0);
         counter.restart().unwrap();
         counter.stop(Limits::NONE).unwrap();
@@ -375,7 +375,7 @@ fn who_was_refused_is_not_counted() {
 fn leaving_without_having_entered_panics() {
     let shared = RequestCounter::new();
     let said = catch_unwind(AssertUnwindSafe(|| shared.leave())).expect_err("the counter is empty");
-    assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("an empty request counter")));
+    assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("an empty gate")));
     shared.enter().expect("the counter is as before");
     shared.leave();
     shared.stop().unwrap();
@@ -440,7 +440,7 @@ fn a_request_may_leave_on_another_thread() {
     drop(request);
     counter.shutdown_for(SHORT).unwrap();
     assert_eq!(counter.request().unwrap_err(), ShutDown);
-    assert_eq!(counter.try_request().unwrap_err(), Refused::ShutDown);
+    assert_eq!(counter.try_request().unwrap_err(), Rejected::ShutDown);
 }
 
 #[test]
@@ -543,7 +543,7 @@ fn rejected_requests_do_not_touch_the_count() {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             for _ in 0..if cfg!(miri) { 50 } else { 100_000 } {
-                assert_eq!(counter.try_enter(), Err(Refused::Stopped));
+                assert_eq!(counter.try_enter(), Err(Rejected::Stopped));
             }
             done.store(true, Ordering::Relaxed);
         });

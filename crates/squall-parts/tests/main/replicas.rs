@@ -269,7 +269,7 @@ impl Wake for Bell {
 fn a_panicking_waker_loses_no_other_wake_up() {
     let (watch, rings) = (Watch::new(), Arc::new(AtomicU64::new(0)));
     for words in [None, Some("first"), Some("second"), None] {
-        watch.leave(None, &Waker::from(Arc::new(Bell(rings.clone(), words))));
+        watch.register(None, &Waker::from(Arc::new(Bell(rings.clone(), words))));
     }
     let payload = catch_unwind(AssertUnwindSafe(|| watch.wake())).unwrap_err();
     assert_eq!(rings.load(Ordering::Relaxed), 4, "a wake-up was lost");

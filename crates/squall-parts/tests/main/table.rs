@@ -31,7 +31,7 @@ fn each_layout_finds_every_key() {
         assert_eq!(flat.insert(i, 7), Some(i + 1));
         // The present key stays, and the new one is freed.
         assert_eq!(wide.insert(i.to_string(), 7), Some(i + 1));
-        assert!(i % 2 == 0 || wide.discard(i.to_string().as_str()));
+        assert!(i % 2 == 0 || wide.delete(i.to_string().as_str()));
         assert_eq!(boxed.remove(&i.to_string()), Some(vec![i]));
     }
     assert!(boxed.is_empty() && flat.len() as u64 == MANY);
@@ -58,7 +58,7 @@ fn every_operation_on_one_entry() {
         assert_eq!(table.get_or_insert_with(key.clone(), || 8), 8);
         assert_eq!(table.entry(key.clone()).and_modify(|n| n + 1).or_insert(0), 9);
         assert_eq!(table.read_entry(&key, |k, &v| (k.clone(), v)), Some((key.clone(), 9)));
-        assert!(table.discard(&key) && !table.discard(&key));
+        assert!(table.delete(&key) && !table.delete(&key));
         assert_eq!(table.entry(key).or_default(), 0);
         assert_eq!(table.len(), 1);
     }
@@ -111,7 +111,7 @@ fn readers_find_whole_strings_while_keys_come_and_go() {
                 match (i + round) % 3 {
                     0 => _ = table.set(name(i), i * 100 + round % 100),
                     1 => _ = table.update(name(i).as_str(), |value| value / 100 * 100 + round % 100),
-                    _ => _ = table.discard(name(i).as_str()),
+                    _ => _ = table.delete(name(i).as_str()),
                 }
             }
         }
@@ -136,7 +136,7 @@ fn a_constant_hasher_costs_only_time() {
     let keys = 0..if cfg!(miri) { 20 } else { 300 };
     keys.clone().for_each(|i| _ = table.set(i, i));
     assert!(keys.clone().all(|i| table.get(&i) == Some(i)));
-    assert!(keys.clone().all(|i| table.discard(&i)));
+    assert!(keys.clone().all(|i| table.delete(&i)));
     assert!(table.is_empty());
 }
 
@@ -151,7 +151,7 @@ fn chained_entries_are_found_and_removed_ones_are_not() {
             // From either end, so that a chain loses its last entry before or after its bucket does.
             let order = |i| if round % 2 == 0 { i } else { keys - 1 - i };
             for key in (0..keys).map(order) {
-                assert!(table.discard(&key) && !table.contains_key(&key));
+                assert!(table.delete(&key) && !table.contains_key(&key));
                 assert_eq!(table.iter().count(), table.len());
             }
             assert!(table.is_empty());
@@ -166,9 +166,9 @@ fn it_grows_and_shrinks_and_keeps_its_room() {
     let least = table.capacity();
     (0..MANY).for_each(|i| _ = table.set(i, i));
     assert!(table.capacity() as u64 >= MANY, "{} of {MANY}", table.capacity());
-    (0..MANY).for_each(|i| _ = table.discard(&i));
+    (0..MANY).for_each(|i| _ = table.delete(&i));
     // Writers continue the move.
-    (0..MANY).for_each(|i| _ = (table.set(i, i), table.discard(&i)));
+    (0..MANY).for_each(|i| _ = (table.set(i, i), table.delete(&i)));
     assert!((table.capacity() as u64) < MANY / 2);
     table.reserve(1000);
     assert!(table.capacity() >= 1000);
@@ -185,7 +185,7 @@ fn iteration_visits_stable_keys_once_while_the_table_resizes() {
         threads.spawn(|| {
             while !stop.load(Relaxed) {
                 (MANY..2 * MANY).for_each(|i| _ = table.set(i, i));
-                (MANY..2 * MANY).for_each(|i| _ = table.discard(&i));
+                (MANY..2 * MANY).for_each(|i| _ = table.delete(&i));
             }
         });
         for _ in 0..if cfg!(miri) { 2 } else { 50 } {
@@ -255,7 +255,7 @@ fn keys_and_values_are_dropped_exactly_once() {
                         0 | 1 => _ = table.set(k(n), v(n)),
                         2 => _ = table.try_insert(k(n), v(n)),
                         3 => _ = table.update(&k(n), |old| v(old.1)),
-                        4 => _ = table.discard(&k(n)),
+                        4 => _ = table.delete(&k(n)),
                         5 => _ = table.compute(k(n), |_| Compute::Put(v(n))),
                         _ => _ = table.remove_if(&k(n), |old| old.1 % 2 == 0),
                     }
@@ -292,7 +292,7 @@ fn no_update_is_lost_while_the_table_resizes() {
                     boxed.set(key.to_string(), key);
                     if i >= 100 {
                         assert_eq!(flat.remove(&(key - 100)), Some(key - 100));
-                        assert!(boxed.discard(&(key - 100).to_string()));
+                        assert!(boxed.delete(&(key - 100).to_string()));
                     }
                     done.fetch_add(1, Relaxed);
                 }
@@ -327,7 +327,7 @@ fn a_user_function_may_use_the_table() {
     table.update(&1, |n| n + table.get(&2).unwrap());
     assert_eq!(table.get(&1), Some(3));
     table.for_each(|k, v| _ = table.set(k + 100, *v));
-    table.retain(|k, _| *k < 100 || !table.discard(k));
+    table.retain(|k, _| *k < 100 || !table.delete(k));
     assert_eq!(table.len(), 10);
 }
 
@@ -357,7 +357,7 @@ fn a_change_of_a_removed_key_spares_the_new_key_in_its_slot() {
         let table: Table<K, u64, BuildHasherDefault<Alike>> = Table::default();
         table.set(gone, 5);
         // The new key has the slot, and the same value.
-        let take_over = || assert!(table.discard(&gone) && !table.set(comes, 5));
+        let take_over = || assert!(table.delete(&gone) && !table.set(comes, 5));
         let mut asked = 0;
         let updated = table.update(&gone, |value| {
             asked += 1;
@@ -369,7 +369,7 @@ fn a_change_of_a_removed_key_spares_the_new_key_in_its_slot() {
         // The removal of a neighbour does not cause another call.
         table.set(gone, 1);
         let updated = table.update(&gone, |value| {
-            table.discard(&comes);
+            table.delete(&comes);
             value + 1
         });
         assert!(updated && table.get(&gone) == Some(2));
@@ -395,7 +395,7 @@ fn a_key_that_changes_in_place_survives_changes_of_its_value() {
     assert_eq!(table.try_insert(Noted(1, Mutex::new(String::new())), 8).map_err(|(_, value)| value), Err(8));
     (2..MANY / 10).for_each(|i| _ = table.set(Noted(i, Mutex::new(i.to_string())), i));
     assert_eq!((noted(&table), table.get(&1)), ("new".repeat(99), Some(7)));
-    assert!(table.discard(&1));
+    assert!(table.delete(&1));
     drop(table);
     squall_rcu::barrier().unwrap();
 }
@@ -420,7 +420,7 @@ fn a_hash_that_contradicts_itself_loses_entries_and_breaks_no_memory() {
             threads.spawn(|| {
                 for i in 0..MANY / 10 {
                     table.set(Fickle(i % 50), Counted::new(&alive, i));
-                    table.discard(&Fickle(i % 50));
+                    table.delete(&Fickle(i % 50));
                     table.read(&Fickle(i % 50), |value| assert!(value.1 <= MANY));
                 }
             });
@@ -442,9 +442,9 @@ fn an_impossible_reservation_is_rejected() {
     (0..MANY).for_each(|i| _ = table.set(i, i));
     assert!(table.capacity() as u64 >= MANY);
     // A running shrink keeps reserved room.
-    (0..MANY).for_each(|i| _ = table.discard(&i));
+    (0..MANY).for_each(|i| _ = table.delete(&i));
     assert!(table.try_reserve(MANY as usize) && table.capacity() as u64 >= MANY);
-    (0..MANY).for_each(|i| _ = (table.set(i, i), table.discard(&i)));
+    (0..MANY).for_each(|i| _ = (table.set(i, i), table.delete(&i)));
     assert!(table.capacity() as u64 >= MANY);
 }
 
@@ -470,7 +470,7 @@ fn a_value_drop_may_use_the_table() {
                     table.set(i, Last(table.clone(), i));
                     table.update(&(i / 2), |old| Last(table.clone(), old.1));
                     if i % 3 == thread {
-                        table.discard(&i);
+                        table.delete(&i);
                     }
                 }
             });

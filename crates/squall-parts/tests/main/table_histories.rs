@@ -67,7 +67,7 @@ impl<K: Named, V: Held, S: BuildHasher + Send + Sync> ConcurrentMap<V> for Mappe
     }
 
     fn discard(&self, key: u64) -> bool {
-        self.0.discard(&K::of(key))
+        self.0.delete(&K::of(key))
     }
 
     fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&V) -> bool) -> bool {

@@ -13,7 +13,7 @@ fn new_keys_beyond_the_limit_are_rejected() {
         assert_eq!(table.set(key, key.to_string()), Ok(false));
     }
     let full = table.set(3, "3".into()).unwrap_err();
-    assert_eq!((full.back, full.exhausted.most, full.exhausted.taken), ((3, "3".into()), 3, 3));
+    assert_eq!((full.back, full.exhausted.limit, full.exhausted.taken), ((3, "3".into()), 3, 3));
     assert_eq!(table.try_insert(3, "3".into()).unwrap_err().back, (3, "3".into()));
     assert!(table.compute(3, |there| Compute::Put(format!("{there:?}"))).is_err());
     assert_eq!(table.compute(3, |_| Compute::Keep), Ok(Computed::Kept), "no new key was requested");
@@ -24,14 +24,14 @@ fn new_keys_beyond_the_limit_are_rejected() {
     assert_eq!(table.compute(2, |_| Compute::Remove), Ok(Computed::Removed));
     assert_eq!((table.budget().taken(), table.len()), (2, 2));
     assert_eq!((table.try_insert(5, "5".into()), table.remove(&5)), (Ok(true), Some("5".into())));
-    assert!(table.remove(&5).is_none() && !table.discard(&5));
+    assert!(table.remove(&5).is_none() && !table.delete(&5));
     table.retain(|key, _| *key == 1);
     assert_eq!((table.budget().taken(), table.get(&1).as_deref()), (1, Some("one")));
-    table.budget().set_most(0);
+    table.budget().set_limit(0);
     assert!(table.set(7, String::new()).is_err() && table.set(1, String::new()) == Ok(true));
     // A table that already has more entries than the limit.
     let table = Limited::with_table(table.into_table(), 0);
-    assert!(table.budget().taken() == 1 && table.discard(&1) && table.is_empty());
+    assert!(table.budget().taken() == 1 && table.delete(&1) && table.is_empty());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_limit_always_holds_and_the_count_ends_exact() {
                             2 => table.compute(key, |_| Compute::Put(worker)).map(drop).map_err(drop),
                             3 => table.compute(key, |_| Compute::Remove).map(drop).map_err(drop),
                             _ => {
-                                table.discard(&key);
+                                table.delete(&key);
                                 Ok(())
                             }
                         };

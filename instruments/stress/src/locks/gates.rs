@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use squall::lock::Steps;
 use squall::parts::gate::{
-    ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests,
+    ControlError, Limits, LocalRequests, Rejected, RequestCounter, ShutDown, SpreadRequests,
 };
 use squall::objects::gate::{self, Gate as _, GateExt};
 use squall::{Handle, Owned};
@@ -39,7 +39,7 @@ const SHORT: Duration = Duration::from_micros(100);
 /// A request counter of any form.
 pub(super) trait Counter: Send + Sync {
     fn enter(&self) -> Result<(), ShutDown>;
-    fn enter_now(&self) -> Result<(), Refused>;
+    fn enter_now(&self) -> Result<(), Rejected>;
     fn leave(&self);
     fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError>;
     fn restart(&self) -> Result<(), ControlError>;
@@ -54,7 +54,7 @@ where
     fn enter(&self) -> Result<(), ShutDown> {
         self.enter()
     }
-    fn enter_now(&self) -> Result<(), Refused> {
+    fn enter_now(&self) -> Result<(), Rejected> {
         self.try_enter()
     }
     fn leave(&self) {
@@ -89,12 +89,12 @@ impl Counter for Spread {
         loop {
             match local.try_enter() {
                 Ok(()) => return Ok(()),
-                Err(Refused::ShutDown) => return Err(ShutDown),
-                Err(Refused::Stopped) => local.await_turn(Limits::NONE),
+                Err(Rejected::ShutDown) => return Err(ShutDown),
+                Err(Rejected::Stopped) => local.await_turn(Limits::NONE),
             }
         }
     }
-    fn enter_now(&self) -> Result<(), Refused> {
+    fn enter_now(&self) -> Result<(), Rejected> {
         self.local().try_enter()
     }
     fn leave(&self) {
@@ -127,7 +127,7 @@ impl Counter for Object {
     fn enter(&self) -> Result<(), ShutDown> {
         self.handle().enter()
     }
-    fn enter_now(&self) -> Result<(), Refused> {
+    fn enter_now(&self) -> Result<(), Rejected> {
         self.handle().enter_now()
     }
     fn leave(&self) {
@@ -171,9 +171,9 @@ pub(super) type Make = fn() -> Box<dyn Counter>;
 /// Returns the forms with delayed steps.
 pub(super) fn disturbed_counters() -> [(&'static str, Make); 2] {
     [
-        ("the disturbed request counter", || Box::new(RequestCounter::<Disturbed>::disturbed())),
+        ("the disturbed request counter", || Box::new(RequestCounter::<Disturbed>::with_steps())),
         ("the disturbed spread request counter", || {
-            Box::new(Spread(SpreadRequests::disturbed(|| AtomicU64::new(0))))
+            Box::new(Spread(SpreadRequests::with_steps(|| AtomicU64::new(0))))
         }),
     ]
 }
@@ -244,7 +244,7 @@ impl LockThread {
         let entered = if self.rng.one_in(4) {
             count(Stat::Tries);
             match now.counter.enter_now() {
-                Err(Refused::Stopped) => {
+                Err(Rejected::Stopped) => {
                     count(Stat::Busy);
                     if world.breaks(Break::EnterAnyway, 4, &mut self.rng) {
                         self.inside(place, now);
@@ -383,7 +383,7 @@ impl LockThread {
             Err(error) => return world.fail(place, &format!("a shutdown has failed: {error}")),
         }
         let refused = (now.counter.enter_now(), now.counter.stop(None), now.counter.restart());
-        let wanted = (Err(Refused::ShutDown), Err(ControlError::ShutDown), Err(ControlError::ShutDown));
+        let wanted = (Err(Rejected::ShutDown), Err(ControlError::ShutDown), Err(ControlError::ShutDown));
         if refused != wanted {
             world.fail(place, &format!("after a shutdown, entering, stop and restart gave {refused:?}"));
         }

@@ -309,7 +309,7 @@ impl Drop for Kept<'_> {
 pub(super) fn in_bits() -> [Box<dyn Exclusive>; 2] {
     let shared = Arc::new(Shared::default());
     let guarded = || AtomicU64::new(0);
-    let (name, bits) = ("the disturbed two-bit lock", TwoBits::<_, Disturbed>::disturbed(FIRST));
+    let (name, bits) = ("the disturbed two-bit lock", TwoBits::<_, Disturbed>::with_steps(FIRST));
     let first = InBits { name, bits, shared: Arc::clone(&shared), guarded: guarded() };
     let (name, bits) = ("the two-bit lock", TwoBits::at(SECOND));
     [Box::new(first), Box::new(InBits { name, bits, shared, guarded: guarded() })]
@@ -322,15 +322,15 @@ pub(super) fn locks() -> Vec<Box<dyn Exclusive>> {
     vec![
         first_bits,
         second_bits,
-        Box::new(Named("the disturbed lock", Lock::<u64, Disturbed>::disturbed(0))),
+        Box::new(Named("the disturbed lock", Lock::<u64, Disturbed>::with_steps(0))),
         Box::new(Named("the lock", Lock::new(0))),
         Box::new(Named(
             "the disturbed configurable lock",
-            ConfigurableLock::<u64, Disturbed>::disturbed(0, waiting, scheduling),
+            ConfigurableLock::<u64, Disturbed>::with_steps(0, waiting, scheduling),
         )),
         Box::new(Named(
             "the second disturbed configurable lock",
-            ConfigurableLock::<u64, Disturbed>::disturbed(0, Waiting::BLOCK, Scheduling::FREE_FOR_ALL),
+            ConfigurableLock::<u64, Disturbed>::with_steps(0, Waiting::BLOCK, Scheduling::FREE_FOR_ALL),
         )),
         Box::new(Named("the configurable lock", ConfigurableLock::new(0))),
         Box::new(Named("the adaptive lock", AdaptiveLock::new(0))),
@@ -342,7 +342,7 @@ pub(super) fn shared_locks() -> Vec<Box<dyn SharedAccess>> {
     vec![
         Box::new(Named(
             "the disturbed reader-writer lock",
-            DistributedRwLock::<u64, Disturbed>::disturbed(0),
+            DistributedRwLock::<u64, Disturbed>::with_steps(0),
         )),
         Box::new(Named("the reader-writer lock", DistributedRwLock::new(0))),
     ]

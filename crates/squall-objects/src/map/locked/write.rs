@@ -124,7 +124,7 @@ where
     {
         match self.take(key) {
             Ok(taken) => taken.is_some(),
-            Err(table) => table.discard(key),
+            Err(table) => table.delete(key),
         }
     }
 
@@ -153,7 +153,7 @@ where
             let (place, value) = match self.lookup(key) {
                 Ok(Ok(told)) => told,
                 Ok(Err(_)) => return Computed::Kept,
-                Err(table) => return table.change(key, f),
+                Err(table) => return table.compute_if_present(key, f),
             };
             if let Some(computed) = self.apply(key, place, f(&value)) {
                 return computed;

@@ -4,7 +4,7 @@
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
 use crate::gate::{ControlError, Limits, State, sites, wait};
-use squall_lock::{Steps, Undisturbed};
+use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
 use squall_sys::sync::Mutex;
@@ -24,7 +24,7 @@ use std::fmt;
 /// requests.restart().unwrap();
 /// requests.shutdown(Limits::after(Duration::from_secs(1))).unwrap();
 /// ```
-pub struct Control<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
+pub struct Control<T: Tally, S: Steps = NoSteps, X: Send + Sync = ()> {
     /// The head of the list, and the bits of TAG.
     pub(super) current: AtomicPtr<Gate<T, S, X>>,
     pub(super) first: Gate<T, S, X>,

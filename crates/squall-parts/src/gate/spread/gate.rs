@@ -4,8 +4,8 @@
 use super::control::Control;
 use super::{Owner, Tally, more_left_than_entered};
 use crate::gate::phase::{NORMAL, SHUTDOWN, STATE, STOP};
-use crate::gate::{Limits, Refused, sites, wait};
-use squall_lock::{Steps, Undisturbed};
+use crate::gate::{Limits, Rejected, sites, wait};
+use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 ///
 /// A [`LocalRequests`] gives access to it. The counter owns it.
 #[repr(C, align(128))]
-pub struct Gate<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
+pub struct Gate<T: Tally, S: Steps = NoSteps, X: Send + Sync = ()> {
     pub(super) entered: T,
     pub(super) left: T,
     /// NORMAL, STOP or SHUTDOWN, and FENCED; for `first` also BUSY.
@@ -76,11 +76,11 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     /// Enters, if the counter is neither stopped nor shut down.
     ///
     /// # Errors
-    /// [`Refused`]: the request did not enter.
+    /// [`Rejected`]: the request did not enter.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{Limits, Refused, SpreadRequests};
+    /// use squall_parts::gate::{Limits, Rejected, SpreadRequests};
     /// use std::sync::atomic::AtomicU64;
     ///
     /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
@@ -88,10 +88,10 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     /// gate.try_enter().unwrap();
     /// gate.leave();
     /// requests.stop(Limits::NONE).unwrap();
-    /// assert_eq!(gate.try_enter(), Err(Refused::Stopped));
+    /// assert_eq!(gate.try_enter(), Err(Rejected::Stopped));
     /// ```
     #[inline(always)]
-    pub fn try_enter(&self) -> Result<(), Refused> {
+    pub fn try_enter(&self) -> Result<(), Rejected> {
         if self.entered.count_at_gate() {
             S::step();
             return Ok(());
@@ -103,11 +103,11 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     /// Enters where the gate is closed or not on this processor.
     #[cold]
     #[inline(never)]
-    fn enter_by_state(&self) -> Result<(), Refused> {
+    fn enter_by_state(&self) -> Result<(), Rejected> {
         // Relaxed: read again below. A request rejected here has not touched the count (spread/I5).
         match self.state.load(Ordering::Relaxed) & STATE {
-            STOP => return Err(Refused::Stopped),
-            SHUTDOWN => return Err(Refused::ShutDown),
+            STOP => return Err(Rejected::Stopped),
+            SHUTDOWN => return Err(Rejected::ShutDown),
             _ => self.entered.count(),
         }
         S::step();
@@ -126,7 +126,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     /// Continues for a request that was counted, and saw that it may not enter or needs a full fence.
     #[cold]
     #[inline(never)]
-    fn look_again(&self) -> Result<(), Refused> {
+    fn look_again(&self) -> Result<(), Rejected> {
         S::step();
         if !sites::PROXY_ENTER_FULL.is_weak() {
             // Full fence: pairs with the heavy fence of the control (spread/I3).
@@ -138,7 +138,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
             return Ok(());
         }
         self.count_out();
-        Err(if state == STOP { Refused::Stopped } else { Refused::ShutDown })
+        Err(if state == STOP { Rejected::Stopped } else { Rejected::ShutDown })
     }
 
     /// Leaves. The request may have entered through this gate or another one of the same counter.
@@ -235,7 +235,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> fmt::Debug for Gate<T, S, X> {
 /// assert!(rep.requests.try_enter().is_ok());
 /// rep.requests.leave();
 /// ```
-pub struct LocalRequests<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
+pub struct LocalRequests<T: Tally, S: Steps = NoSteps, X: Send + Sync = ()> {
     /// A gate of `owner`.
     pub(super) gate: NonNull<Gate<T, S, X>>,
     pub(super) owner: Arc<Owner<T, S, X>>,

@@ -71,7 +71,7 @@ pub use tally::Tally;
 
 use super::phase::{BUSY, NORMAL, STATE};
 use control::word_of;
-use squall_lock::{Steps, Undisturbed};
+use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::AtomicPtr;
@@ -139,7 +139,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Drop for Owner<T, S, X> {
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{Limits, Refused, SpreadRequests};
+/// use squall_parts::gate::{Limits, Rejected, SpreadRequests};
 /// use squall_machine::{Vp, pervp::GatedWord};
 ///
 /// let requests = SpreadRequests::new(|| GatedWord::new(Vp::current()));
@@ -147,20 +147,20 @@ impl<T: Tally, S: Steps, X: Send + Sync> Drop for Owner<T, S, X> {
 /// here.try_enter().unwrap();
 /// there.leave(); // through another representative
 /// requests.stop(Limits::NONE).unwrap();
-/// assert_eq!(there.try_enter(), Err(Refused::Stopped));
+/// assert_eq!(there.try_enter(), Err(Rejected::Stopped));
 /// ```
-pub struct SpreadRequests<T: Tally, S: Steps = Undisturbed, X: Send + Sync = ()> {
+pub struct SpreadRequests<T: Tally, S: Steps = NoSteps, X: Send + Sync = ()> {
     owner: Arc<Owner<T, S, X>>,
 }
 
 impl<T: Tally> SpreadRequests<T> {
     /// Makes a counter that admits requests. `tally` makes a count of zero; it is called twice.
     pub fn new(tally: impl FnMut() -> T) -> SpreadRequests<T> {
-        SpreadRequests::disturbed(tally)
+        SpreadRequests::with_steps(tally)
     }
 }
 
-impl<T: Tally, X: Send + Sync> SpreadRequests<T, Undisturbed, X> {
+impl<T: Tally, X: Send + Sync> SpreadRequests<T, NoSteps, X> {
     /// Like [`SpreadRequests::new`], with a value that the counter [keeps](Control::kept).
     ///
     /// # Example
@@ -171,7 +171,7 @@ impl<T: Tally, X: Send + Sync> SpreadRequests<T, Undisturbed, X> {
     /// let requests = SpreadRequests::with("uploads", || AtomicU64::new(0));
     /// assert_eq!(*requests.first().control().kept(), "uploads");
     /// ```
-    pub fn with(kept: X, tally: impl FnMut() -> T) -> SpreadRequests<T, Undisturbed, X> {
+    pub fn with(kept: X, tally: impl FnMut() -> T) -> SpreadRequests<T, NoSteps, X> {
         SpreadRequests { owner: Arc::new(Owner::new(kept, tally, is_fenced())) }
     }
 }
@@ -179,7 +179,7 @@ impl<T: Tally, X: Send + Sync> SpreadRequests<T, Undisturbed, X> {
 impl<T: Tally, S: Steps> SpreadRequests<T, S> {
     /// Like [`SpreadRequests::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
-    pub fn disturbed(tally: impl FnMut() -> T) -> SpreadRequests<T, S> {
+    pub fn with_steps(tally: impl FnMut() -> T) -> SpreadRequests<T, S> {
         SpreadRequests::of(tally, is_fenced())
     }
 
@@ -254,7 +254,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> fmt::Debug for SpreadRequests<T, S, X> 
 #[cold]
 #[track_caller]
 fn more_left_than_entered() -> ! {
-    panic!("more requests left a request counter than entered it: one had not entered, or left twice")
+    panic!("more requests left a gate than entered it: one had not entered, or left twice")
 }
 
 #[cfg(all(test, not(loom)))]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gate::phase::{NORMAL, STOP};
-use crate::gate::{ControlError, Limits, Refused};
+use crate::gate::{ControlError, Limits, Rejected};
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ fn requests_make_full_fences_after_membarrier_is_refused() {
     requests.stop(Limits::NONE).unwrap();
     for local in [&early, &late, &requests.first()] {
         assert_eq!(local.state.load(Ordering::Relaxed), STOP | FENCED);
-        assert_eq!(local.try_enter(), Err(Refused::Stopped));
+        assert_eq!(local.try_enter(), Err(Rejected::Stopped));
     }
     requests.restart().unwrap();
     assert_eq!(early.state.load(Ordering::Relaxed), NORMAL | FENCED);
     requests.shutdown(Limits::NONE).unwrap();
-    assert_eq!(local().try_enter(), Err(Refused::ShutDown));
+    assert_eq!(local().try_enter(), Err(Rejected::ShutDown));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_shutdown_of_a_stopped_counter_gives_up_and_it_is_stopped() {
     assert_eq!(requests.shutdown(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
     local.count_out();
     for local in [&local, &requests.first(), &requests.local(|| AtomicU64::new(0))] {
-        assert_eq!(local.try_enter(), Err(Refused::Stopped));
+        assert_eq!(local.try_enter(), Err(Rejected::Stopped));
     }
     assert_eq!(requests.stop(Limits::NONE), Err(ControlError::Stopped));
     requests.restart().unwrap();
@@ -86,7 +86,7 @@ fn gates_are_open_while_it_admits_requests() {
         let late = requests.local(|| GatedWord::new(Vp::current()));
         let before = at_gates(&requests);
         for gate in [&early, &late, &requests.first()] {
-            assert_eq!(gate.try_enter(), Err(Refused::Stopped));
+            assert_eq!(gate.try_enter(), Err(Rejected::Stopped));
         }
         assert_eq!(at_gates(&requests), before, "a gate was open during a stop");
         drop((early, late));
@@ -96,7 +96,7 @@ fn gates_are_open_while_it_admits_requests() {
     }
     requests.shutdown(Limits::NONE).unwrap();
     let before = at_gates(&requests);
-    assert_eq!(requests.first().try_enter(), Err(Refused::ShutDown));
+    assert_eq!(requests.first().try_enter(), Err(Rejected::ShutDown));
     assert_eq!(at_gates(&requests), before);
 }
 

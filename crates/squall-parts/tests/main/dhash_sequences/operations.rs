@@ -1,7 +1,7 @@
 //! Bytes as sequences of operations on a master and its local tables, compared with a map. Used by the test
 //! on random bytes and by the fuzzer. Shorter bytes are simpler sequences. A difference panics.
 
-use squall_parts::dhash::{Local, Locking, Master, Verdict};
+use squall_parts::dhash::{LocalTable, Locking, MasterTable, Verdict};
 use std::collections::BTreeMap;
 
 const LOCALS: usize = 3;
@@ -14,8 +14,8 @@ struct Entry {
     asked: [Option<u64>; LOCALS],
 }
 
-type Table = Master<u64, u64, u64>;
-type Locals = [Local<u64, u64, u64>; LOCALS];
+type Table = MasterTable<u64, u64, u64>;
+type Locals = [LocalTable<u64, u64, u64>; LOCALS];
 type Model = BTreeMap<u64, Entry>;
 
 /// Compares a table in many places with a map.

@@ -141,13 +141,13 @@ impl Duels {
 /// Returns each lock with its number of threads besides the first.
 fn arenas(world: &World) -> Vec<(usize, Arena)> {
     let one = |lock: Box<dyn Exclusive>| Arena::One(lock);
-    let plain = || one(Box::new(Named("the disturbed lock", Lock::<u64, Disturbed>::disturbed(0))));
+    let plain = || one(Box::new(Named("the disturbed lock", Lock::<u64, Disturbed>::with_steps(0))));
     let [bits, _] = in_bits();
     let configurable = |waiting, scheduling| {
-        let lock = ConfigurableLock::<u64, Disturbed>::disturbed(0, waiting, scheduling);
+        let lock = ConfigurableLock::<u64, Disturbed>::with_steps(0, waiting, scheduling);
         one(Box::new(Named("the disturbed configurable lock", lock)))
     };
-    let shared = DistributedRwLock::<u64, Disturbed>::disturbed(0);
+    let shared = DistributedRwLock::<u64, Disturbed>::with_steps(0);
     let mut arenas = vec![
         (1, plain()),
         (2, plain()),
