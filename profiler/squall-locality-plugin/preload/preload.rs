@@ -11,8 +11,8 @@
 //! - I3. A wrapper's additional work preserves `errno`, because programs may read it after any call. The
 //!   wrapper's own system calls are inline instructions and do not set `errno`.
 //! - I4. Additional work is not counted. The plugin ignores accesses of this library's instructions. Calls to
-//!   other libraries (unwinder, linker, C library) lie between `QUIET` and `LOUD`. The allocator's own work
-//!   counts as usual.
+//!   other libraries (unwinder, linker, C library) lie between `BEGIN_UNCOUNTED` and `END_UNCOUNTED`. The
+//!   allocator's own work counts as usual.
 //!
 //! `reallocarray` is not wrapped, because the C library implements it by `realloc`.
 
@@ -25,14 +25,14 @@ const FRAMES_MAX: usize = 24;
 /// Maximum stack depth of a walk in bytes: the default size of a stack.
 const STACK_BYTES: usize = 8 << 20;
 const HELLO: c_long = 0x0053_5100;
-const QUIET: c_long = HELLO + 1;
+const BEGIN_UNCOUNTED: c_long = HELLO + 1;
 const ALLOC: c_long = HELLO + 2;
 const FREE: c_long = HELLO + 3;
-const LOUD: c_long = HELLO + 4;
-const KEPT: c_long = HELLO + 5;
-const PLACE: c_long = HELLO + 6;
-/// Number of an unknown allocation site; equals `format::call::NO_PLACE`.
-const NO_PLACE: u32 = u32::MAX;
+const END_UNCOUNTED: c_long = HELLO + 4;
+const FREE_FAILED: c_long = HELLO + 5;
+const SITE: c_long = HELLO + 6;
+/// Number of an unknown allocation site; equals `format::call::NO_SITE`.
+const NO_SITE: u32 = u32::MAX;
 
 /// Handle for the next definition of a symbol in the search order.
 const NEXT: *mut c_void = -1isize as *mut c_void;
@@ -92,7 +92,7 @@ impl Quiet {
     fn begin() -> Quiet {
         let is_heard = plugin_listens();
         if is_heard {
-            send(QUIET, [0; 4]);
+            send(BEGIN_UNCOUNTED, [0; 4]);
         }
         // SAFETY: the address of this thread's `errno`, valid as long as the thread lives.
         Quiet { errno: unsafe { *__errno_location() }, is_heard }
@@ -112,7 +112,7 @@ impl Drop for Quiet {
         // SAFETY: the address of this thread's `errno`.
         unsafe { *__errno_location() = self.errno };
         if self.is_heard {
-            send(LOUD, [0; 4]);
+            send(END_UNCOUNTED, [0; 4]);
         }
     }
 }
@@ -130,7 +130,7 @@ struct Walk {
 }
 
 const NO_WALK: Walk =
-    Walk { stack: 0, frames: [0; FRAMES_MAX], places: [0; FRAMES_MAX], count: 0, place: NO_PLACE };
+    Walk { stack: 0, frames: [0; FRAMES_MAX], places: [0; FRAMES_MAX], count: 0, place: NO_SITE };
 /// Number of walks cached per thread.
 const WALKS: usize = 16;
 
@@ -209,7 +209,7 @@ fn walk(walks: &mut [Walk; WALKS]) -> usize {
     let mut taken = Walk { stack, ..NO_WALK };
     // SAFETY: `frame` receives the walk that it expects.
     unsafe { _Unwind_Backtrace(frame, (&raw mut taken).cast()) };
-    send(PLACE, [taken.frames.as_ptr() as usize, taken.count, &raw mut taken.place as usize, 0]);
+    send(SITE, [taken.frames.as_ptr() as usize, taken.count, &raw mut taken.place as usize, 0]);
     let at = (taken.frames.iter().fold(0usize, |sum, ip| sum.rotate_left(5) ^ ip) >> 2) % WALKS;
     walks[at] = taken;
     at
@@ -245,7 +245,7 @@ fn report_free(block: *mut c_void) {
 /// Reports that `block` was not freed after all.
 fn report_kept(block: *mut c_void) {
     if !block.is_null() && plugin_listens() {
-        send(KEPT, [block as usize, 0, 0, 0]);
+        send(FREE_FAILED, [block as usize, 0, 0, 0]);
     }
 }
 

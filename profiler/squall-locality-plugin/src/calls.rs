@@ -134,13 +134,13 @@ impl Thread {
                     }
                 });
             }
-            call::QUIET => self.quiet = self.quiet.saturating_add(1),
-            call::LOUD => self.quiet = self.quiet.saturating_sub(1),
-            call::PLACE => {
+            call::BEGIN_UNCOUNTED => self.quiet = self.quiet.saturating_add(1),
+            call::END_UNCOUNTED => self.quiet = self.quiet.saturating_sub(1),
+            call::SITE => {
                 let count = (b as usize).min(call::FRAMES_MAX);
                 let _ = with(|shared| {
                     let place = shared.site_number(a, count);
-                    // If the store fails, the library keeps `NO_PLACE`.
+                    // If the store fails, the library keeps `NO_SITE`.
                     shared.store(c, &place.to_le_bytes())
                 });
             }
@@ -148,7 +148,7 @@ impl Thread {
                 let _ = with(|shared| shared.note_block(self.number, a, b, c as u32));
                 self.quiet = self.quiet.saturating_sub(1);
             }
-            call::FREE | call::KEPT => {
+            call::FREE | call::FREE_FAILED => {
                 let kind = if number == call::FREE { record::FREE } else { record::KEPT };
                 let _ = with(|shared| {
                     if shared.block_counts() {
@@ -175,7 +175,7 @@ impl Shared {
     /// Returns the number of the allocation site with the `count` return addresses at `frames`.
     fn site_number(&mut self, frames: u64, count: usize) -> u32 {
         if !self.block_counts() {
-            return call::NO_PLACE;
+            return call::NO_SITE;
         }
         let mut bytes = [0; 8 * call::FRAMES_MAX];
         let got = self.read(frames, &mut bytes[..8 * count]);
@@ -184,7 +184,7 @@ impl Shared {
         let next = self.sites.len() as u32;
         match self.sites.get(&frames) {
             Some(site) => *site,
-            None if self.sites.len() >= SITES_MAX => call::NO_PLACE,
+            None if self.sites.len() >= SITES_MAX => call::NO_SITE,
             None => {
                 let mut payload = Payload::default().u32(next).u32(0);
                 for frame in &frames {

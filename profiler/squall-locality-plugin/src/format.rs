@@ -205,20 +205,21 @@ pub mod call {
     /// listens.
     pub const HELLO: i64 = FIRST;
     /// `()`: until the matching end, the thread works for the library and does not count. May nest.
-    pub const QUIET: i64 = FIRST + 1;
-    /// `(block, size, place)`: a block was allocated at this allocation site. Also ends the last `QUIET`.
+    pub const BEGIN_UNCOUNTED: i64 = FIRST + 1;
+    /// `(block, size, site)`: a block was allocated at this allocation site. Also ends the last
+    /// `BEGIN_UNCOUNTED`.
     pub const ALLOC: i64 = FIRST + 2;
     /// `(block)`: a block is about to be freed.
     pub const FREE: i64 = FIRST + 3;
-    /// `()`: ends the last `QUIET`.
-    pub const LOUD: i64 = FIRST + 4;
+    /// `()`: ends the last `BEGIN_UNCOUNTED`.
+    pub const END_UNCOUNTED: i64 = FIRST + 4;
     /// `(block)`: the last `FREE` of this block failed.
-    pub const KEPT: i64 = FIRST + 5;
+    pub const FREE_FAILED: i64 = FIRST + 5;
     /// `(return addresses, count, address)`: asks the plugin to store the number (`u32`) of the allocation
     /// site with these return addresses.
-    pub const PLACE: i64 = FIRST + 6;
+    pub const SITE: i64 = FIRST + 6;
     /// Number of an unknown allocation site.
-    pub const NO_PLACE: u32 = u32::MAX;
+    pub const NO_SITE: u32 = u32::MAX;
     /// Maximum number of return addresses.
     pub const FRAMES_MAX: usize = 24;
 }

@@ -7,7 +7,7 @@
 //!   belong to the parent, without touching them. The forking thread keeps its window, and blocks stay
 //!   allocated; therefore the child's log records the position in the parent's log where it begins.
 //! - I2. Accesses of the preloaded library's instructions are not reported. Its calls to other libraries,
-//!   except the allocator's own work, lie between `QUIET` and `LOUD`.
+//!   except the allocator's own work, lie between `BEGIN_UNCOUNTED` and `END_UNCOUNTED`.
 //!
 //! Not promised: accesses after `exec`, because the emulator ends there.
 

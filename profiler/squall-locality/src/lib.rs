@@ -81,7 +81,7 @@ pub struct Options {
     /// If so, orphaned processes of the program become its children (`PR_SET_CHILD_SUBREAPER`). They are then
     /// found when the run is stopped, even if they changed their environment. A process that outlives a run
     /// that ends by itself stays a child of this process.
-    pub alone: bool,
+    pub no_other_children: bool,
     /// Whether to preload the library that reports heap blocks.
     pub preload: bool,
     /// Path or name of the emulator. If empty, `SQUALL_EMULATOR` or a lookup in `PATH` decides.
@@ -108,7 +108,7 @@ impl Options {
             entries_max: entries_of(MEMORY_MIB),
             timeout: None,
             stop: None,
-            alone: false,
+            no_other_children: false,
             preload: true,
             emulator: None,
             emulator_arguments: Vec::new(),

@@ -159,7 +159,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
             "symbols"
         }
     };
-    let _adopts = Subreaper::begin(options.alone);
+    let _adopts = Subreaper::begin(options.no_other_children);
     let begin = Instant::now();
     for name in run.emulator.plugin_names() {
         let plugin = write(name, PLUGIN)?;
@@ -173,7 +173,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let mut child =
             command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
         run.pid = child.id();
-        let kin = RunProcesses { folder: &run.folder, alone: options.alone };
+        let kin = RunProcesses { folder: &run.folder, alone: options.no_other_children };
         match wait(&mut child, options, &kin, begin) {
             Ok(outcome) => run.outcome = outcome,
             Err(error) => {

@@ -338,7 +338,7 @@ impl Symbols {
 
     /// Static variable at `address`, with the offset inside it. The file was loaded with its first byte at
     /// `base`.
-    pub fn datum(&mut self, path: &Path, base: u64, address: u64) -> Option<(String, u64)> {
+    pub fn static_at(&mut self, path: &Path, base: u64, address: u64) -> Option<(String, u64)> {
         let module = self.module(path);
         let first =
             module.segments.iter().map(|(address, offset, ..)| address.wrapping_sub(*offset)).min()?;
