@@ -45,7 +45,7 @@ impl Latch {
     }
 
     /// Opens the door with the order `door`, for threads that wait now or come later.
-    pub(crate) fn say(&self, door: Door) {
+    pub(crate) fn open(&self, door: Door) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.door = Some(door);
         self.said.notify_all();
@@ -71,7 +71,7 @@ mod tests {
             std::thread::scope(|s| {
                 let heard: Vec<_> = (0..4).map(|_| s.spawn(|| latch.wait())).collect();
                 latch.await_waiting(4);
-                latch.say(said);
+                latch.open(said);
                 assert!(heard.into_iter().all(|h| h.join().is_ok_and(|door| door == said)));
             });
             assert_eq!(latch.wait(), said, "late comers too");

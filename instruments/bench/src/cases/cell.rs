@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Worker};
 use crate::harness::median;
-use crate::ours_cell::{Adaptive, Distributed, Embedded, Object, Replicated, Shared};
+use crate::ours_read_mostly::{Adaptive, Distributed, Embedded, Object, Replicated, Shared};
 use crate::rivals::cells::{Cached, Evmap, Kept, LeftRight, Loaded, Value, value};
 
 type StdRwLock = std::sync::RwLock<std::sync::Arc<Value>>;

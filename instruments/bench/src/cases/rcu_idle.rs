@@ -83,19 +83,19 @@ fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String>
             })
             .collect();
         if let Err(error) = made {
-            started.say(Door::GoHome);
+            started.open(Door::GoHome);
             return Err(format!("cannot start {threads} threads: {error}"));
         }
         started.await_waiting(threads);
         let result = resident_bytes().and_then(|rss_before| {
-            started.say(Door::Open);
+            started.open(Door::Open);
             over.await_waiting(threads);
             squall_rcu::barrier().map_err(|error| error.to_string())?;
             settle()?;
             metrics(threads, threads * items_each, rss_before)
         });
-        started.say(Door::Open);
-        over.say(Door::Open);
+        started.open(Door::Open);
+        over.open(Door::Open);
         result
     })
 }

@@ -13,8 +13,8 @@ use std::time::Instant;
 use squall::objects::{counter, gate};
 
 use crate::case::{Case, PLAIN, Scale, Setting, Spec};
+use crate::ours_gate::Counted;
 use crate::ours_machine::on_processor;
-use crate::ours_requests::Counted;
 use crate::rivals::gates::{Atomic, Clones, Group, passing};
 
 pub(super) static CASE: Case = Case {

@@ -89,6 +89,6 @@ fn run(
         disturbed: 0,
         kept_disturbed: false,
     };
-    rounds.tell(phases, &mut table);
+    rounds.fill_table(phases, &mut table);
     Ok(table)
 }

@@ -111,7 +111,7 @@ impl Rounds {
     }
 
     /// Fills the table. Several phases are named.
-    pub(super) fn tell(self, phases: &[&str], table: &mut Table) {
+    pub(super) fn fill_table(self, phases: &[&str], table: &mut Table) {
         let disturbed = self.disturbed.iter().filter(|&&foreign| foreign).count();
         table.pinned = is_pinned(self.threads);
         table.rounds = self.disturbed.len();

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::hash::Hash;
 use std::hint::black_box;
 
-use squall_sys::fetch;
+use squall_sys::prefetch;
 
 /// A key of a map.
 pub(crate) trait Key: Borrow<Self::Query> + Clone + Ord + Hash + Send + Sync + 'static {
@@ -32,7 +32,7 @@ pub(crate) trait Key: Borrow<Self::Query> + Clone + Ord + Hash + Send + Sync + '
 }
 
 /// Keys of a row are prefetched this many bytes ahead: some dozens of operations.
-const AHEAD: usize = 8 * fetch::LINE;
+const AHEAD: usize = 8 * prefetch::LINE;
 
 /// Maps a number to one unlike its neighbours. A bijection, so I1 holds (the finalizer of `SplitMix64`).
 pub(super) fn scatter(number: u64) -> u64 {
@@ -57,7 +57,7 @@ impl Key for u64 {
 
     #[inline(always)]
     fn at(row: &Vec<u64>, index: usize) -> &u64 {
-        fetch::line(row.as_ptr().wrapping_add(index).wrapping_byte_add(AHEAD).cast());
+        prefetch::line(row.as_ptr().wrapping_add(index).wrapping_byte_add(AHEAD).cast());
         &row[index]
     }
 }
@@ -92,7 +92,7 @@ impl Key for String {
     fn at(row: &String, index: usize) -> &str {
         // A program that reads its keys from elsewhere does not know their length at compile time.
         let length = black_box(LENGTH);
-        fetch::line(row.as_ptr().wrapping_add(index * LENGTH + AHEAD));
+        prefetch::line(row.as_ptr().wrapping_add(index * LENGTH + AHEAD));
         &row[index * LENGTH..][..length]
     }
 }

@@ -72,6 +72,6 @@ fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Re
         disturbed: 0,
         kept_disturbed: false,
     };
-    rounds.tell(&mut table);
+    rounds.fill_table(&mut table);
     Ok(table)
 }

@@ -135,7 +135,7 @@ impl Rounds {
         Ok(())
     }
 
-    pub(super) fn tell(self, table: &mut Table) {
+    pub(super) fn fill_table(self, table: &mut Table) {
         let disturbed = self.disturbed.iter().filter(|&&foreign| foreign).count();
         table.rounds = self.disturbed.len();
         table.disturbed = disturbed;
