@@ -28,14 +28,14 @@ struct PerCpu;
 
 struct Local {
     own: Shared,
-    at: At<PerCpu>,
+    context: RepContext<PerCpu>,
 }
 
 impl Root for PerCpu {
     type Interface = dyn Resettable;
     type Rep = Local;
-    fn make_rep(&self, at: At<Self>) -> Local {
-        Local { own: Shared::default(), at }
+    fn make_rep(&self, context: RepContext<Self>) -> Local {
+        Local { own: Shared::default(), context }
     }
 }
 
@@ -44,13 +44,13 @@ impl Hits<u64> for Local {
         self.own.add(n);
     }
     fn total(&self) -> u64 {
-        self.at.reps().map(|rep| rep.own.total()).sum()
+        self.context.reps().map(|rep| rep.own.total()).sum()
     }
 }
 
 impl Resettable for Local {
     fn reset(&self) {
-        self.at.reps().for_each(|rep| rep.own.reset());
+        self.context.reps().for_each(|rep| rep.own.reset());
     }
 }
 
