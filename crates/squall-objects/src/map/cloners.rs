@@ -33,6 +33,6 @@ impl<K, V: 'static, S> Cloners<K, V, S> {
     pub(super) fn copy_entry(&self, key: &K, value: &V, half: &mut Option<K>) -> (K, V) {
         *half = Some((self.key)(key));
         let value = self.copy(value);
-        (half.take().expect("it was just put there"), value)
+        (half.take().expect("the cloned key is missing after the clone of its value"), value)
     }
 }

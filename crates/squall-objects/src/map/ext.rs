@@ -439,7 +439,7 @@ where
     fn fold<T>(self, from: T, mut f: impl FnMut(T, &K, &V) -> T) -> T {
         let mut folded = Some(from);
         self.for_each(|key, value| folded = folded.take().map(|folded| f(folded, key, value)));
-        folded.expect("it was put back after each entry")
+        folded.expect("the folded value is missing after the last entry")
     }
 
     /// Returns the number of entries: exact while no thread writes, approximate otherwise.
@@ -473,7 +473,7 @@ where
     /// let map = map::shared::<u64, u64>();
     /// assert!(map.try_reserve(1000) && map.capacity() >= 1000);
     /// ```
-    #[must_use = "perhaps nothing was reserved"]
+    #[must_use = "the reservation may have failed"]
     fn try_reserve(self, more: usize) -> bool;
 
     /// Makes room for `more` further entries, like [`try_reserve`](MapExt::try_reserve).

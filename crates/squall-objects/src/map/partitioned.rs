@@ -56,7 +56,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     fn vacant(count: usize, home: Home, size: ClusterSize, cloners: Cloners<K, V, S>) -> Self {
-        assert!(count > 0, "a partitioned map needs at least one part, and `parts` is 0");
+        assert!(count > 0, "a partitioned map with zero parts was requested");
         Partitioned { count, home, size, cloners, parts: OnceLock::new() }
     }
 
@@ -97,7 +97,7 @@ where
     type Rep = PartitionedRep<K, V, S>;
 
     fn make_rep(&self, at: RepContext<Self>) -> PartitionedRep<K, V, S> {
-        let parts = self.parts.get().expect("misses are refused until entries have moved in").clone();
+        let parts = self.parts.get().expect("a representative was made before the entries had moved in").clone();
         let holders = self.holders().count();
         let first = self.holders().position(|cluster| cluster == at.cluster());
         let mine = first.into_iter().flat_map(|first| (first..self.count).step_by(holders));
@@ -147,7 +147,7 @@ where
     fn sensors(&self) -> Sensors {
         let reps = self.at.reps();
         let (reps, held) = reps.fold((0, 0), |(reps, held), rep| (reps + 1, held + rep.held.len()));
-        debug_assert_eq!(held, self.parts.count(), "each part is held by one of the first");
+        debug_assert_eq!(held, self.parts.count(), "the representatives hold another number of parts than the map has");
         Sensors { entries: self.parts.len(), reps, ..Sensors::default() }
     }
 

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn co_71_what_several_share_is_a_table() {
+    fn co_71_a_shared_map_is_a_table() {
         for vps in [2, 8, 64] {
             assert_eq!(best(vps, 1e6, 1e6, false), SHARED_FORM, "{vps}");
             assert_eq!(best(vps, 0.0, 1e6, false), SHARED_FORM, "{vps}");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn co_71_what_one_alone_uses_stays_under_a_lock_that_costs_it_nothing() {
+    fn co_71_a_map_of_one_thread_stays_under_a_biased_lock() {
         for (reads, writes) in [(1e6, 0.0), (1e6, 1e4), (1e6, 1e6), (1e5, 1e6)] {
             let dearer = dearer(reads, writes, true, true);
             assert!(dearer < 1.0, "{reads}, {writes}: {dearer}");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn co_71_what_one_alone_uses_is_a_table_where_values_cost_something_to_copy() {
+    fn co_71_a_map_of_one_thread_is_a_table_if_clones_are_expensive() {
         for (reads, writes) in [(1e6, 0.0), (1e6, 1e6), (1e5, 1e6)] {
             let seen = MapLoad { is_cheap: false, ..on_nodes(&[1], reads, writes, 1) };
             assert_eq!(best_of(&seen), SHARED_FORM);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn co_71_what_one_alone_uses_much_is_a_table_where_the_lock_costs_something() {
+    fn co_71_a_busy_map_of_one_thread_is_a_table_if_its_lock_has_no_owner() {
         for (reads, writes) in [(1e6, 0.0), (1e6, 1e4), (1e6, 1e6), (1e5, 1e6)] {
             for (large, can_be_owned) in [(false, false), (true, false), (true, true)] {
                 let dearer = dearer(reads, writes, !large, can_be_owned);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn co_71_the_more_share_it_the_dearer_is_the_lock_for_each() {
+    fn co_71_the_lock_costs_each_caller_more_with_more_callers() {
         let for_each = |vps: usize| {
             let costs = estimate(&on_nodes(&[vps], 1e5, 1e5, 1), LINE, CACHE);
             costs[SMALL_FORM].ns_per_s / vps as f64
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn co_71_what_one_alone_writes_is_better_under_a_lock_by_more_than_the_margin() {
+    fn co_71_writes_of_one_thread_are_cheaper_under_a_lock_beyond_the_margin() {
         for (reads, writes) in [(1e6, 1e6), (1e5, 1e6), (0.0, 1e6)] {
             let dearer = dearer(reads, writes, true, true);
             assert!(1.0 / dearer > 1.3, "{reads}, {writes}: {dearer}");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn hu_16_what_several_nodes_read_beyond_their_caches_is_copied_for_each() {
+    fn hu_16_a_map_beyond_the_caches_of_several_reading_nodes_is_replicated() {
         for vps in [[1, 1].as_slice(), &[8, 8], &[4, 4, 4, 4]] {
             assert_eq!(best_of(&huge(on_nodes(vps, 1e6, 0.0, vps.len()))), REPLICATED_FORM, "{vps:?}");
             assert_eq!(best_of(&huge(on_nodes(vps, 1e6, 1e3, vps.len()))), REPLICATED_FORM, "{vps:?}");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn hu_16_it_is_not_where_no_copy_is_nearer() {
+    fn hu_16_a_map_is_not_replicated_where_no_copy_is_nearer() {
         let reads = |vps: &[usize], nodes| on_nodes(vps, 1e6, 0.0, nodes);
         assert_eq!(best_of(&reads(&[8, 8], 2)), SHARED_FORM, "each node's caches keep all");
         assert_eq!(best_of(&huge(reads(&[8, 0], 2))), SHARED_FORM, "one node alone reads");
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn hu_16_it_is_not_where_much_is_written_and_it_goes_back_then() {
+    fn hu_16_a_map_with_many_writes_is_not_replicated_and_goes_back() {
         for writes in [1e5, 5e5, 1e6] {
             let costs = estimate(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE);
             let dearer = costs[REPLICATED_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s;
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_paid_for_by_their_bytes() {
+    fn copies_cost_their_bytes() {
         let costs: [Cost; 3] =
             estimate(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE).try_into().unwrap();
         assert_eq!(costs.map(|cost| cost.bytes), [0, 0, 3 * 10 * CACHE as usize]);

@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_uses_two_maps_in_turn_is_noted_in_both() {
+    fn alternating_calls_to_two_maps_are_sampled_in_both() {
         let mut noted = [0_u32; 2];
         (0..SAMPLE as usize * 200).for_each(|call| noted[call % 2] += u32::from(is_sampled()));
         assert!(noted.iter().all(|noted| (50..150).contains(noted)), "{noted:?}");
     }
 
     #[test]
-    fn a_sensor_posts_when_its_alarm_is_used_up_and_again_if_nobody_heard() {
+    fn a_sensor_posts_at_its_alarm_and_again_after_a_rejected_post() {
         for calls in [1, SAMPLE] {
             let sensor = Sensor::new();
             let posts = |heard: bool| {

@@ -87,7 +87,7 @@ where
         Lender::of(|rep| F::view(&rep.store, rep.sensor.as_deref()));
 
     fn make_rep(&self, at: RepContext<Self>) -> Self::Rep {
-        let store = self.store.get().expect("misses are refused until entries have moved in");
+        let store = self.store.get().expect("a representative was made before the entries had moved in");
         let counts_readers = F::SENSOR_CLUSTERS == ClusterSize::Cpu && counts_readers(ADAPTS);
         let local = F::local(store);
         let sensor = ADAPTS.then(Sensor::new);

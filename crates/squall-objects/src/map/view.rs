@@ -81,43 +81,43 @@ mod tests {
     type NumberMap = dyn Map<u64, u64, RandomState>;
 
     /// Names the view of a map.
-    struct What;
+    struct ViewName;
 
-    impl Act<NumberMap, &'static str> for What {
+    impl Act<NumberMap, &'static str> for ViewName {
         fn act<'o>(self, _: &'o Guard, hit: Hit<'o, NumberMap>) -> &'static str {
             match (hit.first(), hit.beside(), hit.second(), hit.third()) {
                 (Some(_), None, None, None) => "a table",
-                (Some(_), Some(_), None, None) => "a table, and what counts its writers",
+                (Some(_), Some(_), None, None) => "a table and a sensor",
                 (None, None, Some(_), None) => "one lock",
                 (None, None, None, Some(_)) => "copies",
-                (None, None, None, None) => "nothing",
-                _ => "more than one thing",
+                (None, None, None, None) => "no view",
+                _ => "several views",
             }
         }
     }
 
-    fn lent(handle: Handle<NumberMap>) -> &'static str {
-        handle.__call_act("write", What, Panic)
+    fn view_of(handle: Handle<NumberMap>) -> &'static str {
+        handle.__call_act("write", ViewName, Panic)
     }
 
     #[test]
-    fn each_form_lends_what_it_has() {
+    fn each_form_publishes_its_view() {
         let forms = [
             (map::shared(), "a table"),
             (map::locked(), "one lock"),
             (map::replicated(ClusterSize::Cpu), "copies"),
-            (map::partitioned(2, |key| key as usize), "nothing"),
+            (map::partitioned(2, |key| key as usize), "no view"),
             (map::adaptive(), "one lock"),
         ];
         for (owner, expected) in forms {
-            assert_eq!(lent(owner.handle()), expected);
+            assert_eq!(view_of(owner.handle()), expected);
             // A second call finds the header at once.
-            assert_eq!(lent(owner.handle()), expected);
+            assert_eq!(view_of(owner.handle()), expected);
         }
     }
 
     #[test]
-    fn a_map_under_one_lock_that_becomes_a_table_lends_that() {
+    fn a_locked_map_that_became_a_table_publishes_the_table() {
         use crate::map::{MapExt, single::Single};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
@@ -127,14 +127,14 @@ mod tests {
             .swap_to(Single::<_, _, _, Table<u64, u64, RandomState>, true>::replacement(()))
             .expect("it is idle");
         // If readers are counted too, there is no view.
-        assert!(["a table, and what counts its writers", "nothing"].contains(&lent(owner.handle())));
+        assert!(["a table and a sensor", "no view"].contains(&view_of(owner.handle())));
         assert_eq!(owner.handle().get(&1), Some(5));
         assert!(owner.handle().update(&1, |value| value + 1) && !owner.handle().set(2, 7));
         assert_eq!((owner.handle().remove(&1), owner.handle().remove(&2)), (Some(6), Some(7)));
     }
 
     #[test]
-    fn of_the_writes_of_an_adaptive_table_one_of_many_is_noted_for_all_of_them() {
+    fn writes_of_an_adaptive_table_are_sampled() {
         use crate::map::{MapExt, single::Single};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();

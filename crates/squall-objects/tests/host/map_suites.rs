@@ -213,7 +213,7 @@ fn papaya_insert_remove_chunk_stress_mixed_chunk_stress_contains_key_stress() {
                         assert!(seen.insert(*key), "seen twice");
                     }
                 });
-                assert_eq!(seen.len(), 128, "what is there all the time is seen");
+                assert_eq!(seen.len(), 128, "a present key was not visited");
                 mine.clone().for_each(|key| assert_eq!(map.remove(&key), Some(round + 100)));
                 mine.clone().for_each(|key| assert!(!map.contains_key(&key)));
             }

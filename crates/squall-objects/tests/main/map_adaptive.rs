@@ -106,11 +106,11 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
 }
 
 #[test]
-fn hu_16_who_only_reads_a_table_is_seen_too() {
+fn hu_16_readers_of_a_table_are_sampled_too() {
     let _alone = alone();
     let map = on(0, || filled(64));
     control::freeze(id(&map), true).unwrap();
-    eventually("nothing else swaps it", || control::swap(id(&map), SHARED).is_ok());
+    eventually("no other swap is under way", || control::swap(id(&map), SHARED).is_ok());
     control::freeze(id(&map), false).unwrap();
     with_callers(map.handle(), &READERS, u64::MAX, || eventually("it is copied", || form(&map) == REPLICATED));
     assert_eq!((map.len(), sum(&map)), (64, 0));
@@ -137,7 +137,7 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
     let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
     // A swap that was decided before may be under way.
-    eventually("nothing else swaps it", || control::swap(id, SHARED).is_ok());
+    eventually("no other swap is under way", || control::swap(id, SHARED).is_ok());
     let place = || on(3, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap());
     let before = place();
     for to in [REPLICATED, SHARED, REPLICATED] {
@@ -151,7 +151,7 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
 }
 
 #[test]
-fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
+fn a_spilled_small_form_becomes_the_shared_form_by_reads_alone() {
     let _alone = alone();
     for left in [140_000, 100] {
         let map = on(0, || filled(0));
@@ -171,7 +171,7 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
 
 /// Each read of the small form clones the value.
 #[test]
-fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them() {
+fn a_map_of_one_thread_with_expensive_clones_is_a_table() {
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     // For slow machines.
@@ -198,14 +198,14 @@ fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them(
 }
 
 #[test]
-fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
+fn a_large_table_of_one_thread_stays_one_and_a_small_one_goes_back() {
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let maps = [64, 140_000].map(|entries| {
         let map = on(0, || filled(0));
         control::freeze(id(&map), true).unwrap();
         on(0, || (0..entries).for_each(|key| _ = map.set(key, 0)));
-        eventually("nothing else swaps it", || control::swap(id(&map), SHARED).is_ok());
+        eventually("no other swap is under way", || control::swap(id(&map), SHARED).is_ok());
         control::freeze(id(&map), false).unwrap();
         map
     });
@@ -231,7 +231,7 @@ fn folds(map: &OwnedMap<u64, u64>) -> usize {
 }
 
 #[test]
-fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a_quiet_time() {
+fn a_single_writer_gets_the_lock_without_a_quiet_time() {
     let _alone = alone();
     settings::ALL.set(&settings::QUIET, Duration::from_secs(86_400)).unwrap();
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
@@ -252,7 +252,7 @@ fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a
 /// Threads of one processor take turns. Each seems to be alone for a while, and takes the lock from the one
 /// before. In the end the lock has no owner any more.
 #[test]
-fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
+fn several_threads_of_one_vp_cause_few_swaps() {
     let _alone = alone();
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map = on(0, || filled(64));

@@ -199,7 +199,7 @@ fn has_a_table(form: Form) -> bool {
 }
 
 #[test]
-fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
+fn a_store_from_before_a_swap_keeps_its_entries() {
     let _alone = alone();
     let seen_through = AtomicUsize::new(0);
     for form in FORMS {
@@ -341,7 +341,7 @@ fn a_closure_is_not_asked_again_for_other_keys_of_the_same_hash() {
 }
 
 #[test]
-fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
+fn calls_of_a_destroyed_map_fail_and_its_readers_finish() {
     let _alone = alone();
     for form in FORMS {
         let map = filled(form, 4);
@@ -524,7 +524,7 @@ fn a_walk_goes_on_through_swaps_and_sees_each_entry_once() {
 fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
     let _alone = alone();
     let map: OwnedMap<u64, u64> = map::partitioned(4, |page| (page >> 4) as usize);
-    assert_eq!(reps(&map), 0, "nothing is made before a call");
+    assert_eq!(reps(&map), 0, "a representative was made before a call");
     on(9, || (0..64).for_each(|page| _ = map.set(page, page)));
     // The holders of the four parts, and the caller's own.
     assert_eq!((reps(&map), on(9, || map.sensors().entries)), (5, 64));
@@ -680,7 +680,7 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
     assert!(form(&map) == SMALL && (48_000..80_000).contains(&counted), "{counted}");
     let reps = reps(&map);
     (0..VPS).for_each(|vp| on(vp, || control::set_attribute(id, "margin", "2").unwrap()));
-    assert_eq!(info_of(id).unwrap().reps.len(), reps, "who steers is no caller");
+    assert_eq!(info_of(id).unwrap().reps.len(), reps, "steering made a representative");
 }
 
 // --- trait implementations ---
@@ -707,7 +707,7 @@ fn it_is_filled_from_iterators_and_shown_as_std_s() {
 }
 
 #[test]
-fn an_entry_is_what_std_s_is() {
+fn an_entry_works_like_std_s() {
     let _alone = alone();
     for form in FORMS {
         let map = made(form);
@@ -750,7 +750,7 @@ fn keys_are_looked_for_in_any_borrowed_form() {
 struct Plain(u64);
 
 #[test]
-fn what_cannot_be_copied_is_in_a_central_map() {
+fn types_without_clone_fit_a_shared_map() {
     let _alone = alone();
     let map: OwnedMap<Plain, Plain> = map::shared();
     assert!(!map.set(Plain(1), Plain(2)) && map.set(Plain(1), Plain(3)));

@@ -133,7 +133,7 @@ fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
 
 /// The values of each key rise. A thread that saw one, in any cluster and form, sees no earlier one.
 #[test]
-fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
+fn no_thread_sees_an_older_value_than_another_saw_before() {
     let _alone = alone();
     const KEYS: usize = 3;
     let map: OwnedMap<u64, u64> = Form::Replicated.make(RandomState::new());
@@ -230,7 +230,7 @@ impl std::hash::Hash for Touchy {
 }
 
 #[test]
-fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agree_on() {
+fn a_panic_in_eq_hash_or_clone_leaves_a_consistent_map() {
     let _alone = alone();
     type Act = fn(&OwnedMap<Touchy, Touchy>);
     let acts: [Act; 8] = [
@@ -272,7 +272,7 @@ fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agre
             let place = || on(20, || map.with(&Touchy(1), |value| std::ptr::from_ref(value).addr()));
             assert_ne!(on(0, || map.with(&Touchy(1), |value| std::ptr::from_ref(value).addr())), place());
             if ended.is_ok() {
-                assert!(patience > 0, "act {at} asks nothing");
+                assert!(patience > 0, "act {at} makes no call");
                 break;
             }
         }

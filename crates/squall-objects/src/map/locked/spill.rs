@@ -49,9 +49,9 @@ where
         let (mut made, mut half) = (None, None);
         match self.lock() {
             Ok(inner) => _ = self.clone_into_table(&inner, 0, &mut made, &mut half),
-            Err(_) => return self.spilled().expect("it was just found").clone(),
+            Err(_) => return self.spilled().expect("the locked map has no table, although its lock reported one").clone(),
         }
-        Arc::new(made.expect("it was just made"))
+        Arc::new(made.expect("no table was made for the clones of the entries"))
     }
 
     pub(in crate::map) fn try_reserve(&self, more: usize) -> bool {
@@ -90,7 +90,7 @@ where
         match (&copied, made.take()) {
             (Ok(true), Some(table)) => {
                 let set = self.spilled.set(Arc::new(table));
-                debug_assert!(set.is_ok(), "the holder of the lock found no table (locked/I3)");
+                debug_assert!(set.is_ok(), "the locked map got a second table (locked/I3)");
                 let old = mem::take(&mut inner.map);
                 // The counts stay: a thread that saw no table just now reads the hash table's old counts.
                 drop(inner);

@@ -24,7 +24,7 @@ fn get(map: &Locked<u64, u64, RandomState>, key: u64) -> Option<u64> {
 }
 
 #[test]
-fn one_more_than_it_may_have_and_a_table_has_them_all() {
+fn one_entry_too_many_moves_all_to_a_table() {
     let map = filled(MOST as u64);
     assert!(map.spilled().is_none() && map.lock().is_ok());
     assert!(map.set(3, 3), "another value is no entry more");
@@ -54,11 +54,11 @@ fn one_more_than_it_may_have_and_a_table_has_them_all() {
     }
     map.shrink_to_fit();
     assert_eq!((table.len(), get(&map, 3)), (1, Some(3)));
-    assert!(Arc::ptr_eq(&map.to_table(), map.spilled().unwrap()), "nothing is copied");
+    assert!(Arc::ptr_eq(&map.to_table(), map.spilled().unwrap()), "no entry is cloned");
 }
 
 #[test]
-fn who_asks_for_more_room_than_it_may_have_gets_a_table() {
+fn a_reservation_beyond_the_maximum_makes_a_table() {
     let map = filled(3);
     assert!(map.try_reserve(5) && map.spilled().is_none());
     assert!(map.try_reserve(6) && map.spilled().is_some());
@@ -67,7 +67,7 @@ fn who_asks_for_more_room_than_it_may_have_gets_a_table() {
 }
 
 #[test]
-fn who_asks_how_large_it_is_leaves_the_lock_to_its_owner() {
+fn len_and_capacity_leave_the_lock_to_its_owner() {
     let map = filled(4);
     (0..100).for_each(|_| _ = map.set(1, 1));
     if !map.is_biased_to_me() {
@@ -75,14 +75,14 @@ fn who_asks_how_large_it_is_leaves_the_lock_to_its_owner() {
         return;
     }
     let seen = thread::scope(|scope| scope.spawn(|| (map.len(), map.capacity())).join().unwrap());
-    assert!(map.is_biased_to_me(), "who only asked took it away");
+    assert!(map.is_biased_to_me(), "a reader of the counts took the lock");
     assert_eq!(seen, (4, map.inner.lock().map.capacity()));
 }
 
 #[test]
-fn an_owner_puts_in_and_takes_out_what_others_do_at_length() {
-    assert_eq!(filled(0).biased_put(1, 1), Err((1, 1)), "nobody owns it");
-    assert_eq!(filled(0).biased_take(&1), None, "nobody owns it");
+fn the_owner_inserts_and_removes_on_the_fast_path() {
+    assert_eq!(filled(0).biased_put(1, 1), Err((1, 1)), "the lock has no owner");
+    assert_eq!(filled(0).biased_take(&1), None, "the lock has no owner");
     let strings = Locked::<String, u64, _>::new(0, RandomState::new(), MOST, Cloners::new());
     let map = filled(4);
     (0..100).for_each(|_| _ = (map.set(1, 1), strings.set("a".into(), 1)));
@@ -112,7 +112,7 @@ fn an_owner_puts_in_and_takes_out_what_others_do_at_length() {
 }
 
 #[test]
-fn a_value_that_an_owner_put_in_is_another_than_a_closure_was_told_of() {
+fn a_write_by_the_owner_reruns_a_closure() {
     let map = filled(4);
     (0..100).for_each(|_| _ = map.set(1, 1));
     let mut told = Vec::new();
@@ -132,10 +132,10 @@ fn a_value_that_an_owner_put_in_is_another_than_a_closure_was_told_of() {
 }
 
 #[test]
-fn what_it_says_that_it_has_room_for_is_what_the_hash_table_has() {
+fn capacity_is_the_hash_table_s() {
     let most = usize::MAX;
     let map = Locked::<u64, u64, _>::new(5, RandomState::new(), most, Cloners::new());
-    let is_so = |what| assert_eq!(map.capacity(), map.inner.lock().map.capacity(), "{what}");
+    let is_so = |step| assert_eq!(map.capacity(), map.inner.lock().map.capacity(), "{step}");
     is_so("made");
     (0..100).for_each(|key| {
         map.set(key, key);
@@ -158,7 +158,7 @@ fn what_it_says_that_it_has_room_for_is_what_the_hash_table_has() {
 }
 
 #[test]
-fn a_table_that_is_too_large_is_taken_as_it_is_and_a_small_one_is_copied() {
+fn a_large_table_is_shared_and_a_small_one_is_cloned() {
     for (entries, taken) in [(MOST as u64, false), (MOST as u64 + 1, true)] {
         let table = Arc::new(Table::new());
         (0..entries).for_each(|key| _ = table.set(key, key));
@@ -170,7 +170,7 @@ fn a_table_that_is_too_large_is_taken_as_it_is_and_a_small_one_is_copied() {
 }
 
 #[test]
-fn a_closure_that_thinks_while_the_table_comes_is_asked_again() {
+fn a_closure_runs_again_if_a_table_replaced_the_hash_table() {
     let map = filled(3);
     let mut asked = 0;
     let done = map.change(&1, |value| {
@@ -185,7 +185,7 @@ fn a_closure_that_thinks_while_the_table_comes_is_asked_again() {
 }
 
 #[test]
-fn a_value_that_moved_is_found_again_and_one_in_its_place_is_not_taken_for_it() {
+fn a_moved_value_is_found_by_its_number() {
     let map = filled(2);
     let place = |key: u64| map.lookup(&key).ok().unwrap().unwrap().0;
     let first = place(1);
@@ -206,7 +206,7 @@ fn a_value_that_moved_is_found_again_and_one_in_its_place_is_not_taken_for_it() 
 }
 
 #[test]
-fn an_owner_changes_without_another_search_and_asks_again_where_it_must() {
+fn the_owner_changes_on_the_fast_path_unless_the_value_changed() {
     let map = filled(4);
     let mut add = |value: &u64| Compute::Put(value + 100);
     assert_eq!(filled(0).biased_change(&1, &mut add), None);
@@ -239,7 +239,7 @@ fn an_owner_changes_without_another_search_and_asks_again_where_it_must() {
 }
 
 #[test]
-fn a_closure_is_asked_again_for_its_own_key_alone() {
+fn a_closure_runs_again_only_for_its_own_key() {
     let map = filled(4);
     let place = |key: u64| map.lookup(&key).ok().unwrap().unwrap().0;
     let (first, second, third) = (place(1), place(1), place(2));
@@ -254,7 +254,7 @@ fn a_closure_is_asked_again_for_its_own_key_alone() {
 
 #[test]
 #[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer ends a process that asks for so much")]
-fn no_memory_for_more_room_leaves_the_map_under_its_lock() {
+fn exhausted_memory_leaves_the_map_under_its_lock() {
     let map = filled(3);
     assert!(!map.try_reserve(usize::MAX / 2) && map.spilled().is_none());
     assert!((0..3).all(|key| get(&map, key) == Some(key)));
@@ -264,9 +264,9 @@ fn no_memory_for_more_room_leaves_the_map_under_its_lock() {
 
 /// A key or value with a limited number of clones; a further clone panics. Its drop checks that the
 /// lock is free.
-struct Fragile(u64, Arc<Shaft>);
+struct Fragile(u64, Arc<Shared>);
 
-struct Shaft {
+struct Shared {
     clones: AtomicUsize,
     map: OnceLock<Weak<Locked<Fragile, Fragile, RandomState>>>,
     /// The only thread that uses the map.
@@ -307,32 +307,32 @@ impl Drop for Fragile {
 }
 
 #[test]
-fn what_cannot_be_copied_stays_under_the_lock_and_inserts_go_on() {
-    let shaft = Arc::new(Shaft {
+fn entries_with_failing_clones_stay_under_the_lock() {
+    let shared = Arc::new(Shared {
         clones: AtomicUsize::new(0),
         map: OnceLock::new(),
         user: thread::current().id(),
         went_under_lock: AtomicUsize::new(0),
     });
     let map = Arc::new(Locked::<Fragile, Fragile, _>::new(0, RandomState::new(), MOST, Cloners::new()));
-    shaft.map.set(Arc::downgrade(&map)).ok().unwrap();
-    let fragile = |number| Fragile(number, shaft.clone());
+    shared.map.set(Arc::downgrade(&map)).ok().unwrap();
+    let fragile = |number| Fragile(number, shared.clone());
     let has_so_many = |entries: u64| {
         assert!(map.spilled().is_none() && map.len() == entries as usize);
     };
     for key in 0..2 * MOST as u64 {
         // The last clone panics: a value, after its key.
-        shaft.clones.store(2 * MOST + 1, Ordering::Relaxed);
+        shared.clones.store(2 * MOST + 1, Ordering::Relaxed);
         match key % 2 {
             0 => assert!(!map.set(fragile(key), fragile(key))),
             _ => assert!(map.try_insert(fragile(key), fragile(key)).is_ok()),
         }
         has_so_many(key + 1);
-        let left = shaft.clones.load(Ordering::Relaxed);
+        let left = shared.clones.load(Ordering::Relaxed);
         assert_eq!(left == 0, key == MOST as u64, "tried again at twice the size only");
     }
     let fails = |clones, f: &dyn Fn()| {
-        shaft.clones.store(clones, Ordering::Relaxed);
+        shared.clones.store(clones, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
     };
     for clones in [3, 4] {
@@ -341,8 +341,8 @@ fn what_cannot_be_copied_stays_under_the_lock_and_inserts_go_on() {
         fails(clones, &|| _ = map.visit_from(0, |_, _| ()));
     }
     has_so_many(2 * MOST as u64);
-    shaft.clones.store(1_000, Ordering::Relaxed);
+    shared.clones.store(1_000, Ordering::Relaxed);
     (100..200).for_each(|key| _ = map.get_or_insert_with(fragile(key), || fragile(key)));
     assert!(map.spilled().is_some() && map.len() == 2 * MOST + 100);
-    assert_eq!(shaft.went_under_lock.load(Ordering::Relaxed), 0);
+    assert_eq!(shared.went_under_lock.load(Ordering::Relaxed), 0);
 }
