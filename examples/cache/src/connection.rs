@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn i1_place_is_made_for_what_came_and_not_for_what_was_announced() {
+    fn i1_room_is_made_for_received_bytes_not_for_announced_ones() {
         let mut input = Input::default();
         input.make_place(1 << 20);
         assert!(input.bytes.capacity() <= 2 * READ_BYTES);

@@ -61,7 +61,7 @@ fn keys_have_250_bytes_at_most() {
 }
 
 #[test]
-fn a_value_that_is_too_large_is_refused_and_swallowed_and_what_it_was_to_replace_goes() {
+fn a_too_large_value_is_rejected_and_removes_the_old_value() {
     let too_large = "SERVER_ERROR object too large for cache\r\n";
     let large = "version\r\n".repeat(200_000);
     let bytes = large.len();
@@ -109,7 +109,7 @@ fn without_memory_a_value_is_refused() {
 }
 
 #[test]
-fn statistics_are_what_was_done() {
+fn statistics_count_the_commands() {
     let cache = cache();
     let version = concat!("VERSION 1.5.22-squall-", env!("CARGO_PKG_VERSION"), "\r\n");
     assert_eq!(say(&cache, "version\r\n"), version);

@@ -44,7 +44,7 @@ fn seconds_up_to_thirty_days_are_counted_from_now_and_more_is_a_date() {
 }
 
 #[test]
-fn what_has_expired_is_absent_to_every_command() {
+fn expired_items_are_absent_to_every_command() {
     let (cache, hand) = cache_with(Config::default());
     for (command, answer) in [
         ("add k 0 0 1\r\ny", "STORED"),
@@ -84,7 +84,7 @@ fn touching_sets_another_time_and_other_changes_keep_it() {
 }
 
 #[test]
-fn a_flush_that_is_due_takes_what_is_there_then() {
+fn a_due_flush_removes_the_entries_present_then() {
     let (cache, hand) = cache_with(Config::default());
     assert_eq!(say(&cache, "set before 0 0 1\r\nx\r\nflush_all 10\r\n"), "STORED\r\nOK\r\n");
     hand.advance(9);
@@ -111,7 +111,7 @@ fn the_default_is_for_clients_that_say_never() {
 }
 
 #[test]
-fn the_sweeper_takes_out_what_nobody_asks_for() {
+fn the_sweeper_removes_unrequested_items() {
     let (cache, hand) = cache_with(Config::default());
     for i in 0..3000 {
         say(&cache, &format!("set short-{i} 0 5 1 noreply\r\nx\r\nset long-{i} 0 500 1 noreply\r\nx\r\n"));

@@ -168,7 +168,7 @@ fn request(random: &mut Random, dialogue: u64) -> String {
 }
 
 #[test]
-fn what_is_said_at_random_is_answered_the_same() {
+fn random_dialogues_get_the_same_answers() {
     let Some(memcached) = Memcached::start() else { return skip("memcached") };
     let first = std::env::var("SQUALL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
     let rounds = std::env::var("SQUALL_DIALOGUES").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(400);
@@ -192,7 +192,7 @@ fn unpadded(answers: &str) -> Vec<&str> {
 }
 
 #[test]
-fn what_checks_servers_for_libmemcached_finds_nothing_wrong() {
+fn memccapable_finds_no_fault() {
     let served = Served::new(Config::default());
     let (host, port) = (served.address.ip().to_string(), served.address.port().to_string());
     let Ok(checked) = Command::new("memccapable").args(["-a", "-h", &host, "-p", &port]).output() else {

@@ -72,7 +72,7 @@ fn the_map_is_swapped_while_it_serves_and_nothing_is_lost() {
         }
         while working.load(Ordering::Relaxed) > 0 {
             let form = if swaps % 2 == 0 { map::new_locked() } else { map::new_shared() };
-            Swap::new(served.cache.store().map()).run(form).expect("nobody holds it up for long");
+            Swap::new(served.cache.store().map()).run(form).expect("no call holds it up for long");
             swaps += 1;
         }
     });
@@ -83,7 +83,7 @@ fn the_map_is_swapped_while_it_serves_and_nothing_is_lost() {
 }
 
 #[test]
-fn of_many_that_compare_and_set_one_wins() {
+fn one_of_many_compare_and_set_commands_wins() {
     const ROUNDS: usize = 60;
     let served = Served::new(Config::default());
     served.client().set("k", "nobody");
@@ -115,7 +115,7 @@ fn of_many_that_compare_and_set_one_wins() {
 }
 
 #[test]
-fn clients_that_vanish_leave_nothing_behind() {
+fn vanished_clients_leave_no_connection() {
     let served = Served::new(Config::default());
     let mut stays = served.client();
     assert_eq!(stays.set("k", "value"), "STORED");
@@ -140,14 +140,14 @@ fn clients_that_vanish_leave_nothing_behind() {
 }
 
 #[test]
-fn who_is_silent_for_too_long_loses_its_seat_and_no_other_does() {
+fn only_idle_clients_are_disconnected() {
     let served = Served::new(Config { idle_s_max: 1, ..Config::default() });
     let (mut half, mut silent) = (served.client(), served.client());
     half.send(b"set k 0 0 5\r\nhal");
     assert!(silent.is_closed() && half.is_closed());
     served.await_connections(0);
     assert_eq!(served.cache.stats().total(Fact::IdleKicks), 2);
-    assert_eq!(served.cache.store().len(), 0, "what was not whole is not there");
+    assert_eq!(served.cache.store().len(), 0, "an incomplete value was stored");
     // A client that reads no answers.
     let large = "x".repeat(1 << 20);
     served.cache.configure(|config| config.idle_s_max = 3600);
@@ -166,7 +166,7 @@ fn who_is_silent_for_too_long_loses_its_seat_and_no_other_does() {
 /// A storm of large values. The limit holds at each moment, except for the values that are being received,
 /// and others are served.
 #[test]
-fn a_storm_of_large_values_keeps_the_limit_and_disturbs_nobody() {
+fn a_storm_of_large_values_keeps_the_limit() {
     const STORMY: usize = 4;
     const BYTES: usize = 200_000;
     let limit = 8 << 20;
@@ -198,7 +198,7 @@ fn a_storm_of_large_values_keeps_the_limit_and_disturbs_nobody() {
 }
 
 #[test]
-fn garbage_disturbs_nobody() {
+fn garbage_disturbs_no_other_client() {
     let served = Served::new(Config { value_bytes_max: 10_000, ..Config::default() });
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -327,7 +327,7 @@ impl Random {
 }
 
 #[test]
-fn who_does_not_read_answers_is_not_read_either() {
+fn a_client_that_reads_no_answers_is_not_read() {
     let cache = cache();
     let large = "x".repeat(10_000);
     assert_eq!(say(&cache, &format!("set k 0 0 10000\r\n{large}\r\n")), "STORED\r\n");

@@ -45,7 +45,7 @@ fn i1_every_change_is_accounted_for() {
 }
 
 #[test]
-fn what_was_not_used_goes_and_the_limit_holds() {
+fn unused_entries_are_evicted_and_the_limit_holds() {
     let limit = 100_000;
     let (cache, mut cas) = (cache(limit), CasNumbers::default());
     for i in 0..5000 {
@@ -63,7 +63,7 @@ fn what_was_not_used_goes_and_the_limit_holds() {
 }
 
 #[test]
-fn of_those_drawn_the_one_goes_that_was_used_least_recently() {
+fn the_least_recently_used_drawn_entry_is_evicted() {
     let (clock, hand) = Clock::by_hand(1_000_000);
     let config = Config { memory_bytes_max: 1 << 20, ..Config::default() };
     let (cache, mut cas) = (Cache::new(SquallStore::new(), config, clock), CasNumbers::default());
@@ -91,7 +91,7 @@ fn i3_no_number_for_cas_is_given_twice() {
 }
 
 #[test]
-fn numbers_are_what_clients_count_with() {
+fn numbers_of_clients_are_parsed() {
     let numbers = [&b"5"[..], b" 12 ", b"18446744073709551615", b"+3"].map(number);
     assert_eq!(numbers, [Some(5), Some(12), Some(u64::MAX), Some(3)]);
     assert!(

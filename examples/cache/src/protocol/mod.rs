@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn i2_what_is_too_large_is_answered_at_once_and_used_up_as_it_comes() {
+    fn i2_too_large_input_is_answered_at_once_and_swallowed() {
         let mut parser = Parser::new();
         let step = parser.next(b"set k 0 0 5000\r\n", 4000);
         let too_large = Request::TooLarge { verb: Verb::Set, key: b"k", noreply: false };

@@ -228,7 +228,7 @@ impl Barrier {
     }
 
     pub(crate) fn wait(&self) {
-        let mut came = self.came.lock().expect("nobody panics here");
+        let mut came = self.came.lock().expect("no thread panics here");
         came.0 += 1;
         if came.0 == self.count {
             *came = (0, came.1 + 1);
@@ -237,7 +237,7 @@ impl Barrier {
         }
         let this = came.1;
         let (came, waited) =
-            self.over.wait_timeout_while(came, TIMEOUT, |came| came.1 == this).expect("nobody panics here");
+            self.over.wait_timeout_while(came, TIMEOUT, |came| came.1 == this).expect("no thread panics here");
         drop(came);
         assert!(!waited.timed_out(), "somebody does not come");
     }
