@@ -1,6 +1,6 @@
 //! Tests of the deadlock detection, which only debug builds have. They need a process of their own for the
 //! allocator.
-#![cfg(all(debug_assertions, not(miri)))]
+#![cfg(all(debug_assertions, not(any(loom, miri))))]
 #![cfg_attr(squall_global_alloc, allow(dead_code))]
 
 use squall_lock::{Lock, LockGuard};

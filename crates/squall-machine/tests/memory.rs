@@ -1,5 +1,6 @@
 //! Memory that per-VP objects leave behind. Alone in its program, because it checks figures of the whole
 //! process.
+#![cfg(not(loom))]
 
 #[path = "main/support.rs"]
 mod support;

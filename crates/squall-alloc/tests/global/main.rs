@@ -1,4 +1,5 @@
 //! The allocator of a whole program: threads, collections, sizes, thread-locals, large blocks.
+#![cfg(not(loom))]
 
 #[cfg(not(miri))]
 mod fork;

@@ -3,6 +3,7 @@
 //! A process sets its address space up once, and the figures of the allocator are those of the process. Tests
 //! that need a process of their own therefore start this program again (see `support`). `tests/global` is a
 //! program of its own, because its global allocator is the tested one.
+#![cfg(not(loom))]
 
 #[cfg(feature = "allocator-api2")]
 mod collections;

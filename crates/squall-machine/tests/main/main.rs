@@ -3,6 +3,7 @@
 //! Tests that need a process of their own start this program again (see `support::again`), because a process
 //! sets its machine once and gives restartable sequences up for good. `tests/memory.rs` is a program of its
 //! own, because it checks figures of the whole process.
+#![cfg(not(loom))]
 
 mod biased;
 mod current_vp;
