@@ -110,7 +110,9 @@ fn membarrier() -> Value {
         asym::Mode::Membarrier => ("membarrier", None),
         asym::Mode::Fence(FenceReason::SwitchedOff) => ("fence", Some("SQUALL_MEMBARRIER=off".to_owned())),
         asym::Mode::Fence(FenceReason::Unavailable(why)) => ("fence", Some(why.to_string())),
-        asym::Mode::Fence(FenceReason::Slow(ns)) => ("fence", Some(format!("membarrier is slow here: {ns} ns"))),
+        asym::Mode::Fence(FenceReason::Slow(ns)) => {
+            ("fence", Some(format!("membarrier is slow here: {ns} ns")))
+        }
         asym::Mode::Fence(FenceReason::Checker) => ("fence", Some("a memory checker is running".to_owned())),
     };
     // Times a heavy fence while no other thread of this process runs.

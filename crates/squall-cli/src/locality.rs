@@ -96,7 +96,10 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     if args.fail_above.is_some_and(f64::is_nan) {
         return Err(Failure::new("--fail-above: NaN is not a limit; give a number"));
     }
-    let (program, arguments) = args.program.split_first().ok_or_else(|| Failure::new("no program was given; name one after `--`"))?;
+    let (program, arguments) = args
+        .program
+        .split_first()
+        .ok_or_else(|| Failure::new("no program was given; name one after `--`"))?;
     let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose();
     let timeout = timeout.map_err(|error| Failure::new(format!("--timeout: {error}")))?;
     let told = told_to_end()?;
@@ -213,9 +216,7 @@ fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     if let Some(limit) = args.fail_above {
         if !report.incomplete.is_empty() {
             let why = report.incomplete.join("; ");
-            return Err(Failure::Undecided(format!(
-                "the check against {limit} is undecided: {why}"
-            )));
+            return Err(Failure::Undecided(format!("the check against {limit} is undecided: {why}")));
         }
         let Some(found) = report.write_shared_of_all_processes() else {
             let why = "no worker thread was counted";

@@ -35,7 +35,9 @@ pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
         return list();
     }
     let names = STRESSES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
-    let Some(name) = &args.name else { return Err(Failure::new(format!("no stress was named; choose one of: {names}"))) };
+    let Some(name) = &args.name else {
+        return Err(Failure::new(format!("no stress was named; choose one of: {names}")));
+    };
     let Some(stress) = STRESSES.iter().find(|stress| stress.name == name) else {
         return Err(Failure::new(format!("there is no stress {name:?}; choose one of: {names}")));
     };

@@ -7,7 +7,9 @@ use crate::output::{Failure, line};
 
 pub(crate) fn run() -> Result<(), Failure> {
     line("Squall: shared objects for servers that scale with the number of processors.")?;
-    line("This tour measures two of its building blocks on this machine: per-processor data and protected reads (RCU).")?;
+    line(
+        "This tour measures two of its building blocks on this machine: per-processor data and protected reads (RCU).",
+    )?;
     line(env::summary())?;
     let counting = quick("percpu")?;
     line("")?;
@@ -15,19 +17,13 @@ pub(crate) fn run() -> Result<(), Failure> {
     let reading = quick("rcu-read")?;
     line("")?;
     reading.iter().try_for_each(line)?;
-    line(
-        "\nThese runs were short. For figures to quote, run `squall bench CASE` on an idle machine.",
-    )?;
+    line("\nThese runs were short. For figures to quote, run `squall bench CASE` on an idle machine.")?;
     line("More commands:")?;
     line("  squall demo PATH...            shared objects at work, on your own texts")?;
     line("  squall bench --list            all benchmark cases; options --json, --threads 1,2, --quick")?;
-    line(
-        "  squall info                    the detected machine and the mode of each primitive",
-    )?;
+    line("  squall info                    the detected machine and the mode of each primitive")?;
     line("  squall stress objects          a stress test of the objects; --seconds sets its duration")?;
-    line(
-        "  squall loop CASE --subject S   an exact number of operations, for external instruments",
-    )
+    line("  squall loop CASE --subject S   an exact number of operations, for external instruments")
 }
 
 /// Runs one case quickly. Returns its tables and their explanation, as lines.
@@ -82,7 +78,8 @@ fn explain_counting(tables: &[Table]) -> Vec<String> {
             many.threads
         ));
         lines.push(
-            "  Squall gives each processor its own word and adds to it without an atomic instruction.".to_owned(),
+            "  Squall gives each processor its own word and adds to it without an atomic instruction."
+                .to_owned(),
         );
     }
     lines.push(

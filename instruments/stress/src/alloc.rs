@@ -18,12 +18,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use squall::alloc::{PlacedBytes, Placement, Arena, AllocStats, stats, trim};
+use squall::alloc::{AllocStats, Arena, PlacedBytes, Placement, stats, trim};
 use squall_bench::Owned;
 
+use crate::run::{Report, Rng, Run, Stress, Violation, exclusive, lock, threads_beyond_processors};
 use crate::skeleton::breaks;
 use crate::skeleton::placement::{AllowedCpus, switch_vp};
-use crate::run::{Report, Rng, Run, Stress, Violation, exclusive, lock, threads_beyond_processors};
 
 pub(super) const STRESS: Stress = Stress {
     name: "alloc",

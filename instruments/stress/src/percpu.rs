@@ -19,8 +19,8 @@ use rustix::thread::gettid;
 use squall_machine::machine;
 use squall_machine::pervp::{self, PerVpStack, PerVpWord};
 
-use crate::skeleton::placement::{AllowedCpus, switch_vp};
 use crate::run::{Report, Rng, Run, Stress, Violation, lock, threads_beyond_processors};
+use crate::skeleton::placement::{AllowedCpus, switch_vp};
 
 pub(super) const STRESS: Stress = Stress {
     name: "percpu",

@@ -173,8 +173,9 @@ fn seconds(args: &DemoArgs) -> u64 {
 
 /// Lets other processes inspect the objects.
 fn serve() -> Result<squall::browse::Server, Failure> {
-    let server = squall::browse::serve()
-        .map_err(|error| Failure::new(format!("cannot serve inspection of the objects: {error}; --private runs without it")))?;
+    let server = squall::browse::serve().map_err(|error| {
+        Failure::new(format!("cannot serve inspection of the objects: {error}; --private runs without it"))
+    })?;
     line(format_args!(
         "To watch and control the objects, run in another terminal: squall top {}",
         std::process::id()

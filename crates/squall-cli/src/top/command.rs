@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use squall::browse::Client;
 use squall::browse::protocol::{AttributeView, DecisionView, Detail, MemoryView, SwapView};
 
-use super::print::json;
 use super::args::CommandArgs;
+use super::print::json;
 use super::text;
 use crate::output::{Failure, line};
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use comfy_table::{CellAlignment, Table, presets};
 use squall::browse::{Client, ClientError};
 
-use super::watch::{Look, Row, Watch};
 use super::args::{Key, TopArgs};
 use super::text;
+use super::watch::{Look, Row, Watch};
 use crate::output::{Failure, line};
 
 /// The columns of the table and of the screen.

@@ -7,9 +7,9 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 use squall::browse::{Client, ClientError, Target};
 
+use super::args::{Key, TIMEOUT, TopArgs};
 use super::state::{Action, Prompt, State};
 use super::watch::Watch;
-use super::args::{Key, TIMEOUT, TopArgs};
 use super::{command, draw, keys};
 use crate::output::Failure;
 
@@ -101,8 +101,11 @@ impl Screen {
                 None
             }
             Err(error) => {
-                let again =
-                    if matches!(error, ClientError::NoProcess(_)) { "press q to quit" } else { "trying again" };
+                let again = if matches!(error, ClientError::NoProcess(_)) {
+                    "press q to quit"
+                } else {
+                    "trying again"
+                };
                 self.state.trouble = Some(format!("{error}; {again}"));
                 None
             }

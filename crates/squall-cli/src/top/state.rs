@@ -188,8 +188,9 @@ impl State {
             Press::Letter('d') => self.sort_by(Key::Id),
             Press::Letter('n') => {
                 self.counting = !self.counting;
-                self.message =
-                    Some(if self.counting { "Calls are counted." } else { "Calls are no longer counted." }.into());
+                self.message = Some(
+                    if self.counting { "Calls are counted." } else { "Calls are no longer counted." }.into(),
+                );
                 Action::Look
             }
             Press::Letter('F') => Action::FreezeAll(!self.all_frozen),

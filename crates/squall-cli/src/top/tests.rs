@@ -87,7 +87,11 @@ fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
 #[test]
 fn rows_are_sorted_by_the_key_that_was_pressed() {
     let mut state = state();
-    assert_eq!(ids(&state), ["2.0", "1.0", "3.0"], "sorted by contention; rows without a measurement come last");
+    assert_eq!(
+        ids(&state),
+        ["2.0", "1.0", "3.0"],
+        "sorted by contention; rows without a measurement come last"
+    );
     assert_eq!(state.press(Press::Letter('d')), Action::Look);
     assert_eq!(ids(&state), ["1.0", "2.0", "3.0"]);
     assert_eq!(state.press(Press::Letter('m')), Action::Look);
@@ -219,7 +223,11 @@ fn prompts_and_help_lie_over_the_table() {
     state.press(Press::Letter('?'));
     let help = screen(&state, 100, 30).join("\n");
     assert!(help.contains("sort by calls, contention, memory"), "{help}");
-    assert_eq!(state.press(Press::Letter('q')), Action::None, "any key leaves the help and has no other effect");
+    assert_eq!(
+        state.press(Press::Letter('q')),
+        Action::None,
+        "any key leaves the help and has no other effect"
+    );
     state.press(Press::Letter('a'));
     assert!(screen(&state, 100, 30).join("\n").contains("set an attribute of 2.0"));
     state.press(Press::Enter);

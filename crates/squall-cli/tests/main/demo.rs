@@ -118,7 +118,8 @@ fn agrees(output: &Output, texts: &[&[u8]]) {
     assert!(said.contains(&totals(texts)), "{} is not in\n{said}", totals(texts));
     assert!(said.contains("All totals agree exactly"), "{said}");
     assert!(!said.contains("DIFFER") && !complaint.contains("panicked"), "{said}\n{complaint}");
-    let rows = ["none: reading", "Mutex", "atomics", "Squall, shared", "Squall, distributed", "Squall, adaptive"];
+    let rows =
+        ["none: reading", "Mutex", "atomics", "Squall, shared", "Squall, distributed", "Squall, adaptive"];
     for row in rows {
         let found = said.lines().find(|line| line.contains(row) && line.trim_end().ends_with("agree"));
         assert!(found.is_some(), "no row of {row} in\n{said}");
@@ -185,7 +186,10 @@ fn a_budget_is_kept_and_reported() {
     let output = index(&[&folder.0], &["--mib", "1", "--query", "line"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(said.contains("holds more text") && said.contains("\nline: in 1 of 1 texts, 40000 times\n"), "{said}");
+    assert!(
+        said.contains("holds more text") && said.contains("\nline: in 1 of 1 texts, 40000 times\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -310,8 +314,12 @@ fn agrees_with(name: &str, value: &str) {
     let said = stdout(&output);
     assert!(output.status.success(), "{name}={value}: {said}\n{}", stderr(&output));
     is_identical(&output);
-    assert!(said.contains("they agree exactly with a single-threaded count of the same pieces"), "{name}={value}: {said}");
-    let phases = ["One thread reads", "All threads read", "All threads ask", "threads are idle", "words shared"];
+    assert!(
+        said.contains("they agree exactly with a single-threaded count of the same pieces"),
+        "{name}={value}: {said}"
+    );
+    let phases =
+        ["One thread reads", "All threads read", "All threads ask", "threads are idle", "words shared"];
     for phase in phases {
         assert!(said.contains(phase), "{name}={value}: no {phase} in {said}");
     }
@@ -334,7 +342,8 @@ fn the_demo_serves_inspection() {
     let mut client = Client::connect(&Target::Process(child.id()));
     let hello = client.as_mut().ok().map(Client::hello);
     // Waits for the four counters of the adaptive part.
-    let began = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("All threads read and count."));
+    let began =
+        lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("All threads read and count."));
     let swaps = client.as_mut().ok().map(|client| {
         let listed = client.list(&Default::default()).map(|list| list.objects);
         let counters =

@@ -1,8 +1,8 @@
 //! `squall stress swap` as scripts run it: it passes in every mode and catches every planned break. Memory
 //! stays flat over a hundred thousand swaps.
 
-use crate::common::{run, squall, stderr, stdout};
 use crate::common::stress::StressTest;
+use crate::common::{run, squall, stderr, stdout};
 
 const SWAP: StressTest = StressTest {
     name: "swap",

@@ -9,7 +9,7 @@ use serde_json::Value;
 use squall::adapt::control::register;
 use squall::browse::Server;
 use squall::objects::counter::Counter;
-use squall::swap::{StateFormats, Replacement, State};
+use squall::swap::{Replacement, State, StateFormats};
 use squall::{Handle, Owned};
 
 #[squall::interface]

@@ -6,13 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use squall::adapt::{control, engine, settings};
-use squall::policy::attribute;
 use squall::objects::counter;
+use squall::policy::attribute;
 use squall::{Handle, info_of};
 
 use super::breaks::Break;
-use super::threads::read_the_log;
 use super::operators::Operator;
+use super::threads::read_the_log;
 use super::world::World;
 use crate::run::lock;
 use crate::skeleton::cleanup::ProcessSnapshot;

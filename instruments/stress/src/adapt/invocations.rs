@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use squall::adapt::control;
-use squall::policy::invoke::{self, Event, PendingCall, InvokeError};
 use squall::objects::counter::{self, Counter};
+use squall::policy::invoke::{self, Event, InvokeError, PendingCall};
 use squall::{Handle, Owned};
 
 use super::breaks::Break;
@@ -99,7 +99,8 @@ impl Invocations {
             6..20 => drop(self.event.signal_many(rng.below(8) as usize)),
             20 => {
                 // The policy may swap the counter at the same moment.
-                let _ = control::swap(Handle::id(handle), if rng.one_in(2) { "shared" } else { "distributed" });
+                let _ =
+                    control::swap(Handle::id(handle), if rng.one_in(2) { "shared" } else { "distributed" });
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use squall::policy::{Adt, Binding, Monitor, Policy, Task, ThreadedAdt};
-use squall::swap::{Format, StateFormats, State, Swap, SwapFailure};
+use squall::swap::{Format, State, StateFormats, Swap, SwapFailure};
 use squall::{Handle, Owned};
 
 use super::breaks::Break;
@@ -87,7 +87,8 @@ pub(super) struct Kinds([Mutex<Option<Kept>>; 4]);
 fn govern<P: Policy>(world: &World, kind: &'static str, excludes: bool, policy: P) -> Option<Kept> {
     let lanes = world.workers.len();
     let inside = Arc::new(AtomicBool::new(false));
-    let checker = move || SequenceChecker { numbers: Mutex::new(vec![0; lanes]), inside: Arc::clone(&inside) };
+    let checker =
+        move || SequenceChecker { numbers: Mutex::new(vec![0; lanes]), inside: Arc::clone(&inside) };
     let binding = Binding::new(policy);
     let owned: Owned<dyn Sequenced> = match binding.govern_swappable(|_| checker()) {
         Ok(owned) => owned,
@@ -137,7 +138,11 @@ impl Kinds {
             0 => self.destroy(index),
             1..24 => {
                 // Another swap may be under way, or a call may not end in time.
-                count(if (object.next)(object.handle).is_ok() { Stat::KindsSwapped } else { Stat::KindsNotSwapped });
+                count(if (object.next)(object.handle).is_ok() {
+                    Stat::KindsSwapped
+                } else {
+                    Stat::KindsNotSwapped
+                });
             }
             _ => (0..1 + rng.below(CALLS_MAX)).for_each(|_| call(world, &object, lane, rng)),
         }

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use squall::policy::attribute::{AttributeInfo, Scope};
 use squall::adapt::control::{self, ControlError, Verdict};
 use squall::adapt::{calls, engine};
+use squall::policy::attribute::{AttributeInfo, Scope};
 use squall::swap::arbitrate_object;
 use squall::{Id, Vp, machine, tables};
 
-use super::tracked_counter::TrackedCounter;
 use super::breaks::Break;
 use super::counts::{Stat, count};
+use super::tracked_counter::TrackedCounter;
 use super::world::{PLACES, PLAIN, SEESAW, World};
 use crate::run::Rng;
 
@@ -348,7 +348,8 @@ impl Operator {
     }
 
     fn sample(self, tracked: &TrackedCounter, rng: &mut Rng) {
-        let calls: calls::Calls = match control::sample(tracked.id(), Duration::from_micros(rng.below(2_000))) {
+        let calls: calls::Calls = match control::sample(tracked.id(), Duration::from_micros(rng.below(2_000)))
+        {
             Ok(calls) => calls,
             Err(ControlError::Swap(_)) => return,
             Err(error) => return self.refused(tracked, "a count of its calls", &error.to_string()),

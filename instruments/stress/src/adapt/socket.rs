@@ -8,9 +8,9 @@ use squall::Id;
 use squall::browse::protocol::{ListQuery, RefusalKind, Sort};
 use squall::browse::{Client, ClientError, Target};
 
-use super::tracked_counter::TrackedCounter;
-use super::operators::Operator;
 use super::counts::{Stat, count};
+use super::operators::Operator;
+use super::tracked_counter::TrackedCounter;
 use super::world::{PLACES, World};
 use crate::run::Rng;
 
@@ -103,7 +103,9 @@ impl SocketOperator {
     fn one(&mut self, world: &'static World, rng: &mut Rng) {
         let place = world.any_place(rng);
         let Some(steering) = world.steer(place) else { return };
-        let Some(tracked) = world.shown(place).filter(|tracked| !tracked.lifecycle.is_ending()) else { return };
+        let Some(tracked) = world.shown(place).filter(|tracked| !tracked.lifecycle.is_ending()) else {
+            return;
+        };
         let (tracked, operator) = (&*tracked, Operator { world });
         let id = tracked.id().to_string();
         let mut set = |id: Id, name: &str, text: &str| {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use squall::Handle;
 
-use super::tracked_counter::TrackedCounter;
+use super::counts::{Stat, count};
 use super::operators::Operator;
 use super::socket::SocketOperator;
-use super::counts::{Stat, count};
+use super::tracked_counter::TrackedCounter;
 use super::world::{Load, PLACES, SEESAW, WAVE, World};
 use crate::run::Rng;
 use crate::skeleton::delay::delay;

@@ -43,7 +43,12 @@ pub(super) struct TrackedCounter {
 }
 
 impl TrackedCounter {
-    pub(super) fn open(world: &'static World, serial: u64, handle: Handle<dyn Counter>, cooldown_us: u64) -> TrackedCounter {
+    pub(super) fn open(
+        world: &'static World,
+        serial: u64,
+        handle: Handle<dyn Counter>,
+        cooldown_us: u64,
+    ) -> TrackedCounter {
         TrackedCounter {
             world,
             serial,
@@ -143,9 +148,7 @@ impl TrackedCounter {
         let (done, begun) = (self.sum(|lane| &lane.done), self.sum(|lane| &lane.begun));
         match self.handle.try_total() {
             Ok(total) if total == done && total == begun => count(Stat::Exact),
-            Ok(total) => {
-                self.fail(format!("its sum is {total} {when}; {done} were added, of {begun} begun"))
-            }
+            Ok(total) => self.fail(format!("its sum is {total} {when}; {done} were added, of {begun} begun")),
             Err(error) => self.erred(&error),
         }
     }

@@ -15,12 +15,12 @@ use squall::adapt::{control, settings};
 use squall::objects::counter::{self, Counter};
 use squall::{Handle, Id, Owned};
 
-use super::tracked_counter::TrackedCounter;
 use super::breaks::Break;
+use super::counts::{Counts, Stat, count};
 use super::invocations::Invocations;
 use super::kinds::Kinds;
 use super::log::DecisionLog;
-use super::counts::{Counts, Stat, count};
+use super::tracked_counter::TrackedCounter;
 use crate::run::{Rng, lock};
 use crate::skeleton;
 

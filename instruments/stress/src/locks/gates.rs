@@ -14,20 +14,20 @@ use std::thread;
 use std::time::Duration;
 
 use squall::lock::Steps;
+use squall::objects::gate::{self, Gate as _, GateExt};
 use squall::parts::gate::{
     ControlError, Limits, LocalRequests, Rejected, RequestCounter, ShutDown, SpreadRequests,
 };
-use squall::objects::gate::{self, Gate as _, GateExt};
 use squall::{Handle, Owned};
 
 use super::breaks::Break;
-use super::disturbed::Disturbed;
-use super::threads::LockThread;
-use super::slots::{Inside, Limit};
 use super::counts::{Stat, count};
+use super::disturbed::Disturbed;
+use super::slots::{Inside, Limit};
+use super::threads::LockThread;
 use super::world::SectionCounts;
-use crate::skeleton::delay::delay;
 use crate::run::lock;
+use crate::skeleton::delay::delay;
 use crate::skeleton::placement::switch_vp;
 
 const CONTROLS_ONE_IN: u64 = 8;
@@ -191,7 +191,12 @@ pub(super) fn gates() -> Vec<Gate> {
 }
 
 fn generation(make: Make, number: u64) -> Arc<Generation> {
-    Arc::new(Generation { counter: make(), number, ending: AtomicBool::new(false), sections: SectionCounts::default() })
+    Arc::new(Generation {
+        counter: make(),
+        number,
+        ending: AtomicBool::new(false),
+        sections: SectionCounts::default(),
+    })
 }
 
 impl Gate {

@@ -11,8 +11,8 @@ use squall::lock::{
 use squall::objects::lock::{AdaptiveLock, Wanted};
 
 use super::disturbed::Disturbed;
-use crate::skeleton::run_state::RunState;
 use crate::run::{Rng, lock};
+use crate::skeleton::run_state::RunState;
 
 /// A request for a lock.
 #[derive(Clone)]
@@ -123,7 +123,9 @@ impl<S: Steps> Exclusive for Named<ConfigurableLock<u64, S>> {
             Attempt::Try => self.1.try_lock().ok_or(Outcome::Busy),
             Attempt::Wait => Ok(self.1.lock()),
             // Not `try_lock_until`, so that the deadline and the lock's own timeout meet.
-            Attempt::Until(deadline) => self.1.lock_with(&Request::new().deadline(*deadline)).map_err(outcome),
+            Attempt::Until(deadline) => {
+                self.1.lock_with(&Request::new().deadline(*deadline)).map_err(outcome)
+            }
             Attempt::Cancel(cancel) => self.1.lock_with(&Request::new().cancel(cancel)).map_err(outcome),
             Attempt::As(priority, waiting) => {
                 let mut request = Request::new().priority(*priority);
@@ -165,7 +167,9 @@ impl Exclusive for Named<AdaptiveLock<u64>> {
             Attempt::Wait => Ok(self.1.lock()),
             Attempt::Until(deadline) => self.1.try_lock_until(*deadline).ok_or(Outcome::TimedOut),
             Attempt::Cancel(cancel) => self.1.lock_with(&Request::new().cancel(cancel)).map_err(outcome),
-            Attempt::As(priority, _) => self.1.lock_with(&Request::new().priority(*priority)).map_err(outcome),
+            Attempt::As(priority, _) => {
+                self.1.lock_with(&Request::new().priority(*priority)).map_err(outcome)
+            }
         };
         guard.map_or_else(|outcome| outcome, |mut guard| inside(&mut guard, section))
     }

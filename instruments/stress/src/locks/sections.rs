@@ -9,9 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::breaks::Break;
-use super::threads::LockThread;
-use super::slots::{Inside, Limit, Wait};
 use super::counts::{Stat, count};
+use super::slots::{Inside, Limit, Wait};
+use super::threads::LockThread;
 use super::world::SectionCounts;
 use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::raise_expected_panic;

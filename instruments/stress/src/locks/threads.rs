@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use squall::lock::Cancel;
 
 use super::breaks::Break;
-use super::disturbed;
-use super::lock_types::{Outcome, Attempt, any_waiting};
-use super::slots::Limit;
 use super::counts::{Stat, count};
+use super::disturbed;
+use super::lock_types::{Attempt, Outcome, any_waiting};
+use super::slots::Limit;
 use super::world::{AnyLock, World};
 use crate::run::Rng;
 use crate::skeleton::delay::delay;
-use crate::skeleton::placement::switch_vp;
 use crate::skeleton::expected_panic::raise_expected_panic;
 use crate::skeleton::lifetime::run_thread;
+use crate::skeleton::placement::switch_vp;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 11;
@@ -101,8 +101,9 @@ impl LockThread {
                     let word = world.places[place].sections.ended.load(Ordering::Relaxed);
                     return self.reading(place, word, depth);
                 }
-                let enter =
-                    |attempt: &Attempt, me: &mut LockThread| lock.read(attempt, &mut |word| me.reading(place, word, depth));
+                let enter = |attempt: &Attempt, me: &mut LockThread| {
+                    lock.read(attempt, &mut |word| me.reading(place, word, depth))
+                };
                 self.ask(place, attempt, depth, enter);
             }
         }
@@ -122,7 +123,13 @@ impl LockThread {
         }
     }
 
-    fn ask(&mut self, place: usize, mut attempt: Attempt, depth: u32, enter: impl FnOnce(&Attempt, &mut LockThread) -> Outcome) {
+    fn ask(
+        &mut self,
+        place: usize,
+        mut attempt: Attempt,
+        depth: u32,
+        enter: impl FnOnce(&Attempt, &mut LockThread) -> Outcome,
+    ) {
         let world = self.world;
         let slot = &world.slots[self.worker];
         // The reported request; the real one may differ with a planned break.
@@ -143,7 +150,10 @@ impl LockThread {
         let outcome = enter(&attempt, self);
         slot.wait_no_more();
         self.judge(place, &said, outcome);
-        if depth == 0 && matches!(outcome, Outcome::TimedOut | Outcome::Cancelled) && self.rng.one_in(DIES_ONE_IN) {
+        if depth == 0
+            && matches!(outcome, Outcome::TimedOut | Outcome::Cancelled)
+            && self.rng.one_in(DIES_ONE_IN)
+        {
             count(Stat::Deaths);
             raise_expected_panic();
         }
@@ -160,13 +170,17 @@ impl LockThread {
         match (outcome, attempt) {
             (Outcome::Inside | Outcome::Over, _) => {}
             (Outcome::Busy, Attempt::Try) => count(Stat::Busy),
-            (Outcome::TimedOut, Attempt::Until(deadline)) if Instant::now() >= *deadline => count(Stat::TimedOut),
+            (Outcome::TimedOut, Attempt::Until(deadline)) if Instant::now() >= *deadline => {
+                count(Stat::TimedOut)
+            }
             (Outcome::TimedOut, Attempt::Until(_)) => {
                 self.world.fail(place, "a wait has timed out before its time")
             }
             (Outcome::Cancelled, Attempt::Cancel(cancel)) if cancel.is_cancelled() => count(Stat::Cancelled),
             (Outcome::NotRegistered, Attempt::As(..)) => count(Stat::Refused),
-            (outcome, _) => self.world.fail(place, &format!("a wait has ended by {outcome:?}, which cannot be")),
+            (outcome, _) => {
+                self.world.fail(place, &format!("a wait has ended by {outcome:?}, which cannot be"))
+            }
         }
     }
 }

@@ -36,7 +36,11 @@ impl Supervised for LocksWorkload {
         let waits =
             self.world.slots.iter().enumerate().filter_map(|(worker, slot)| Some((worker, slot.waits()?)));
         let described = waits.map(|(worker, wait)| {
-            format!("; worker {worker} waits for {}, {:?}", self.world.places[wait.place()].name(), wait.limit())
+            format!(
+                "; worker {worker} waits for {}, {:?}",
+                self.world.places[wait.place()].name(),
+                wait.limit()
+            )
         });
         described.collect()
     }

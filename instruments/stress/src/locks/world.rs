@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::breaks::Break;
+use super::counts::Counts;
 use super::gates::{Gate, gates};
 use super::lock_types::{Exclusive, Forgetful, SharedAccess, locks, shared_locks};
 use super::slots::Slot;
-use super::counts::Counts;
 use super::turnstile::{Pass, Turnstile};
-use crate::skeleton::store_buffer::StoreBuffer;
-use crate::skeleton::run_state::RunState;
 use crate::run::Rng;
 use crate::skeleton;
+use crate::skeleton::run_state::RunState;
+use crate::skeleton::store_buffer::StoreBuffer;
 
 /// A lock of either trait, or a gate.
 pub(super) enum AnyLock {

@@ -4,7 +4,7 @@ use std::hash::RandomState;
 use std::time::Duration;
 
 use squall::objects::cached::{self, CachedMap, CachedMapExt as _, Form};
-use squall::objects::map::{self, Compute, Computed, MapExt as _, OwnedMap, Map};
+use squall::objects::map::{self, Compute, Computed, Map, MapExt as _, OwnedMap};
 use squall::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall::{ClusterSize, Handle, Id, Owned, Vp, machine};
 

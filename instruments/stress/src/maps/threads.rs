@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use squall::adapt::control;
-use squall::objects::map::{SHARED, REPLICATED, SMALL};
+use squall::objects::map::{REPLICATED, SHARED, SMALL};
 use squall::{ClusterSize, Vp, machine, tables};
 
 use super::breaks::Break;
@@ -12,9 +12,9 @@ use super::counts::{Stat, count};
 use super::world::{PLACES, World};
 use crate::run::Rng;
 use crate::skeleton::delay::delay;
+use crate::skeleton::expected_panic::catch_silently;
 use crate::skeleton::lifetime::run_thread;
 use crate::skeleton::placement::switch_vp;
-use crate::skeleton::expected_panic::catch_silently;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 12;

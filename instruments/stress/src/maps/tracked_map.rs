@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use squall::Id;
 use squall::objects::map::{Compute, Computed};
 
-use super::breaks::Break;
 use super::any_map::AnyMap;
+use super::breaks::Break;
 use super::counts::{Stat, count};
 use super::token::Token;
 use super::world::World;
 use crate::run::Rng;
+use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message, raise_expected_panic};
 use crate::skeleton::lifecycle::{DrainLock, Lifecycle};
-use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic, catch_silently, panic_message};
 
 /// Number of own keys of each lane.
 const OWN: u64 = 40;
@@ -225,9 +225,7 @@ impl TrackedMap {
                 // Calls that report whether the key was present.
                 CallOutcome::Returned((how @ ("set" | "update"), Some(was), _)) => {
                     if was != now.is_there {
-                        self.fail(format!(
-                            "{how} of key {key} says {was}, and its only writer left {now:?}"
-                        ));
+                        self.fail(format!("{how} of key {key} says {was}, and its only writer left {now:?}"));
                     }
                     how == "set" || was
                 }
@@ -379,7 +377,9 @@ impl TrackedMap {
                     mine.done.store(mine.done.load(Ordering::Relaxed) + 1, Ordering::Release);
                     count(Stat::Adds);
                 }
-                CallOutcome::Returned(false) => self.fail(format!("key {key} is gone, and nobody takes it out")),
+                CallOutcome::Returned(false) => {
+                    self.fail(format!("key {key} is gone, and nobody takes it out"))
+                }
                 CallOutcome::ExpectedPanic | CallOutcome::Failed => {}
             }
             if self.goes_wrong(Break::DoubleAdd, rng) {

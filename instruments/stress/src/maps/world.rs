@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::tracked_map::TrackedMap;
-use super::breaks::Break;
 use super::any_map::{self, AnyOwnedMap};
+use super::breaks::Break;
 use super::counts::{Counts, Stat, count};
 use super::token::Token;
+use super::tracked_map::TrackedMap;
 use crate::run::{Rng, lock};
 use crate::skeleton;
 

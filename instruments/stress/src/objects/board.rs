@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use squall::rcu::{Guard, Rcu, pin};
 use squall::{Destruction, Owned};
 
-use super::interfaces::{Deep, AnyHandle, Pair, Probe};
+use super::interfaces::{AnyHandle, Deep, Pair, Probe};
 use super::ledger::ObjectKey;
 use crate::run::{Rng, lock};
 

@@ -11,12 +11,12 @@
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 
 use squall::rcu::pin;
-use squall::{CallError, Handle, Id, CallErrorKind};
+use squall::{CallError, CallErrorKind, Handle, Id};
 
 use super::board::Entry;
 use super::breaks::Break;
-use super::interfaces::{Request, Deep, AnyHandle, Fault, Kind, Mark, Pair, Probe, Reply};
 use super::counts::{Stat, count};
+use super::interfaces::{AnyHandle, Deep, Fault, Kind, Mark, Pair, Probe, Reply, Request};
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message};
@@ -217,7 +217,8 @@ impl Caller<'_> {
             return said(target(handle, interface, "dwell"), handle.try_dwell(request));
         }
         let n = self.rng.next();
-        let reply = handle.try_mark(n).map(|(reply, complement)| if complement == !n { reply } else { WRONG_REPLY });
+        let reply =
+            handle.try_mark(n).map(|(reply, complement)| if complement == !n { reply } else { WRONG_REPLY });
         said(target(handle, interface, "mark"), reply)
     }
 
@@ -235,7 +236,13 @@ impl Caller<'_> {
         Request { seed: self.rng.next(), depth: self.depth, entry }
     }
 
-    fn add_to<I>(&mut self, entry: &Entry, handle: Handle<I>, interface: &'static str, n: u64) -> (Target, Outcome)
+    fn add_to<I>(
+        &mut self,
+        entry: &Entry,
+        handle: Handle<I>,
+        interface: &'static str,
+        n: u64,
+    ) -> (Target, Outcome)
     where
         I: ?Sized + squall::Interface,
         Handle<I>: Probe,

@@ -6,7 +6,7 @@ use squall::{CallError, ClusterSize, CreateError, Root, WellKnown};
 use super::board::Owner;
 use super::interfaces::{Kind, Probe, Reply};
 use super::ledger::ObjectKey;
-use super::reps::{Eager, Fickle, OwnCleanup, Redirecting, Single, Spread, SpreadDeep, SpreadPair, RootCore};
+use super::reps::{Eager, Fickle, OwnCleanup, Redirecting, RootCore, Single, Spread, SpreadDeep, SpreadPair};
 use super::world::World;
 use crate::run::Rng;
 

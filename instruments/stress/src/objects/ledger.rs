@@ -280,11 +280,7 @@ impl Ledger {
         // AcqRel: the last one sees the writes of all others.
         let parts = page.parts.fetch_sub(1, Ordering::AcqRel);
         if parts == 0 {
-            return Err(format!(
-                "object #{} ({}) has fewer parts than left it",
-                key.serial,
-                self.name(page)
-            ));
+            return Err(format!("object #{} ({}) has fewer parts than left it", key.serial, self.name(page)));
         }
         if parts > 1 {
             return Ok(());

@@ -9,14 +9,14 @@ use std::time::Duration;
 use squall::rcu::{WaitError, barrier, in_operation, wait};
 use squall::{Handle, Vp, machine, tables};
 
-use super::rep_core::RepCore;
 use super::breaks::Break;
 use super::caller::{Caller, DEPTH};
 use super::classes::OnMake;
-use super::interfaces::{Request, AnyHandle, Reply};
-use super::owner::{self, NO_SLOT};
-use super::reps::{Leaf, StressRoot, RootCore};
 use super::counts::{Stat, count};
+use super::interfaces::{AnyHandle, Reply, Request};
+use super::owner::{self, NO_SLOT};
+use super::rep_core::RepCore;
+use super::reps::{Leaf, RootCore, StressRoot};
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::delay::spin;
@@ -111,10 +111,9 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
             6 => {
                 let ending = self.at.is_ending();
                 if ending && !world.ledger.destroy_begun(self.core.key) {
-                    world.run_state.fail(format!(
-                        "object #{} is ending, and nobody began that",
-                        self.core.key.serial
-                    ));
+                    world
+                        .run_state
+                        .fail(format!("object #{} is ending, and nobody began that", self.core.key.serial));
                 }
             }
             _ => {
@@ -218,9 +217,9 @@ fn expect_wait(world: &World, inside: bool, what: &str, outcome: Result<(), Wait
         Err(WaitError::InOperation | WaitError::InDeferredCall) if inside => {}
         // A drop called by the reclaimer may linger too.
         Err(WaitError::InDeferredCall) => {}
-        outcome => {
-            world.run_state.fail(format!("{what} in a method gave {outcome:?}; inside an operation: {inside}"))
-        }
+        outcome => world
+            .run_state
+            .fail(format!("{what} in a method gave {outcome:?}; inside an operation: {inside}")),
     }
 }
 

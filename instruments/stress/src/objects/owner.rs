@@ -6,14 +6,14 @@ use std::thread;
 use std::time::Duration;
 
 use squall::rcu::in_operation;
-use squall::{Destruction, CallErrorKind};
+use squall::{CallErrorKind, Destruction};
 
 use super::board::{Entry, OwnedEntry};
 use super::breaks::Break;
 use super::caller::Caller;
 use super::classes;
-use super::interfaces::{AnyHandle, Probe};
 use super::counts::{Stat, count};
+use super::interfaces::{AnyHandle, Probe};
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::ExpectedPanic;

@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use squall::pervp::BiasedWord;
-use squall::{RepContext, Cleanup, Cluster, Miss, MissAnswer, Root, Vp, machine};
+use squall::{Cleanup, Cluster, Miss, MissAnswer, RepContext, Root, Vp, machine};
 
+use super::classes::Behavior;
+use super::counts::{Stat, count};
+use super::drops;
+use super::interfaces::{Deep, Fault, Kind, Mark, Pair, Probe, Reply, Request};
+use super::ledger::ObjectKey;
 use super::methods::{RepMethods, make_busy};
 use super::rep_core::RepCore;
-use super::classes::Behavior;
-use super::drops;
-use super::interfaces::{Request, Deep, Fault, Kind, Mark, Pair, Probe, Reply};
-use super::ledger::ObjectKey;
-use super::counts::{Stat, count};
 use super::world::World;
 use crate::run::Rng;
 
@@ -88,10 +88,9 @@ impl RootCore {
     pub(super) fn check(&self, doing: &str) {
         let sound = self.sound.load(Ordering::Relaxed);
         if sound != SOUND ^ self.key.serial {
-            self.world.run_state.fail(format!(
-                "{doing}: the root of object #{} was dropped ({sound:#x})",
-                self.key.serial
-            ));
+            self.world
+                .run_state
+                .fail(format!("{doing}: the root of object #{} was dropped ({sound:#x})", self.key.serial));
         }
     }
 
@@ -125,7 +124,11 @@ pub(super) trait StressRoot: Root<Rep = Leaf<Self>> {
         let root_core = self.root_core();
         root_core.check("making a representative");
         make_busy(root_core);
-        Leaf { core: RepCore::new(root_core.world, root_core.key, Self::KIND), sum: BiasedWord::new(at.vp()), at }
+        Leaf {
+            core: RepCore::new(root_core.world, root_core.key, Self::KIND),
+            sum: BiasedWord::new(at.vp()),
+            at,
+        }
     }
 }
 

@@ -3,21 +3,21 @@
 use std::panic::catch_unwind;
 
 use squall::rcu::{barrier, pin, reclaim};
-use squall::{Handle, ObjectState, CallErrorKind, info_of, snapshot};
+use squall::{CallErrorKind, Handle, ObjectState, info_of, snapshot};
 
-use super::methods::discard;
 use super::board::Entry;
 use super::caller::{Caller, DEPTH};
 use super::classes::call_known;
-use super::interfaces::{AnyHandle, Kind};
-use super::owner::{self, NO_SLOT};
 use super::counts::{Stat, count, count_many};
+use super::interfaces::{AnyHandle, Kind};
+use super::methods::discard;
+use super::owner::{self, NO_SLOT};
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::delay::delay;
-use crate::skeleton::placement::switch_vp;
 use crate::skeleton::expected_panic::ExpectedPanic;
 use crate::skeleton::lifetime::run_thread;
+use crate::skeleton::placement::switch_vp;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 9;
@@ -60,7 +60,8 @@ pub(super) fn body(world: &'static World, index: usize, rng: Rng) -> impl FnOnce
         worker.exit_hooks.around_first_use(rng, move |number| on_exit(world, number), first_use);
         memory
     };
-    let step = move |memory: &mut Vec<Entry>, _: u64, rng: &mut Rng| StressThread { world, rng, memory }.step();
+    let step =
+        move |memory: &mut Vec<Entry>, _: u64, rng: &mut Rng| StressThread { world, rng, memory }.step();
     move || run_thread((world.run_state, worker), STEPS_LOG, rng, begin, step, |_| world.counts.flush())
 }
 
@@ -132,12 +133,15 @@ impl StressThread<'_> {
     fn call_known(&mut self) {
         match catch_unwind(call_known) {
             Ok(Ok(reply)) if reply.kind == Kind::Probe => count(Stat::Known),
-            Ok(Err(error)) if matches!(error.reason(), CallErrorKind::NotThere | CallErrorKind::Destroyed) => {}
+            Ok(Err(error))
+                if matches!(error.reason(), CallErrorKind::NotThere | CallErrorKind::Destroyed) => {}
             Err(payload) if payload.is::<ExpectedPanic>() => {}
             Err(_) => {
                 self.world.run_state.fail("a call of a well-known place panicked, and was not to".to_owned())
             }
-            Ok(outcome) => self.world.run_state.fail(format!("a call of a well-known place gave {outcome:?}")),
+            Ok(outcome) => {
+                self.world.run_state.fail(format!("a call of a well-known place gave {outcome:?}"))
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use squall::tables;
 
 use super::breaks::Break;
+use super::classes::CLASSES;
 use super::owner;
 use super::threads::body;
 use super::world::{World, make};
@@ -56,7 +57,7 @@ impl Workload for ObjectsWorkload {
     type Break = Break;
 
     fn new(run: &Run, broken: Option<Break>) -> Result<ObjectsWorkload, Violation> {
-        Ok(ObjectsWorkload(make(broken, run.threads)))
+        Ok(ObjectsWorkload(make(broken, run.threads, CLASSES)))
     }
 
     fn run_state(&self) -> &'static RunState {

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicU64;
 
 use super::board::Board;
 use super::breaks::Break;
-use super::classes::CLASSES;
 use super::counts::Counts;
 use super::ledger::Ledger;
 use crate::skeleton;
@@ -20,10 +19,14 @@ pub(crate) struct State {
     pub(super) drop_panics: AtomicU64,
 }
 
-/// Makes the world for so many workers.
-pub(super) fn make(broken: Option<Break>, workers: usize) -> &'static World {
+/// Makes the world for so many workers and for objects of these classes.
+pub(super) fn make(
+    broken: Option<Break>,
+    workers: usize,
+    classes: &'static [&'static str],
+) -> &'static World {
     World::leaked(broken, workers, |_| State {
-        ledger: Ledger::new(CLASSES),
+        ledger: Ledger::new(classes),
         board: Board::new(),
         store_buffer: StoreBuffer::new(),
         drop_panics: AtomicU64::new(0),

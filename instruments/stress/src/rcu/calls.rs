@@ -81,16 +81,17 @@ fn ran(world: &'static World, number: u64) {
         0 => {
             let refused = wait();
             if refused != Err(WaitError::InDeferredCall) {
-                world.run_state.fail(format!("waiting inside a deferred call gave {refused:?}, not an error"));
+                world
+                    .run_state
+                    .fail(format!("waiting inside a deferred call gave {refused:?}, not an error"));
             }
         }
         1 => pin(|o| {
             let held = world.take(Some(o), 0);
             if let Err(wrong) = world.examine(&held) {
-                world.run_state.fail(format!(
-                    "an operation inside a deferred call saw block {}: {wrong:?}",
-                    held.block
-                ));
+                world
+                    .run_state
+                    .fail(format!("an operation inside a deferred call saw block {}: {wrong:?}", held.block));
             }
         }),
         _ => {}

@@ -2,7 +2,7 @@
 
 use squall_machine::machine;
 use squall_rcu::{
-    ReclaimerState, RcuStats, WaitError, RunOn, barrier, quiescent_do, reclaimer_state, stats, wait,
+    RcuStats, ReclaimerState, RunOn, WaitError, barrier, quiescent_do, reclaimer_state, stats, wait,
 };
 
 use super::leaf::Leaf;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use squall_rcu::{
-    Marker, MarkerState, Guard, WaitError, in_operation, pin, quiescent_do, reclaim, wait, wait_until,
+    Guard, Marker, MarkerState, WaitError, in_operation, pin, quiescent_do, reclaim, wait, wait_until,
 };
 
 use super::breaks::Break;
@@ -78,7 +78,9 @@ impl Reader<'_> {
             _ => self.flood_inside(),
         }
         if in_operation() {
-            self.world.run_state.fail("the thread is inside an operation after the last one ended".to_owned());
+            self.world
+                .run_state
+                .fail("the thread is inside an operation after the last one ended".to_owned());
         }
     }
 
@@ -251,9 +253,9 @@ impl Reader<'_> {
             let tell = |open: Arc<AtomicBool>, what: &'static str| {
                 move || {
                     if open.load(Ordering::Relaxed) {
-                        world.run_state.fail(format!(
-                            "{what} before the operation ended inside which it was asked for"
-                        ));
+                        world
+                            .run_state
+                            .fail(format!("{what} before the operation ended inside which it was asked for"));
                     }
                 }
             };

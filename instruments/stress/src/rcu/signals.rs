@@ -75,7 +75,9 @@ pub(super) fn check(world: &World) -> Result<(), String> {
     match code {
         0 => Ok(()),
         age if age <= free => Err(format!("a signal handler saw a block at age {age} inside its operation")),
-        code if code == free + 1 => Err("a signal handler's block was reused inside its operation".to_owned()),
+        code if code == free + 1 => {
+            Err("a signal handler's block was reused inside its operation".to_owned())
+        }
         _ => Err("a signal handler's block has words that were not written together".to_owned()),
     }
 }

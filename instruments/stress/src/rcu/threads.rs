@@ -10,10 +10,10 @@ use super::reader::{Reader, Seen};
 use super::signals;
 use super::world::{Removed, World, any_place};
 use super::writer::Writer;
-use crate::skeleton::placement::switch_vp;
-use crate::skeleton::lifetime::run_thread;
-use crate::skeleton::worker::ExitHooks;
 use crate::run::{Rng, lock};
+use crate::skeleton::lifetime::run_thread;
+use crate::skeleton::placement::switch_vp;
+use crate::skeleton::worker::ExitHooks;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 9;

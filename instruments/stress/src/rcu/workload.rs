@@ -55,7 +55,8 @@ impl RcuWorkload {
             .collect();
         supervisor.threads_started += visitors.len() as u64;
         let since = Instant::now();
-        while visitors.iter().any(|visitor| !visitor.is_finished()) || world.visitor_exit_hooks.are_pending() {
+        while visitors.iter().any(|visitor| !visitor.is_finished()) || world.visitor_exit_hooks.are_pending()
+        {
             if since.elapsed() > STANDSTILL {
                 return world.run_state.fail("a thread of a crowd is stuck".to_owned());
             }

@@ -25,10 +25,10 @@ use super::breaks::Break;
 use super::calls::CallLedger;
 use super::leaf::Leaf;
 use super::reader::Seen;
-use crate::skeleton::store_buffer::StoreBuffer;
-use crate::skeleton::worker::ExitHooks;
 use crate::run::{Rng, lock};
 use crate::skeleton;
+use crate::skeleton::store_buffer::StoreBuffer;
+use crate::skeleton::worker::ExitHooks;
 
 /// Grace periods of a removed block before it is reused.
 pub(super) const GENERATIONS: u32 = 10;

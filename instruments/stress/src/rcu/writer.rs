@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use squall_machine::{VpSet, machine};
 use squall_rcu::{
-    Marker, MarkerState, WaitError, RunOn, barrier, quiescent_do, reclaim, wait, wait_expedited, wait_until,
+    Marker, MarkerState, RunOn, WaitError, barrier, quiescent_do, reclaim, wait, wait_expedited, wait_until,
 };
 
 use super::breaks::Break;
-use super::calls::{FLOOD_CALLS, BatchCount, defer_aging, expect_all, flood};
+use super::calls::{BatchCount, FLOOD_CALLS, defer_aging, expect_all, flood};
 use super::leaf::Leaf;
 use super::world::{Removed, World, any_place};
+use crate::run::{Rng, lock};
 use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::raise_expected_panic;
-use crate::run::{Rng, lock};
 
 /// A way to a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

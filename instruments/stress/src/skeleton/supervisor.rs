@@ -106,13 +106,8 @@ impl Supervisor {
         supervised: &mut impl Supervised,
     ) -> Result<Supervisor, Violation> {
         let off = std::env::var_os("SQUALL_RECLAIMER").is_some_and(|value| value == "off");
-        let place = |worker| Place {
-            worker,
-            thread: None,
-            threads_before: 0,
-            steps_begun: 0,
-            since: Instant::now(),
-        };
+        let place =
+            |worker| Place { worker, thread: None, threads_before: 0, steps_begun: 0, since: Instant::now() };
         let mut supervisor = Supervisor {
             run_state,
             places: workers.iter().map(place).collect(),
@@ -137,8 +132,7 @@ impl Supervisor {
         place.since = Instant::now();
         let body = supervised.thread(worker, rng);
         // If the system is out of threads, the next round tries again.
-        let spawned: io::Result<_> =
-            thread::Builder::new().name(supervised.thread_name(worker)).spawn(body);
+        let spawned: io::Result<_> = thread::Builder::new().name(supervised.thread_name(worker)).spawn(body);
         place.thread = spawned.ok();
         self.threads_started += u64::from(place.thread.is_some());
     }

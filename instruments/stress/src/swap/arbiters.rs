@@ -16,8 +16,8 @@ use squall::swap::{Arbiter, SwapFailure, arbitrate, arbitrate_method};
 
 use super::caller::Entry;
 use super::world::World;
-use crate::skeleton::expected_panic::raise_expected_panic;
 use crate::run::{Rng, lock};
+use crate::skeleton::expected_panic::raise_expected_panic;
 
 /// Names of the methods by number; 0 stands for all.
 pub(super) const METHODS: [&str; 6] = ["", "mark", "audit", "pass", "linger", "rest"];

@@ -10,15 +10,15 @@ use std::cell::{RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use squall::{CallError, Handle, CallErrorKind};
+use squall::{CallError, CallErrorKind, Handle};
 
+use super::arbiters::{ArbiterTrace, REFUSAL, take_trace};
 use super::breaks::Break;
-use super::faults::MakePanicked;
-use super::interfaces::{Act, Request, Mark, Relay, Station, Reply};
-use super::record::ObjectRecord;
-use super::marks::Sums;
 use super::counts::{Stat, count};
-use super::arbiters::{REFUSAL, ArbiterTrace, take_trace};
+use super::faults::MakePanicked;
+use super::interfaces::{Act, Mark, Relay, Reply, Request, Station};
+use super::marks::Sums;
+use super::record::ObjectRecord;
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::{ExpectedPanic, panic_message};
@@ -215,7 +215,9 @@ impl CallContext<'_> {
                 self.note(trace);
                 count(Stat::Panics);
                 match target.act {
-                    _ if payload.is::<MakePanicked>() || (payload.is::<ExpectedPanic>() && trace.may_panic()) => {
+                    _ if payload.is::<MakePanicked>()
+                        || (payload.is::<ExpectedPanic>() && trace.may_panic()) =>
+                    {
                         self.take_back(entry, target)
                     }
                     Act::PanicFirst if payload.is::<ExpectedPanic>() => self
@@ -224,7 +226,9 @@ impl CallContext<'_> {
                     Act::PanicLast if payload.is::<ExpectedPanic>() => {
                         record.arbiters.judge(known, target.method, trace)
                     }
-                    act => Err(format!("a call that was to do {act:?} panicked: {}", panic_message(&*payload))),
+                    act => {
+                        Err(format!("a call that was to do {act:?} panicked: {}", panic_message(&*payload)))
+                    }
                 }
             }
         };

@@ -2,11 +2,11 @@
 
 use squall::{Handle, info_of, tables};
 
-use super::interfaces::Relay;
-use super::variants::any_vp;
-use super::swaps;
-use super::counts::{Stat, count};
 use super::arbiters::{ask_for_no_method, attach, detach};
+use super::counts::{Stat, count};
+use super::interfaces::Relay;
+use super::swaps;
+use super::variants::any_vp;
 use super::world::World;
 use crate::run::{Rng, lock};
 

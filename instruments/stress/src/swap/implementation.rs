@@ -14,16 +14,16 @@ use std::time::Duration;
 use squall::CallErrorKind;
 use squall::swap::SwapFailure;
 
-use super::breaks::Break;
-use super::faults::{Fault, MakePanicked, FaultCell, read};
-use super::interfaces::Station;
-use super::record::ObjectRecord;
-use super::marks::{Marks, Sums};
-use super::swaps;
 use super::arbiters::take_trace;
+use super::breaks::Break;
+use super::faults::{Fault, FaultCell, MakePanicked, read};
+use super::interfaces::Station;
+use super::marks::{Marks, Sums};
+use super::record::ObjectRecord;
+use super::swaps;
 use super::world::World;
-use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
 use crate::run::{Rng, lock};
+use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
 
 /// Sleep of a slow import.
 const SLEEP_MS: u64 = 3;
@@ -47,7 +47,11 @@ pub(super) struct Implementation {
 }
 
 impl Implementation {
-    pub(super) fn new(world: &'static World, record: Option<&Arc<ObjectRecord>>, fault: Fault) -> Implementation {
+    pub(super) fn new(
+        world: &'static World,
+        record: Option<&Arc<ObjectRecord>>,
+        fault: Fault,
+    ) -> Implementation {
         let record_cell = RecordCell::default();
         if let Some(record) = record {
             let _ = record_cell.set(Arc::clone(record));
@@ -170,7 +174,9 @@ impl Implementation {
 
     /// Calls an object while state moves.
     fn call(&self, record: Option<&Arc<ObjectRecord>>) {
-        let Some((record, handle)) = record.and_then(|record| Some((record, *record.handle.get()?))) else { return };
+        let Some((record, handle)) = record.and_then(|record| Some((record, *record.handle.get()?))) else {
+            return;
+        };
         let own = self.record().is_some_and(|own| own.serial == record.serial);
         let answer = catch_unwind(|| handle.try_audit(0).map_err(|error| error.reason()));
         let trace = match &answer {

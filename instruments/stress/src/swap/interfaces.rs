@@ -1,9 +1,9 @@
 //! The interfaces of the objects: one, and one that it extends, so that an object has two slots.
 
-use super::caller::CallContext;
-use super::record::ObjectRecord;
-use super::marks::Sums;
 use super::arbiters::ArbiterTrace;
+use super::caller::CallContext;
+use super::marks::Sums;
+use super::record::ObjectRecord;
 
 /// The answering object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapPhase, arbitrate};
-use squall::{RepContext, ClusterSize, Handle, Owned, Root};
+use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap, SwapFailure, SwapPhase, arbitrate};
+use squall::{ClusterSize, Handle, Owned, RepContext, Root};
 
+use crate::run::{Report, Rng, Run, Stress, Violation, exclusive};
 use crate::skeleton::breaks;
 use crate::skeleton::placement::{choose_machine, switch_vp};
-use crate::run::{Report, Rng, Run, Stress, Violation, exclusive};
 
 pub(crate) const STRESS: Stress = Stress {
     name: "swap-memory",

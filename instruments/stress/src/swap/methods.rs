@@ -7,14 +7,14 @@ use std::time::Duration;
 use squall::rcu::in_operation;
 use squall::swap::SwapFailure;
 
-use super::breaks::Break;
-use super::interfaces::{Act, Request, Mark, Relay, Station, Reply};
-use super::marks::Sums;
-use super::disturb;
-use super::variants::{Body, Leaf, Single};
-use super::swaps;
-use super::counts::{Stat, count};
 use super::arbiters::{ArbiterTrace, restore_trace, take_trace};
+use super::breaks::Break;
+use super::counts::{Stat, count};
+use super::disturb;
+use super::interfaces::{Act, Mark, Relay, Reply, Request, Station};
+use super::marks::Sums;
+use super::swaps;
+use super::variants::{Body, Leaf, Single};
 use crate::skeleton::delay::spin;
 use crate::skeleton::expected_panic::raise_expected_panic;
 
@@ -25,9 +25,10 @@ const BREAK_ONE_IN: u64 = 512;
 fn check(body: &impl Body, doing: &str) {
     if let Err(what) = body.own().check() {
         let (number, serial) = (body.implementation().number, body.implementation().serial());
-        body.implementation().world.run_state.fail(format!(
-            "{doing}: a representative of implementation {number} of object #{serial} {what}"
-        ));
+        body.implementation()
+            .world
+            .run_state
+            .fail(format!("{doing}: a representative of implementation {number} of object #{serial} {what}"));
     }
 }
 
@@ -103,7 +104,8 @@ fn act(body: &impl Body, request: Request<'_>) {
             swaps::refused(world, mark.record, &[failure]);
         }
         Act::SwapOther => {
-            let other = context.entries.iter().flatten().find(|entry| !Arc::ptr_eq(&entry.record, mark.record));
+            let other =
+                context.entries.iter().flatten().find(|entry| !Arc::ptr_eq(&entry.record, mark.record));
             match other {
                 Some(other) if in_operation() => {
                     swaps::refused(world, &other.record, &[SwapFailure::InOperation])

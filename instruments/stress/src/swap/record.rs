@@ -14,9 +14,9 @@ use std::sync::{Mutex, OnceLock, RwLock};
 
 use squall::Handle;
 
+use super::arbiters::Arbiters;
 use super::interfaces::Relay;
 use super::marks::Sums;
-use super::arbiters::Arbiters;
 use super::world::World;
 use crate::run::lock;
 

@@ -14,19 +14,21 @@ use std::time::Duration;
 
 use squall::Handle;
 use squall::rcu::{WaitError, defer, in_operation, pin};
-use squall::swap::{Cancel, Replacement, Swap, SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent};
+use squall::swap::{
+    Cancel, Replacement, Swap, SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent,
+};
 
 use super::breaks::Break;
 use super::caller::Entry;
-use super::implementation::RecordCell;
+use super::counts::{Stat, count};
 use super::faults::{Fault, MakePanicked};
+use super::implementation::RecordCell;
 use super::interfaces::{Relay, Station};
 use super::record::ObjectRecord;
 use super::variants::{Candidate, Kind, of_super};
-use super::counts::{Stat, count};
 use super::world::World;
-use crate::skeleton::expected_panic::panic_message;
 use crate::run::{Rng, lock};
+use crate::skeleton::expected_panic::panic_message;
 
 /// Drain timeouts in microseconds.
 const DRAINS_US: [u64; 5] = [200, 1_000, 5_000, 20_000, 50_000];
@@ -156,7 +158,9 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
     drop((alone, with_others));
     let asked = Asked { kind, fault, drain, deadline, cancel, disturbed };
     let verdict = match &outcome {
-        Ok(outcome) => record_outcome(record, number, outcome).and_then(|()| judge(world, record, &asked, outcome, rng)),
+        Ok(outcome) => {
+            record_outcome(record, number, outcome).and_then(|()| judge(world, record, &asked, outcome, rng))
+        }
         Err(payload) => {
             record.failed(number);
             match kind == Kind::Eager && payload.is::<MakePanicked>() {
@@ -189,7 +193,11 @@ fn offer_cancel(world: &World, rng: &mut Rng) -> Cancel {
 }
 
 /// Records the fate of an implementation.
-fn record_outcome(record: &ObjectRecord, number: u64, outcome: &Result<SwapReport, SwapError>) -> Result<(), String> {
+fn record_outcome(
+    record: &ObjectRecord,
+    number: u64,
+    outcome: &Result<SwapReport, SwapError>,
+) -> Result<(), String> {
     match outcome {
         Ok(_) => Ok(()),
         // The implementation may have served when the object was destroyed.
@@ -281,7 +289,10 @@ pub(super) fn make(world: &World, record: &Arc<ObjectRecord>) -> Option<squall::
 }
 
 /// Returns the factory's maker of implementations of this kind.
-pub(super) fn maker(world: &'static World, kind: Kind) -> impl Fn() -> Replacement<dyn Relay> + Clone + Send + Sync {
+pub(super) fn maker(
+    world: &'static World,
+    kind: Kind,
+) -> impl Fn() -> Replacement<dyn Relay> + Clone + Send + Sync {
     move || {
         let record = MAKING.take();
         let mut rng = Rng::new(world.numbers.load(Ordering::Relaxed), DRAWS.replace(DRAWS.get() + 1));
@@ -325,7 +336,8 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
             }
             Err(_) => false,
         };
-        let recorded = record_cell.get().map_or(Ok(()), |record| record_outcome(record, *number, &one.outcome));
+        let recorded =
+            record_cell.get().map_or(Ok(()), |record| record_outcome(record, *number, &one.outcome));
         world.expect(recorded);
         if !may {
             world.run_state.fail(format!("an upgrade of {}: {:?}", one.id, one.outcome));

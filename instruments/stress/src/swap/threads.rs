@@ -7,15 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use super::caller::{CallContext, DEPTH, Entry};
-use super::interfaces::Act;
-use super::disturb::{cancel, discard, disturb};
-use super::swaps;
 use super::counts::{Stat, count};
+use super::disturb::{cancel, discard, disturb};
+use super::interfaces::Act;
+use super::swaps;
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::delay::{delay, spin};
-use crate::skeleton::placement::switch_vp;
 use crate::skeleton::lifetime::run_thread;
+use crate::skeleton::placement::switch_vp;
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 10;

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use squall::swap::{Format, StateFormats, Replacement, RootFormats, State};
-use squall::{RepContext, ClusterSize, Root, Vp, machine};
+use squall::swap::{Format, Replacement, RootFormats, State, StateFormats};
+use squall::{ClusterSize, RepContext, Root, Vp, machine};
 
-use super::implementation::{RecordCell, Implementation};
 use super::faults::{Fault, FaultCell};
+use super::implementation::{Implementation, RecordCell};
 use super::interfaces::{Relay, Station};
-use super::record::ObjectRecord;
 use super::marks::{Marks, Sums};
+use super::record::ObjectRecord;
 use super::world::World;
 use crate::run::Rng;
 
@@ -286,18 +286,25 @@ impl Candidate {
         rng: &mut Rng,
     ) -> Candidate {
         let implementation = Implementation::new(world, record, fault);
-        let (number, record_cell, fault) = (implementation.number, implementation.record_cell(), implementation.fault());
+        let (number, record_cell, fault) =
+            (implementation.number, implementation.record_cell(), implementation.fault());
         let (draws, wakes) = (AtomicU64::new(0), AtomicU64::new(0));
         let new = match (kind, of_factory) {
             (Kind::Alien, _) => Replacement::swappable(Single::<ALIEN>::new(implementation)),
             (Kind::Text, false) => Replacement::swappable(Single::<TEXT>::new(implementation)),
             (Kind::Central, false) => Replacement::swappable(Single::<CENTRAL>::new(implementation)),
-            (Kind::Text | Kind::Central, true) => Replacement::swappable(Single::<CENTRAL_OF_FACTORY>::new(implementation)),
-            (Kind::Eager, _) => Replacement::root(Spread::<false, true> { implementation, draws, wakes }, any_size(rng)),
+            (Kind::Text | Kind::Central, true) => {
+                Replacement::swappable(Single::<CENTRAL_OF_FACTORY>::new(implementation))
+            }
+            (Kind::Eager, _) => {
+                Replacement::root(Spread::<false, true> { implementation, draws, wakes }, any_size(rng))
+            }
             (Kind::Spread, false) => {
                 Replacement::root(Spread::<false, false> { implementation, draws, wakes }, any_size(rng))
             }
-            (Kind::Spread, true) => Replacement::root(Spread::<true, false> { implementation, draws, wakes }, any_size(rng)),
+            (Kind::Spread, true) => {
+                Replacement::root(Spread::<true, false> { implementation, draws, wakes }, any_size(rng))
+            }
         };
         Candidate { new, kind, number, record_cell, fault }
     }

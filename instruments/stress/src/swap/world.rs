@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, Weak};
 use squall::Owned;
 use squall::swap::{Cancel, Factory};
 
+use super::arbiters::{Attached, detach};
 use super::breaks::Break;
 use super::caller::Entry;
+use super::counts::{Counts, Stat, count};
 use super::faults::Fault;
 use super::interfaces::Relay;
 use super::record::ObjectRecord;
-use super::variants::{Candidate, Kind};
 use super::swaps;
-use super::counts::{Counts, Stat, count};
-use super::arbiters::{Attached, detach};
 use super::times::SwapTimes;
+use super::variants::{Candidate, Kind};
 use crate::run::{Rng, lock};
 use crate::skeleton;
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use squall::objects::counter::{self, Counter};
 use squall::pervp::BiasedWord;
-use squall::{RepContext, Handle, Id, Owned, Root};
+use squall::{Handle, Id, Owned, RepContext, Root};
 
 /// Counts of one text or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -34,8 +34,7 @@ pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), 
 }
 
 fn results(rows: &[Row], truth: &Totals) -> Table {
-    let header =
-        ["statistics in", "ms", "MiB/s", "M calls/s", "calls", "misses", "reps", "bytes", "totals"];
+    let header = ["statistics in", "ms", "MiB/s", "M calls/s", "calls", "misses", "reps", "bytes", "totals"];
     let mut table = new_table(&header);
     for row in rows {
         let seconds = row.time().as_secs_f64().max(1e-9);

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostlyExt};
 use squall::objects::counter::{self, Counter};
+use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostlyExt};
 use squall::{Handle, Id, Owned};
 
 use super::job::Job;
@@ -141,7 +141,7 @@ impl<'a> Build<'a> {
                 config.read(|config| (thread < config.workers, config.word_bytes_max));
             if !may {
                 // The value cannot be destroyed while this thread borrows its owner.
-                changes.wait().expect("the configuration outlives the build");
+                changes.wait().expect("the configuration was destroyed during the build");
                 continue;
             }
             match self.job.order.get(self.next.fetch_add(1, Ordering::Relaxed)) {

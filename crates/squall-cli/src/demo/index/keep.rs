@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use dashmap::DashMap;
 use squall::Handle;
 use squall::lock::Lock;
-use squall::objects::map::{MapExt, Map};
+use squall::objects::map::{Map, MapExt};
 
 use super::words::Hasher;
 
@@ -62,7 +62,11 @@ impl Keep for Ours {
                 let list = List(Arc::new(Lock::new(vec![posting])));
                 if self.try_insert(word.into(), list).is_err() {
                     // Another thread inserted the word first, and words are never removed.
-                    self.get(word).expect("it is there").0.lock().push(posting);
+                    self.get(word)
+                        .expect("the list of a word is missing, although a word is never removed")
+                        .0
+                        .lock()
+                        .push(posting);
                 }
             }
         }

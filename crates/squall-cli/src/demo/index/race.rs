@@ -14,8 +14,8 @@ use squall::{Handle, Owned, rcu};
 use super::build::Build;
 use super::form::Form;
 use super::job::Job;
-use super::keep::{Keep, Locked, Nothing};
 use super::keep::Posting;
+use super::keep::{Keep, Locked, Nothing};
 use super::plain::Plain;
 use super::words::Hasher;
 use crate::demo::laps::{LAPS_TIME, LAPS_TIME_MAX, ROUNDS_MAX, ROUNDS_MIN};
@@ -105,7 +105,8 @@ fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
             let began = Instant::now();
             let plain = Plain::build(&job.texts, Duration::MAX);
             row.laps.push(began.elapsed());
-            let difference = (plain.totals != job.totals).then(|| format!("the totals are {:?}", plain.totals));
+            let difference =
+                (plain.totals != job.totals).then(|| format!("the totals are {:?}", plain.totals));
             row.wrong = row.wrong.take().or(difference);
             Ok(())
         }

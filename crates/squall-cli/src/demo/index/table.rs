@@ -73,7 +73,12 @@ fn explain(rows: &[Row], job: &Job) -> Result<(), Failure> {
             true => String::new(),
             false => format!(", {:.2} of that of the best fixed form, {}", of(fixed), fixed.name),
         };
-        line(format_args!("  {:<22} {:>5.2} of the time of the best rival, {}{best}", row.name, of(rival), rival.name))?;
+        line(format_args!(
+            "  {:<22} {:>5.2} of the time of the best rival, {}{best}",
+            row.name,
+            of(rival),
+            rival.name
+        ))?;
     }
     Ok(())
 }

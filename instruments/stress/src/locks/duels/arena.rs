@@ -8,7 +8,7 @@ use squall::parts::gate::{ControlError, ShutDown};
 
 use super::super::disturbed::calmly;
 use super::super::gates::{Counter, Make};
-use super::super::lock_types::{Outcome, Exclusive, Attempt, SharedAccess};
+use super::super::lock_types::{Attempt, Exclusive, Outcome, SharedAccess};
 use super::round::{Kind, Round, Wish};
 use crate::run::{Rng, lock};
 
