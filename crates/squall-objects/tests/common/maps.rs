@@ -7,7 +7,7 @@ use squall_core::Handle;
 use squall_core::swap::{Replacement, Swap};
 use squall_history::maps::{ConcurrentMap, Held, Maker, Step};
 use squall_machine::ClusterSize;
-use squall_objects::map::{self, Compute, MapExt, OwnedMap, Map};
+use squall_objects::map::{self, Compute, Map, MapExt, OwnedMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -80,8 +80,8 @@ pub(crate) fn distributed_map(bytes: &[u8]) {
                 model.entry(key).and_modify(|old| *old += fresh);
             }
             7 => {
-                let done =
-                    handle.compute(key, |old| if old.is_some() { Compute::Remove } else { Compute::Put(fresh) });
+                let done = handle
+                    .compute(key, |old| if old.is_some() { Compute::Remove } else { Compute::Put(fresh) });
                 match model.remove(&key) {
                     Some(_) => assert_eq!(done, Computed::Removed),
                     None => {

@@ -3,7 +3,6 @@
 //! The checks test recorded histories for linearizability. They compare the operations of one thread with
 //! `std`'s map. They repeat tests from the suites of other maps.
 
-
 use crate::maps::{Form, Maps, RestlessMaps, Swapping};
 use proptest::prelude::*;
 use squall_history::maps::{Act, Load, Maker, Wide, acts, all_checks, checks};

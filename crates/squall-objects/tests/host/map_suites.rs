@@ -7,17 +7,16 @@
 //! `map.rs` compares the rest with `std`'s map. Tests of guards, pins and views are left out: this
 //! interface lends no reference beyond a closure.
 
-
 use crate::maps::{FORMS, Form, Hashing, NEW, swap_to};
+use crate::touchy::{Touchy, ends};
 use squall_core::Handle;
 use squall_history::rng::Rng;
-use squall_objects::map::{self, Compute, MapExt, MapLimit, OwnedMap, Map};
+use squall_objects::map::{self, Compute, Map, MapExt, MapLimit, OwnedMap};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
-use crate::touchy::{Touchy, ends};
 
 type Co<S = RandomState> = Handle<dyn Map<u64, u64, S>>;
 

@@ -1,17 +1,16 @@
 //! The replicated form of the adaptive map, and its changes of form, on a virtual machine of two nodes.
 //! Each thread runs on the VP that a test gives it.
 
-
 use crate::common::{eventually, on};
 use crate::maps::Form;
 use squall_adapt::decision::Verdict;
 use squall_adapt::{control, settings};
 use squall_core::{Handle, Id};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
-use squall_objects::map::{SHARED, Compute, MapExt, OwnedMap, Map, REPLICATED, SMALL};
+use squall_objects::map::{Compute, Map, MapExt, OwnedMap, REPLICATED, SHARED, SMALL};
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,7 +111,9 @@ fn hu_16_readers_of_a_table_are_sampled_too() {
     control::freeze(id(&map), true).unwrap();
     eventually("no other swap is under way", || control::swap(id(&map), SHARED).is_ok());
     control::freeze(id(&map), false).unwrap();
-    with_callers(map.handle(), &READERS, u64::MAX, || eventually("it is copied", || form(&map) == REPLICATED));
+    with_callers(map.handle(), &READERS, u64::MAX, || {
+        eventually("it is copied", || form(&map) == REPLICATED)
+    });
     assert_eq!((map.len(), sum(&map)), (64, 0));
 }
 

@@ -1,14 +1,13 @@
 //! Maps as objects: nested calls, destruction, swaps, and implementations of `std`'s traits. Runs on a
 //! virtual machine of 32 VPs, where each thread is on the VP that a test gives it.
 
-
 use crate::common::{VPS, alone, eventually, on};
 use crate::maps::{FORMS, Form, NEW, swap_to};
 use squall_adapt::{control, settings};
 use squall_core::swap::{Swap, SwapReport, swap};
 use squall_core::{Handle, ObjectState, Owned, info_of};
 use squall_machine::ClusterSize;
-use squall_objects::map::{self, SHARED, Compute, Computed, MapExt, OwnedMap, Map, SMALL};
+use squall_objects::map::{self, Compute, Computed, Map, MapExt, OwnedMap, SHARED, SMALL};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher, RandomState};
@@ -359,7 +358,9 @@ fn calls_of_a_destroyed_map_fail_and_its_readers_finish() {
         });
         let mut called = false;
         assert!(handle.try_with(&2, |_| called = true).is_err());
-        assert!(handle.try_get(&2).is_err() && handle.try_set(2, 2).is_err() && handle.try_delete(&2).is_err());
+        assert!(
+            handle.try_get(&2).is_err() && handle.try_set(2, 2).is_err() && handle.try_delete(&2).is_err()
+        );
         let computed = handle.try_compute(2, |_| {
             called = true;
             Compute::Keep
@@ -564,8 +565,9 @@ fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_on
     assert_eq!(pages.len(), 512);
     pages.for_each(|page, copies| assert_eq!(*copies, (1 << threads) - 1, "of {page}"));
     // A block without a copy is removed.
-    (0..threads)
-        .for_each(|cluster| pages.for_each(|page, _| _ = handle.update(page, |copies| copies & !(1 << cluster))));
+    (0..threads).for_each(|cluster| {
+        pages.for_each(|page, _| _ = handle.update(page, |copies| copies & !(1 << cluster)))
+    });
     pages.retain(|_, copies| *copies != 0);
     assert!(pages.is_empty());
 }
@@ -712,7 +714,10 @@ fn an_entry_works_like_std_s() {
     for form in FORMS {
         let map = made(form);
         let handle = map.handle();
-        assert_eq!((handle.entry(1).or_default(), handle.entry(1).or_insert(7), *handle.entry(1).key()), (0, 0, 1));
+        assert_eq!(
+            (handle.entry(1).or_default(), handle.entry(1).or_insert(7), *handle.entry(1).key()),
+            (0, 0, 1)
+        );
         assert_eq!(handle.entry(1).and_modify(|value| value + 5).or_insert_with(|| 9), 5);
         assert_eq!(handle.entry(2).and_modify(|value| value + 5).or_insert_with(|| 9), 9);
         assert_eq!(
@@ -720,7 +725,9 @@ fn an_entry_works_like_std_s() {
             (Some(9), None, Some(3), None)
         );
         assert_eq!((handle.try_insert(1, 8), handle.try_insert(3, 8)), (Err((1, 8)), Ok(())));
-        assert!(handle.contains_key(&3) && !handle.contains_key(&2) && handle.remove_if(&3, |value| *value == 8));
+        assert!(
+            handle.contains_key(&3) && !handle.contains_key(&2) && handle.remove_if(&3, |value| *value == 8)
+        );
         handle.reserve(1000);
         assert!(handle.capacity() >= 1000, "{form:?} has room for {}", handle.capacity());
         handle.shrink_to_fit();

@@ -1,14 +1,13 @@
 //! The replicated form of a map: all checks of concurrent maps, and its copies. Runs on a virtual machine
 //! of 32 VPs, where each thread is on the VP that a test gives it.
 
-
 use crate::common::{VPS, alone, on};
 use crate::maps::{Form, Maps, swap_to};
 use squall_core::{Handle, info_of};
 use squall_history::maps::{Counted, Ledger, Load, Maker, checks};
 use squall_history::rng::Rng;
 use squall_machine::ClusterSize;
-use squall_objects::map::{self, Compute, Computed, MapExt, OwnedMap, Map};
+use squall_objects::map::{self, Compute, Computed, Map, MapExt, OwnedMap};
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
