@@ -311,7 +311,7 @@ mod graph {
             let Waiter { who, lock, at } = &waiters[*at];
             let holder =
                 waiters.iter().find(|waiter| waiter.who.number == owner.who).map(|waiter| &waiter.who);
-            let holder = holder.expect("every thread of a cycle is in the list of waiters");
+            let holder = holder.expect("a thread of a deadlock cycle is missing from the list of waiters");
             let _ = write!(
                 text,
                 "\n  {who} waits at {at} for {}, which {holder} holds since {}",

@@ -84,7 +84,7 @@ impl ClusterSize {
     pub const fn fixed(vps: u32) -> ClusterSize {
         match NonZeroU32::new(vps) {
             Some(vps) => ClusterSize::Fixed(vps),
-            None => panic!("a cluster has at least one VP"),
+            None => panic!("a cluster size of zero VPs was given"),
         }
     }
 }

@@ -58,7 +58,10 @@ pub(crate) fn begin(entries_max: u64) -> Result<(), isize> {
 
 impl Run<'_> {
     fn long(&self, place: usize) -> &AtomicU64 {
-        debug_assert!(place.is_multiple_of(8), "a field of the page");
+        debug_assert!(
+            place.is_multiple_of(8),
+            "offset {place} of a field of the page is not a multiple of 8"
+        );
         &self.0[place / 8]
     }
 

@@ -28,7 +28,10 @@ impl Chunk {
     /// Maps `bytes` bytes of a file from `offset`, a multiple of [`GRAIN`]. The range is allocated, and zero
     /// where it is new. If `new` is set, the file must not exist; otherwise it must.
     pub(crate) fn map(name: &CStr, offset: usize, bytes: usize, new: bool) -> Result<Chunk, isize> {
-        debug_assert!(offset.is_multiple_of(GRAIN), "an offset that any machine can map");
+        debug_assert!(
+            offset.is_multiple_of(GRAIN),
+            "offset {offset} of a chunk is not a multiple of {GRAIN}"
+        );
         keeper::map(name, offset, bytes, new).map(|start| Chunk { start, bytes })
     }
 

@@ -68,13 +68,13 @@ pub(crate) struct Locked(MutexGuard<'static, Option<State>>);
 impl std::ops::Deref for Locked {
     type Target = State;
     fn deref(&self) -> &State {
-        self.0.as_ref().expect("state() creates it under the lock")
+        self.0.as_ref().expect("the engine has no state, although `state()` returned its guard")
     }
 }
 
 impl std::ops::DerefMut for Locked {
     fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect("state() creates it under the lock")
+        self.0.as_mut().expect("the engine has no state, although `state()` returned its guard")
     }
 }
 

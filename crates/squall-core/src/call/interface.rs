@@ -167,7 +167,7 @@ impl<I: ?Sized + Interface> Counted for I {
             count += I::SUPERS[index].interfaces;
             index += 1;
         }
-        assert!(count <= INTERFACES_MAX, "an interface may extend at most 15 others, counting each path");
+        assert!(count <= INTERFACES_MAX, "the interface extends more than 15 others, counting each path");
         count
     };
     const ALL_BLOCKING: bool = {
@@ -243,7 +243,7 @@ impl Headers {
 
 /// Splits the pointer to a `dyn` interface into its two words.
 fn to_fat<I: ?Sized>(view: *const I) -> Fat {
-    const { assert!(size_of::<*const I>() == size_of::<Fat>(), "an interface is a `dyn Trait`") };
+    const { assert!(size_of::<*const I>() == size_of::<Fat>(), "the interface is not a `dyn Trait`") };
     // SAFETY: of equal size (checked above); the bits of any two words are valid pointers.
     unsafe { transmute_copy::<*const I, Fat>(&view) }
 }
@@ -254,7 +254,7 @@ fn to_fat<I: ?Sized>(view: *const I) -> Fat {
 /// `fat` came from `to_fat` with the same `I`.
 #[inline(always)]
 pub(crate) unsafe fn from_fat<I: ?Sized>(fat: &Fat) -> *const I {
-    const { assert!(size_of::<*const I>() == size_of::<Fat>(), "an interface is a `dyn Trait`") };
+    const { assert!(size_of::<*const I>() == size_of::<Fat>(), "the interface is not a `dyn Trait`") };
     // SAFETY: the inverse of `to_fat`, by the caller's promise.
     unsafe { transmute_copy::<Fat, *const I>(fat) }
 }

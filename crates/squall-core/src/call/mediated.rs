@@ -167,7 +167,7 @@ pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> M
             }
             return Met::Error(CallError::unnamed(Some(class()), id, CallErrorKind::InTransfer));
         }
-        Ok(Admission::Parked) => unreachable!("who parks has seen why"),
+        Ok(Admission::Parked) => unreachable!("a call is to wait, but `ask` prepared no sleep for it"),
         Err(seen) => {
             if !again {
                 full.note_park();

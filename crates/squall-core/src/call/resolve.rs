@@ -57,7 +57,7 @@ impl Packed {
             return Resolved::Header(self.0.cast());
         }
         let Some(pointer) = NonNull::new(self.0.as_ptr().map_addr(|address| address - tag)) else {
-            unreachable!("a tagged null")
+            unreachable!("the result of a miss is a null pointer with the tag {tag}")
         };
         match tag {
             // SAFETY: made by `error` (I1), and opened once.

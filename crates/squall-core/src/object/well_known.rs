@@ -63,7 +63,10 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// assert!(HITS.handle().try_get().is_err());
     /// ```
     pub const fn new(number: u32) -> WellKnown<I> {
-        assert!(number + I::INTERFACES <= WELL_KNOWN, "well-known numbers lie below 512");
+        assert!(
+            number + I::INTERFACES <= WELL_KNOWN,
+            "the well-known numbers of this object are not all below 512"
+        );
         WellKnown { number, interface: PhantomData }
     }
 

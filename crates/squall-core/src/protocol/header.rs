@@ -245,7 +245,10 @@ impl Header {
     pub(crate) fn hold(&self) {
         // Relaxed: the release at the end of the operation makes it visible before that end.
         let before = self.holds.fetch_add(1, Ordering::Relaxed);
-        debug_assert!(before & WAITED == 0, "a hold was taken after memory quiet began");
+        debug_assert!(
+            before & WAITED == 0,
+            "a hold on a representative was taken after the grace period of its destruction"
+        );
     }
 
     /// Releases a hold.

@@ -72,7 +72,7 @@ pub(crate) const LINES: usize = 128;
 const fn by_lines(layout: Layout, line: usize) -> Layout {
     match layout.align_to(line) {
         Ok(layout) => layout.pad_to_align(),
-        Err(_) => panic!("an object of more bytes than there are addresses"),
+        Err(_) => panic!("the object is larger than the address space"),
     }
 }
 

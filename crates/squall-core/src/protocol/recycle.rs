@@ -73,7 +73,10 @@ impl Recycled {
         for _ in 0..SIZES {
             magazines.push(PerVpMagazine::try_new(if KEEPS { KEPT } else { 0 })?);
         }
-        magazines.try_into().map(Recycled).map_err(|_| unreachable!("the number of recycled-block magazines is not {SIZES}"))
+        magazines
+            .try_into()
+            .map(Recycled)
+            .map_err(|_| unreachable!("the number of recycled-block magazines is not {SIZES}"))
     }
 
     /// Takes a recycled block of the current VP, with [`room`] for this layout. Returns it with the id of the

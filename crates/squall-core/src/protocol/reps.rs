@@ -139,7 +139,10 @@ impl Reps {
     pub(crate) unsafe fn add(&self, new: NonNull<Rep>) -> Result<(), NonNull<Rep>> {
         // SAFETY: the caller's second promise.
         let cluster = unsafe { new.as_ref() }.cluster;
-        debug_assert!((cluster as usize) < CLUSTERS, "there are no more clusters than VPs");
+        debug_assert!(
+            (cluster as usize) < CLUSTERS,
+            "cluster {cluster} does not exist: there are {CLUSTERS}"
+        );
         let (mut place, mut bits) = (&self.0, cluster);
         loop {
             // Release: pairs with the acquire in `find` and `walk`. Acquire on failure, as in `find`.

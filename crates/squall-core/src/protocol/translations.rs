@@ -92,7 +92,7 @@ impl Translations {
             // SAFETY: the box from `Box::into_raw` above; no other thread has seen its address.
             drop(unsafe { Box::from_raw(address) });
         }
-        self.words(limit).expect("made just now")
+        self.words(limit).expect("the words of a translation set are missing after they were stored")
     }
 
     /// For a model: marks the memory as freed, like [`Header::freed`](super::header::Header::freed).

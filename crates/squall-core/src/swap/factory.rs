@@ -176,7 +176,7 @@ impl<I: ?Sized + Interface> Factory<I> {
             let swap = limits(Swap::new(Handle::<I>::new(id)));
             // If two upgrades run at once, the one with the older maker skips the objects that the other has
             // swapped.
-            Upgraded { id, outcome: swap.to_expecting(first.take().unwrap_or_else(&make), Some(&classes)) }
+            Upgraded { id, outcome: swap.run_expecting(first.take().unwrap_or_else(&make), Some(&classes)) }
         };
         Ok(inspect::instances(TypeId::of::<I>(), &classes).into_iter().map(swap).collect())
     }

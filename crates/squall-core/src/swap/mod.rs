@@ -62,8 +62,9 @@ pub fn swap<I: ?Sized + Interface>(handle: Handle<I>, new: Replacement<I>) -> Re
 /// A request for a swap: the object, and the limits.
 ///
 /// The thread that calls [`run`](Swap::run) does the work and waits until it is done. Other threads go on
-/// calling the object. Only while its state moves do their calls wait; they then run on the implementation
-/// that serves afterwards. No call is lost or runs twice, and the calls of one thread stay in order.
+/// calling the object. Their calls wait in two phases: while the earlier calls end, at most for
+/// [`drain_timeout`](Swap::drain_timeout), and while the state moves, which has no limit. They then run on the
+/// implementation that serves afterwards. No call is lost or runs twice, and the calls of one thread stay in order.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -79,7 +80,7 @@ pub fn swap<I: ?Sized + Interface>(handle: Handle<I>, new: Replacement<I>) -> Re
 /// println!("callers waited at most {:?}", report.longest_pause);
 /// # Ok::<(), squall_core::swap::SwapError>(())
 /// ```
-#[must_use = "a swap is done by `to`"]
+#[must_use = "this only describes a swap; `run` performs it"]
 pub struct Swap<I: ?Sized + Interface> {
     handle: Handle<I>,
     deadline: Option<Instant>,
@@ -223,11 +224,11 @@ impl<I: ?Sized + Interface> Swap<I> {
     /// # Ok::<(), squall_core::swap::SwapError>(())
     /// ```
     pub fn run(&self, new: Replacement<I>) -> Result<SwapReport, SwapError> {
-        self.to_expecting(new, None)
+        self.run_expecting(new, None)
     }
 
     /// Swaps like `run`, if the serving object is of one of these classes.
-    fn to_expecting(
+    fn run_expecting(
         &self,
         new: Replacement<I>,
         expected: Option<&BTreeSet<TypeId>>,

@@ -172,7 +172,7 @@ pub enum SwapFailure {
     NotThere,
     /// Another swap of the object is in progress.
     Busy,
-    /// In an upgrade of a class: the object has been swapped for another class since.
+    /// In an upgrade of a class: the object was swapped for another class after the factory listed it.
     Replaced,
     /// Another function already arbitrates the object's calls.
     Arbitrated,
@@ -215,7 +215,9 @@ impl fmt::Display for SwapFailure {
             SwapFailure::Destroyed => f.write_str("the object was destroyed"),
             SwapFailure::NotThere => f.write_str("the object is not installed yet"),
             SwapFailure::Busy => f.write_str("another swap of the object is in progress"),
-            SwapFailure::Replaced => f.write_str("the object was swapped for another class since"),
+            SwapFailure::Replaced => {
+                f.write_str("the object was swapped for another class after the factory listed it")
+            }
             SwapFailure::Arbitrated => f.write_str("another function arbitrates its calls"),
             SwapFailure::InOperation => {
                 f.write_str("a swap inside an operation would wait for itself; swap outside operations")

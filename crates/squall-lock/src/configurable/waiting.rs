@@ -97,7 +97,10 @@ impl Waiting {
     /// compile error.
     pub const fn new(methods: &[Method]) -> Waiting {
         assert!(!methods.is_empty(), "the list of waiting methods is empty");
-        assert!(methods.len() <= Waiting::METHODS_MAX, "the list of waiting methods has more than four");
+        assert!(
+            methods.len() <= Waiting::METHODS_MAX,
+            "the list of waiting methods has more than four entries"
+        );
         let (mut bits, mut at) = (0, 0);
         while at < methods.len() {
             bits |= methods[at].pack() << (at as u32 * METHOD_BITS);

@@ -22,7 +22,10 @@ pub struct LockedPtr<T>(AtomicPtr<T>);
 
 impl<T> LockedPtr<T> {
     const LOCK: TwoBits<AtomicPtr<T>> = {
-        assert!(align_of::<T>() >= 4, "the lock needs two bits of the pointer");
+        assert!(
+            align_of::<T>() >= 4,
+            "`T` is not aligned to four bytes, so its pointers have no two free bits"
+        );
         TwoBits::low()
     };
 
@@ -31,7 +34,7 @@ impl<T> LockedPtr<T> {
     /// # Panics
     /// If the pointer is not aligned to four bytes.
     pub fn new(pointer: *mut T) -> LockedPtr<T> {
-        assert!(pointer.addr().is_multiple_of(4), "the pointer is not aligned");
+        assert!(pointer.addr().is_multiple_of(4), "the pointer {pointer:p} is not aligned to four bytes");
         LockedPtr(AtomicPtr::new(pointer))
     }
 
@@ -106,7 +109,7 @@ impl<T> LockedPtrGuard<'_, T> {
     /// If the pointer is not aligned to four bytes.
     #[inline]
     pub fn set(&self, pointer: *mut T) {
-        assert!(pointer.addr().is_multiple_of(4), "the pointer is not aligned");
+        assert!(pointer.addr().is_multiple_of(4), "the pointer {pointer:p} is not aligned to four bytes");
         self.0.set(pointer);
     }
 }

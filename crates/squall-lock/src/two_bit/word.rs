@@ -176,13 +176,15 @@ impl<T> Word for AtomicPtr<T> {
     #[cfg(loom)]
     fn set(&self, shift: u32, bits: u8, order: Ordering) -> *mut T {
         let set = |value: *mut T| Some(Self::with(value, shift, Self::bits(value, shift) | bits));
-        self.fetch_update(order, Ordering::Relaxed, set).expect("the closure always returns Some")
+        self.fetch_update(order, Ordering::Relaxed, set)
+            .expect("`fetch_update` failed although its closure returns a value")
     }
 
     #[cfg(loom)]
     fn clear(&self, shift: u32, bits: u8, order: Ordering) -> *mut T {
         let clear = |value: *mut T| Some(Self::with(value, shift, Self::bits(value, shift) & !bits));
-        self.fetch_update(order, Ordering::Relaxed, clear).expect("the closure always returns Some")
+        self.fetch_update(order, Ordering::Relaxed, clear)
+            .expect("`fetch_update` failed although its closure returns a value")
     }
 
     // The `clear` above never borrows.

@@ -125,10 +125,13 @@ impl Chunk {
 /// # Panics
 /// If `bytes` is 0 or more than a part, or `align` is not a power of two up to [`ALIGN_MAX`].
 pub(crate) fn allocate(bytes: usize, align: usize) -> Result<NonNull<u8>, OutOfMemory> {
-    assert!(bytes > 0 && bytes <= PART_BYTES, "a per-VP extent has 1 to {PART_BYTES} bytes");
+    assert!(
+        bytes > 0 && bytes <= PART_BYTES,
+        "a per-VP extent of {bytes} bytes was requested; 1 to {PART_BYTES} are possible"
+    );
     assert!(
         align.is_power_of_two() && align <= ALIGN_MAX,
-        "a per-VP extent is aligned to at most {ALIGN_MAX}"
+        "a per-VP extent with alignment {align} was requested; powers of two up to {ALIGN_MAX} are possible"
     );
     mode::initialise();
     let count = bytes.div_ceil(GRANULE_BYTES);
@@ -165,7 +168,7 @@ pub(crate) unsafe fn release(home: NonNull<u8>, bytes: usize) {
     let chunk = chunks
         .iter_mut()
         .find(|chunk| (chunk.base.addr().get()..chunk.base.addr().get() + PART_BYTES).contains(&address))
-        .expect("a per-VP extent lies in a chunk");
+        .expect("a per-VP extent was released that lies in no chunk");
     let first = (address - chunk.base.addr().get()) / GRANULE_BYTES;
     chunk.mark(first, bytes.div_ceil(GRANULE_BYTES), false);
 }

@@ -442,6 +442,6 @@ mod wide {
         _old: (*mut ListNode, u64),
         _new: (*mut ListNode, u64),
     ) -> bool {
-        unreachable!("no exchange of 16 bytes here")
+        unreachable!("an exchange of 16 bytes was called on a platform without it")
     }
 }

@@ -72,7 +72,11 @@ impl PerVpMagazine {
     /// # Panics
     /// If `capacity` is more than [`CAPACITY_MAX`](PerVpMagazine::CAPACITY_MAX).
     pub fn try_new(capacity: usize) -> Result<PerVpMagazine, OutOfMemory> {
-        assert!(capacity <= PerVpMagazine::CAPACITY_MAX, "a magazine of {capacity} pointers is too large");
+        assert!(
+            capacity <= PerVpMagazine::CAPACITY_MAX,
+            "a magazine of {capacity} pointers is too large: at most {} fit",
+            PerVpMagazine::CAPACITY_MAX
+        );
         Ok(PerVpMagazine { home: alloc::allocate(Self::bytes(capacity), WORD_BYTES)?.cast(), capacity })
     }
 

@@ -228,7 +228,7 @@ impl<const N: usize> PerVpWords<N> {
     /// Number of locks. A single word has no pair, hence no lock.
     const LOCKS: usize = if N > 1 { 1 } else { 0 };
     const BYTES: usize = {
-        assert!(N > 0 && N <= 512, "PerVpWords has 1 to 512 words");
+        assert!(N > 0 && N <= 512, "the number of words of a `PerVpWords` is not between 1 and 512");
         (N + Self::LOCKS) * size_of::<u64>()
     };
 

@@ -62,7 +62,7 @@ impl<T> Chain<T> {
             }
             match place.get() {
                 Some(link) => place = &link.next,
-                None => unreachable!("a cell that refuses a value has one (chain/I1)"),
+                None => unreachable!("a cell rejected a value although it is empty (chain/I1)"),
             }
         }
     }

@@ -47,11 +47,11 @@
 //! There the system that moves a thread reports it; here lookups show it.
 
 use squall_core::swap::{Format, Replacement, RootFormats};
-use squall_core::{RepContext, InterfaceOf, Miss, MissAnswer, Root};
+use squall_core::{InterfaceOf, Miss, MissAnswer, RepContext, Root};
 use squall_lock::Lock;
 use squall_machine::{Cluster, Vp};
-use squall_rcu::{Guard, Rcu, RcuArc, pin};
 use squall_parts::replica::Places;
+use squall_rcu::{Guard, Rcu, RcuArc, pin};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -166,7 +166,8 @@ impl<B: Body> Root for Distributed<B> {
     type Rep = Local<B>;
 
     fn make_rep(&self, at: RepContext<Self>) -> Local<B> {
-        let store = self.store.get().expect("misses are refused until the state has moved in").clone();
+        let store =
+            self.store.get().expect("a representative was made before the state had moved in").clone();
         let limit = match self.form.full {
             Full::After(limit) => limit,
             _ => 0,

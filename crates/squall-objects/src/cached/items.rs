@@ -28,8 +28,8 @@
 
 use squall_lock::Lock;
 use squall_machine::pervp::PerVpWord;
-use squall_rcu::{Guard, Rcu, pin};
 use squall_parts::replica::Presence;
+use squall_rcu::{Guard, Rcu, pin};
 use std::fmt;
 use std::ops::Deref;
 use std::slice;
@@ -37,8 +37,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Sensors;
-use super::lines::Tally;
 use super::distributed::Reach;
+use super::lines::Tally;
 
 /// Item of a list. It stays valid after its removal, as long as a thread holds it.
 ///
@@ -293,7 +293,8 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
             }
         });
         if !inserted {
-            let inner = Arc::into_inner(item.0).unwrap_or_else(|| unreachable!("the item was never shared"));
+            let inner = Arc::into_inner(item.0)
+                .unwrap_or_else(|| unreachable!("an item that was not inserted has a second owner"));
             return Err(inner.value);
         }
         self.store.changes.add(1);

@@ -51,9 +51,9 @@
 //! the entry in one cache after another thread has seen it gone.
 
 use squall_machine::pervp::PerVpWord;
-use squall_rcu::{Guard, pin};
 use squall_parts::replica::{Conflict, Holders, Master, Presence, Replica, Versioned};
 use squall_parts::table::{Compute, Computed, Table};
+use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -507,7 +507,12 @@ where
         });
         if computed == Computed::Kept {
             let value = pin(|guard| fresh.load(guard).cloned());
-            return Err((key, value.unwrap_or_else(|| unreachable!("the value of a new line is absent, although no other thread has the line"))));
+            return Err((
+                key,
+                value.unwrap_or_else(|| {
+                    unreachable!("the value of a new line is absent, although no other thread has the line")
+                }),
+            ));
         }
         self.lines.changes.add(1);
         if let Some(cache) = self.here {

@@ -12,8 +12,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::vec;
 
+use super::distributed::{Body, Distributed, Local};
 use super::items::{self, Cache, Changes, Item, Store};
-use super::distributed::{Body, Local, Distributed};
 use super::{Form, Sensors};
 use crate::sizes;
 
@@ -204,7 +204,7 @@ fn write<T: Send + Sync + 'static, R>(
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
     handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
-    done.expect("an implementation of a cached list calls `act`")
+    done.expect("this implementation of `CachedList` did not call the closure of `write`")
 }
 
 impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
@@ -223,7 +223,7 @@ impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
     fn insert(self, value: T) -> Item<T> {
         match self.try_insert(value, |_, _| false) {
             Ok(item) => item,
-            Err(_) => unreachable!("nothing stands against it"),
+            Err(_) => unreachable!("an insertion without a conflict test was rejected"),
         }
     }
 
@@ -296,7 +296,9 @@ impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
     }
 
     fn write(&self, act: &mut dyn FnMut(ListWriter<'_, T>)) {
-        pin(|guard| act(ListWriter(Changes { store: self.store(), here: self.own_cache(guard), reach: self })));
+        pin(|guard| {
+            act(ListWriter(Changes { store: self.store(), here: self.own_cache(guard), reach: self }))
+        });
     }
 
     fn form(&self) -> Form {

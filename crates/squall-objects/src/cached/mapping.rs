@@ -5,17 +5,17 @@ use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Guard, pin};
 use squall_parts::table::{Compute, Computed};
+use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::distributed::{Body, Distributed, Local};
 use super::lines::{self, Cache, Changes, Lines};
 use super::owner::OwnedCachedMap;
-use super::distributed::{Body, Local, Distributed};
 use super::{Form, Sensors, Walk};
 use crate::sizes;
 
@@ -97,8 +97,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWr
 /// Methods of a cached map, on a handle or an owner.
 ///
 /// Closures run under no lock, in an operation, and may use the map. A closure that decides about an entry is
-/// called again if another change was faster, and leaves the map unchanged if it panics. Such a closure must not
-/// change its own key on each call, or it is called forever. Each method panics if the object was destroyed.
+/// called again if another change was faster, and leaves the map unchanged if it panics. Such a
+/// closure must not change its own key on each call, or it is called forever. Each method panics if the
+/// object was destroyed.
 ///
 /// ```
 /// use squall_machine::ClusterSize;
@@ -310,12 +311,16 @@ where
 {
     let (mut f, mut done) = (Some(f), None);
     handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
-    done.expect("an implementation of a cached map calls `act`")
+    done.expect("this implementation of `CachedMap` did not call the closure of `write`")
 }
 
 /// Visits some entries from a position on.
 #[track_caller]
-fn visit_from<K, V, S>(handle: Handle<dyn CachedMap<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
+fn visit_from<K, V, S>(
+    handle: Handle<dyn CachedMap<K, V, S>>,
+    from: u64,
+    f: impl FnMut(&K, &V),
+) -> Option<u64>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -498,7 +503,9 @@ where
     }
 
     fn write(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>)) {
-        pin(|guard| act(MapWriter(Changes { lines: self.store(), here: self.own_cache(guard), reach: self })));
+        pin(|guard| {
+            act(MapWriter(Changes { lines: self.store(), here: self.own_cache(guard), reach: self }))
+        });
     }
 
     fn form(&self) -> Form {

@@ -59,12 +59,12 @@
 //! - Signal handlers must not use these objects, since a lookup may allocate and take a lock.
 //! - After a fork, calls in the child return errors.
 
+mod distributed;
 mod items;
 mod lines;
 mod list;
 mod mapping;
 mod owner;
-mod distributed;
 
 use squall_machine::{ClusterSize, Vp};
 
@@ -230,7 +230,7 @@ impl Form {
     /// If `most` is zero. [`Form::shared`] is the form without caches.
     #[must_use]
     pub fn keeping(self, most: usize) -> Form {
-        assert!(most > 0, "a cache holds at least one entry; use `Form::shared()` for no caches");
+        assert!(most > 0, "a cache of zero entries was requested; use `Form::shared()` for no caches");
         Form { most, ..self }
     }
 

@@ -9,9 +9,9 @@
 //!   is `Sync`. The assignment of tables only decides which callers share one.
 
 use squall_core::swap::{Format, RootFormats};
-use squall_core::{RepContext, Miss, MissAnswer, Root};
-use squall_parts::dhash::{LocalTable, MasterTable};
+use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
+use squall_parts::dhash::{LocalTable, MasterTable};
 use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -54,14 +54,14 @@
 //!
 //! [`squall_parts::dhash`] has the parts of these objects, for use within an object of your own.
 
-mod owner;
 mod distributed;
+mod owner;
 
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
-use squall_parts::dhash::{LocalTable, Locking, MasterTable};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
+use squall_parts::dhash::{LocalTable, Locking, MasterTable};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -70,8 +70,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use crate::sizes;
 pub use crate::walk::Walk;
-pub use owner::OwnedDirectory;
 use distributed::Distributed;
+pub use owner::OwnedDirectory;
 
 /// A directory, as implementations provide it. [`Parts`] has the methods for users.
 ///
@@ -370,7 +370,10 @@ where
 /// Runs a read within an operation.
 #[inline]
 #[track_caller]
-fn look<K, G, L, S, R>(handle: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn look<K, G, L, S, R>(
+    handle: Handle<dyn Directory<K, G, L, S>>,
+    f: impl FnOnce(Tables<'_, K, G, L, S>) -> R,
+) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -387,7 +390,10 @@ where
 /// Runs a use that locks, within a call.
 #[inline]
 #[track_caller]
-fn act<K, G, L, S, R>(handle: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn act<K, G, L, S, R>(
+    handle: Handle<dyn Directory<K, G, L, S>>,
+    f: impl FnOnce(Tables<'_, K, G, L, S>) -> R,
+) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,

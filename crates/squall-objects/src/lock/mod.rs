@@ -41,13 +41,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema, attach, choices};
 use squall_adapt::control;
 use squall_adapt::decision::{self, Decision, Held, Verdict};
-use squall_adapt::settings::{DRY, FREEZE};
 use squall_adapt::hysteresis::Hysteresis;
+use squall_adapt::settings::{DRY, FREEZE};
 use squall_core::Handle;
 use squall_lock::{ConfigurableGuard, ConfigurableLock, LockError, MonitorReading, Request};
+use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema, attach, choices};
 
 use policy::{FORMS, Seen, TURNS};
 pub use view::LockView;
@@ -70,8 +70,8 @@ choices! {
 }
 
 /// Attribute: the form of the lock. The default is the policy's choice.
-pub static FORM: Attribute<Wanted> = Attribute::new("form", Wanted::Auto)
-    .about("form of the lock; `auto` leaves the choice to its policy");
+pub static FORM: Attribute<Wanted> =
+    Attribute::new("form", Wanted::Auto).about("form of the lock; `auto` leaves the choice to its policy");
 
 /// Attribute: the minimum time between two changes, and the time after which a steady load is followed at
 /// once. Default: 10 ms.
@@ -305,7 +305,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     pub fn set_form(&self, form: Wanted) {
         // The attribute accepts every value of its own type.
         let set = self.policy.values().set(&FORM, form);
-        debug_assert!(set.is_ok(), "{set:?}");
+        debug_assert!(set.is_ok(), "the attribute `form` rejected {form:?}: {set:?}");
         self.look_now();
     }
 

@@ -6,8 +6,8 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::entry::Entry;
+use super::full::Full;
 use super::iter::Iter;
-use super::limited::Full;
 use super::resize_error::ResizeError;
 use super::{Compute, Computed, Map};
 
@@ -405,7 +405,7 @@ where
         K: Clone,
         V: Clone,
     {
-        Iter::new(self, |key, value| (key.clone(), value.clone()))
+        Iter::new(self, |map, at, f| map.visit_from(at, f), |key, value| (key.clone(), value.clone()))
     }
 
     /// Returns an iterator over clones of the keys. It visits the same entries as
@@ -414,7 +414,7 @@ where
     where
         K: Clone,
     {
-        Iter::new(self, |key, _| key.clone())
+        Iter::new(self, |map, at, f| map.visit_from(at, f), |key, _| key.clone())
     }
 
     /// Returns an iterator over clones of the values. It visits the same entries as
@@ -423,7 +423,7 @@ where
     where
         V: Clone,
     {
-        Iter::new(self, |_, value| value.clone())
+        Iter::new(self, |map, at, f| map.visit_from(at, f), |_, value| value.clone())
     }
 
     /// Folds all entries into one result, which begins as `from`. Visits the same entries as

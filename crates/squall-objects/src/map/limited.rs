@@ -27,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
 use super::ext::MapExt;
+use super::full::Full;
 use super::store::{Form, Store};
 use super::{Map, Resized, Sensors};
 
@@ -70,65 +71,6 @@ impl<V> fmt::Debug for MapLimit<V> {
         write!(f, "MapLimit({} {})", self.most, self.unit)
     }
 }
-
-/// The error of a write that would exceed a map's limit. The map is unchanged, and the rejected entry comes
-/// back.
-///
-/// ```
-/// use squall_objects::map::{self, MapExt, MapLimit};
-///
-/// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(1));
-/// map.set(1, 1);
-/// let full = map.set_or_full(2, 2).unwrap_err();
-/// assert_eq!((full.back, full.unit, full.exhausted.limit), ((2, 2), "entries", 1));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Full<T> {
-    /// The rejected entry.
-    pub back: T,
-    /// The id of the map.
-    pub id: Id,
-    /// The limit, the amount in use, and the rejected amount.
-    pub exhausted: Exhausted,
-    /// The unit of the limit.
-    pub unit: &'static str,
-}
-
-impl<T> Full<T> {
-    /// Replaces the entry that comes back.
-    ///
-    /// ```
-    /// use squall_objects::map::{self, MapExt, MapLimit};
-    ///
-    /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(0));
-    /// let full = map.set_or_full(1, 10).unwrap_err();
-    /// assert_eq!(full.map(|(key, _)| key).back, 1);
-    /// ```
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Full<U> {
-        let Full { back, id, exhausted, unit } = self;
-        Full { back: f(back), id, exhausted, unit }
-    }
-}
-
-impl<T> fmt::Debug for Full<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Full({self})")
-    }
-}
-
-impl<T> fmt::Display for Full<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Exhausted { limit, taken, wanted } = self.exhausted;
-        let Full { id, unit, .. } = self;
-        write!(
-            f,
-            "map {id} is full: {wanted} more requested, {taken} of {limit} {unit} in use; remove entries or \
-             raise the limit"
-        )
-    }
-}
-
-impl<T> std::error::Error for Full<T> {}
 
 /// The inner map and its budget.
 pub(super) struct Limited<K, V, S> {

@@ -19,9 +19,9 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
+use super::format::EntriesFormat;
 use super::parts::{Home, Part, Parts};
 use super::store::{Form, Store};
-use super::structure::EntriesFormat;
 use super::{Map, Resized, Sensors};
 
 /// The root of a partitioned map.
@@ -97,7 +97,8 @@ where
     type Rep = PartitionedRep<K, V, S>;
 
     fn make_rep(&self, at: RepContext<Self>) -> PartitionedRep<K, V, S> {
-        let parts = self.parts.get().expect("a representative was made before the entries had moved in").clone();
+        let parts =
+            self.parts.get().expect("a representative was made before the entries had moved in").clone();
         let holders = self.holders().count();
         let first = self.holders().position(|cluster| cluster == at.cluster());
         let mine = first.into_iter().flat_map(|first| (first..self.count).step_by(holders));
@@ -147,7 +148,11 @@ where
     fn sensors(&self) -> Sensors {
         let reps = self.at.reps();
         let (reps, held) = reps.fold((0, 0), |(reps, held), rep| (reps + 1, held + rep.held.len()));
-        debug_assert_eq!(held, self.parts.count(), "the representatives hold another number of parts than the map has");
+        debug_assert_eq!(
+            held,
+            self.parts.count(),
+            "the representatives hold another number of parts than the map has"
+        );
         Sensors { entries: self.parts.len(), reps, ..Sensors::default() }
     }
 

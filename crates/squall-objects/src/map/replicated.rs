@@ -34,8 +34,8 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
+use super::format::EntriesFormat;
 use super::store::{Form, Store};
-use super::structure::EntriesFormat;
 use super::{Map, Resized, Sensors};
 
 /// Number of stripes. A writer announces its key in one of them.

@@ -14,10 +14,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::policy::post;
-use super::sensor::{SAMPLE, Sensor, is_sampled};
+use super::format::EntriesFormat;
+use super::sensor::{SAMPLE, Sensor, is_sampled, post};
 use super::store::{Form, Store};
-use super::structure::{EntriesFormat, Structure, counts_readers};
+use super::structure::{Structure, counts_readers};
 use super::{Map, Sensors};
 
 /// The root of a map with one structure. `ADAPTS`: its sensors post to the policy.

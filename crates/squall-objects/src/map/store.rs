@@ -18,7 +18,8 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Map;
-use super::limited::{Full, Limited};
+use super::full::Full;
+use super::limited::Limited;
 use super::locked::Locked;
 use super::parts::Parts;
 use super::replicated::LocalCopies;
@@ -85,7 +86,9 @@ macro_rules! shared {
             Form::Shared($table) => $inlined,
             Form::Locked($form) => $do,
             other => out_of_line(move || match other {
-                Form::Shared(_) | Form::Locked(_) => unreachable!("a shared or locked form reached the path of the other forms"),
+                Form::Shared(_) | Form::Locked(_) => {
+                    unreachable!("a shared or locked form reached the path of the other forms")
+                }
                 Form::Partitioned($form) => $do,
                 Form::Replicated($form) => $do,
                 Form::Limited($form) => $do,

@@ -29,7 +29,7 @@ mod checked {
         // A thread that has destroyed its thread-local values is not checked.
         assert!(
             TABLES.try_with(|tables| tables.borrow().contains(&table)) != Ok(true),
-            "squall-parts: a closure scope the lock of an element locked again in the same table, which can deadlock. \
+            "squall-parts: a closure that runs under the lock of an element locked again in the same table, which can deadlock. \
              Lock the master before a local table, and one key at a time; `read` takes no lock"
         );
     }

@@ -95,7 +95,7 @@ impl<K, G> Element<K, G> {
 
     /// Returns the global part of an element that was full when it was locked.
     pub(crate) fn global(&self) -> &G {
-        self.global.get().expect("the element is full")
+        self.global.get().expect("the global part was read of an element that is not full")
     }
 
     fn is_gone(&self) -> bool {
@@ -149,7 +149,7 @@ impl<K, G, L> DeferredDrops<K, G, L> {
 
 /// Returns the local part. The caller holds the lock and found the element full (I2).
 pub(crate) fn local_part<L>(held: &mut Option<L>) -> &mut L {
-    held.as_mut().expect("a full element's replicas have local parts")
+    held.as_mut().expect("a replica of a full element has no local part")
 }
 
 /// A local table.
@@ -284,7 +284,7 @@ where
 {
     fn fill(self, global: G) -> &'a G {
         let set = self.element.global.set(global);
-        assert!(set.is_ok(), "an element is filled once");
+        assert!(set.is_ok(), "an element was filled twice");
         self.element.global()
     }
 }

@@ -257,7 +257,9 @@ impl<L: Layout> Raw<L> {
                 // In this order: few buckets are empty, and the sample is unpredictable.
                 done.check_size = first.is_empty() && slab.is_sampled(mixed, EMPTIED_LOG2);
             }
-            (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
+            (Change::Value(_) | Change::Remove, None) => {
+                unreachable!("a change of an absent entry was requested")
+            }
         }
         done
     }

@@ -305,7 +305,7 @@ macro_rules! ranges {
                     $order
                 }
                 let default = order(self.default);
-                assert!(order(min) <= default && default <= order(max), "the default is not in the range");
+                assert!(order(min) <= default && default <= order(max), "the default of the attribute is outside its range");
                 self.range = Some((min, max));
                 self
             }
@@ -317,11 +317,11 @@ ranges! {
     u64 => u64, |value| value;
     i64 => i64, |value| value;
     f64 => f64, |value| {
-        assert!(value.is_finite(), "an attribute is a finite number");
+        assert!(value.is_finite(), "the default or a bound of the attribute is not finite");
         value
     };
     Duration => u128, |value| {
-        assert!(value.as_nanos() <= u64::MAX as u128, "an attribute is a duration below 585 years");
+        assert!(value.as_nanos() <= u64::MAX as u128, "the default or a bound of the attribute is a duration above 585 years");
         value.as_nanos()
     };
 }

@@ -38,7 +38,7 @@ impl Schema {
     /// If there are more than [`ATTRIBUTES_MAX`]; for a `static` that is a compile error. Duplicate names
     /// panic later, when an attribute is first set, listed, or looked up by name.
     pub const fn new(class: &'static str, attributes: &'static [&'static dyn AnyAttribute]) -> Schema {
-        assert!(attributes.len() <= ATTRIBUTES_MAX, "a class can have 64 attributes");
+        assert!(attributes.len() <= ATTRIBUTES_MAX, "the class has more than 64 attributes");
         Schema { class, attributes, operations: &[], names_differ: OnceLock::new() }
     }
 

@@ -399,7 +399,7 @@ impl<T: Choice> Value for T {
 
     #[inline]
     fn is_regular(self) -> bool {
-        const { assert!(T::ALL.len() == T::NAMES.len(), "each choice has one name") };
+        const { assert!(T::ALL.len() == T::NAMES.len(), "the choices and their names differ in number") };
         self.index() < T::ALL.len()
     }
 
@@ -431,7 +431,10 @@ pub const fn check_names(names: &[&str]) {
         check_name(names[at]);
         let mut other = 0;
         while other < at {
-            assert!(!are_equal(names[at].as_bytes(), names[other].as_bytes()), "two choices have one name");
+            assert!(
+                !are_equal(names[at].as_bytes(), names[other].as_bytes()),
+                "two choices have the same name"
+            );
             other += 1;
         }
         at += 1;
@@ -440,12 +443,12 @@ pub const fn check_names(names: &[&str]) {
 
 /// Rejects an empty name and characters other than lower-case letters, digits, `-` and `_`.
 pub(super) const fn check_name(name: &str) {
-    assert!(!name.is_empty(), "an attribute or a choice has a name");
+    assert!(!name.is_empty(), "the name of an attribute or a choice is empty");
     let mut at = 0;
     while at < name.len() {
         assert!(
             matches!(name.as_bytes()[at], b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'),
-            "the name of an attribute or a choice is of lower-case letters, digits, `-` and `_`"
+            "the name of an attribute or a choice has a character other than lower-case letters, digits, `-` and `_`"
         );
         at += 1;
     }

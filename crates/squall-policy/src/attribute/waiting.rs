@@ -266,7 +266,7 @@ impl Drop for Hidden {
 fn resize_above(top: usize) {
     assert!(
         top as u64 <= INDEX,
-        "calls with attributes are nested too deep: a thread can have 2^28 attributes waiting"
+        "calls with attributes are nested too deep: this thread has more than 2^28 attributes waiting"
     );
     ABOVE.with(|above| match top.saturating_sub(ROOM) {
         0 => *above.borrow_mut() = Vec::new(),

@@ -51,10 +51,10 @@ impl Kind {
     /// static KIND: squall_policy::monitor::Kind = squall_policy::monitor::Kind::new("two words", ["", ""]);
     /// ```
     pub const fn new(name: &'static str, values: [&'static str; 2]) -> Kind {
-        assert!(!name.is_empty(), "a kind of records needs a name");
+        assert!(!name.is_empty(), "the name of a kind of records is empty");
         assert!(
             is_plain(name) && is_plain(values[0]) && is_plain(values[1]),
-            "names may contain only a-z A-Z 0-9 . _ -"
+            "a name has a character other than a-z A-Z 0-9 . _ -"
         );
         Kind { name, values, number: AtomicU16::new(NONE) }
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "names may contain only")]
+    #[should_panic(expected = "a name has a character other than")]
     fn a_name_that_would_break_a_line_is_refused() {
         let _ = Kind::new("kind.test", ["n", "a\n"]);
     }

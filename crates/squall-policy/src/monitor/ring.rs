@@ -64,7 +64,7 @@ impl Ring {
     pub(super) fn new(capacity: usize) -> Ring {
         assert!(
             capacity.is_power_of_two() && capacity > 1,
-            "the capacity of a ring must be a power of two above 1"
+            "a ring of {capacity} records was requested; the capacity must be a power of two above 1"
         );
         let place = || [const { AtomicU64::new(0) }; WORDS];
         Ring {

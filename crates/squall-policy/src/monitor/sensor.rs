@@ -266,7 +266,7 @@ impl Threshold {
 }
 
 const fn missing(threshold: u32) -> i32 {
-    assert!(threshold <= i32::MAX as u32, "a threshold is at most 2^31 - 1");
+    assert!(threshold <= i32::MAX as u32, "the threshold is above 2^31 - 1");
     threshold as i32
 }
 

@@ -147,7 +147,9 @@ impl fmt::Display for GovernError {
         match self {
             GovernError::Create(error) => error.fmt(f),
             GovernError::Attribute(error) => error.fmt(f),
-            GovernError::Refused(why) => write!(f, "its policy refused to create the object: {why}"),
+            GovernError::Refused(why) => {
+                write!(f, "the policy of the new object refused to create it: {why}")
+            }
             GovernError::Bound(id) => {
                 write!(f, "the policy governs object {id} already; create a binding for each object")
             }

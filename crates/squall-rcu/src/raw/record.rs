@@ -257,7 +257,7 @@ impl Record {
     pub(crate) fn leave(&self, token: Token) -> bool {
         debug_assert!(
             self.word.load(Ordering::Relaxed) == token.before() + DEPTH_ONE,
-            "operations are left in the order opposite to their entries"
+            "an operation was left while an inner one was still open"
         );
         // Release: pairs with the acquire in `Record::seen` and `Record::is_over`. A driver that sees this
         // operation over also sees all its accesses as done.

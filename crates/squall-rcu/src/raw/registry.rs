@@ -80,7 +80,7 @@ impl Registry {
         if free.is_empty() {
             self.grow(&mut free);
         }
-        let record = free.pop().expect("a chunk was just added");
+        let record = free.pop().expect("the registry has no free record after it grew");
         self.taken.fetch_add(1, Ordering::Relaxed);
         drop(free);
         // SAFETY: records are never freed or moved (I1), and the registry outlives the borrow.

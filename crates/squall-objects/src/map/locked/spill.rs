@@ -49,7 +49,12 @@ where
         let (mut made, mut half) = (None, None);
         match self.lock() {
             Ok(inner) => _ = self.clone_into_table(&inner, 0, &mut made, &mut half),
-            Err(_) => return self.spilled().expect("the locked map has no table, although its lock reported one").clone(),
+            Err(_) => {
+                return self
+                    .spilled()
+                    .expect("the locked map has no table, although its lock reported one")
+                    .clone();
+            }
         }
         Arc::new(made.expect("no table was made for the clones of the entries"))
     }
