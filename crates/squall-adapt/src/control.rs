@@ -45,11 +45,11 @@ pub struct Status {
     pub dry_run: bool,
     /// Number of swaps that the engine knows of.
     pub swaps_count: u64,
-    /// Bytes of its form beyond those of every form, as read last; zero if never read.
+    /// Bytes of its form beyond the bytes that every form has, at the last reading; zero if never read.
     pub bytes: usize,
     /// Calls per second on the contended path, between the last two samples.
     pub contended_per_s: f64,
-    /// The latest recorded decision about it.
+    /// The latest recorded decision about the object.
     pub last: Option<Decision>,
 }
 

@@ -38,11 +38,11 @@ pub struct Decision {
     pub to: &'static str,
     /// VP that the new form would be biased to, if it is a biased form.
     pub place: Option<Vp>,
-    /// Action taken.
+    /// Action taken on the decision.
     pub verdict: Verdict,
-    /// Readings that led to the decision, as text.
+    /// Sensor readings, call counts and cost estimates that the decision rests on, as text.
     pub why: String,
-    /// Time from the first sample that led to the decision to its end.
+    /// Time from the first sample until the decision was made, or until its swap was over.
     pub took: Duration,
     /// Report of the swap, if there was one.
     pub report: Option<SwapReport>,

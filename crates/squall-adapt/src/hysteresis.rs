@@ -48,7 +48,7 @@ pub struct Hysteresis {
     /// Form judged best last, and the time of that change.
     preferred: usize,
     since: Duration,
-    /// Time of the preference change before that.
+    /// Time of the previous change of the preferred form.
     before: Option<Duration>,
     swapped: Option<Duration>,
     doublings: u32,

@@ -16,9 +16,9 @@
 //! - I2. A slot of a table of bases at first holds the address of two parts of zeros. Later it holds the
 //!   address of the class's magazine in the part of VP 0. Shifted by the number of a VP, or back by one or
 //!   two parts, either is the address of a magazine or of zeros.
-//! - I3. In the restartable mode a VP is the kernel's number of a processor, and `AREA_OFFSET` leads to the C
-//!   library's rseq areas. In the locked mode it leads to an area of this library with a negative number, so
-//!   that every thread takes the slow path. A VP is only a hint then.
+//! - I3. In the restartable mode a VP is the kernel's number of a processor, and `AREA_OFFSET` is the offset
+//!   of the C library's rseq areas. In the locked mode it is the offset of an area of this library with a
+//!   negative number, so that every thread takes the slow path. A VP is only a hint then.
 //! - I4. The code here allocates only by asking the system for pages.
 //! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part,
 //!   from its node.
@@ -106,7 +106,8 @@ pub(crate) fn assume_set_up() -> &'static AddressSpace {
     SPACE.0.with(|space| unsafe { (*space).assume_init_ref() })
 }
 
-/// The VP of a thread, and the way in which the thread uses it.
+/// The VP whose caches a thread uses. The thread uses them by restartable sequences, or under the lock of the
+/// VP's heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerVp {
     /// The thread runs sequences on this VP.
@@ -300,7 +301,7 @@ impl AddressSpace {
         self.region.wrapping_add(at).cast_const().cast()
     }
 
-    /// Lets a unit lead to the dummy magazine.
+    /// Enters the dummy magazine in the map for this unit, which has no slab.
     fn set_no_slab(&self, unit: usize) {
         // SAFETY: a unit of the block range has an element. Relaxed: only threads without a block of the unit
         // may read it.

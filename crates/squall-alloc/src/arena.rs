@@ -31,8 +31,8 @@ pub enum Placement {
     /// kind of block shares its lines. If whole lines serve the size, the block may be one that another VP of
     /// the node had.
     Local,
-    /// Like `Local`, but of the given VP, on whichever VP the caller runs. A block that is aligned to 64
-    /// bytes or more shares no 64-byte line with any other block.
+    /// Like `Local`, but from the heap of the given VP, also if the caller runs on another VP. A block that
+    /// is aligned to 64 bytes or more shares no 64-byte line with any other block.
     LocalOf(u32),
     /// For data that many VPs use: whole pairs of lines (128 bytes), near the allocating VP.
     Shared,

@@ -130,7 +130,7 @@ pub(crate) trait SlabBackend {
     fn take_units(&self, count: usize, home: u32) -> Option<u32>;
     /// Gives units back. Their content is no longer needed.
     fn give_units(&self, unit: u32, count: usize);
-    /// Lets these units lead to this heap and class: blocks of theirs are freed there from now on.
+    /// Enters this heap and class in the map for these units. From now on their blocks are freed there.
     fn set_home(&self, unit: u32, count: usize, home: u32, class: usize);
 }
 
@@ -149,9 +149,9 @@ impl<L: SlabBackend> Links for SlabLinks<'_, L> {
 /// The counters of a class in a heap. All but `slabs` and `out` only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// SlabLinks of the class.
+    /// Slabs of the class.
     pub(crate) slabs: u64,
-    /// Blocks that are out.
+    /// Blocks that are not in a slab: used or in a magazine.
     pub(crate) out: u64,
     /// The number of takes, and the number of blocks put back.
     pub(crate) takes: u64,
@@ -196,12 +196,12 @@ pub(crate) struct Heap {
     classes: UnsafeCell<[Class; COUNT]>,
 }
 
-/// The error of a block that is put back.
+/// Error of putting back a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FreeError {
     /// The block is free already.
     DoubleFree,
-    /// No block begins there.
+    /// No block begins at this address.
     NotABlock,
 }
 

@@ -23,7 +23,7 @@ pub(crate) trait Links {
     fn link(&self, number: u32) -> *mut Link;
 }
 
-/// A list: its first number plus one; 0: empty.
+/// A list of numbered elements. Holds the number of the first element plus one, or 0 if the list is empty.
 #[derive(Clone, Copy)]
 pub(crate) struct List(u32);
 

@@ -98,7 +98,7 @@ fn defer(at: *mut u8, bytes: usize) {
     }
 }
 
-/// Retries some recorded ranges, until the kernel refuses one.
+/// Tries again to unmap some recorded ranges, until the kernel refuses to unmap one.
 #[inline]
 pub(crate) fn retry() {
     // Relaxed: a hint.

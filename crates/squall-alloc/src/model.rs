@@ -165,8 +165,8 @@ fn pages_go_back() {
     put(&heap, &test_pages, block, false);
 }
 
-/// Two threads find no free block, and one of them takes from the slab that the other one brings. The block
-/// leads to its heap.
+/// Two threads find no free block, and one of them takes from the slab that the other one brings. The
+/// map has the heap of the block.
 fn a_new_slab_is_whole() {
     let (heap, test_pages) = (Arc::new(Heap::new(0, 0)), Arc::new(TestPages::new()));
     let other = {

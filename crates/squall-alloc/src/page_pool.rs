@@ -379,7 +379,7 @@ impl Inner {
         partly.or_else(clean)
     }
 
-    /// Takes such a run from this segment, which has one.
+    /// Takes `count` adjacent free units from this segment, which has them.
     fn take(&mut self, backend: &impl SegmentBackend, number: u32, count: usize) -> Option<u32> {
         // SAFETY: a segment of this pool; we hold its lock (I1).
         let (free, dirty) = unsafe { Segment::words(backend.segment(number)) };

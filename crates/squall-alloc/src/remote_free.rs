@@ -19,7 +19,7 @@ pub(crate) trait BlockHomes {
     /// Returns whether two blocks lie together in memory of one heap. False if their addresses do not show
     /// it.
     fn are_together(&self, block: *mut u8, other: *mut u8) -> bool;
-    /// Puts blocks into their heap. `sent_home`: another VP sends them.
+    /// Puts blocks into their heap. `sent_home` is true if a thread of another VP frees them.
     fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool);
     /// Reports an address that is no block.
     fn foreign(&self, block: *mut u8);

@@ -430,8 +430,8 @@ mod sequences {
     /// `block` is a block of a slab, without users, and `otherwise` takes it over.
     #[inline(always)]
     pub(crate) unsafe fn push_home(block: *mut u8, otherwise: unsafe fn(*mut u8)) {
-        // SAFETY: 1. A block was given out, so `AREA_OFFSET` and `MAP` were set, and its unit leads to a
-        // magazine. 2. The store before the last goes to a slot above the count, which no thread reads, and
+        // SAFETY: 1. A block was given out, so `AREA_OFFSET` and `MAP` were set, and `MAP` has a magazine for
+        // its unit. 2. The store before the last goes to a slot above the count, which no thread reads, and
         // is repeated if the sequence starts over. The last store is the commit. 3. Only the outputs and the
         // flags change. 4. After the commit the block belongs to the magazine.
         unsafe {
@@ -471,8 +471,8 @@ mod sequences {
     /// As for [`push_home`]; `slot` holds the address of a magazine.
     #[inline(always)]
     pub(crate) unsafe fn push_home_of(slot: &AtomicPtr<u8>, block: *mut u8, otherwise: unsafe fn(*mut u8)) {
-        // SAFETY: 1. As in `push_home` and `push_here`. The block leads to the magazine of its class and
-        // home; if that is the magazine of the current VP, it is the one computed here. 2. to 4. As in
+        // SAFETY: 1. As in `push_home` and `push_here`. `MAP` has the magazine of the block's class
+        // and home; if that is the magazine of the current VP, it is the one computed here. 2. to 4. As in
         // `push_home`.
         unsafe {
             put_in! {

@@ -19,9 +19,9 @@ use squall_sys::{area, membarrier, pages, rseq};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// In magazines of each VP, by restartable sequences.
+    /// Free blocks are cached in magazines of each VP, by restartable sequences.
     Restartable,
-    /// Not cached: each call takes the lock of its VP's heap.
+    /// Free blocks are not cached. Each call takes the lock of its VP's heap.
     Locked,
 }
 

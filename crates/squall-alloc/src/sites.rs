@@ -14,7 +14,7 @@ pub(crate) const CLOSE: Site = Site(3);
 pub(crate) const RESTART: Site = Site(4);
 /// Not an ordering: the kernel restarts them once more before the magazines open (drain/I2).
 pub(crate) const AGAIN: Site = Site(5);
-/// Not an ordering: units lead to their heap before any thread can have a block of them (heap/I4).
+/// Not an ordering: the map has the heap of a unit before any thread can have a block of the unit (heap/I4).
 pub(crate) const DIRECT: Site = Site(6);
 /// Not an ordering: units that go to the system are not free meanwhile (page_pool/I4).
 pub(crate) const LEAVING: Site = Site(7);

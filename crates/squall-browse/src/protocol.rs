@@ -319,7 +319,7 @@ pub struct Detail {
     pub attributes: Vec<AttributeView>,
     /// Names of the implementations that it can be swapped to.
     pub implementations: Vec<String>,
-    /// The latest decision about it.
+    /// The latest decision about the object.
     pub last: Option<DecisionView>,
 }
 
@@ -327,9 +327,9 @@ pub struct Detail {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RepView {
-    /// Cluster that it serves.
+    /// Cluster that the representative serves.
     pub cluster: Option<usize>,
-    /// VP that created it.
+    /// VP that created the representative.
     pub vp: Option<usize>,
     /// Calls that hold it because they may block.
     pub holds: u32,
@@ -367,7 +367,7 @@ pub struct DecisionView {
     pub id: String,
     /// Family of the object.
     pub family: String,
-    /// Form before.
+    /// Form that served before the decision.
     pub from: String,
     /// Form that was chosen.
     pub to: String,
@@ -376,7 +376,7 @@ pub struct DecisionView {
     pub place: Option<usize>,
     /// Action taken.
     pub verdict: String,
-    /// Readings that led to the decision.
+    /// Sensor readings, call counts and cost estimates that the decision rests on.
     pub why: String,
     /// Duration in microseconds.
     pub took_us: u64,
@@ -462,7 +462,7 @@ pub struct SwapView {
     pub id: String,
     /// Name of its interface.
     pub interface: String,
-    /// Class before.
+    /// Class of the object that served before the swap.
     pub from: String,
     /// Class that was to serve.
     pub to: String,

@@ -47,7 +47,7 @@ pub(crate) struct Method {
 
 /// An argument after `self`.
 pub(crate) struct Argument {
-    /// A name for it.
+    /// A name for the argument.
     pub(crate) name: Ident,
     /// Its type.
     pub(crate) ty: Type,

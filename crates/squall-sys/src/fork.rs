@@ -34,7 +34,7 @@ enum Witness {
 static WITNESS: OnceLock<Witness> = OnceLock::new();
 static NO: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(1));
 static PERHAPS: AtomicU32 = AtomicU32::new(0);
-/// Pointer to the word of I2. Not public API: the inlined [`forked`] reads it.
+/// Pointer to the word that shows a fork (I2). Not public API: the inlined [`forked`] reads it.
 #[doc(hidden)]
 pub static WORD: CachePadded<AtomicPtr<AtomicU32>> =
     CachePadded::new(AtomicPtr::new((&raw const NO).cast_mut().cast()));

@@ -6,7 +6,7 @@
 
 use std::io;
 
-/// Number of nodes that a preference can name.
+/// Number of NUMA nodes that [`prefer`] accepts. Nodes have numbers below this.
 pub const NODES_MAX: usize = 1024;
 
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -23,11 +23,11 @@ pub enum Arch {
 pub struct Decoded {
     /// Kind, a constant of [`insn`].
     pub kind: u8,
-    /// Whether it calls a function.
+    /// Whether the instruction calls a function.
     pub call: bool,
-    /// Whether it returns from a function.
+    /// Whether the instruction returns from a function.
     pub ret: bool,
-    /// Mark, if it is one.
+    /// The mark, if the instruction is one.
     pub mark: Option<Mark>,
 }
 

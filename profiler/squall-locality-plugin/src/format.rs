@@ -150,7 +150,7 @@ pub mod head {
 pub mod run {
     /// Bytes used by files and by the indexes of tables.
     pub const TAKEN: usize = 128;
-    /// Upper limit for `TAKEN`.
+    /// Upper limit for the bytes in [`TAKEN`].
     pub const BYTES_MAX: usize = 136;
     /// Number of entries above which lines are sampled.
     pub const ENTRIES_MAX: usize = 144;

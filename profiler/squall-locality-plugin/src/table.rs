@@ -133,8 +133,9 @@ pub(crate) struct Table {
     cache: Box<[*mut Entry; CACHE_SLOTS]>,
     index: Vec<*mut Entry>,
     used: usize,
-    /// Rows in the first chunk, and the number of waiting ones.
+    /// Rows of the first chunk.
     rows: *mut Entry,
+    /// Number of rows that wait to be written.
     waiting: usize,
     sample: u32,
     /// Place for the next entry, and the end of the last chunk.

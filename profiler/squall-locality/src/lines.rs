@@ -36,7 +36,7 @@ pub struct Thread {
     pub accesses: u64,
     /// Second halves among them: accesses that began in the previous line and were counted there as well.
     pub crossing: u64,
-    /// Accesses by atomic instructions among them.
+    /// Number of those accesses that atomic instructions made.
     pub atomics: u64,
     /// Whether its operations count. If threads marked, those that marked work. With known operations,
     /// threads with at least that many accesses work, usually without the first thread. Otherwise all work.
@@ -111,7 +111,7 @@ pub enum Phase {
     Steady,
     /// Several threads at the same time, by the clock. Used if the operations are unknown.
     AtOnce,
-    /// Occasionally.
+    /// Rarely, and written also after the first tenth of the run.
     Occasional,
     /// Rarely, and written only in the first tenth of the run.
     StartUp,

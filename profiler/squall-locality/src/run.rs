@@ -65,9 +65,9 @@ impl Drop for Run {
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    /// Free bytes.
+    /// Free bytes of the folder's file system.
     room: u64,
-    /// Whether libraries can be loaded from it.
+    /// Whether libraries can be loaded from the folder.
     runs: bool,
 }
 

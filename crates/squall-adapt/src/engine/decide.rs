@@ -42,15 +42,19 @@ pub(super) fn estimate(busy: Busy, calls: &Calls) -> Option<SwapPlan> {
     decide(&sample, best, why, reason, bytes, Some(estimated))
 }
 
-/// A swap back to the first form for a single calling VP, which may not stay alone.
+/// The risk of a swap back to the first form: only one VP calls the object now, but others may call again
+/// soon.
 struct Venture {
     /// Start of the time with a single calling VP, as far as it is known.
     alone_since: Option<Duration>,
+    /// Cost of going back too early, in nanoseconds.
     at_stake_ns: f64,
+    /// Cost of keeping the present form, in nanoseconds per second.
     lost_ns_per_s: f64,
 }
 
-/// Returns a venture if the best shape is the best only for a single VP, and a wrong swap has a cost.
+/// Returns the risk of going back to the first form now. Returns `None` unless the first form is best, at
+/// most one VP calls, and going back too early has a cost.
 fn venture(sample: &Sample, load: &Load<'_>, costs: &[Cost], best: Shape) -> Option<Venture> {
     if best.form != 0 || sample.shape.form == 0 || load.callers.len() > 1 {
         return None;

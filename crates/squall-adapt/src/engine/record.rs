@@ -29,7 +29,7 @@ const SOON_ALONE: u32 = 1;
 /// lengthens the time by the factor.
 const ALONE_MIN: Duration = Duration::from_millis(50);
 const ALONE_LONGER: u32 = 4;
-/// Longest such time.
+/// Limit for that lengthening: the longest time that one VP must be alone.
 const ALONE_MAX: Duration = Duration::from_secs(600);
 
 /// Reason for wanting another shape.
@@ -37,7 +37,7 @@ const ALONE_MAX: Duration = Duration::from_secs(600);
 pub(super) enum Wish {
     /// The calls would cost less.
     Cheaper,
-    /// The calls would cost less as long as one VP alone makes them.
+    /// The calls would cost less, but only while a single VP makes all of them.
     CheaperAlone,
     /// The object has few events, so it need not be grown.
     Calm,

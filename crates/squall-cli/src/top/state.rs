@@ -77,7 +77,7 @@ pub(super) struct State {
     pub(super) sort: Key,
     /// The id of the selected object. The selection follows the object when its row moves.
     pub(super) selected: Option<String>,
-    /// Whether calls are counted.
+    /// Whether the program counts calls for this screen.
     pub(super) counting: bool,
     /// Details of the selected object, and the decisions about it, oldest first.
     pub(super) detail: Option<(Detail, Vec<DecisionView>)>,

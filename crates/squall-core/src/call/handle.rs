@@ -42,10 +42,10 @@ use crate::protocol::tables::entry_here;
 /// Operations on the handle itself are associated functions, so that interfaces may have methods of any name.
 ///
 /// # Cost
-/// Up to about a nanosecond more than the same method through `Arc<dyn Trait>`. The call touches no cache line that
-/// another VP writes. The first call on a VP is a miss: it asks the root, and makes the representative if its
-/// cluster has none. A method marked `#[blocking]` also makes two atomic changes to its representative.
-/// Progress: wait-free up to the method.
+/// Up to about a nanosecond more than the same method through `Arc<dyn Trait>`. The call touches no cache
+/// line that another VP writes. The first call on a VP is a miss: it asks the root, and makes the
+/// representative if its cluster has none. A method marked `#[blocking]` also makes two atomic changes to its
+/// representative. Progress: wait-free up to the method.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;

@@ -84,9 +84,9 @@ pub trait Extends<S: ?Sized + Interface>: Interface {}
 /// An interface that `I` extends.
 pub struct Super<I: ?Sized> {
     type_id: TypeId,
-    /// The number of its interfaces, itself included.
+    /// Number of interfaces that the extended interface has, itself included.
     interfaces: u32,
-    /// Whether all its methods may block, with the methods of the interfaces it extends.
+    /// Whether all methods of the extended interface may block, inherited ones included.
     all_blocking: bool,
     /// Finds the name of a method of this interface or of one that it extends.
     find_method: fn(&str) -> Option<&'static str>,

@@ -157,7 +157,7 @@ impl<R: Root> Multi<R> {
         }
     }
 
-    /// Builds an object that is to replace another one.
+    /// Builds the new object of a swap.
     pub(crate) fn to_come(
         root: R,
         size: ClusterSize,

@@ -129,7 +129,7 @@ const PLACES: usize = if cfg!(miri) { 16 } else { 512 };
 const WORD_BITS: usize = u64::BITS as usize;
 const WORDS: usize = PLACES.div_ceil(WORD_BITS);
 
-/// Representatives by place.
+/// Representatives, indexed by the number of their place.
 struct Places<'a, P> {
     reps: [MaybeUninit<&'a P>; PLACES],
     /// The places that are written.

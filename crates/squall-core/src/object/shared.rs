@@ -145,7 +145,7 @@ where
         }
     }
 
-    /// Builds an object that is to replace another one.
+    /// Builds the new object of a swap.
     pub(crate) fn to_come(value: T, made_at: &'static Location<'static>) -> NonNull<Object> {
         let layout = Block::<Prefix, I, T>::LAYOUT;
         let room = create::Room::new(layout);

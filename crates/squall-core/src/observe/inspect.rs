@@ -76,7 +76,7 @@ pub struct RepInfo {
     pub cluster: Option<Cluster>,
     /// The VP that made it; `None` in a shared object.
     pub vp: Option<Vp>,
-    /// The number of blocking calls that hold it.
+    /// Number of blocking calls that hold the representative.
     pub holds: u32,
 }
 

@@ -123,7 +123,7 @@ pub(crate) struct More {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) owner: NonNull<Owner>,
-    /// Whether the table may cache it.
+    /// Whether a VP's table may cache the representative.
     pub(crate) cache: bool,
 }
 

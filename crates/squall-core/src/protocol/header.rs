@@ -89,7 +89,7 @@ const _: () = assert!(SLOTS_MAX <= 1 << VIEW_TAG_SHIFT && VIEW_TAGS < 1 << u32::
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Released {
-    /// The last hold was released, and memory quiet waits for it.
+    /// The last hold was released, and the destruction of the object waits for it.
     Last,
     /// The last hold was released, and a swap waits for it.
     LastOfSwap,
@@ -266,7 +266,7 @@ impl Header {
         }
     }
 
-    /// Asks the last hold to signal a swap, or no longer to do so.
+    /// Sets or clears the request that the release of the last hold signals a swap.
     pub(crate) fn notify(&self, whether: bool) {
         // Relaxed: one word decides. The waiting swap checks again after it (`is_held`), and the releasing
         // thread signals through the event count of the object.

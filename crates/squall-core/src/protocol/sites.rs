@@ -74,7 +74,7 @@ pub(crate) const NEXT_GENERATION: Site = Site(62);
 pub(crate) const SUSPEND: Site = Site(64);
 /// The mediator in front of an object is removed. Partner: [`CONFIRM`].
 pub(crate) const RESUME: Site = Site(65);
-/// A call that a mediator counted ends. Partner: [`TRANSFER`].
+/// The end of a call that a mediator has counted. Partner: [`TRANSFER`].
 pub(crate) const UNCOUNT: Site = Site(66);
 /// The swap finds that no call is counted. Partner: [`UNCOUNT`].
 pub(crate) const TRANSFER: Site = Site(67);

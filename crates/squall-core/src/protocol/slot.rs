@@ -44,7 +44,7 @@ pub(crate) enum Occupant {
     /// An object, valid within the operation that found it (`object/I1`). The pointer may be used for the
     /// whole block.
     Object(NonNull<Object>),
-    /// A mediator in front of an object, valid as long as an object would be.
+    /// A mediator in front of an object. Valid within the operation that found it (`object/I1`).
     Mediated(NonNull<Mediator>),
 }
 

@@ -63,8 +63,9 @@ pub fn swap<I: ?Sized + Interface>(handle: Handle<I>, new: Replacement<I>) -> Re
 ///
 /// The thread that calls [`run`](Swap::run) does the work and waits until it is done. Other threads go on
 /// calling the object. Their calls wait in two phases: while the earlier calls end, at most for
-/// [`drain_timeout`](Swap::drain_timeout), and while the state moves, which has no limit. They then run on the
-/// implementation that serves afterwards. No call is lost or runs twice, and the calls of one thread stay in order.
+/// [`drain_timeout`](Swap::drain_timeout), and while the state moves, which has no limit. They then run on
+/// the implementation that serves afterwards. No call is lost or runs twice, and the calls of one thread stay
+/// in order.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;

@@ -453,7 +453,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether the object serves that was decided on.
+/// Outcome of the last step: whether the object that the swap decided on serves now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Serving,

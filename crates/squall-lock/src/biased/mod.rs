@@ -199,8 +199,8 @@ impl<T: ?Sized> BiasedLock<T> {
 
     /// Takes the lock if it is free. Returns `None` if a thread holds it.
     ///
-    /// If another thread is the owner, the call takes its ownership away by the system call. That happens
-    /// even if the owner is inside and the attempt fails.
+    /// If another thread owns the lock, `try_lock` first ends that ownership with `membarrier`. It does so
+    /// even if the owner holds the lock and the attempt then fails.
     ///
     /// # Example
     /// ```
@@ -435,9 +435,9 @@ fn wait(round: u32) {
     }
 }
 
-/// Sleeps 100 ms: `membarrier` worked when the lock got its owner, and is refused now. Take an owner that
-/// read `owner` before the store became visible. When this returns it has run far more instructions than a
-/// store buffer can span, or it was descheduled.
+/// Sleeps 100 ms in place of a refused `membarrier`, which worked when the lock got its owner. The owner may
+/// have read `owner` before this thread's store became visible. By the end of the sleep the owner has
+/// executed far more instructions than a store buffer holds, or it was descheduled.
 #[cfg(not(loom))]
 #[cold]
 fn refused() {

@@ -73,8 +73,8 @@ choices! {
 pub static FORM: Attribute<Wanted> =
     Attribute::new("form", Wanted::Auto).about("form of the lock; `auto` leaves the choice to its policy");
 
-/// Attribute: the minimum time between two changes, and the time after which a steady load is followed at
-/// once. Default: 10 ms.
+/// Attribute: the minimum time between two changes. If the load was steady for this long before it changed,
+/// the lock follows the change at once. Default: 10 ms.
 ///
 /// The default is shorter than that of objects that are swapped, since a lock changes by a few stores.
 pub static COOLDOWN: Attribute<Duration> = Attribute::new("cooldown", Duration::from_millis(10))

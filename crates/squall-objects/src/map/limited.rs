@@ -323,7 +323,8 @@ where
         self.compute_or_full(key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
     }
 
-    /// Clones the value before the removal: a clone that panics leaves it there.
+    /// Removes an entry. Clones the value before the removal, so a clone that panics leaves the entry in the
+    /// map.
     pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,

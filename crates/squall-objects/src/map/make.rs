@@ -105,7 +105,8 @@ where
 /// Borrowed forms of a key have the same number. For pages in regions of 256, `home` is `|page| (page >> 8)
 /// as usize`.
 ///
-/// The first `parts` representatives hold one part each; the others lead to them. Entries have no copies.
+/// The first `parts` representatives hold one part each; the others have pointers to all parts. Entries have
+/// no copies.
 ///
 /// If all threads use all keys, prefer [`shared`]: this form only adds the search for the part. Iteration
 /// and [`len`](MapExt::len) visit every part. [`try_reserve`](MapExt::try_reserve) gives each part an equal

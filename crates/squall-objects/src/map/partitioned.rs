@@ -1,5 +1,5 @@
 //! The partitioned form as an object: a fixed number of tables, held by the first representatives. The
-//! other representatives lead to them.
+//! other representatives have pointers to all tables.
 //!
 //! Problem: if threads insert separate groups of keys into one table, they all share its counts and its
 //! growth. Copies of the entries per processor would never be read again. Idea: the program says which keys
@@ -110,7 +110,7 @@ where
         if self.parts.get().is_none() {
             return miss.refuse("no entries moved in; repeat the swap with its state");
         }
-        // The first call makes the representatives that hold parts. The others lead to them.
+        // The first call makes the representatives that hold parts. The others point to those parts.
         for cluster in self.holders() {
             let _ = miss.rep(cluster);
         }

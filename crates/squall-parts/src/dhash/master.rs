@@ -13,8 +13,8 @@ use crate::dhash::lock_order;
 use crate::dhash::raw::{self, DeferredDrops, Element, Shared};
 use crate::dhash::{Replicas, Verdict};
 
-/// The table of a root. It has each key's element, with its global part, and leads to its replicas in the
-/// [`LocalTable`] tables.
+/// The table of a root. It has each key's element, with its global part, and the element has pointers to
+/// its replicas in the [`LocalTable`] tables.
 ///
 /// `G` is the global part, one for all. It is lent as `&G`, so mutable state in it is atomic or behind a
 /// lock. `L` is the local part, one for each local table that looked up the key under a lock. The holder of

@@ -17,8 +17,8 @@
 //! - I4. A thread that finds an element neither full nor gone waits for its `filling` lock, and holds no
 //!   other lock meanwhile. So no thread that holds a lock the filler may want waits for the filler, which
 //!   holds `filling` and its own replica's lock.
-//! - I5. An element is marked gone before it or any replica of it is removed from a table. Until then every
-//!   table leads to it; from then on the tables lead to a gone element. A thread that finds a gone element in
+//! - I5. An element is marked gone before it or any replica of it is removed from a table. Until then
+//!   every table finds it; from then on the tables find a gone element. A thread that finds a gone element in
 //!   a table removes it, so that it need not wait for the thread that is emptying.
 //! - I6. Lock order: an element's lock, then those of its replicas. `filling`, and locks of objects that no
 //!   other thread has found yet, are taken without waiting. User functions run under a replica's lock, or an

@@ -110,7 +110,7 @@ impl std::error::Error for ControlError {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The counter admits them.
+    /// The counter admits arriving requests.
     Normal,
     /// They wait.
     Stopped,

@@ -188,11 +188,11 @@ pub struct Master<T: Send + Sync + 'static> {
 }
 
 enum Refill<T> {
-    /// Each update gives them the new node.
+    /// Each update gives the emptied replicas the new node.
     Update,
-    /// The first reader fetches it.
+    /// The first reader of a replica fetches the current node.
     Fetch,
-    /// The first reader fetches it and makes a copy for this replica.
+    /// The first reader of a replica fetches the current node and copies it for the replica.
     Copy(fn(&T) -> T),
 }
 

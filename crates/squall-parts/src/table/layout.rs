@@ -44,7 +44,7 @@ pub(crate) trait Layout: Sized + 'static {
 
     /// Whether a loaded slot must be validated by the bucket's version.
     const VALIDATE: bool;
-    /// Whether that comes before the key is compared.
+    /// Whether the validation comes before the comparison of the key.
     const VALIDATE_FIRST: bool = false;
     /// Whether the present key stays when the entry is replaced.
     const KEEPS_KEY: bool;

@@ -58,7 +58,7 @@ impl fmt::Display for Kind {
 pub enum NoValue {
     /// The text does not have the form of a value.
     WrongType,
-    /// The text has the form of a value, but the type cannot hold it.
+    /// The text has the form of a value, but the type cannot hold that value.
     Beyond,
 }
 

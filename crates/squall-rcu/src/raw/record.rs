@@ -406,7 +406,7 @@ impl Record {
         self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Notes that the owner has run them.
+    /// Notes that the owner has run the deferred calls of its list.
     pub(crate) fn end_run(&self) {
         // Release: pairs with the acquire in `wait_run_end`: the effects of the calls happen before the
         // return of a barrier.

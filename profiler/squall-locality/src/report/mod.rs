@@ -160,9 +160,9 @@ pub struct ThreadReport {
     pub tid: u32,
     /// Name of the thread.
     pub name: String,
-    /// Whether its operations count.
+    /// Whether the operations of the thread count.
     pub works: bool,
-    /// Whether it ended before the process did.
+    /// Whether the thread ended before the process.
     pub ended: bool,
     /// Counted accesses.
     pub accesses: u64,

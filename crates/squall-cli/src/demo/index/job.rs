@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::plain::{Plain, Totals, Truth};
 use crate::demo::collect::{Collected, Text};
 
-/// The texts and the truth about them.
+/// The texts, and the correct index of them.
 pub(super) struct Job {
     pub(super) texts: Vec<Text>,
     /// Numbers of the texts, longest first. So no thread begins a long text when the other threads are done.

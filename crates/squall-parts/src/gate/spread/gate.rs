@@ -218,8 +218,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> fmt::Debug for Gate<T, S, X> {
     }
 }
 
-/// One processor's part of a [`SpreadRequests`](super::SpreadRequests), for a representative. It leads to a
-/// [`Gate`] and is its only user.
+/// One processor's part of a [`SpreadRequests`](super::SpreadRequests), for a representative. It has a
+/// pointer to a [`Gate`] and is the gate's only user.
 ///
 /// # Example
 /// ```
