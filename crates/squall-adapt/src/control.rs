@@ -27,7 +27,7 @@ const BY_HAND: Duration = Duration::from_secs(1);
 /// Longest span of a call count.
 const SAMPLE_MAX: Duration = Duration::from_secs(1);
 
-/// Status of an adaptive object, as its policy knows it.
+/// Status of an adaptive object, as the engine knows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
@@ -41,7 +41,7 @@ pub struct Status {
     pub forms: Vec<&'static str>,
     /// `true` if the object is frozen, individually or with all others.
     pub frozen: bool,
-    /// `true` if the policy only records its decisions.
+    /// `true` if the engine only records its decisions about the object.
     pub dry_run: bool,
     /// Number of swaps that the engine knows of.
     pub swaps_count: u64,
@@ -136,7 +136,7 @@ impl From<AttributeError> for ControlError {
 /// Returns the status of all objects that the engine knows: objects with a sensor that tripped, and objects
 /// controlled by hand.
 ///
-/// An adaptive object without sharing is not among them; [`status`] finds it by its id.
+/// An adaptive object that only one processor uses is missing from the list. [`status`] finds it by its id.
 ///
 /// ```
 /// // So far, no sensor has tripped.
@@ -196,8 +196,8 @@ fn adaptive(id: Id) -> Result<(), ControlError> {
     family::of(id).map(|_| ()).ok_or(ControlError::NotAdaptive(id, class.class))
 }
 
-/// Freezes an object or thaws it. The policy leaves a frozen object as it is. Equivalent to the attribute
-/// `freeze`. A swap that the policy has begun, or is about to begin, is still completed.
+/// Freezes an object or thaws it. The engine leaves a frozen object as it is. Equivalent to the attribute
+/// `freeze`. A swap that the engine has begun, or is about to begin, is still completed.
 ///
 /// # Errors
 /// [`ControlError`]: the object was destroyed, or is not adaptive.
@@ -430,7 +430,7 @@ pub fn implementations(id: Id) -> Vec<&'static str> {
     names
 }
 
-/// Swaps an object for the implementation with this name. The policy may swap it back after the cool-down,
+/// Swaps an object for the implementation with this name. The engine may swap it back after the cool-down,
 /// unless the object is frozen. For an example see [`register`].
 ///
 /// # Errors

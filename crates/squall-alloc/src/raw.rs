@@ -127,7 +127,7 @@ unsafe fn put_checked(block: *mut u8, layout: Layout) {
 }
 
 /// Frees a block of the global allocator. Its layout gives the class. A block that this VP may keep goes to
-/// the magazine of its class without a lookup of its home.
+/// the VP's magazine of the block's class. The block's home is not looked up.
 ///
 /// # Safety
 /// The block was allocated for this layout by [`take_global`], and has no users any more.

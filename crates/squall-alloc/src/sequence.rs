@@ -575,8 +575,8 @@ mod sequences {
         true
     }
 
-    /// Pops up to `most` of the newest blocks from this magazine, if the thread is on its VP, and appends
-    /// them to the batch.
+    /// Pops up to `most` of the newest blocks from this magazine, if the thread is on the magazine's VP, and
+    /// appends them to the batch.
     ///
     /// # Safety
     /// The process runs sequences, the magazine is one of a part, and the batch has room.

@@ -71,7 +71,7 @@ impl fmt::Display for Target {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is no process with this number, or this user cannot see it.
+    /// No process has this number, or this user cannot see the process.
     NoProcess(u32),
     /// The program does not serve inspection.
     NotServing {

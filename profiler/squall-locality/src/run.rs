@@ -191,8 +191,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
 }
 
 /// Whether the emulator refused the plugin or failed to start. Both end it before the program begins. An
-/// emulator refuses a plugin if its interface differs from its version; it then prints the reason. An
-/// emulator that fails to start prints its reason twice, once per attempt.
+/// emulator refuses a plugin if their interface versions differ, and prints the reason. An emulator that
+/// fails to start prints its reason twice, once per attempt.
 fn was_refused(run: &Run) -> bool {
     matches!(run.outcome, Outcome::Exited(status) if status != 0) && !run.folder.join(MET).exists()
 }

@@ -79,8 +79,8 @@ pub(crate) struct Record {
     pub(super) forgotten_at: Option<Duration>,
     /// Number of times that its quiet time is doubled.
     calm: u32,
-    /// Time at which it returned to its first form because it was calm or one VP alone called it. Number of
-    /// quiet times within which growing again counts as premature.
+    /// Time at which the object returned to its first form, because it had few events or one VP alone called
+    /// it. Number of quiet times within which growing again counts as premature.
     shrunk_at: Option<(Duration, u32)>,
     /// Start of the time in which each sample saw one VP alone call it, and lose by its form.
     pub(super) alone_since: Option<Duration>,
@@ -171,7 +171,8 @@ impl Record {
         base * 2u32.pow(self.calm)
     }
 
-    /// Returns the time that one VP must call it alone, until its form has lost the cost of a wrong swap.
+    /// Returns the time for which one VP alone must call the object before it returns to the first form. In
+    /// that time the present form loses as much as a wrong swap would cost.
     pub(super) fn alone_time(&self, at_stake_ns: f64, lost_ns_per_s: f64) -> Duration {
         let lost = Duration::try_from_secs_f64(at_stake_ns / lost_ns_per_s).unwrap_or(ALONE_MAX);
         (lost.max(ALONE_MIN).min(ALONE_MAX) * ALONE_LONGER.pow(self.calm)).min(ALONE_MAX)

@@ -177,7 +177,7 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
 /// first; a swap may take as long as its deadline. Do not drop it inside an operation, for which such a swap
 /// would wait.
 #[derive(Debug)]
-#[must_use = "dropping it ends the server"]
+#[must_use = "the server ends when this is dropped"]
 pub struct Server {
     path: PathBuf,
     identity: Option<(u64, u64)>,

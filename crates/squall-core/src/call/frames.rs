@@ -157,7 +157,8 @@ unsafe fn is_waited_for(object: NonNull<Object>) -> bool {
     waited
 }
 
-/// The frames of a thread, for another thread that works for it while it stays in their calls.
+/// The frames of a thread, for a second thread that works on behalf of the first. The first thread stays in
+/// the calls of these frames meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Frames(*const Frame);
 

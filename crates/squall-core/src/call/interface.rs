@@ -131,7 +131,7 @@ impl<I: ?Sized> Super<I> {
     }
 }
 
-/// Returns the name of this method if the interface has it, or an interface that it extends.
+/// Returns the name of this method if the interface, or an interface that it extends, has the method.
 pub(crate) fn find_method<I: ?Sized + Interface>(name: &str) -> Option<&'static str> {
     let own = I::METHODS.iter().find(|method| **method == name).copied();
     own.or_else(|| I::SUPERS.iter().find_map(|base| base.find_method(name)))

@@ -56,7 +56,7 @@ pub(crate) struct Multi<R: Root> {
     pub(crate) reps: Reps,
     pub(crate) membership: Membership,
     pub(crate) root: ManuallyDrop<R>,
-    /// The event count on which its methods sleep; they also learn there of its end.
+    /// The event count on which methods of the object sleep. The destruction of the object wakes them.
     pub(crate) sleepers: EventCount,
 }
 

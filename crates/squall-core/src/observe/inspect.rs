@@ -154,7 +154,7 @@ pub fn class_of(id: Id) -> Option<ClassInfo> {
 }
 
 impl<I: ?Sized + Interface> Handle<I> {
-    /// Returns a handle to the live object of this id, if it was made for this interface.
+    /// Returns a handle to the live object of this id, if the object was made for this interface.
     ///
     /// # Cost
     /// An operation. Lock-free.

@@ -141,8 +141,8 @@ unsafe fn kill_taken(platform: &impl Platform, id: Id, taken: *mut ()) -> Killed
     }
 }
 
-/// Ends an object that lost its id to another one, or never had one. The last thread that leaves its gate, at
-/// the latest the mediator's owner, sends it to its grace period.
+/// Ends an object that lost its id to another one, or never had one. The last thread that leaves the object's
+/// gate, at the latest the mediator's owner, asks for the object's grace period.
 ///
 /// # Safety
 /// The mediator's owner, which is in the object's gate, calls this once.

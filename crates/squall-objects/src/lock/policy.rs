@@ -93,7 +93,8 @@ impl Seen {
     }
 }
 
-/// Returns whether a wrong choice of this form costs much, so that one run is not enough to choose it.
+/// Returns whether a wrong choice of this form costs much. Such a form is chosen only after more than one
+/// run.
 pub(super) fn is_bold(form: usize) -> bool {
     form == HAND_OFF || form == STAND_BY
 }

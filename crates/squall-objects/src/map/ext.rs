@@ -20,7 +20,8 @@ use super::{Compute, Computed, Map};
 /// Keys are passed in any borrowed form: `&str` for a map with `String` keys.
 ///
 /// # Panics
-/// Each method without `try_` in its name panics if the map was destroyed.
+/// If the map was destroyed: each method with a result that holds no [`CallError`]. `try_insert` and
+/// `try_reserve` are such methods.
 /// # Cost
 /// An operation, the search for the representative, and the cost of the form: see the [module](super). No
 /// method waits for readers.

@@ -27,9 +27,9 @@ pub enum Locking {
 
 /// An element of the master, locked while the closure runs that it is lent to.
 ///
-/// Meanwhile no replica of it is made, and no other thread empties it or locks it through the master. Local
-/// tables with a replica of it still find and lock that replica, unless an operation from here holds its
-/// lock.
+/// Meanwhile no thread makes a replica of the element, and no other thread empties it or locks it through the
+/// master. Local tables with a replica of it still find and lock that replica, unless an operation from here
+/// holds its lock.
 pub struct Locked<'a, K, G, L, S>
 where
     K: Send + Sync + 'static,

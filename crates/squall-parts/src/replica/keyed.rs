@@ -60,8 +60,8 @@ impl Stripe {
     }
 }
 
-/// An announced change: keys of its stripe are not copied until this is dropped, after a panic too.
-#[must_use = "what is announced is over when this is dropped"]
+/// An announced change. Keys of its stripe are not copied until the `Announced` is dropped, also by a panic.
+#[must_use = "the announced change ends when this is dropped"]
 pub struct Announced<'a>(&'a Stripe);
 
 impl<'a> Announced<'a> {

@@ -152,7 +152,7 @@ impl Presence {
 
     /// Whether an entry made after [`announce`](Presence::announce) may stay. If not, its maker must remove
     /// it.
-    #[must_use = "an entry of something that is gone has to be taken out"]
+    #[must_use = "if false, the object has ended, and the caller must remove its entry"]
     pub fn is_here_still(&self) -> bool {
         // Pairs with the fence in `end`: either this load sees the end, or the ending thread sees the place
         // and the entry.
@@ -170,7 +170,7 @@ impl Presence {
     }
 
     /// Ends the object. Of several callers, one gets the places from which it must remove entries.
-    #[must_use = "entries have to be taken out there"]
+    #[must_use = "the caller must remove the entries at these places"]
     pub fn end(&self) -> Option<Places> {
         // AcqRel: pairs with the acquire in `is_gone`, and with itself.
         if self.gone.swap(true, Ordering::AcqRel) {

@@ -289,7 +289,7 @@ impl<T: Send + Sync + 'static> Master<T> {
         self.raw.node().is_none()
     }
 
-    /// Returns an empty replica of this master; its first read fills it.
+    /// Returns an empty replica of this master. The first read of the replica fills it.
     pub fn replica(&self) -> Replica<T> {
         Replica { word: Word::new(), master: self.number }
     }

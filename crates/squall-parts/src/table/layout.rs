@@ -428,7 +428,7 @@ impl<K, V> Drop for DetachedNode<K, V> {
     }
 }
 
-/// A node without its key's bits, which it gets when it replaces another node.
+/// A node without the bits of its key. The node gets them when it replaces another node.
 pub(crate) struct KeylessNode<K, V>(Box<std::mem::MaybeUninit<Node<K, V>>>);
 
 impl<K, V> KeylessNode<K, V> {

@@ -380,8 +380,8 @@ impl<L: Layout> Slab<L> {
         }
     }
 
-    /// Finds a free slot for an entry of this mixed hash in its home, and returns whether it is in the home's
-    /// own bucket `first`. The caller holds the home's lock.
+    /// Finds a free slot for an entry in the home of this mixed hash. Also returns whether the slot is in the
+    /// home's own bucket `first`. The caller holds the home's lock.
     #[inline(always)]
     pub(crate) fn find_room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
         match first.free_slot(self.row(mixed)) {

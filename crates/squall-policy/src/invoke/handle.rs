@@ -21,8 +21,9 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 
 /// Result of an asynchronous invocation, available later.
 ///
-/// [Wait](PendingCall::wait) for it, [poll](PendingCall::try_take) it, or await it. If it is dropped, the
-/// call goes on and its result is dropped on the thread that ran it. The future needs no particular runtime.
+/// [Wait](PendingCall::wait) for it, [poll](PendingCall::try_take) it, or await it. If the `PendingCall` is
+/// dropped, the call goes on. Its result is then dropped on the thread that ran the call. The future needs no
+/// particular runtime.
 ///
 /// ```
 /// use squall_policy::invoke::asynchronous;

@@ -183,7 +183,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         creation.object_create()
     }
 
-    /// Handles a call. If it neither proceeds with the call nor refuses it, the call runs when this returns.
+    /// Handles a call. If the method neither proceeds with the call nor refuses it, the call runs when the
+    /// method returns.
     ///
     /// Runs where the method would: inside an operation, in which it must not wait, unless the method is
     /// marked `#[blocking]`.

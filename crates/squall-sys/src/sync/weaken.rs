@@ -98,11 +98,12 @@ pub fn check_within(preemptions: usize, model: fn()) {
 pub fn twin(site: Site, masks: &[Site], test: &str) {
     let holds = |sites: &[Site]| {
         let names: Vec<String> = sites.iter().map(|site| site.0.to_string()).collect();
-        let output = std::process::Command::new(std::env::current_exe().expect("the test binary has a path"))
-            .args(["--exact", test])
-            .env(ENVIRONMENT, names.join(","))
-            .output()
-            .expect("the test binary can be run again");
+        let output =
+            std::process::Command::new(std::env::current_exe().expect("the test binary has no path"))
+                .args(["--exact", test])
+                .env(ENVIRONMENT, names.join(","))
+                .output()
+                .expect("the test binary could not be started again");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("running 1 test"), "{test} does not exist");
         output.status.success()

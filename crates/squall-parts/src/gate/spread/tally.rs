@@ -26,7 +26,7 @@ pub trait Tally: Send + Sync + Sized {
     /// Adds one and returns true, if the gate is open and counting there is cheap on this processor.
     /// Otherwise returns false without adding. On success the caller sees all writes made before the gate
     /// was opened.
-    #[must_use = "nothing was added"]
+    #[must_use = "if false, nothing was added, and the caller must count otherwise"]
     #[inline(always)]
     fn count_at_gate(&self) -> bool {
         false
