@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, ensure};
 use super::crowd::caught;
 use super::random::perform;
-use super::{ConcurrentMap, Load, Maker, Outcome, Value, Wide, ensure};
+use super::value::{Value, Wide};
 use crate::rng::Rng;
 use crate::spec::{Key, KeyOp, Plan, Spec};
 

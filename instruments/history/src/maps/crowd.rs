@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::Outcome;
+use super::contract::Outcome;
 use crate::rng::Rng;
 
 /// Runs `run` on several threads at once, numbered from zero, and waits for all.

@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, Step, ensure};
 use super::crowd::{Over, crowd, pause};
-use super::{ConcurrentMap, Counted, Ledger, Load, Maker, Outcome, Step, ensure};
+use super::value::{Counted, Ledger};
 use crate::rng::Rng;
 
 /// Number of keys, shared by all threads.

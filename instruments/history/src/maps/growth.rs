@@ -1,7 +1,7 @@
 //! Checks during growth and shrinking of the map.
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
 use super::crowd::{Over, crowd};
-use super::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
 
 /// Number of keys that stay present.
 const STABLE: u64 = 64;

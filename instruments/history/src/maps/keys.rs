@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, Step, ensure, fill};
 use super::crowd::{Meeting, crowd, pause};
-use super::{ConcurrentMap, Load, Maker, Outcome, Step, ensure, fill};
 use crate::rng::Rng;
 
 /// Number of shared keys.

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, ensure, fill};
 use super::crowd::crowd;
-use super::{ConcurrentMap, Load, Maker, Outcome, ensure, fill};
 use crate::rng::Rng;
 
 /// Number of present keys, of twice as many.

@@ -4,8 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, Step};
 use super::crowd::{Meeting, Over, crowd, pause};
-use super::{ConcurrentMap, Load, Maker, Outcome, Step, Value, Wide};
+use super::value::{Value, Wide};
 use crate::check::Checker;
 use crate::history::History;
 use crate::record::{Log, logs};

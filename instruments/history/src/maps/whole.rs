@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::contract::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
 use super::crowd::{Meeting, Over, crowd, pause};
-use super::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
 use crate::rng::Rng;
 
 /// Number of keys that stay present.
