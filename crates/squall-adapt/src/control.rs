@@ -67,7 +67,7 @@ pub enum ControlError {
         id: Id,
         /// Its interface.
         interface: &'static str,
-        /// The name asked for.
+        /// The requested name.
         asked: String,
         /// The names of the registered implementations.
         known: Vec<&'static str>,

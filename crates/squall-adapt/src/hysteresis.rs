@@ -45,8 +45,9 @@ const STEADY: u32 = 4;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Hysteresis {
-    /// Form judged best last, and the time of that change.
+    /// Form that was last judged best.
     preferred: usize,
+    /// Time at which it became the preferred form.
     since: Duration,
     /// Time of the previous change of the preferred form.
     before: Option<Duration>,

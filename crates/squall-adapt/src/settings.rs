@@ -102,7 +102,7 @@ pub static BYTES: Attribute<u64> = Attribute::<u64>::new("bytes", 256 << 20)
     .in_unit("bytes")
     .about("bytes that the grown forms of all objects may have together; has no effect for one object");
 
-/// Schema with the attributes of the engine's policy.
+/// Schema with the attributes that adaptive objects have for the engine.
 pub static SCHEMA: Schema = Schema::new(
     "adaptive",
     &[

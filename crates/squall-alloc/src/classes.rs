@@ -37,7 +37,7 @@ pub(crate) const LOCAL_MAX: usize = 1 << 10;
 pub(crate) const ALIGN_MAX: usize = 4096;
 /// The most blocks that are moved at once.
 pub(crate) const BATCH_MAX: usize = if cfg!(loom) { 4 } else { 128 };
-/// The blocks of other VPs that a VP collects before it sends them home.
+/// Number of other VPs' blocks that a VP collects before it sends them home.
 pub(crate) const OUTBOX_CAPACITY: usize = if cfg!(miri) { 8 } else { 128 };
 
 /// Bytes of the longest blocks that wait in an outbox.

@@ -126,9 +126,9 @@ impl Slab {
 pub(crate) trait SlabBackend {
     /// The metadata of the slab that begins with this unit.
     fn slab(&self, unit: u32) -> *mut Slab;
-    /// Takes `count` units at a multiple of `count`, near `home`.
+    /// Takes `count` adjacent units, near the VP `home`. The number of the first is a multiple of `count`.
     fn take_units(&self, count: usize, home: u32) -> Option<u32>;
-    /// Gives units back. Their content is no longer needed.
+    /// Gives `count` units back to the pool. Their content is no longer needed.
     fn give_units(&self, unit: u32, count: usize);
     /// Enters this heap and class in the map for these units. From now on their blocks are freed there.
     fn set_home(&self, unit: u32, count: usize, home: u32, class: usize);
@@ -173,10 +173,10 @@ struct Class {
 struct Inner {
     /// Counts takes and puts; it wraps around.
     events: u32,
-    /// The slabs without blocks that are out (I6).
+    /// The slabs with all their blocks in them (I6).
     spares: List,
     spares_count: u32,
-    /// The fewest spares since some were given back.
+    /// Lowest number of spares since spares were last given back.
     spares_least: u32,
 }
 

@@ -43,9 +43,9 @@ pub(crate) struct Segment {
     /// In `free` a set bit is a free unit. In `dirty` it is a free unit with memory.
     free: u64,
     dirty: u64,
-    /// The neighbours in its list, if it has a free unit.
+    /// The neighbours in the pool's list, if the segment has a free unit.
     link: Link,
-    /// The node of its pool.
+    /// The node of the pool that has the segment.
     node: u32,
 }
 
@@ -429,7 +429,7 @@ impl Inner {
         }
     }
 
-    /// The list of segments with such words.
+    /// Returns the list for a segment with these words. A segment without a free unit is in no list.
     fn list(&mut self, free: u64, dirty: u64) -> Option<&mut List> {
         match (free, dirty) {
             (0, _) => None,

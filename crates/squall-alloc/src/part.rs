@@ -69,7 +69,7 @@ const _: () = assert!(TAIL_AT + size_of::<Tail>() <= PART_BYTES);
 pub(crate) struct Tail {
     /// 1: the other fields are initialized.
     pub(crate) ready: AtomicU32,
-    /// The node of the VP.
+    /// The NUMA node of the VP.
     pub(crate) node: AtomicU32,
     /// The heap's event number at the previous decay pass (`decay`).
     seen: AtomicU32,

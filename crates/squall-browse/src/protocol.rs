@@ -341,7 +341,7 @@ pub struct RepView {
 pub struct AttributeView {
     /// Name.
     pub name: String,
-    /// Type of its values.
+    /// Type of the attribute's values.
     pub kind: String,
     /// Value, as text.
     pub value: String,

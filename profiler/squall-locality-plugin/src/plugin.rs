@@ -405,7 +405,7 @@ impl Shared {
 /// Selects the accesses that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Windows {
-    /// All accesses.
+    /// No windows: all accesses count.
     None,
     /// All accesses until a thread marks, then those between marks.
     Auto,

@@ -23,7 +23,7 @@ const READING_MAX: Duration = Duration::from_secs(15);
 const NAMED_MAX: usize = 3;
 /// The file that marks a folder as reproducible, such as the output of a build.
 const CACHE_TAG: &str = "CACHEDIR.TAG";
-/// The first bytes of that file.
+/// First bytes of a `CACHEDIR.TAG` file.
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
 /// A reason to skip a path.

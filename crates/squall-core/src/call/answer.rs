@@ -87,7 +87,7 @@ impl<R> Gone<R> {
 /// Not public: implemented for `Gone<Result<T, E>>` if `E: From<CallError>`.
 #[doc(hidden)]
 pub trait Carries: Sized {
-    /// Selects [`Carry`].
+    /// Selects [`Carry`]: the method returns the error in its own error type.
     #[inline(always)]
     fn __squall_pick(self) -> Carry {
         Carry
@@ -98,7 +98,7 @@ impl<T, E: From<CallError>> Carries for Gone<Result<T, E>> {}
 /// Not public: implemented for every `&Gone`, and therefore found only where [`Carries`] is not implemented.
 #[doc(hidden)]
 pub trait Panics: Sized {
-    /// Selects [`Panic`].
+    /// Selects [`Panic`]: the caller panics.
     #[inline(always)]
     fn __squall_pick(self) -> Panic {
         Panic

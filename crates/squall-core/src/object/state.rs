@@ -75,7 +75,7 @@ pub struct StateFormats<'a, T> {
 }
 
 impl<'a, T> StateFormats<'a, T> {
-    /// Makes an empty list.
+    /// Makes an empty list of state formats.
     ///
     /// # Safety
     /// `value` returns the value of every object of the class that owns this list.
@@ -200,7 +200,7 @@ pub struct RootFormats<'a, R: Root> {
 }
 
 impl<'a, R: Root> RootFormats<'a, R> {
-    /// Makes an empty list.
+    /// Makes an empty list of state formats.
     ///
     /// # Safety
     /// `list` belongs to a class of this root.

@@ -104,7 +104,7 @@ pub(crate) struct More {
     /// Drops the representatives and continues with the root.
     ///
     /// # Safety
-    /// Called once, when memory is quiet.
+    /// Called once, when no thread holds a representative any more (step E1 of `README.md`).
     pub(crate) finish: unsafe fn(NonNull<Object>),
     /// Drops one representative from the drop queue of its VP.
     ///

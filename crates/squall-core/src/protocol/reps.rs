@@ -41,7 +41,7 @@ const WAY_BITS: u32 = WAYS.trailing_zeros();
 /// Exclusive upper bound of cluster numbers: there are no more clusters than VPs.
 #[cfg(not(loom))]
 const CLUSTERS: usize = VpSet::LIMIT;
-/// The bound in a model.
+/// Exclusive upper bound of cluster numbers in a model.
 #[cfg(loom)]
 const CLUSTERS: usize = 16;
 /// The longest path: it uses all bits of a cluster's number.

@@ -32,7 +32,7 @@ use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
 /// ```
 #[derive(Debug, Default)]
 pub struct Cancel {
-    /// Set under the lock of `places`.
+    /// `true` once the requests are cancelled. Written under the lock of `places`.
     cancelled: AtomicBool,
     /// The keys and tokens under which threads sleep, or are about to.
     places: Mutex<Vec<(usize, usize)>>,

@@ -115,7 +115,7 @@ impl Scheduling {
         self
     }
 
-    /// Returns these attributes with this number of awake waiters.
+    /// Returns these attributes with this maximum number of awake waiters.
     pub const fn awake_max(mut self, count: u8) -> Scheduling {
         self.awake_max = count;
         self

@@ -60,7 +60,7 @@ use crate::dhash::{Verdict, sites};
 
 /// The element of a key in the master's table.
 pub(crate) struct Element<K, G> {
-    /// Set once, by the thread that inserted the element.
+    /// The global part. Set once, by the thread that inserted the element.
     global: OnceLock<G>,
     gone: AtomicBool,
     /// Held by the thread that inserted the element until it is full or gone.

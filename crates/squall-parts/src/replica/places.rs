@@ -101,14 +101,14 @@ impl Holders {
         self.0.fetch_or(Places::bit(place), Ordering::Relaxed);
     }
 
-    /// Returns the places, in the walk of an update that gives them the new value: they stay holders (I1).
+    /// Returns the places. Called by the walk of an update that gives their replicas the new value, so they stay
+    /// in the set (I1).
     pub fn all(&self) -> Places {
         // Relaxed: as in `note`.
         Places(self.0.load(Ordering::Relaxed))
     }
 
-    /// Takes the places, in the walk of an update that empties their replicas: the set is empty afterwards
-    /// (I1).
+    /// Takes all places out of the set. Called by the walk of an update that empties their replicas (I1).
     pub fn take(&self) -> Places {
         // Relaxed: as in `note`.
         Places(self.0.swap(0, Ordering::Relaxed))

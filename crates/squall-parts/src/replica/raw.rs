@@ -160,7 +160,7 @@ impl<T> Word<T> {
 #[derive(Debug)]
 pub(crate) struct Copied<T> {
     pub(crate) copy: NonNull<Node<T>>,
-    /// The original of the copy.
+    /// The node that was copied.
     pub(crate) original: NonNull<Node<T>>,
 }
 

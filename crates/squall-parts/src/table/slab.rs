@@ -88,7 +88,7 @@ struct Array<T> {
 
 #[cfg(not(loom))]
 impl<T> Array<T> {
-    /// Two lines, since the processor fetches lines in pairs.
+    /// Alignment of the arrays: two cache lines, since the processor fetches lines in pairs.
     const ALIGN: usize = 128;
 
     /// Returns the bytes of an array, including the padding for its alignment.

@@ -431,7 +431,7 @@ pub struct Callee {
 }
 
 impl<I: ?Sized + Interface> From<Handle<I>> for Callee {
-    /// The object, called through this interface or one that it extends.
+    /// The object of this handle, called through the handle's interface or one that the interface extends.
     fn from(handle: Handle<I>) -> Callee {
         Callee { first: Handle::id(handle), interfaces: interfaces_count::<I>() }
     }

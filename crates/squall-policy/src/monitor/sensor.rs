@@ -94,7 +94,7 @@ impl Tally {
         Tally(AtomicU64::new(0))
     }
 
-    /// Counts `n` events, or fewer.
+    /// Adds `n` to the count. Of additions made by several threads at once, some may be lost.
     #[inline]
     pub fn note(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);

@@ -13,7 +13,7 @@ use super::sites;
 /// objects must fail.
 pub const ENTER_FENCE: Site = sites::ENTER_FENCE;
 
-/// A domain of a model's own.
+/// A domain that belongs to one model.
 pub struct Quiescence(Domain);
 
 /// The record of one thread of the domain.

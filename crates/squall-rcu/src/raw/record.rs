@@ -65,9 +65,9 @@ const ENDED: u64 = !(ENDED_ONE - 1);
 
 const _: () = assert!(SLOW | DEPTH | ENDED == u64::MAX && ENDED & DEPTH == 0 && DEPTH & SLOW == 0);
 
-/// One callback-free scope, in `quiet`.
+/// One callback-free scope, in the word `quiet`.
 const QUIET_ONE: u32 = 1 << 1;
-/// Work fell due inside the scopes.
+/// Flag in `quiet`: deferred work fell due inside the callback-free scopes.
 const POSTPONED: u32 = 1;
 
 /// Bits of `attention`.
