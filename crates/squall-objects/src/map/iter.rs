@@ -1,16 +1,17 @@
 //! `Iter`: iteration over a map, a few entries at a time.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
 use std::vec;
 
-use super::ext::MapExt;
+/// Visits some entries of a map from a position on, and returns the position after them.
+pub(super) type Visit<M, K, V> = fn(M, u64, &mut dyn FnMut(&K, &V)) -> Option<u64>;
 
-/// An iterator over clones of a map's entries, keys or values, made by [`MapExt::iter`] and its like. Each
+/// An iterator over clones of a map's entries, keys or values, made by [`MapExt::iter`](super::MapExt::iter) and its like. Each
 /// step of a few entries is one call of the map; between two steps the iterator holds no resource of the
 /// map.
 pub struct Iter<M, K, V, S, T = (K, V)> {
     map: M,
+    visit: Visit<M, K, V>,
     make: fn(&K, &V) -> T,
     /// Position of the next entries, or empty at the end.
     from: Option<u64>,
@@ -19,17 +20,21 @@ pub struct Iter<M, K, V, S, T = (K, V)> {
 }
 
 impl<M, K, V, S, T> Iter<M, K, V, S, T> {
-    pub(super) fn new(map: M, make: fn(&K, &V) -> T) -> Self {
-        Iter { map, make, from: Some(0), found: Vec::new().into_iter(), hasher: std::marker::PhantomData }
+    pub(super) fn new(map: M, visit: Visit<M, K, V>, make: fn(&K, &V) -> T) -> Self {
+        Iter {
+            map,
+            visit,
+            make,
+            from: Some(0),
+            found: Vec::new().into_iter(),
+            hasher: std::marker::PhantomData,
+        }
     }
 }
 
 impl<M, K, V, S, T> Iterator for Iter<M, K, V, S, T>
 where
-    M: MapExt<K, V, S>,
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
+    M: Copy,
 {
     type Item = T;
 
@@ -41,7 +46,7 @@ where
             let (at, make) = (self.from?, self.make);
             let mut found = Vec::new();
             // A clone may panic: then the position is unchanged, and only complete clones are kept.
-            self.from = self.map.visit_from(at, |key, value| found.push(make(key, value)));
+            self.from = (self.visit)(self.map, at, &mut |key, value| found.push(make(key, value)));
             self.found = found.into_iter();
         }
     }

@@ -8,8 +8,9 @@ use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
+use super::entry::Entry;
 use super::ext::MapExt;
-use super::limited::Full;
+use super::full::Full;
 use super::operations::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead};
 use super::resize_error::ResizeError;
 use super::store::Store;
@@ -269,5 +270,47 @@ where
     #[track_caller]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
         read(self, |_, store| store.visit_from(from, f))
+    }
+}
+
+impl<K, V, S> Entry<Handle<dyn Map<K, V, S>>, K>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Replaces the value by the result of `f` if the key is present, like [`MapExt::update`].
+    #[track_caller]
+    pub fn and_modify(self, f: impl FnMut(&V) -> V) -> Self {
+        self.map.update(&self.key, f);
+        self
+    }
+
+    /// Inserts `value` if the key is absent. Returns a clone of the key's value.
+    #[track_caller]
+    pub fn or_insert(self, value: V) -> V
+    where
+        V: Clone,
+    {
+        self.or_insert_with(|| value)
+    }
+
+    /// Inserts the result of `value` if the key is absent, like [`MapExt::get_or_insert_with`]. Returns a
+    /// clone of the key's value.
+    #[track_caller]
+    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> V
+    where
+        V: Clone,
+    {
+        self.map.get_or_insert_with(self.key, value)
+    }
+
+    /// Inserts the type's default if the key is absent. Returns a clone of the key's value.
+    #[track_caller]
+    pub fn or_default(self) -> V
+    where
+        V: Clone + Default,
+    {
+        self.or_insert_with(V::default)
     }
 }

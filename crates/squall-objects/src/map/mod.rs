@@ -78,6 +78,8 @@
 mod cloners;
 mod entry;
 mod ext;
+mod format;
+mod full;
 mod iter;
 mod limited;
 mod locked;
@@ -109,8 +111,9 @@ use std::sync::Arc;
 use crate::sizes;
 pub use entry::Entry;
 pub use ext::MapExt;
+pub use full::Full;
 pub use iter::Iter;
-pub use limited::{Full, MapLimit};
+pub use limited::MapLimit;
 pub use make::{
     adaptive, adaptive_with, limited, locked, locked_with, partitioned, partitioned_with, replicated,
     replicated_with, shared, shared_with,

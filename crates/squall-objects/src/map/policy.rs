@@ -22,11 +22,10 @@
 //! later change would make callers wait longer for the copy. And a thread that fills a map is faster than
 //! any policy.
 
-use squall_adapt::engine;
 use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, Handle, info_of};
-use squall_machine::{ClusterSize, machine};
+use squall_machine::machine;
 use squall_parts::table::Table;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
@@ -37,7 +36,7 @@ use super::cloners::Cloners;
 use super::locked::Locked;
 use super::replicated::Replicated;
 use super::single::Single;
-use super::structure::LockedTerms;
+use super::structure::{COPY_CLUSTERS, LockedTerms, has_several_nodes};
 use super::{ADAPTS, Map, Sensors};
 
 /// Name of the form in which an adaptive map begins: like [`locked`](super::locked()), up to 16,384
@@ -50,30 +49,10 @@ pub const SHARED: &str = "shared";
 /// [`replicated`](super::replicated()).
 pub const REPLICATED: &str = "replicated";
 
-/// Clusters that have copies in the replicated form: those with memory of their own.
-pub(super) const COPY_CLUSTERS: ClusterSize = ClusterSize::Node;
-
-/// Whether the machine has several of these clusters, so that a copy can be nearer.
-pub(super) fn has_several_nodes() -> bool {
-    machine().clusters(COPY_CLUSTERS).len() > 1
-}
-
-/// Steps until a new sensor posts.
-pub(super) const ALARM: u32 = 1024;
 /// Maximum number of entries in the small form. A copy of so many takes a few milliseconds at most. The
 /// growth of `std`'s map to that size takes as long, and its callers wait for that too.
 pub(super) const fn small_max<K, V>() -> usize {
     if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 }
-}
-
-/// Posts the map to the policy.
-pub(super) fn post<K, V, S>(handle: Handle<dyn Map<K, V, S>>) -> bool
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    engine::post(Handle::id(handle))
 }
 
 /// Returns the family of maps of these types.

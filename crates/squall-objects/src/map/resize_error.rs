@@ -4,10 +4,7 @@ use squall_core::Id;
 use squall_core::swap::SwapError;
 use std::fmt;
 
-#[cfg(doc)]
-use super::MapExt;
-
-/// The error of [`MapExt::set_cluster_size`]: the reason why the cluster size is unchanged.
+/// The error of [`MapExt::set_cluster_size`](super::MapExt::set_cluster_size): the reason why the cluster size is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ResizeError {

@@ -1,12 +1,10 @@
-//! Structures that can hold a map's entries in a form with one structure, and the state format in which
-//! entries move between forms.
+//! Structures that can hold a map's entries in a form with one structure.
 //!
-//! The entries move as a shared [`Table`]. A form with a table moves in the time of a call; others clone
-//! their entries.
+//! Entries move between forms as a shared [`Table`]. A form with a table moves in the time of a call; others
+//! clone their entries.
 
 use squall_core::__macro::Lent;
-use squall_core::swap::Format;
-use squall_machine::ClusterSize;
+use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -14,22 +12,16 @@ use std::sync::Arc;
 use super::Map;
 use super::cloners::Cloners;
 use super::locked::Locked;
-use super::policy::{COPY_CLUSTERS, has_several_nodes};
 use super::replicated::{LocalCopies, Replicated};
 use super::sensor::Sensor;
 use super::store::Form;
 
-/// The state format of maps: a table of all entries.
-pub(super) struct EntriesFormat<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(
-    pub(super) Arc<Table<K, V, S>>,
-);
+/// Clusters that have copies in the replicated form: those with memory of their own.
+pub(super) const COPY_CLUSTERS: ClusterSize = ClusterSize::Node;
 
-impl<K, V, S> Format for EntriesFormat<K, V, S>
-where
-    K: Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: Send + Sync + 'static,
-{
+/// Whether the machine has several of these clusters, so that a copy can be nearer.
+pub(super) fn has_several_nodes() -> bool {
+    machine().clusters(COPY_CLUSTERS).len() > 1
 }
 
 /// A structure that can hold the entries of a form.
