@@ -582,7 +582,7 @@ impl Drop for Tallied {
 // --- the context ---
 
 #[test]
-fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone() {
+fn a_context_moved_out_of_its_representative_leads_to_the_root_only() {
     static KEPT: Mutex<Option<RepContext<Keeper>>> = Mutex::new(None);
     struct Keeper(Log);
     struct Kept {

@@ -229,7 +229,7 @@ fn co_72_a_rejected_upgrade_changes_nothing() {
     let refused = || factory.upgrade(|| new_many("new", &Life::default()), |swap| swap);
     assert_eq!(squall::rcu::pin(|_| refused().unwrap_err()), squall::rcu::WaitError::InOperation);
     hits.within(&mut || assert!(refused().is_err()));
-    // A constructor that panics changes nothing.
+    // A constructor that panics leaves all objects unchanged.
     let cannot = || -> Replacement<dyn Hits> { panic!("planned panic") };
     assert_eq!(text_of(|| factory.upgrade(cannot, |swap| swap)), "planned panic");
     assert_eq!((hits.name(), factory.create().name()), ("old", "old"));

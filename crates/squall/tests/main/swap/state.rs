@@ -304,7 +304,7 @@ fn co_39_a_swap_without_state_needs_no_format() {
     let report = patient(owner.handle()).without_state().run(Replacement::shared(Fixed)).unwrap();
     assert_eq!((report.format, report.parts, report.bytes), (None, 0, 0));
     assert_eq!(owner.all(), ["fixed"]);
-    // A swap from an object without formats needs none either.
+    // A swap from an object without formats works too.
     let filled = One::<Plain>::default();
     filled.push("other");
     patient(owner.handle()).without_state().run(Replacement::swappable(filled)).unwrap();
