@@ -239,7 +239,7 @@ pub(crate) fn parts(bytes: &[u8]) {
             }
             7 => {
                 let all = handle.gather_all(0, |sum, _, entry, part| added(sum, entry, part));
-                assert_eq!(all, model.values().map(|(_, sum)| sum).sum());
+                assert_eq!(all, model.values().map(|(_, sum)| sum).sum::<u64>());
             }
             8 => {
                 assert_eq!(
