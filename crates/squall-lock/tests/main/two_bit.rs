@@ -208,7 +208,7 @@ fn an_overwritten_word_keeps_its_value_and_wakes_sleepers() {
 }
 
 #[test]
-#[should_panic(expected = "no such bits")]
+#[should_panic(expected = "are not inside the word")]
 fn missing_bits_are_rejected() {
     let _ = TwoBits::<AtomicU8>::at(7);
 }

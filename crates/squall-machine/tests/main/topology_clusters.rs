@@ -262,7 +262,7 @@ fn levels_of_different_machines_are_rejected() {
 }
 
 #[test]
-#[should_panic(expected = "at least one VP")]
+#[should_panic(expected = "a cluster size of zero VPs")]
 fn a_cluster_of_zero_vps_is_rejected() {
     ClusterSize::fixed(0);
 }

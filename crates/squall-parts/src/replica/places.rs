@@ -101,8 +101,8 @@ impl Holders {
         self.0.fetch_or(Places::bit(place), Ordering::Relaxed);
     }
 
-    /// Returns the places. Called by the walk of an update that gives their replicas the new value, so they stay
-    /// in the set (I1).
+    /// Returns the places. Called by the walk of an update that gives their replicas the new value, so they
+    /// stay in the set (I1).
     pub fn all(&self) -> Places {
         // Relaxed: as in `note`.
         Places(self.0.load(Ordering::Relaxed))
