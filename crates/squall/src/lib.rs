@@ -11,9 +11,9 @@ pub use squall_alloc as alloc;
 pub use squall_browse as browse;
 pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
-    InterfaceOf, Interrupted, Miss, MissAnswer, ParseIdError, ObjectInfo, ObjectKind, ObjectState, Owned, RepContext,
-    RepInfo, RepIter, RepMemory, RepRef, Root, Source, WellKnown, class_of, info_of, shared, shared_with,
-    snapshot, swap, swappable, swappable_with, tables, try_shared,
+    InterfaceOf, Interrupted, Miss, MissAnswer, ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError,
+    RepContext, RepInfo, RepIter, RepMemory, RepRef, Root, Source, WellKnown, class_of, info_of, shared,
+    shared_with, snapshot, swap, swappable, swappable_with, tables, try_shared,
 };
 pub use squall_lock as lock;
 pub use squall_machine::{

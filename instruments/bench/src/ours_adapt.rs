@@ -77,7 +77,8 @@ impl Counted {
     pub(crate) fn swaps(&self) -> Vec<Swapped> {
         let swapped = |verdict: &Verdict| *verdict == Verdict::Swapped;
         let decisions = control::history(self.id()).into_iter().filter(|decision| swapped(&decision.verdict));
-        let shape = |form, place| if form == counter::SHARED { Shape::Shared(place) } else { Shape::Distributed };
+        let shape =
+            |form, place| if form == counter::SHARED { Shape::Shared(place) } else { Shape::Distributed };
         decisions
             .map(|decision| Swapped { at: decision.at, to: shape(decision.to, decision.place) })
             .collect()

@@ -70,7 +70,9 @@ fn new(shape: &Shape, filled: bool) -> Replacement<dyn Probe> {
             field: Field::new(),
             state: fill(filled, || vec![1; bytes].into()),
         }),
-        None => Replacement::swappable(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) }),
+        None => {
+            Replacement::swappable(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) })
+        }
     }
 }
 

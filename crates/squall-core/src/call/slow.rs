@@ -30,9 +30,10 @@ pub(super) fn run_slow<I: ?Sized + Interface, R>(
 ) -> R {
     // SAFETY: the tables exist, and the header is used within the operation (`handle/I2`).
     match unsafe { hit(entry_here(id.slot()), id) } {
-        // SAFETY: a header of this id (`handle/I1`), found in the operation.
         Some(header) => {
-            act.act(entered.guard(), unsafe { Hit::new(entered.guard(), header, entered.turn()) })
+            // SAFETY: a header of this id (`handle/I1`), found in the operation.
+            let hit = unsafe { Hit::new(entered.guard(), header, entered.turn()) };
+            act.act(entered.guard(), hit)
         }
         None => miss(entered, id, method, act, gone),
     }

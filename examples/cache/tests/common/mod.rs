@@ -236,8 +236,10 @@ impl Barrier {
             return;
         }
         let this = came.1;
-        let (came, waited) =
-            self.over.wait_timeout_while(came, TIMEOUT, |came| came.1 == this).expect("no thread panics here");
+        let (came, waited) = self
+            .over
+            .wait_timeout_while(came, TIMEOUT, |came| came.1 == this)
+            .expect("no thread panics here");
         drop(came);
         assert!(!waited.timed_out(), "somebody does not come");
     }

@@ -20,7 +20,7 @@ mod work;
 use crate::case::{Case, Scale, Spec};
 #[cfg(not(feature = "rivals"))]
 use crate::case::{Missing, Setting, Subject};
-use crate::ours_map::{Adaptive, Shared, Constituent, OneLock, Replicated};
+use crate::ours_map::{Adaptive, Constituent, OneLock, Replicated, Shared};
 use crate::rivals::maps::{Dash, Locked, Papaya, SccHashIndex, SccHashMap};
 
 pub(super) use adapt::CASE as ADAPT;

@@ -19,14 +19,14 @@ use std::time::{Duration, SystemTime};
 
 use crossbeam_utils::CachePadded;
 use squall::adapt::control::{self, Verdict};
-use squall::objects::map::{SHARED, REPLICATED};
+use squall::objects::map::{REPLICATED, SHARED};
 
 use crate::case::{Case, Make, Missing, PLAIN, Role, Scale, Setting, Spec, Subject, Variant, Worker};
 use crate::cases::swap::crew::fit;
 use crate::env;
 use crate::harness::Step as Progress;
 use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, SubjectResult, Table, median};
-use crate::ours_map::{Adaptive, Shared, OneLock, Partitioned, Replicated};
+use crate::ours_map::{Adaptive, OneLock, Partitioned, Replicated, Shared};
 use crate::rivals::maps::{Dash, Family, Job, Locked, Mapping, Papaya, SccHashIndex, SccHashMap, with_words};
 use hand::{Deck, Hand, Load};
 use play::{Step, Stepped, play};
