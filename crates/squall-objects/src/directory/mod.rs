@@ -163,7 +163,7 @@ where
 /// use squall_objects::directory::{self, Parts};
 ///
 /// // For each file: its size, and the reads from each core.
-/// let files = directory::distributed::<&str, u64, u64>(ClusterSize::Core, |_size| 0);
+/// let files = directory::distributed::<String, u64, u64>(ClusterSize::Core, |_size| 0);
 /// files.get_or_make("a.txt", || 100, |_size, reads| *reads += 1);
 /// files.update("a.txt", |_size, reads| *reads += 1);
 /// assert_eq!(files.gather("a.txt", 0, |sum, _, reads| *sum += *reads), Some(2));
