@@ -18,7 +18,7 @@ use foldhash::fast::FixedState;
 use squall_adapt::control;
 use squall_core::Handle;
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::map::{self, MapExt, Map};
+use squall_objects::map::{self, Map, MapExt};
 
 const NODES: u32 = 4;
 const KEYS: u64 = 1000;

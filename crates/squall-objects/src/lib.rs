@@ -6,8 +6,8 @@
 pub mod cached;
 pub mod counter;
 pub mod directory;
-pub mod lock;
 pub mod gate;
+pub mod lock;
 pub mod map;
 pub mod read_mostly;
 mod sizes;

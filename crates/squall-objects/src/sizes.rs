@@ -1,10 +1,10 @@
 //! The cluster size of an object as an attribute, so that it can be read and set by name through the object's
 //! id.
 
-use squall_policy::attribute::Attribute;
 use squall_adapt::control::{PlannedSwap, register_attribute};
 use squall_core::{Handle, Interface};
 use squall_machine::ClusterSize;
+use squall_policy::attribute::Attribute;
 
 /// Size of the clusters that have a representative each.
 ///

@@ -66,7 +66,9 @@ impl Subject {
         let value = Value { number: 0, copies: copies.clone() };
         let form = Form::distributed(size);
         match self {
-            Subject::CellCopied => Box::new(Cell { cell: read_mostly::copied(value, size), copies, updates: 0 }),
+            Subject::CellCopied => {
+                Box::new(Cell { cell: read_mostly::copied(value, size), copies, updates: 0 })
+            }
             Subject::CellDistributed => {
                 Box::new(Cell { cell: read_mostly::distributed(value, size), copies, updates: 0 })
             }

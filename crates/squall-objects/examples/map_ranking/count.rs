@@ -9,10 +9,10 @@
 //! a model of distance with real events, without waiting.
 
 use squall_core::{Handle, info_of};
-use squall_parts::dhash::{LocalTable, Locking, MasterTable, Verdict};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
 use squall_objects::map::{self, MapExt, OwnedMap};
+use squall_parts::dhash::{LocalTable, Locking, MasterTable, Verdict};
 use std::collections::HashMap;
 use std::sync::Once;
 
@@ -212,7 +212,8 @@ impl Subject {
             Subject::Dhash(master, _) => {
                 let mut replicas = 0;
                 let told = |replicas: &mut u64, _: &Page, _: &mut Page| *replicas += 1;
-                replicas = master.do_op(&key, Locking::All, replicas, |_, _| (), told).expect("the key is present");
+                replicas =
+                    master.do_op(&key, Locking::All, replicas, |_, _| (), told).expect("the key is present");
                 lines.write(("element", 0, key));
                 (0..4).take(replicas as usize).for_each(|node| lines.write(("local", node, bucket(key))));
             }
@@ -269,7 +270,12 @@ pub(crate) fn counted_inside(distributed: bool) -> (u64, u64) {
     (0..operations).for_each(|at| on(by(at), || inside.inc()));
     assert_eq!(inside.total(), operations);
     let homes: Vec<Option<Vp>> = if distributed {
-        info_of(Handle::id(inside.handle())).expect("the counter lives").reps.iter().map(|rep| rep.vp).collect()
+        info_of(Handle::id(inside.handle()))
+            .expect("the counter lives")
+            .reps
+            .iter()
+            .map(|rep| rep.vp)
+            .collect()
     } else {
         vec![inside.sensors().place]
     };

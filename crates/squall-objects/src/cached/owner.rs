@@ -136,7 +136,9 @@ where
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
     /// Deserializes a map into the form [`Form::shared`].
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OwnedCachedMap<K, V, S>, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<OwnedCachedMap<K, V, S>, D::Error> {
         let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
         Ok(entries.into_iter().collect())
     }

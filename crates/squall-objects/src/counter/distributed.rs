@@ -5,7 +5,7 @@
 
 use squall_adapt::family::is_reading;
 use squall_core::swap::RootFormats;
-use squall_core::{RepContext, Miss, MissAnswer, Root};
+use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::pervp::BiasedWord;
 use squall_machine::{Cluster, machine};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -26,20 +26,20 @@
 //! [`squall_adapt::control::history`] lists the decisions about an adaptive counter with their reasons.
 //! [`squall_adapt::control`] and [`squall_adapt::settings`] configure, freeze or query its policy.
 
-mod shared;
-mod policy;
 mod distributed;
+mod policy;
+mod shared;
 
 use squall_adapt::{engine, family};
 use squall_core::swap::Replacement;
-use squall_core::{Handle, CreateError, Owned, Root, swappable_with};
+use squall_core::{CreateError, Handle, Owned, Root, swappable_with};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use std::sync::Once;
 
-use shared::Shared;
-pub use policy::{SHARED, DISTRIBUTED};
 use distributed::Distributed;
+pub use policy::{DISTRIBUTED, SHARED};
+use shared::Shared;
 
 /// A counter of 64 bits. Additions wrap around on overflow.
 ///

@@ -7,8 +7,8 @@ use squall_core::{CallError, Handle, info_of};
 use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{ClusterSize, Vp};
 
+use super::distributed::{Distributed, Local};
 use super::shared::Shared;
-use super::distributed::{Local, Distributed};
 use super::{ADAPTS, Counter};
 
 /// Name of the form in which an adaptive counter starts. Constructor: [`shared`](super::shared).
@@ -44,7 +44,9 @@ impl Family for Counters {
 
     fn make(&self, shape: Shape, handle: Handle<dyn Counter>) -> Replacement<dyn Counter> {
         match shape {
-            Shape { form: DISTRIBUTED_FORM, .. } => Replacement::root(Distributed::<ADAPTS>::new(), ClusterSize::Cpu),
+            Shape { form: DISTRIBUTED_FORM, .. } => {
+                Replacement::root(Distributed::<ADAPTS>::new(), ClusterSize::Cpu)
+            }
             Shape { place, .. } => {
                 Replacement::swappable(Shared::<ADAPTS>::new(handle, place.unwrap_or_else(Vp::current)))
             }
@@ -160,7 +162,8 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
     };
     // The calling VPs would get representatives. If the form is already distributed, a sum visits the
     // existing ones.
-    let reps = if load.shape.form == DISTRIBUTED_FORM { load.before.reps.max(1) } else { callers.len().max(1) };
+    let reps =
+        if load.shape.form == DISTRIBUTED_FORM { load.before.reps.max(1) } else { callers.len().max(1) };
     let distributed = {
         let cost = |c: &Caller| {
             // A sum fetches each line that its owner has written since. The owner fetches the line back

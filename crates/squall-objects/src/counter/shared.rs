@@ -4,7 +4,7 @@
 //! addition in any case, and counts down an alarm beside that word.
 
 use squall_core::Handle;
-use squall_core::swap::{StateFormats, State};
+use squall_core::swap::{State, StateFormats};
 use squall_machine::Vp;
 use squall_machine::pervp::BiasedWord;
 

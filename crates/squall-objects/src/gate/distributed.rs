@@ -11,15 +11,15 @@
 //! detour. The representative only keeps them.
 
 use squall_core::wrap::shall_leave;
-use squall_core::{RepContext, Handle, InterfaceOf, Root};
+use squall_core::{Handle, InterfaceOf, RepContext, Root};
 use squall_lock::NoSteps;
-use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests};
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
+use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::{ControlError, Rejected, Gate, State, until};
+use super::{ControlError, Gate, Rejected, State, until};
 
 /// The object of the counts: a handle, set when the first representative is made.
 type Object = OnceLock<Handle<dyn Gate>>;

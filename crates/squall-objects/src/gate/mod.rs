@@ -35,19 +35,19 @@
 //! - There is no adaptive form, since a service has one gate and knows its form beforehand. The two forms
 //!   cannot be swapped for each other, since each request must leave the object that it entered.
 
-mod shared;
 mod distributed;
+mod shared;
 
 use squall_core::{Handle, Owned, Root};
-use squall_parts::gate::{Limits, RequestCounter};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
+use squall_parts::gate::{Limits, RequestCounter};
 use std::time::Duration;
 
 pub use squall_parts::gate::{ControlError, Rejected, ShutDown, State};
 
-use shared::Shared;
 use distributed::Distributed;
+use shared::Shared;
 
 /// A gate: it counts the requests inside a service, stops and restarts their admission, and drains the
 /// service.

@@ -1,11 +1,11 @@
 //! The shared form: one request counter in the root, and one representative that links to it.
 
 use squall_core::wrap::shall_leave;
-use squall_core::{RepContext, Handle, Root};
+use squall_core::{Handle, RepContext, Root};
 use squall_parts::gate::RequestCounter;
 use std::time::Duration;
 
-use super::{ControlError, Rejected, Gate, State, until};
+use super::{ControlError, Gate, Rejected, State, until};
 
 /// Root. It owns the counter, so that it can wake the sleeping threads when the object ends.
 pub(super) struct Shared {

@@ -7,10 +7,10 @@
 use squall_adapt::family::is_reading;
 use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Format, Replacement, RootFormats};
-use squall_core::{RepContext, Miss, MissAnswer, Root};
+use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
+use squall_parts::replica::{Conflict, Master, Replica, ValueRef, Versioned, Watch};
 use squall_rcu::{Guard, pin};
-use squall_parts::replica::{Conflict, ValueRef, Master, Replica, Versioned, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -173,7 +173,9 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
     }
 }
 
-impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<T> for Local<T, ADAPTS, WIDE> {
+impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<T>
+    for Local<T, ADAPTS, WIDE>
+{
     #[inline]
     fn find<'o>(&self, guard: &'o Guard) -> &'o Versioned<T> {
         self.load(guard)

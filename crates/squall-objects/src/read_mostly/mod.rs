@@ -9,8 +9,8 @@
 //! | [`adaptive`] | as its present form | as its present form | as its present form |
 //!
 //! A change also allocates the new value. In the form [`copied`], the next reader of each cluster clones it.
-//! An [`adaptive`] value starts as [`shared`]. It becomes [`copied`] while processors of several clusters read
-//! a changing value, and goes back afterwards.
+//! An [`adaptive`] value starts as [`shared`]. It becomes [`copied`] while processors of several clusters
+//! read a changing value, and goes back afterwards.
 //!
 //! All forms have one interface, [`ReadMostly`], and are called through a `Handle<dyn ReadMostly<T>>`.
 //! [`ReadMostlyExt`] has the methods for readers and writers. [`OwnedReadMostly`] owns a value.
@@ -48,8 +48,8 @@
 //!
 //! The parts of these objects are in [`squall_parts::replica`], for use within an object of your own.
 
-mod policy;
 mod distributed;
+mod policy;
 mod subscription;
 
 use squall_adapt::{engine, family};
@@ -58,16 +58,16 @@ use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{CallError, Handle, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::Guard;
 pub use squall_parts::replica::{Conflict, Versioned, Watch};
 use squall_parts::replica::{Master, Replica};
+use squall_rcu::Guard;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::sizes;
-pub use policy::{SHARED, COPIED};
 use distributed::Distributed;
+pub use policy::{COPIED, SHARED};
 pub use subscription::{Changed, Subscription};
 
 /// A read-mostly value, as implementations provide it. [`ReadMostlyExt`] has the methods for readers and
@@ -489,7 +489,9 @@ pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> OwnedReadMostly<T
     have_sizes::<T>();
     family::register(policy::family::<T>());
     engine::start();
-    OwnedReadMostly(Distributed::<T, ADAPTS, false>::with_copies(Master::new(value)).create(ClusterSize::Machine))
+    OwnedReadMostly(
+        Distributed::<T, ADAPTS, false>::with_copies(Master::new(value)).create(ClusterSize::Machine),
+    )
 }
 
 /// Registers the attribute [`CLUSTER_SIZE`](crate::CLUSTER_SIZE) for values of this type.

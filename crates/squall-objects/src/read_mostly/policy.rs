@@ -14,7 +14,7 @@ use squall_parts::replica::Master;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use super::distributed::{Local, Distributed};
+use super::distributed::{Distributed, Local};
 use super::{ADAPTS, ReadMostly};
 
 /// Name of the form in which an adaptive value starts. Constructor: [`shared`](super::shared).
@@ -59,7 +59,9 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
 
     fn make(&self, shape: Shape, _: Handle<dyn ReadMostly<T>>) -> Replacement<dyn ReadMostly<T>> {
         match shape.form {
-            COPIED_FORM => Replacement::root(Distributed::<T, ADAPTS, true>::with_copies(Master::vacant_copied()), SIZE),
+            COPIED_FORM => {
+                Replacement::root(Distributed::<T, ADAPTS, true>::with_copies(Master::vacant_copied()), SIZE)
+            }
             _ => {
                 let shared = Distributed::<T, ADAPTS, false>::with_copies(Master::vacant_updated());
                 Replacement::root(shared, ClusterSize::Machine)

@@ -152,7 +152,10 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     }
 
     fn wait_by(&mut self, deadline: Option<Instant>) -> Result<Option<u64>, CallError> {
-        assert!(!squall_rcu::in_operation(), "cannot wait for a subscription inside an operation: wait after the operation has ended");
+        assert!(
+            !squall_rcu::in_operation(),
+            "cannot wait for a subscription inside an operation: wait after the operation has ended"
+        );
         let waker = Waker::from(Arc::new(Unparks(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -221,6 +224,9 @@ impl<T: Send + Sync + 'static> fmt::Debug for Changed<'_, T> {
 
 impl<T: Send + Sync + 'static> fmt::Debug for Subscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("handle", &self.handle).field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("Subscription")
+            .field("handle", &self.handle)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
     }
 }

@@ -4,9 +4,9 @@
 
 use squall_machine::ClusterSize;
 use squall_objects::cached::{self, Form, Items};
-use squall_objects::read_mostly::{self, OwnedReadMostly, ReadMostlyExt};
 use squall_objects::directory::{self, OwnedDirectory, Parts};
 use squall_objects::map::{self, MapExt, OwnedMap};
+use squall_objects::read_mostly::{self, OwnedReadMostly, ReadMostlyExt};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 

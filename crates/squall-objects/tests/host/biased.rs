@@ -5,7 +5,7 @@ use squall_adapt::control;
 use squall_core::Handle;
 use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{Vp, VpSet};
-use squall_objects::counter::{self, SHARED, Counter};
+use squall_objects::counter::{self, Counter, SHARED};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Gates as objects, in both forms. The rules of the gate itself are tested in `squall-parts`.
 
 use squall_core::swap::{Replacement, Swap};
-use squall_core::{RepContext, Handle, Owned, Root};
+use squall_core::{Handle, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
-use squall_objects::gate::{self, ControlError, GateExt, Rejected, Gate, ShutDown, State};
+use squall_objects::gate::{self, ControlError, Gate, GateExt, Rejected, ShutDown, State};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;

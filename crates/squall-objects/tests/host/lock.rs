@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall_policy::attribute;
 use squall_adapt::control;
 use squall_adapt::decision::Verdict;
 use squall_core::Handle;
 use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
+use squall_policy::attribute;
 
 /// Locks out the other tests, since class settings and the load of the processors affect all locks.
 fn alone() -> std::sync::MutexGuard<'static, ()> {

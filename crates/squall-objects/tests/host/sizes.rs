@@ -1,16 +1,16 @@
 //! The attribute for the cluster size: read and set by name, for every kind of object that has one, during
 //! use.
 
-use squall_policy::attribute::Scope;
 use squall_adapt::control;
 use squall_adapt::decision::Verdict;
 use squall_core::{Handle, Id};
 use squall_machine::ClusterSize;
 use squall_objects::CLUSTER_SIZE;
 use squall_objects::cached::{self, CachedList, CachedMap, Form, Items};
-use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use squall_objects::directory::{self, Directory, Parts};
-use squall_objects::map::{self, MapExt, MapLimit, Map};
+use squall_objects::map::{self, Map, MapExt, MapLimit};
+use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+use squall_policy::attribute::Scope;
 
 fn shown(id: Id) -> Option<String> {
     let list = control::attributes(id).ok()?;
@@ -43,14 +43,21 @@ fn goes_through(id: Id, begins: &str, is: impl Fn() -> ClusterSize, holds: impl 
 
 #[test]
 fn it_is_read_and_set_by_name_and_what_they_hold_stays() {
-    for value in
-        [read_mostly::shared(5), read_mostly::distributed(5, ClusterSize::Machine), read_mostly::copied(5, ClusterSize::Machine)]
-    {
+    for value in [
+        read_mostly::shared(5),
+        read_mostly::distributed(5, ClusterSize::Machine),
+        read_mostly::copied(5, ClusterSize::Machine),
+    ] {
         goes_through(Handle::id(value.handle()), "machine", || value.cluster_size(), || value.get() == 5);
     }
     let routes = map::replicated(ClusterSize::Cache);
     routes.set(1, 2);
-    goes_through(Handle::id(routes.handle()), "cache", || routes.cluster_size(), || routes.get(&1) == Some(2));
+    goes_through(
+        Handle::id(routes.handle()),
+        "cache",
+        || routes.cluster_size(),
+        || routes.get(&1) == Some(2),
+    );
     let parts = map::partitioned::<u64, u64>(4, |key| key as usize);
     parts.extend_from(100);
     goes_through(Handle::id(parts.handle()), "cpu", || parts.cluster_size(), || parts.len() == 100);
@@ -72,7 +79,10 @@ fn it_is_read_and_set_by_name_and_what_they_hold_stays() {
         Handle::id(kept.handle()),
         "core",
         || form().cluster_size(),
-        || cached::CachedMapExt::get(kept.handle(), &1) == Some(2) && form().coherence() == cached::Coherence::Update,
+        || {
+            cached::CachedMapExt::get(kept.handle(), &1) == Some(2)
+                && form().coherence() == cached::Coherence::Update
+        },
     );
     let directory = directory::shared::<u8, u8, u8>(|_| 0);
     directory.get_or_make(&1, || 2, |_, part| *part = 3);

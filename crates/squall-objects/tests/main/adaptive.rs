@@ -1,13 +1,12 @@
 //! Adaptive counters. Each thread runs on the VP that a test gives it.
 
-
 use crate::common::{alone, eventually, form, made, on};
-use squall_policy::attribute::AttributeError;
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
 use squall_adapt::{engine, settings};
 use squall_core::{Handle, Id, info_of, snapshot};
 use squall_machine::Vp;
-use squall_objects::counter::{self, SHARED, Counter, DISTRIBUTED};
+use squall_objects::counter::{self, Counter, DISTRIBUTED, SHARED};
+use squall_policy::attribute::AttributeError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -77,7 +76,8 @@ fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_add
     let (counter, id) = made();
     let before = info_of(id).unwrap();
     assert_eq!((form(id), before.reps.len()), (SHARED, 1));
-    let added = with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    let added =
+        with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
     assert_eq!(counter.total(), added);
     assert!(info_of(id).unwrap().bytes > before.bytes);
     eventually("it folds", || form(id) == SHARED);
@@ -321,8 +321,9 @@ fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
         });
         assert!(handle.try_total().is_err());
     }
-    let added =
-        with_crowd(steady.handle(), 4, Mix::Adds, || eventually("it grows", || form(steady_id) == DISTRIBUTED));
+    let added = with_crowd(steady.handle(), 4, Mix::Adds, || {
+        eventually("it grows", || form(steady_id) == DISTRIBUTED)
+    });
     assert_eq!(steady.total(), added);
     assert!(control::statuses().iter().all(|status| info_of(status.id).is_some()));
 }

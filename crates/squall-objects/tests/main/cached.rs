@@ -1,22 +1,21 @@
 //! Cached lists and maps. Each thread runs on the VP that a test gives it.
 
-
 use crate::common::{VPS, alone, eventually, on};
+use crate::touchy::{Touchy, ends};
 use squall_core::swap::{Swap, swap};
 use squall_core::{Handle, Owned};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
 use squall_machine::{ClusterSize, Vp, machine};
 use squall_objects::cached::{
-    self, CachedList, CachedMap, Coherence, Compute, Computed, CachedMapExt, Form, Items, Sensors,
+    self, CachedList, CachedMap, CachedMapExt, Coherence, Compute, Computed, Form, Items, Sensors,
 };
 use std::hash::RandomState;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use crate::touchy::{Touchy, ends};
 
 const SIZES: [ClusterSize; 7] = [
     ClusterSize::Cpu,
@@ -270,7 +269,8 @@ fn hu_16_what_is_invalidated_is_copied_and_what_is_updated_is_one() {
     for map in [&copied, &one] {
         map.insert(1, String::from("text"));
     }
-    let address = |map: &cached::OwnedCachedMap<u64, String>, vp| on(vp, || map.with(&1, |text| text.as_ptr().addr()));
+    let address =
+        |map: &cached::OwnedCachedMap<u64, String>, vp| on(vp, || map.with(&1, |text| text.as_ptr().addr()));
     assert_eq!(address(&copied, 0), address(&copied, 1));
     assert_ne!(address(&copied, 0), address(&copied, 2));
     assert_eq!(address(&one, 0), address(&one, 2));

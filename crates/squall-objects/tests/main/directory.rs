@@ -8,7 +8,7 @@ use squall_history::rng::Rng;
 use squall_history::spec::{At, KeyOp, KeyRet};
 use squall_history::{History, logs};
 use squall_machine::ClusterSize;
-use squall_objects::directory::{self, OwnedDirectory, Directory, Parts, new_directory};
+use squall_objects::directory::{self, Directory, OwnedDirectory, Parts, new_directory};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};

@@ -1,15 +1,14 @@
 //! The engine with families that misbehave, settings that change, and loads that are hard to recognize. Each
 //! thread runs on the VP that a test gives it.
 
-
 use crate::common::{alone, eventually, form, made, on};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
 use squall_adapt::{engine, settings};
-use squall_core::swap::{StateFormats, Replacement, State, arbitrate};
+use squall_core::swap::{Replacement, State, StateFormats, arbitrate};
 use squall_core::{CallError, Handle, Id, Owned, info_of, swappable_with};
 use squall_macros::interface;
-use squall_objects::counter::{SHARED, Counter, DISTRIBUTED};
+use squall_objects::counter::{Counter, DISTRIBUTED, SHARED};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;

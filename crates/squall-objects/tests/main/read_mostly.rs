@@ -5,12 +5,12 @@ use squall_adapt::{control, settings};
 use squall_core::swap::{Swap, swap};
 use squall_core::{Handle, info_of};
 use squall_machine::{ClusterSize, Vp, machine};
-use squall_objects::read_mostly::{self, SHARED, ReadMostly, OwnedReadMostly, ReadMostlyExt, COPIED};
+use squall_objects::read_mostly::{self, COPIED, OwnedReadMostly, ReadMostly, ReadMostlyExt, SHARED};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -118,8 +118,11 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
     const ROUNDS: u64 = 2000;
     const SWAPS: u64 = 20;
     const WRITERS: u32 = 3;
-    for value in [read_mostly::shared(1), read_mostly::copied(1, ClusterSize::Core), read_mostly::distributed(1, ClusterSize::Cpu)]
-    {
+    for value in [
+        read_mostly::shared(1),
+        read_mostly::copied(1, ClusterSize::Core),
+        read_mostly::distributed(1, ClusterSize::Cpu),
+    ] {
         let (handle, told, stop) = (value.handle(), AtomicU64::new(0), AtomicBool::new(false));
         let (swaps, mut updates, mut subscription) = (AtomicU64::new(0), 0, handle.subscribe());
         // Continues until there were enough swaps too.
@@ -148,7 +151,11 @@ fn no_update_is_lost_and_nobody_sees_an_earlier_value_than_anybody_did_before_ac
                 for size in SIZES.into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
                     let resized = handle.set_cluster_size(size);
                     let copies = swaps.load(Ordering::Relaxed) % 2 == 0;
-                    let kind = if copies { read_mostly::new_copied(size) } else { read_mostly::new_distributed(size) };
+                    let kind = if copies {
+                        read_mostly::new_copied(size)
+                    } else {
+                        read_mostly::new_distributed(size)
+                    };
                     let other = swap(handle, kind);
                     swaps.fetch_add(u64::from(resized.is_ok()) + u64::from(other.is_ok()), Ordering::Relaxed);
                 }

@@ -1,6 +1,5 @@
 //! The fuzzer's interpreters for objects in many clusters, on random bytes: see `instruments/fuzz`.
 
-
 use crate::common::alone;
 use crate::interpreters;
 use squall_history::rng::Rng;
