@@ -215,7 +215,7 @@ impl<I: ?Sized + Interface> Handle<I> {
             Err(error) => return gone.answer(refused::<I>(self.id, method, error)),
         };
         macro_rules! done {
-            ($found:path, $header:ident) => {
+            ($found:path, $header:ident) => {{
                 // SAFETY: a header of this id (I1), found in the operation. If the interface can have views,
                 // the header's view tag agrees with `$found` (header/I1).
                 let hit = unsafe { $found(entered.guard(), $header, entered.turn()) };
@@ -226,7 +226,7 @@ impl<I: ?Sized + Interface> Handle<I> {
                     }
                     Err(act) => run_slow(entered, self.id, method, act, gone),
                 }
-            };
+            }};
         }
         // SAFETY: an object has or had this id (I1), so the tables exist. The operation is open, and the
         // header is used in it (I2).
