@@ -46,7 +46,7 @@ pub(crate) struct Options {
 enum Scope {
     /// The loop's thread, during its operations.
     Operations,
-    /// This function and its callees, without the rest of the operation.
+    /// The named function and its callees, without the rest of the operation.
     Function(&'static str),
     /// Every thread except the main one, because another thread does part of the work.
     Threads,

@@ -72,7 +72,7 @@ mod graph {
     thread_local! {
         /// True while this thread is inside this module (I6).
         static INSIDE: Cell<bool> = const { Cell::new(false) };
-        /// This thread's number; 0 until the thread asks for it.
+        /// The thread's number; 0 until the thread asks for it.
         static NUMBER: Cell<u64> = const { Cell::new(0) };
     }
 

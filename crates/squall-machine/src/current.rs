@@ -8,7 +8,7 @@
 //!
 //! - I1. `AREA_OFFSET` is 0 (before the first call), the offset of the C library's rseq areas (restartable
 //!   mode), or the offset of our own blocks. It leaves 0 once. Later it changes at most once, from the second
-//!   value to the third (`percurrent/I4`).
+//!   value to the third (`pervp/I4`).
 //! - I2. Every VP returned is below [`Machine::vp_limit`](crate::Machine::vp_limit). In restartable mode it
 //!   is the number of a possible processor. In every other mode the number was compared with the limit before
 //!   it was returned or stored.

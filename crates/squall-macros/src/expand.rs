@@ -253,7 +253,7 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Returns the parts of a call of the method, or of its checked form, on a `&of`: the name of that borrow,
+    /// Returns the parts of a call of the method, or of its checked form, on a `&of`: the name of the borrow,
     /// the call, and the `Answer` for a call that does not happen.
     fn inner_call(&self, method: &Method, of: &Ident, checked: bool) -> (Ident, TokenStream, TokenStream) {
         let bound = &self.bound;

@@ -8,7 +8,7 @@ use std::fmt;
 /// Reason why `membarrier` cannot be used, or stopped working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
-    /// This platform has no such call, or the kernel does not know the command.
+    /// The platform has no such call, or the kernel does not know the command.
     Missing,
     /// The kernel answered the registration or the call with this error number. The usual cause is a sandbox.
     Refused(i32),

@@ -38,7 +38,10 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         return Err(io::Error::last_os_error());
     }
     if bytes as usize != size_of::<libc::ucred>() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "SO_PEERCRED returned credentials of an unexpected size"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "SO_PEERCRED returned credentials of an unexpected size",
+        ));
     }
     let pid = u32::try_from(credentials.pid).ok().filter(|pid| *pid != 0);
     Ok(Peer { pid, uid: credentials.uid })

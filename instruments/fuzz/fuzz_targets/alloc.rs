@@ -1,4 +1,4 @@
-//! Blocks of every size and placement, taken, changed, and freed here and elsewhere, against a model of what is held.
+//! Blocks of every size and placement: taken, changed and freed by several threads, against a model.
 #![no_main]
 
 #[path = "../../../crates/squall-alloc/tests/sequences_common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What a client says to the cache server: whole and cut into pieces, it is answered the same, and nobody else is disturbed.
+//! Requests to the cache server: sent whole or in pieces, they get the same answers, and other clients are undisturbed.
 #![no_main]
 
 #[path = "../../../examples/cache/tests/common/mod.rs"]

@@ -1,4 +1,4 @@
-//! Operations on maps with copies or parts in clusters, on cached maps and lists and on directories, from everywhere and with swaps between.
+//! Operations on partitioned and copied maps, cached maps and lists, and directories: from any VP, with swaps.
 #![no_main]
 
 #[path = "../../../crates/squall-objects/tests/common/sequences_distributed.rs"]

@@ -29,7 +29,7 @@ pub enum CallErrorKind {
     NotThere,
     /// The object's root or an arbiter refused the call, for this reason.
     Refused(&'static str),
-    /// This process is the child of a fork, which may only exec.
+    /// The process is the child of a fork, which may only exec.
     Forked,
     /// The call comes from a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,

@@ -14,7 +14,7 @@ pub enum CreateError {
     OutOfIds,
     /// The well-known id has an object already, or a destroyed one that is still being reclaimed.
     Taken(Id),
-    /// This process is a forked child, which may only exec.
+    /// The process is a forked child, which may only exec.
     Forked,
     /// The caller is a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,

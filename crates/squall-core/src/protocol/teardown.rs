@@ -21,7 +21,7 @@ use crate::protocol::id::Id;
 pub(crate) enum Killed {
     /// Another call had ended the object before.
     Before,
-    /// This call ended the object. If it is drained, the caller leaves its operation and calls
+    /// The call ended the object. If it is drained, the caller leaves its operation and calls
     /// [`Platform::after_grace_period`] with [`Stage::Quiet`](super::platform::Stage::Quiet). Otherwise the
     /// last miss in flight does so.
     Ended { object: NonNull<Object>, drained: bool },

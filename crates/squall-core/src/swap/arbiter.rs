@@ -61,7 +61,7 @@ pub struct Arbiter {
 /// that `function` makes go through it, too.
 ///
 /// # Errors
-/// [`SwapError`] if the object is gone, or another function arbitrates it, or a swap of it is in progress. Also
+/// [`SwapError`] if the object is gone, if another function arbitrates it, or while it is being swapped. Also
 /// if the handle's interface is one that the object's own interface extends.
 /// # Cost
 /// Other objects pay for none of it, and this one only while the function is attached. Each call of the

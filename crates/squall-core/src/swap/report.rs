@@ -203,7 +203,7 @@ pub enum SwapFailure {
     OutOfMemory,
     /// Grace periods have become impossible in this process.
     NoFence,
-    /// This process is the child of a fork, which may only exec.
+    /// The process is the child of a fork, which may only exec.
     Forked,
     /// The call comes from a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,

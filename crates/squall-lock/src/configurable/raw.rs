@@ -400,7 +400,7 @@ struct By {
 struct Wait<'a, S> {
     lock: &'a RawLock<S>,
     ask: &'a Ask<'a>,
-    /// This thread is counted in AWAKE.
+    /// The thread is counted in AWAKE.
     counted: bool,
     /// The thread's place among registered threads, once it has one.
     ticket: Option<u64>,

@@ -150,7 +150,8 @@ impl BiasedWord {
     }
 
     /// Makes [`add_or_notify`](BiasedWord::add_or_notify) notify after about `after` additions from
-    /// elsewhere. Threads that count down together may notify a few times. Zero, the initial value, turns it off.
+    /// elsewhere. Threads that count down together may notify a few times. The initial value, zero,
+    /// turns it off.
     ///
     /// # Example
     /// ```

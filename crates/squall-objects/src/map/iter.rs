@@ -6,7 +6,9 @@ use std::vec;
 /// Visits some entries of a map from a position on, and returns the position after them.
 pub(super) type Visit<M, K, V> = fn(M, u64, &mut dyn FnMut(&K, &V)) -> Option<u64>;
 
-/// An iterator over clones of a map's entries, keys or values, made by [`MapExt::iter`](super::MapExt::iter) and its like. Each
+/// An iterator over clones of a map's entries, keys or values.
+///
+/// [`MapExt::iter`](super::MapExt::iter), `keys` and `values` return it. Each
 /// step of a few entries is one call of the map; between two steps the iterator holds no resource of the
 /// map.
 pub struct Iter<M, K, V, S, T = (K, V)> {

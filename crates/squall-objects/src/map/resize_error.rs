@@ -4,7 +4,9 @@ use squall_core::Id;
 use squall_core::swap::SwapError;
 use std::fmt;
 
-/// The error of [`MapExt::set_cluster_size`](super::MapExt::set_cluster_size): the reason why the cluster size is unchanged.
+/// The reason why a cluster size is unchanged.
+///
+/// Returned by [`MapExt::set_cluster_size`](super::MapExt::set_cluster_size).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ResizeError {

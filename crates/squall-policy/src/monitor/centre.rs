@@ -99,7 +99,7 @@ pub struct MonitorStats {
 pub enum MonitorError {
     /// The collector's thread could not be started.
     Thread(io::Error),
-    /// This process is a forked child, in which locks of other threads may be held for ever.
+    /// The process is a forked child, in which locks of other threads may be held for ever.
     Forked,
 }
 

@@ -77,7 +77,7 @@ impl Row {
         self.calls() as f64 / self.time().as_secs_f64().max(1e-9)
     }
 
-    /// Compares the kept totals with the truth (I1).
+    /// Compares the kept totals with the truth (`count/I1`).
     pub(super) fn judge(&mut self, lap: &Lap, totals: &Totals, by_thread: &[Totals], truth: &Totals) {
         let calls = truth.words + truth.lines + truth.files;
         let sum = by_thread.iter().fold(Totals::default(), Totals::plus);
