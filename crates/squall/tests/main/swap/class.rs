@@ -1,7 +1,10 @@
 //! All objects of a class replaced at once: factories.
 
 /// Classes of this module's own: an upgrade replaces every object of a class, also those of other tests.
-#[expect(clippy::duplicate_mod, reason = "its classes must be unknown to the other tests, which run at the same time")]
+#[expect(
+    clippy::duplicate_mod,
+    reason = "its classes must be unknown to the other tests, which run at the same time"
+)]
 #[path = "../../common/swaps.rs"]
 #[allow(dead_code, reason = "a part is used")]
 mod own;
