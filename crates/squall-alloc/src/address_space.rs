@@ -162,7 +162,9 @@ impl AddressSpace {
     /// The part of this VP, made or not.
     #[inline(always)]
     fn part_at(&self, vp: u32) -> Part {
-        Part(self.region.wrapping_add((vp as usize) << PART_SHIFT))
+        // SAFETY: callers pass VPs below `parts`. The parts of those lie at the start of the region, which stays
+        // mapped.
+        unsafe { Part::new(self.region.wrapping_add((vp as usize) << PART_SHIFT)) }
     }
 
     /// Returns the part of this VP, which is below `parts`, and makes it first if needed.
@@ -184,7 +186,7 @@ impl AddressSpace {
         }
         // The binding comes before the first write: pages are placed when they are touched, and do not move.
         let node = self.find_node(vp);
-        self.bind(part.0, PART_BYTES, node);
+        self.bind(part.start(), PART_BYTES, node);
         tail.node.store(node, Ordering::Relaxed);
         tail.heap.with_mut(|heap| {
             // SAFETY: no thread reads it before `ready`, and we hold the lock.

@@ -78,9 +78,22 @@ pub(crate) struct Tail {
 
 /// The part of a VP: its magazines, outbox and heap.
 #[derive(Clone, Copy)]
-pub(crate) struct Part(pub(crate) *mut u8);
+pub(crate) struct Part(*mut u8);
 
 impl Part {
+    /// Creates the handle of a part.
+    ///
+    /// # Safety
+    /// `start` is the start of a part within the block range, which stays mapped for as long as the process.
+    pub(crate) unsafe fn new(start: *mut u8) -> Part {
+        Part(start)
+    }
+
+    /// Returns the address of the part.
+    pub(crate) fn start(self) -> *mut u8 {
+        self.0
+    }
+
     pub(crate) fn tail(&self) -> &'static Tail {
         // SAFETY: within the part, zeros at first, which are a valid tail; parts stay mapped.
         unsafe { &*self.0.add(TAIL_AT).cast::<Tail>() }

@@ -109,7 +109,8 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
 /// Checks a block in debug mode and frees it.
 ///
 /// # Safety
-/// The caller believes that the block may be freed. The checks report most blocks that may not.
+/// Those of [`put`], except that a block may break them in the ways that the debug tables detect: such a block
+/// ends the process with a message.
 unsafe fn put_checked(block: *mut u8, layout: Layout) {
     let Some(space) = address_space() else { return };
     if is_of_slab(&layout) {
@@ -164,6 +165,7 @@ pub(crate) unsafe fn put_global(block: *mut u8, layout: Layout) {
     unsafe { sequence::push_home_of(place, block, put_slow) };
 }
 
+// `.ci/run global` searches test programs for this name.
 #[cold]
 #[inline(never)]
 fn take_slow_global(layout: Layout) -> *mut u8 {

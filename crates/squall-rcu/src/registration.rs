@@ -1,7 +1,8 @@
 //! Registration: each thread gets a record at its first operation and gives it back when it ends.
 //!
-//! - I1. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local
-//!   destructor) a record is taken for one outermost operation at a time.
+//! - I1. The exit hook of a thread takes its record back. The reclaimer has no hook, since it never ends
+//!   (reclaimer/I1). After the hook has run (in a later thread-local destructor) a record is taken for one
+//!   outermost operation at a time.
 
 use crate::raw::record::{Record, attention};
 use crate::thread::{PinError, give_record_back, own_record, take_record};

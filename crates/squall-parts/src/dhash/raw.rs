@@ -29,7 +29,7 @@
 //!   threads that lock or walk change counts; readers do not.
 //! - I8. When the thread that inserted an element ends its call, in any way, an element that others may find
 //!   is full or gone. The guard for this exists before the element is inserted. Removing a gone element from
-//!   the tables is mere tidiness (I5), and is skipped if it panics.
+//!   the tables is mere tidiness (I5). While the thread already panics, a panic of that removal is caught.
 //! - I9. Under the locks runs no foreign code except the table's own: keys' code and the closures. A thread
 //!   under locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Possibly last
 //!   counts of elements and replicas are also released after that. So a user's drop of a part may lock in the

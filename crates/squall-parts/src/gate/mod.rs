@@ -194,8 +194,11 @@ fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// Restarts the restartable sequences that run on any processor. Sequences that began before this call have
-/// ended or start anew.
+/// Restarts the restartable sequences of all processors, and makes each processor pass a full barrier.
+///
+/// Sequences that began before this call have ended or start anew. Without `membarrier` both hold only as far
+/// as `restart_everywhere` says.
+#[cold]
 fn visit_processors() {
     #[cfg(not(loom))]
     squall_sys::rseq::restart_everywhere(squall_machine::machine().vp_limit());

@@ -398,15 +398,16 @@ impl Record {
         fence(Ordering::SeqCst);
     }
 
-    /// Notes that the owner begins to run calls that it takes from a list.
+    /// Notes that the owner of this record begins to run calls that it takes: from its own list, or, in the
+    /// reclaimer and in a barrier, from the lists of other threads.
     pub(crate) fn begin_run(&self) {
         debug_assert!(self.runs.load(Ordering::Relaxed).is_multiple_of(2));
-        // Relaxed: the release that ends the owner's access to the list makes this store visible with the
-        // removal of the calls.
+        // Relaxed: the store becomes visible with the removal of the calls. For the thread's own list, by the
+        // release that ends its access to the list; for other lists, by the unlock of `takers` (defer/I2).
         self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Notes that the owner has run the deferred calls of its list.
+    /// Notes that the owner of this record has run the deferred calls it took.
     pub(crate) fn end_run(&self) {
         // Release: pairs with the acquire in `wait_run_end`: the effects of the calls happen before the
         // return of a barrier.
