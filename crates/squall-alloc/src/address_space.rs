@@ -162,7 +162,7 @@ impl AddressSpace {
     /// The part of this VP, made or not.
     #[inline(always)]
     fn part_at(&self, vp: u32) -> Part {
-        // SAFETY: callers pass VPs below `parts`. The parts of those lie at the start of the region, which stays
+        // SAFETY: callers pass VPs below `parts`. Their parts lie at the start of the region, which stays
         // mapped.
         unsafe { Part::new(self.region.wrapping_add((vp as usize) << PART_SHIFT)) }
     }

@@ -109,8 +109,8 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
 /// Checks a block in debug mode and frees it.
 ///
 /// # Safety
-/// Those of [`put`], except that a block may break them in the ways that the debug tables detect: such a block
-/// ends the process with a message.
+/// Those of [`put`], except that a block may break them in the ways that the debug tables detect. Such a
+/// block ends the process with a message.
 unsafe fn put_checked(block: *mut u8, layout: Layout) {
     let Some(space) = address_space() else { return };
     if is_of_slab(&layout) {
