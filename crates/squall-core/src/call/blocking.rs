@@ -15,7 +15,6 @@ use crate::call::mediated::{self, Met, Park};
 use crate::call::resolve::{Resolved, resolve};
 use crate::call::slow::{arbitrated, refused};
 use crate::protocol::header::Header;
-use crate::protocol::id::Id;
 use crate::protocol::miss::release;
 use crate::protocol::object::{Object, hit, object_of};
 use crate::protocol::tables::{entry_here, existing};
@@ -30,7 +29,7 @@ impl<I: ?Sized + Interface> Handle<I> {
         f: impl FnOnce(&I) -> R,
         gone: impl Answer<R>,
     ) -> R {
-        let (hold, arbitration) = match reach_by_parking::<I>(self.bits_id(), method) {
+        let (hold, arbitration) = match reach_by_parking(self, method) {
             Ok(reached) => reached,
             Err(error) => return gone.answer(error),
         };
@@ -38,7 +37,7 @@ impl<I: ?Sized + Interface> Handle<I> {
         let _in_frame = frame.enter();
         // SAFETY: a header of this id (`handle/I1`), held while the call lasts (`handle/I2`).
         let f = || f(unsafe { target(&hold.0) });
-        match arbitrated::<I, _>(arbitration.as_deref(), self.bits_id(), method, f) {
+        match arbitrated(arbitration.as_deref(), self, method, f) {
             Ok(result) => result,
             Err(error) => gone.answer(error),
         }
@@ -55,7 +54,7 @@ impl<I: ?Sized + Interface> Handle<I> {
         gone: impl Answer<R>,
     ) -> R {
         loop {
-            let (hold, arbitration) = match reach_by_parking::<I>(self.bits_id(), method) {
+            let (hold, arbitration) = match reach_by_parking(self, method) {
                 Ok(reached) => reached,
                 Err(error) => return gone.answer(error),
             };
@@ -63,7 +62,7 @@ impl<I: ?Sized + Interface> Handle<I> {
             let in_frame = frame.enter();
             // SAFETY: a header of this id (`handle/I1`), held while the call lasts (`handle/I2`).
             let f = || f(unsafe { target(&hold.0) });
-            let result = arbitrated::<I, _>(arbitration.as_deref(), self.bits_id(), method, f);
+            let result = arbitrated(arbitration.as_deref(), self, method, f);
             drop(in_frame);
             match result {
                 Ok(result) if !frame.must_repeat() => return result,
@@ -76,13 +75,13 @@ impl<I: ?Sized + Interface> Handle<I> {
 
 /// Finds a representative and takes a hold on it. Waits for swaps.
 fn reach_by_parking<I: ?Sized + Interface>(
-    id: Id,
+    handle: Handle<I>,
     method: &'static str,
 ) -> Result<(Hold, Option<Arc<Arbitration>>), CallError> {
     let mut again = false;
     loop {
         let reached =
-            squall_rcu::try_pin(|_| reach(id, again)).map_err(|error| refused::<I>(id, method, error))?;
+            squall_rcu::try_pin(|_| reach(handle, again)).map_err(|error| refused(handle, method, error))?;
         match reached {
             Reached::Held(hold, arbitration) => return Ok((hold, arbitration)),
             Reached::Parked(park) => park.wait(),
@@ -114,7 +113,8 @@ enum Reached {
 
 /// Finds a representative and takes a hold on it. Runs within an operation.
 #[inline]
-fn reach(id: Id, again: bool) -> Reached {
+fn reach<I: ?Sized>(handle: Handle<I>, again: bool) -> Reached {
+    let id = handle.bits_id();
     // SAFETY: the object's tables exist (`handle/I1`), and the header is used within the operation.
     let found = match unsafe { hit(entry_here(id.slot()), id) } {
         Some(header) => Resolved::Header(header),

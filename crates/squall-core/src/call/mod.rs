@@ -4,7 +4,7 @@
 //!
 //! - `interface.rs`: interfaces, and how a representative writes a header for each of them. `layout.rs`: the
 //!   parts of a representative's block. `view.rs`: views, the pointers published behind the headers.
-//! - `handle.rs`: the handle and the fast path. `hit.rs`: a representative that a call found. `slow.rs`: the
+//! - `handle.rs`: the handle. `fast.rs`: the fast path. `hit.rs`: a representative that a call found. `slow.rs`: the
 //!   slow path. `resolve.rs`: a miss.
 //! - `answer.rs` and `error.rs`: the result of a call that did not reach an object.
 //! - `blocking.rs`: methods marked `#[blocking]`, which hold their object by a count.
@@ -15,6 +15,7 @@ pub(crate) mod answer;
 pub(crate) mod arbitration;
 pub(crate) mod blocking;
 pub(crate) mod error;
+pub(crate) mod fast;
 pub(crate) mod frames;
 pub(crate) mod handle;
 pub(crate) mod hit;

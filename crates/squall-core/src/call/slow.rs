@@ -7,12 +7,12 @@ use crate::call::answer::Answer;
 use crate::call::arbitration::Arbitration;
 use crate::call::error::{CallError, CallErrorKind};
 use crate::call::frames::{Again, Frame};
+use crate::call::handle::Handle;
 use crate::call::hit::{Act, Hit};
 use crate::call::interface::Interface;
 use crate::call::mediated::{self, Met};
 use crate::call::resolve::{Resolved, resolve};
 use crate::protocol::header::Header;
-use crate::protocol::id::Id;
 use crate::protocol::mediator::Mediator;
 use crate::protocol::object::hit;
 use crate::protocol::tables::entry_here;
@@ -23,19 +23,20 @@ use crate::protocol::tables::entry_here;
 #[track_caller]
 pub(super) fn run_slow<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
-    id: Id,
+    handle: Handle<I>,
     method: &'static str,
     act: impl Act<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    // SAFETY: the tables exist, and the header is used within the operation (`handle/I2`).
-    match unsafe { hit(entry_here(id.slot()), id) } {
+    // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The header is used within the
+    // operation (`handle/I2`).
+    match unsafe { hit(entry_here(handle.bits_id().slot()), handle.bits_id()) } {
         Some(header) => {
             // SAFETY: a header of this id (`handle/I1`), found in the operation.
             let hit = unsafe { Hit::new(entered.guard(), header, entered.turn()) };
             act.act(entered.guard(), hit)
         }
-        None => miss(entered, id, method, act, gone),
+        None => miss(entered, handle, method, act, gone),
     }
 }
 
@@ -58,19 +59,19 @@ unsafe fn run_out_of_line<I: ?Sized, R>(
 #[track_caller]
 pub(super) fn miss<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
-    id: Id,
+    handle: Handle<I>,
     method: &'static str,
     act: impl Act<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    match resolve(id).open() {
+    match resolve(handle.bits_id()).open() {
         // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
         Resolved::Header(header) => unsafe { run_out_of_line(act, &entered, header) },
         Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
         }
-        Resolved::Mediated(mediator) => meet_mediator(entered, mediator, id, method, act, gone),
+        Resolved::Mediated(mediator) => meet_mediator(entered, mediator, handle, method, act, gone),
     }
 }
 
@@ -81,7 +82,7 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
 fn meet_mediator<I: ?Sized + Interface, R>(
     mut entered: squall_rcu::Entered,
     mut mediator: NonNull<Mediator>,
-    id: Id,
+    handle: Handle<I>,
     method: &'static str,
     act: impl Act<I, R>,
     gone: impl Answer<R>,
@@ -89,7 +90,7 @@ fn meet_mediator<I: ?Sized + Interface, R>(
     let mut again = false;
     let error = loop {
         // SAFETY: found in this operation.
-        match unsafe { mediated::meet(id, mediator, again) } {
+        match unsafe { mediated::meet(handle.bits_id(), mediator, again) } {
             Met::Pass(pass) => {
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
@@ -97,7 +98,7 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 let f = || unsafe { run_out_of_line(act, &entered, pass.header) };
                 // SAFETY: the mediator is valid in this operation, and so is the data it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
-                match arbitrated::<I, _>(arbitration, id, method, f) {
+                match arbitrated(arbitration, handle, method, f) {
                     Ok(result) => return result,
                     Err(error) => break error,
                 }
@@ -108,11 +109,11 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 drop(entered);
                 park.wait();
                 // SAFETY: dropped before this function returns or unwinds.
-                entered = match unsafe { squall_rcu::__enter(id.bits()) } {
+                entered = match unsafe { squall_rcu::__enter(handle.bits_id().bits()) } {
                     Ok(entered) => entered,
-                    Err(error) => return gone.answer(refused::<I>(id, method, error)),
+                    Err(error) => return gone.answer(refused(handle, method, error)),
                 };
-                match resolve(id).open() {
+                match resolve(handle.bits_id()).open() {
                     Resolved::Header(header) => {
                         // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
                         return unsafe { run_out_of_line(act, &entered, header) };
@@ -134,13 +135,13 @@ fn meet_mediator<I: ?Sized + Interface, R>(
 /// Makes a call, through its arbitration if there is one.
 pub(super) fn arbitrated<I: ?Sized + Interface, R>(
     arbitration: Option<&Arbitration>,
-    id: Id,
+    handle: Handle<I>,
     method: &'static str,
     f: impl FnOnce() -> R,
 ) -> Result<R, CallError> {
     match arbitration {
         Some(arbitration) if arbitration.is_of(method) => {
-            arbitration.call(I::NAME, id, method, f).map_err(|error| error.of(I::NAME, method))
+            arbitration.call(I::NAME, handle.bits_id(), method, f).map_err(|error| error.of(I::NAME, method))
         }
         _ => Ok(f()),
     }
@@ -149,7 +150,7 @@ pub(super) fn arbitrated<I: ?Sized + Interface, R>(
 #[cold]
 #[inline(never)]
 pub(super) fn refused<I: ?Sized + Interface>(
-    id: Id,
+    handle: Handle<I>,
     method: &'static str,
     error: squall_rcu::PinError,
 ) -> CallError {
@@ -157,5 +158,5 @@ pub(super) fn refused<I: ?Sized + Interface>(
         squall_rcu::PinError::Forked => CallErrorKind::Forked,
         squall_rcu::PinError::Reentrant => CallErrorKind::Reentrant,
     };
-    CallError::new(I::NAME, None, id, method, reason)
+    CallError::new(I::NAME, None, handle.bits_id(), method, reason)
 }
