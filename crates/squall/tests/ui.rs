@@ -77,6 +77,7 @@ fn an_interface_of_another_crate() {
         .env("CARGO_TARGET_DIR", place.join("target"))
         // The flags of sanitizers and model checkers must not reach the compiler's plug-ins.
         .env_remove("RUSTFLAGS")
+        .env_remove("RUSTC_BOOTSTRAP")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .status()
         .expect("cargo can be started");
