@@ -48,8 +48,8 @@ impl<I: ?Sized + Interface> Handle<I> {
         };
         macro_rules! done {
             ($found:path, $header:ident) => {{
-                // SAFETY: a header of this id (`handle/I1`), found in the operation. If the interface can have views,
-                // the header's view tag agrees with `$found` (`header/I1`).
+                // SAFETY: a header of this id (`handle/I1`), found in the operation. If the interface can have
+                // views, the header's view tag agrees with `$found` (`header/I1`).
                 let hit = unsafe { $found(entered.guard(), $header, entered.turn()) };
                 match act.act_briefly(entered.guard(), hit) {
                     Ok(result) => {
@@ -60,8 +60,8 @@ impl<I: ?Sized + Interface> Handle<I> {
                 }
             }};
         }
-        // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The operation is open, and the
-        // header is used in it (`handle/I2`).
+        // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The operation is open, and
+        // the header is used in it (`handle/I2`).
         if let Some(header) = unsafe { cached(entry_here(self.bits_id().slot())) } {
             // SAFETY: the header is valid in this operation (`handle/I2`).
             let it = unsafe { header.as_ref() };

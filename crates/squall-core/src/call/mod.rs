@@ -4,8 +4,8 @@
 //!
 //! - `interface.rs`: interfaces, and how a representative writes a header for each of them. `layout.rs`: the
 //!   parts of a representative's block. `view.rs`: views, the pointers published behind the headers.
-//! - `handle.rs`: the handle. `fast.rs`: the fast path. `hit.rs`: a representative that a call found. `slow.rs`: the
-//!   slow path. `resolve.rs`: a miss.
+//! - `handle.rs`: the handle. `fast.rs`: the fast path. `hit.rs`: a representative that a call found.
+//!   `slow.rs`: the slow path. `resolve.rs`: a miss.
 //! - `answer.rs` and `error.rs`: the result of a call that did not reach an object.
 //! - `blocking.rs`: methods marked `#[blocking]`, which hold their object by a count.
 //! - `frames.rs`: the calls a thread is in. `mediated.rs`: calls that meet a mediator. `arbitration.rs`: a
