@@ -48,8 +48,8 @@ impl<I: ?Sized + Interface> Handle<I> {
         };
         macro_rules! done {
             ($found:path, $header:ident) => {{
-                // SAFETY: a header of this id (`handle/I1`), found in the operation. If the interface can have
-                // views, the header's view tag agrees with `$found` (`header/I1`).
+                // SAFETY: a header of this id (`handle/I1`), found in the operation. If the interface
+                // can have views, the header's view tag agrees with `$found` (`header/I1`).
                 let hit = unsafe { $found(entered.guard(), $header, entered.turn()) };
                 match act.act_briefly(entered.guard(), hit) {
                     Ok(result) => {
