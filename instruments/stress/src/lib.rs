@@ -6,7 +6,7 @@
 //!   several runs.
 //! - I2. A stress ends at the first violation. Its error states the promise and the observation.
 //!
-//! Most stresses share a [`skeleton`]: it starts, moves, pauses and ends the threads, and checks the process
+//! Most stresses share a `skeleton`: it starts, moves, pauses and ends the threads, and checks the process
 //! at the end. Each stress supplies its world, the actions of its threads and its checks.
 
 mod adapt;
