@@ -385,6 +385,36 @@ const EXAMPLES: &[Example] = &[
         ],
     },
     Example {
+        rule: "ci-tests-exist",
+        good: &[
+            ("a/Cargo.toml", CORE),
+            ("a/src/lib.rs", "mod model {\n    fn holds() {}\n}\n"),
+            ("a/tests/main/main.rs", "mod swap;\n"),
+            (
+                ".ci/run",
+                "run cargo test -p squall-core --test main -- swap:: --nocapture\n-p squall-core --lib -- model::hol\n",
+            ),
+        ],
+        bad: &[
+            (
+                "--test main: none of the packages has this test program",
+                &[
+                    ("a/Cargo.toml", CORE),
+                    ("a/src/lib.rs", ""),
+                    (".ci/run", "run cargo test -p squall-core --test main\n"),
+                ],
+            ),
+            (
+                "filter raw::model: no module or function matches raw",
+                &[
+                    ("a/Cargo.toml", CORE),
+                    ("a/src/lib.rs", "mod model {}\n"),
+                    (".ci/run", "-p squall-core --lib -- raw::model\n"),
+                ],
+            ),
+        ],
+    },
+    Example {
         rule: "no-machine-paths",
         good: &[(
             "README.md",

@@ -10,6 +10,7 @@
 //! Not promised: that a rule understands Rust. Most rules look for words; each documents its words.
 //! Source: TigerBeetle's `tidy.zig`, which also runs inside the test suite.
 
+mod ci;
 mod crates;
 #[cfg(test)]
 mod examples;
@@ -62,6 +63,7 @@ const RULES: &[Rule] = &[
     Rule { id: "licences-here", check: manifests::licences_here },
     Rule { id: "no-ignored-doctest", check: prose::no_ignored_doctest },
     Rule { id: "mechanisms-tested", check: mechanisms::mechanisms_tested },
+    Rule { id: "ci-tests-exist", check: ci::ci_tests_exist },
     Rule { id: "no-machine-paths", check: prose::no_machine_paths },
     Rule { id: "no-leftovers", check: prose::no_leftovers },
     Rule { id: "clean-text", check: prose::clean_text },
