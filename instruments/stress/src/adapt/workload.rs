@@ -100,7 +100,7 @@ impl Workload for AdaptWorkload {
         Ok(())
     }
 
-    fn check(&mut self, before: &ProcessSnapshot, _elapsed: Duration) -> Result<(), String> {
+    fn check(&mut self, before: &ProcessSnapshot) -> Result<(), String> {
         let world = self.world;
         self.server = None;
         // The log of the run itself, before any object returns to its first form.

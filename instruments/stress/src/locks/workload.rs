@@ -86,7 +86,7 @@ impl Workload for LocksWorkload {
         Ok(())
     }
 
-    fn check(&mut self, _before: &ProcessSnapshot, _elapsed: Duration) -> Result<(), String> {
+    fn check(&mut self, _before: &ProcessSnapshot) -> Result<(), String> {
         self.rounds = self.duels.take().map_or(0, |duels| duels.end(self.world));
         self.world.run_state.violation().map_or(Ok(()), Err)?;
         self.world.places.iter().try_for_each(check_place)

@@ -70,7 +70,7 @@ impl Workload for MapsWorkload {
         Ok(())
     }
 
-    fn check(&mut self, _before: &ProcessSnapshot, _elapsed: Duration) -> Result<(), String> {
+    fn check(&mut self, _before: &ProcessSnapshot) -> Result<(), String> {
         let world = self.0;
         world.end();
         world.run_state.violation().map_or(Ok(()), Err)?;

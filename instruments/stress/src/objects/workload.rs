@@ -68,7 +68,7 @@ impl Workload for ObjectsWorkload {
         &self.0.workers
     }
 
-    fn check(&mut self, before: &ProcessSnapshot, _elapsed: Duration) -> Result<(), String> {
+    fn check(&mut self, before: &ProcessSnapshot) -> Result<(), String> {
         let ObjectsWorkload(world) = self;
         let release = || world.board.slots().for_each(|slot| world.board.wipe(slot));
         before.drain(world.run_state, release, || world.ledger.left())?;

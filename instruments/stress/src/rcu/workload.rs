@@ -138,7 +138,7 @@ impl Workload for RcuWorkload {
         Ok(())
     }
 
-    fn check(&mut self, _before: &ProcessSnapshot, _elapsed: Duration) -> Result<(), String> {
+    fn check(&mut self, _before: &ProcessSnapshot) -> Result<(), String> {
         signals::check(self.world)?;
         self.before.as_ref().map_or(Ok(()), |before| before.compare(self.world))
     }

@@ -54,7 +54,7 @@ pub(crate) fn run<W: Workload>(run: &Run) -> Result<Report, Violation> {
     supervisor.shut_down(&mut workload);
     let found = || run_state.violation().map_or(Ok(()), |violation| Err(Violation(violation)));
     found()?;
-    workload.check(&before, elapsed).map_err(Violation)?;
+    workload.check(&before).map_err(Violation)?;
     found()?;
     let mut lines = workload.report(elapsed);
     lines.extend(supervisor.lines());

@@ -40,7 +40,7 @@ pub(crate) trait Workload: Supervised + Sized {
     ///
     /// # Errors
     /// A description of the first violation.
-    fn check(&mut self, before: &ProcessSnapshot, elapsed: Duration) -> Result<(), String>;
+    fn check(&mut self, before: &ProcessSnapshot) -> Result<(), String>;
 
     /// Returns the counts of the run.
     fn report(&self, elapsed: Duration) -> Vec<(&'static str, u64)>;

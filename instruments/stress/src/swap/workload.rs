@@ -80,7 +80,7 @@ impl Workload for SwapWorkload {
         Ok(())
     }
 
-    fn check(&mut self, before: &ProcessSnapshot, _elapsed: Duration) -> Result<(), String> {
+    fn check(&mut self, before: &ProcessSnapshot) -> Result<(), String> {
         let world = self.0;
         before.drain(world.run_state, || world.end(), || world.left())?;
         before.check_failures(0)?;
