@@ -103,6 +103,19 @@ pub fn heavy() -> Result<(), Unavailable> {
     }
 }
 
+/// Not public: makes each processor pass a full barrier after [`heavy`] was refused, and restarts the
+/// restartable sequences of all processors.
+///
+/// Sequences that began before this call have ended or start anew. Without `membarrier` both hold only as far
+/// as `squall_sys::rseq::restart_everywhere` says. In a model a fence never fails, so the function does
+/// nothing there.
+#[doc(hidden)]
+#[cold]
+pub fn visit_processors() {
+    #[cfg(not(loom))]
+    squall_sys::rseq::restart_everywhere(crate::machine().vp_limit());
+}
+
 /// Returns the mode in use. A checker build always uses fences.
 #[cfg(any(loom, miri, squall_tsan))]
 pub fn mode() -> Mode {

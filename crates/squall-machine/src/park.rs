@@ -21,7 +21,7 @@
 
 use squall_sys::sync::atomic::{AtomicU32, Ordering, fence};
 use squall_sys::sync::weaken::Site;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Weakening sites in the argument for I1 and I2. Each model twin weakens one of them and must fail.
 pub mod sites {
@@ -129,6 +129,18 @@ impl EventCount {
     fn wake(&self, _count: u32) {
         self.portable.wake();
     }
+}
+
+/// Not public: returns whether a wait has a deadline and the deadline has passed.
+#[doc(hidden)]
+pub fn is_past(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+/// Not public: returns the time left until the deadline, for [`EventCount::wait`].
+#[doc(hidden)]
+pub fn time_left(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
 /// Compare-and-sleep without a futex: the waiter compares while it holds the lock that the waker takes.

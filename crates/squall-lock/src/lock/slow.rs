@@ -27,6 +27,7 @@
 
 use crate::parking::{self, FilterOp, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
+use squall_machine::park::is_past;
 use squall_sys::sync::{hint, thread};
 use std::cell::Cell;
 #[cfg(not(loom))]
@@ -189,9 +190,4 @@ pub(crate) fn wake<L: Sleepable, S: Steps>(lock: &L) {
         if handed { HANDED } else { WOKEN }
     };
     parking::unpark_filter(key, filter, callback);
-}
-
-/// Returns whether the deadline has passed.
-fn is_past(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

@@ -48,7 +48,7 @@ use super::marks::{RESERVED, Registry};
 use super::sites;
 use crate::steps::Steps;
 use squall_machine::asym;
-use squall_machine::park::EventCount;
+use squall_machine::park::{EventCount, is_past, time_left};
 use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use squall_sys::sync::hint;
 use std::marker::PhantomData;
@@ -162,7 +162,7 @@ impl<S: Steps> Raw<S> {
                 break Entry::TimedOut;
             }
             S::step();
-            self.turn.wait(seen, left(deadline));
+            self.turn.wait(seen, time_left(deadline));
         };
         if self.queued.fetch_sub(1, Ordering::Relaxed) == 1 {
             // A writer may wait for this (I4).
@@ -287,7 +287,7 @@ impl<S: Steps> Raw<S> {
                 return Entry::TimedOut;
             }
             S::step();
-            self.gone.wait(seen, left(deadline));
+            self.gone.wait(seen, time_left(deadline));
         }
     }
 
@@ -309,7 +309,7 @@ impl<S: Steps> Raw<S> {
         // SeqCst: comes before the visit, for readers that begin meanwhile.
         let before = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, fenced);
         if before.is_ok_and(|word| word & FENCED == 0) {
-            visit_processors();
+            asym::visit_processors();
         }
         // Full fence: pairs with the full fences of readers.
         fence(Ordering::SeqCst);
@@ -327,24 +327,6 @@ impl<S: Steps> Raw<S> {
         let once = |word: u32| (word & UNASKED != 0).then_some(word & !clear);
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, once);
     }
-}
-
-/// Makes each processor pass a full barrier, as far as that is possible without `membarrier`. The limits are
-/// those of `restart_everywhere`. In a model a fence never fails.
-#[cold]
-pub(crate) fn visit_processors() {
-    #[cfg(not(loom))]
-    squall_sys::rseq::restart_everywhere(squall_machine::machine().vp_limit());
-}
-
-/// Returns whether the deadline has passed.
-pub(crate) fn is_past(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
-}
-
-/// Returns the time left until the deadline.
-pub(crate) fn left(deadline: Option<Instant>) -> Option<std::time::Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
 #[cfg(all(test, not(loom)))]

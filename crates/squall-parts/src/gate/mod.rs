@@ -15,6 +15,7 @@ mod spread;
 pub use shared::{Request, RequestCounter};
 pub use spread::{Control, Gate, LocalRequests, SpreadRequests, Tally};
 
+use squall_machine::park::{is_past, time_left};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -180,28 +181,8 @@ impl<'a> Limits<'a> {
     }
 
     fn left(&self) -> Option<Duration> {
-        left(self.deadline)
+        time_left(self.deadline)
     }
-}
-
-/// Returns whether the deadline has passed.
-fn is_past(deadline: Option<Instant>) -> bool {
-    deadline.is_some_and(|deadline| Instant::now() >= deadline)
-}
-
-/// Returns the time left until the deadline.
-fn left(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
-}
-
-/// Restarts the restartable sequences of all processors, and makes each processor pass a full barrier.
-///
-/// Sequences that began before this call have ended or start anew. Without `membarrier` both hold only as far
-/// as `restart_everywhere` says.
-#[cold]
-fn visit_processors() {
-    #[cfg(not(loom))]
-    squall_sys::rseq::restart_everywhere(squall_machine::machine().vp_limit());
 }
 
 /// Waits at `events` until `is_so` holds.

@@ -255,7 +255,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         if before.is_ok_and(|word| tag_of(word) & FENCED == 0) {
             self.pass_on(state);
             self.first.state.fetch_or(FENCED, Ordering::Relaxed);
-            super::super::visit_processors();
+            asym::visit_processors();
         }
         // Full fence: pairs with the full fences of requests.
         fence(Ordering::SeqCst);
