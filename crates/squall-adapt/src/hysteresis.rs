@@ -8,9 +8,9 @@
 //! - I1. Two swaps of one object to different forms by its policy are at least a cool-down apart. A swap to
 //!   the same form, which only changes its bias, does not count. It has a limit of its own
 //!   (`engine/decide.rs`).
-//! - I2. A change of preference is followed at once if the preference was constant for a cool-down before it.
-//!   Otherwise it is followed after it has lasted for a cool-down. So a load that alternates faster causes no
-//!   swap from its second change on.
+//! - I2. The engine follows a change of preference at once if the old preference was constant for a
+//!   cool-down. Otherwise the engine follows it once the new preference has lasted for a cool-down. So a load
+//!   that alternates faster causes no swap from its second change on.
 //! - I3. A preference that changes twice within a cool-down doubles the cool-down, up to 32 fold. A
 //!   preference that lasts for four cool-downs restores it.
 //!

@@ -113,19 +113,19 @@ impl Arena {
         self.placement
     }
 
-    /// Allocates a block for this layout. Its bytes are uninitialized. A size of 0 is served like a size of
-    /// 1.
+    /// Allocates a block for this layout. Its bytes are uninitialized. For a size of 0 the block has at least
+    /// 1 byte.
     ///
-    /// A VP number beyond the machine's is taken as some VP. A strictly local block of such a VP is a block
-    /// of whole lines.
+    /// If the placement names a VP that the machine does not have, the arena uses the heap of another VP. A
+    /// [`Placement::LocalOf`] block then occupies whole lines.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no memory. The allocator may then have sent cached blocks home; otherwise
     /// it is unchanged.
     ///
     /// # Cost
-    /// As for [`LocalityAlloc`](crate::LocalityAlloc). [`Placement::Near`] always takes a lock, and
-    /// [`Placement::LocalOf`] does if the caller is on another VP.
+    /// The cost of [`LocalityAlloc`](crate::LocalityAlloc). In addition, [`Placement::Near`] always takes a
+    /// lock, and [`Placement::LocalOf`] takes one if the caller is on another VP.
     ///
     /// # Example
     /// ```

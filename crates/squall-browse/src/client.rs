@@ -204,7 +204,7 @@ impl Client {
     /// Lists objects.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     ///
     /// ```
     /// use squall_browse::{Builder, Client, Target, protocol::{ListQuery, Sort}};
@@ -224,7 +224,7 @@ impl Client {
     /// Asks for one object in detail.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn object(&mut self, id: &str) -> Result<Detail, ClientError> {
         self.ask(&Request::Object { id: id.to_owned() })
     }
@@ -232,7 +232,7 @@ impl Client {
     /// Lists the decisions about one object, oldest first.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn history(&mut self, id: &str) -> Result<Vec<DecisionView>, ClientError> {
         self.ask(&Request::History { id: id.to_owned() })
     }
@@ -240,7 +240,7 @@ impl Client {
     /// Lists the latest decisions about all objects, oldest first.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn decisions(&mut self) -> Result<Vec<DecisionView>, ClientError> {
         self.ask(&Request::Decisions {})
     }
@@ -248,7 +248,7 @@ impl Client {
     /// Lists the latest swaps, oldest first.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn swaps(&mut self) -> Result<Vec<SwapView>, ClientError> {
         self.ask(&Request::Swaps {})
     }
@@ -256,7 +256,7 @@ impl Client {
     /// Asks for the statistics of the program's locality allocator.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn memory(&mut self) -> Result<MemoryView, ClientError> {
         self.ask(&Request::Memory {})
     }
@@ -264,7 +264,7 @@ impl Client {
     /// Lists the names of the implementations that an object can be swapped to.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn implementations(&mut self, id: &str) -> Result<Vec<String>, ClientError> {
         self.ask(&Request::Implementations { id: id.to_owned() })
     }
@@ -272,7 +272,7 @@ impl Client {
     /// Lists the attributes of an object.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn attributes(&mut self, id: &str) -> Result<Vec<AttributeView>, ClientError> {
         self.ask(&Request::Attributes { id: id.to_owned() })
     }
@@ -280,8 +280,8 @@ impl Client {
     /// Sets an attribute of an object.
     ///
     /// # Errors
-    /// See [`Client::hello`]. The error for an unknown name, a wrong type or a value out of range lists the
-    /// values allowed.
+    /// The errors of [`Client::hello`]. The error for an unknown name, a wrong type or a value out of range
+    /// lists the allowed values.
     pub fn set(&mut self, id: &str, name: &str, value: &str) -> Result<(), ClientError> {
         self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned() })
     }
@@ -289,7 +289,7 @@ impl Client {
     /// Freezes an object, so that its policy does not change it, or thaws it.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn freeze(&mut self, id: &str, frozen: bool) -> Result<(), ClientError> {
         let id = id.to_owned();
         self.ask(&if frozen { Request::Freeze { id } } else { Request::Thaw { id } })
@@ -298,7 +298,7 @@ impl Client {
     /// Freezes all objects, or thaws those that are not frozen individually.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn freeze_all(&mut self, frozen: bool) -> Result<(), ClientError> {
         self.ask(&if frozen { Request::FreezeAll {} } else { Request::ThawAll {} })
     }
@@ -306,7 +306,7 @@ impl Client {
     /// Swaps an object for the implementation with this name. Returns the report of the swap.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn swap(&mut self, id: &str, implementation: &str) -> Result<SwapView, ClientError> {
         self.ask(&Request::Swap { id: id.to_owned(), implementation: implementation.to_owned() })
     }
@@ -314,7 +314,7 @@ impl Client {
     /// Counts an object's calls for a span. Each of its calls costs more during the count.
     ///
     /// # Errors
-    /// See [`Client::hello`].
+    /// The errors of [`Client::hello`].
     pub fn sample(&mut self, id: &str, span_ms: u64) -> Result<CallsView, ClientError> {
         self.ask(&Request::Sample { id: id.to_owned(), span_ms })
     }

@@ -1,8 +1,8 @@
 //! Registration: each thread gets a record at its first operation and gives it back when it ends.
 //!
 //! - I1. The exit hook of a thread takes its record back. The reclaimer has no hook, since it never ends
-//!   (reclaimer/I1). After the hook has run (in a later thread-local destructor) a record is taken for one
-//!   outermost operation at a time.
+//!   (reclaimer/I1). After the hook has run, a later thread-local destructor takes a record for one outermost
+//!   operation at a time.
 
 use crate::raw::record::{Record, attention};
 use crate::thread::{PinError, give_record_back, own_record, take_record};
@@ -21,8 +21,8 @@ pub(crate) fn register_current() -> Result<&'static Record, PinError> {
     })
 }
 
-/// Calls `f` with the calling thread's record, and registers the thread first if needed. Past the exit hook
-/// the record is taken for this call only.
+/// Calls `f` with the calling thread's record, and registers the thread first if needed. After the exit hook
+/// has run, the thread gives the record back when `f` returns.
 pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, PinError> {
     if let Some(record) = own_record() {
         return Ok(f(record));

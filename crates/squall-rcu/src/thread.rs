@@ -1,7 +1,7 @@
-//! The calling thread: its record and its flags. Also the process-wide domain.
+//! The record and the flags of the calling thread, and the process-wide domain.
 //!
-//! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that
-//!   thread.
+//! - I1. The thread-local record pointer has the address of `UNREGISTERED`, or of the record that the domain
+//!   gave to that thread.
 //!
 //! The flags have no destructors, so they can be read at any time, also by a signal handler and by a later
 //! thread-local destructor.

@@ -168,8 +168,8 @@ pub trait Act<I: ?Sized, R>: Sized {
     /// Performs the action.
     fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R;
 
-    /// Performs the action on the fast path if it is quick, without a function call if possible. Then the
-    /// compiler need not save registers for the end of the operation.
+    /// Performs the action on the fast path if it is quick. The implementation should make no function calls:
+    /// then the compiler need not save registers for the end of the operation.
     ///
     /// # Errors
     /// Returns `self` unchanged if the slow path is needed; the caller then calls `act`.

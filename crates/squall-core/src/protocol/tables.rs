@@ -12,7 +12,7 @@
 //!   hand: they find null there and take the slow path.
 //! - I2. A slot belongs for good to the VP that took its block: its home. A free slot is in one free list of
 //!   that home, in one recycled block there, or in the range `fresh`.
-//! - I3. Slots that were taken as a run of n stay a run of n.
+//! - I3. An object with n interfaces takes n consecutive slots, a *run*. A run of n slots stays a run of n.
 //! - I4. An entry is null or the address of a header that was installed there. Discarding sets entries to
 //!   null, at any time.
 //!
@@ -237,8 +237,8 @@ impl Tables {
         Ok(first)
     }
 
-    /// Ends the use of a run by the object with this id and class, and gives it the next generation. Returns
-    /// whether the run can be used again.
+    /// Ends the use of a run of slots by the object with this id and class, and gives the slots their next
+    /// generation. Returns whether the run can be used again.
     #[inline]
     pub(crate) fn advance(&self, id: Id, class: &'static Class) -> bool {
         !any(class.interfaces, move |index| !self.slot(id.slot() + index).advance(id.generation(), class))

@@ -1,9 +1,9 @@
 //! The phases of a swap.
 //!
-//! - I1. From `attach` on, the swapping thread keeps the old object by its gate, so that it is valid outside
-//!   operations, too. The new object belongs to this thread until it serves.
-//! - I2. Users' code runs under no lock, outside every operation, and while no mediator of this crate waits
-//!   for anything but it.
+//! - I1. From `attach` on, the swapping thread is inside the old object's gate. So the old object stays valid
+//!   outside operations, too. The new object belongs to this thread until it serves.
+//! - I2. User code (exports, imports, drops) runs under no lock and outside every operation. Calls that wait
+//!   meanwhile wait only for this user code.
 //! - I3. Callers wait from `block` until `decide`. Between the two, no thread of the swap waits for a grace
 //!   period.
 

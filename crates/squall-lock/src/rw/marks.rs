@@ -1,4 +1,4 @@
-//! The marks of readers: a line for each thread, shared by all locks.
+//! The marks of readers: two cache lines for each thread, shared by all locks.
 //!
 //! Problem: a reader must say "I am inside" where a writer finds it, on a line that no other thread writes.
 //! Counts on each VP would need two restartable additions, and memory per lock and VP. The additions take
@@ -7,8 +7,9 @@
 //! few *slots*. A slot that contains the address of a lock is a mark: this thread is inside, or about to
 //! check whether it may go in. A writer reads the records of all threads.
 //!
-//! - I1. A slot is 0 (free), [`RESERVED`], or the key of a lock. Only the slot's owner changes it from 0. In
-//!   the record of strays, which has no owner, threads do that by a compare-exchange.
+//! - I1. A slot is 0 (free), [`RESERVED`], or the key of a lock. Only the slot's owner changes it from 0. A
+//!   *stray* is a thread that has given back its record. All strays share one record without an owner, and
+//!   claim its slots by compare-exchange.
 //! - I2. Records are never freed while their registry lives, and a pushed record stays in the list.
 //! - I3. A record is given to a thread only when all its slots are 0. No guard is left that could clear one
 //!   of them later.

@@ -138,8 +138,8 @@ pub trait Map<
     /// Returns the store of the entries, for reads in the rest of the operation.
     fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S>;
 
-    /// Returns the store for one write. The write must end before this call of the object does; only
-    /// [`MapExt`] can write. An implementation that does not distinguish reads from writes keeps the
+    /// Returns the store for one write. [`MapExt`] calls this within a call of the map, and finishes the
+    /// write before that call ends. An implementation that does not distinguish reads from writes keeps the
     /// default.
     #[inline]
     fn write<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {

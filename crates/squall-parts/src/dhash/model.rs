@@ -1,6 +1,7 @@
-//! Model checks of the shipped protocol, and their twins, each with one step left out. They cover the
-//! verdict, emptying against readers and lockers, and refilled keys. The tables are small stand-ins
-//! (`platform`); the locks are the shipped ones.
+//! Model checks of the shipped protocol, and their twins, each with one step left out. They cover the verdict
+//! of [`find_or_fill`](Shared::find_or_fill_local), keys that are emptied while threads read or lock them,
+//! and keys that are filled again. The tables are small stand-ins (`platform`); the locks are the shipped
+//! ones.
 
 use crate::dhash::Verdict;
 use crate::dhash::element::Locked;

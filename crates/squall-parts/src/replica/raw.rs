@@ -110,10 +110,10 @@ impl<T> DeadNodes<T> {
     }
 }
 
-/// A replica's word: null, or a node with a reference for the word.
+/// The word of a replica: null, or a pointer that owns one of its node's references.
 ///
-/// It is changed by single read-modify-writes, not by a load and a store. So the cache line moves once, and
-/// loom sees the change: it forgets a load that another one follows.
+/// Each change is one read-modify-write, not a load and a store, so that the cache line moves once. The
+/// models need that too: loom forgets a thread's load of a location that the same thread then changes.
 pub(crate) struct Word<T>(AtomicPtr<Node<T>>);
 
 impl<T> Word<T> {

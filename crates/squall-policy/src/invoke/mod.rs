@@ -214,7 +214,7 @@ where
     pending
 }
 
-/// Passes the call to this executor, and returns at once. See [`asynchronous`].
+/// Passes the call to this executor, and returns at once, like [`asynchronous`].
 ///
 /// ```
 /// use squall_policy::invoke::{Work, asynchronous_on};
@@ -241,8 +241,11 @@ where
     pending
 }
 
-/// Passes the call to the program's executor, or to the pool, if it can begin by `deadline`. See
-/// [`asynchronous`] and [`synchronous_by`].
+/// Passes the call to the program's executor, or to the pool, and returns at once, like [`asynchronous`]. The
+/// call must begin by `deadline`, as in [`synchronous_by`].
+///
+/// # Errors
+/// Through the [`PendingCall`]: [`InvokeError::TooLate`] if the call did not begin by the deadline.
 ///
 /// ```
 /// use squall_policy::invoke::asynchronous_by;
@@ -271,7 +274,8 @@ where
     pending
 }
 
-/// Passes the call to the program's executor, or to the pool, once `event` releases it. See [`asynchronous`].
+/// Passes the call to the program's executor, or to the pool, once `event` releases it. Returns like
+/// [`asynchronous`], without waiting for the event.
 ///
 /// # Errors
 /// Through the [`PendingCall`]: [`InvokeError::Cancelled`], [`InvokeError::Full`], and

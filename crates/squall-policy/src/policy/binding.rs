@@ -137,8 +137,8 @@ impl<P: Policy> Binding<P> {
     /// `set_operation_attributes`, and `create`, which calls `make`.
     ///
     /// # Errors
-    /// [`GovernError`]: there is no object. If the policy refused after it had created one, the binding
-    /// cannot be used again.
+    /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
+    /// dropped. In the second case the binding cannot be used again.
     /// # Panics
     /// If `make` does.
     ///
@@ -166,8 +166,8 @@ impl<P: Policy> Binding<P> {
     /// [`swappable_with`](squall_core::swappable_with).
     ///
     /// # Errors
-    /// [`GovernError`]: there is no object. If the policy refused after it had created one, the binding
-    /// cannot be used again.
+    /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
+    /// dropped. In the second case the binding cannot be used again.
     /// # Panics
     /// If `make` does.
     #[track_caller]
@@ -180,12 +180,13 @@ impl<P: Policy> Binding<P> {
         self.make(|| wrap::wrapped_swappable(|handle: Handle<I>| self.bound_around(handle, make)))
     }
 
-    /// Creates a distributed object. `make`'s root wraps each representative by [`around`](Binding::around)
-    /// in its `make_rep`. A root with a policy that waits also forwards [`Root::wake`] to [`Policy::wake`].
+    /// Creates a distributed object with the root that `make` returns. The root's `make_rep` wraps each
+    /// representative by [`around`](Binding::around). If the policy makes callers wait, the root also
+    /// forwards [`Root::wake`] to [`Policy::wake`].
     ///
     /// # Errors
-    /// [`GovernError`]: there is no object. If the policy refused after it had created one, the binding
-    /// cannot be used again.
+    /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
+    /// dropped. In the second case the binding cannot be used again.
     /// # Panics
     /// If `make` does. With [`Root::EAGER`], if `make_rep` does.
     /// # Example

@@ -3,21 +3,20 @@
 //! - `read`: lock to read, read the word, unlock.
 //! - `one-percent`: one operation in a hundred locks to write and adds one. Ours loses there: its writers pay
 //!   for the cheap readers.
-//! - `write`: no subjects, only metrics of a write beside readers, active or past. It is the last variant,
-//!   since readers' places are kept, and writers of other variants would have to visit them.
+//! - `write`: no subjects, only metrics of a write beside active or past readers. A thread that has read
+//!   leaves a record of marks, which every later write checks. So this variant runs last.
 //!
 //! A metric of `read`, for every thread count: `read_over_operation` divides the time of a read lock and
-//! unlock by that of an operation's enter and leave (`squall_rcu::pin`). Both read a word inside. The median
-//! of pairs counts.
+//! unlock by that of an operation's enter and leave (`squall_rcu::pin`). Both read a word inside. The result
+//! is the median over pairs of short runs.
 //!
 //! Metrics of `write`:
 //!
 //! - `write_us_beside_a_reader`: microseconds of a write lock and unlock while another thread reads that lock
 //!   all the time, on a processor that the writer has to interrupt.
-//! - `write_us_at_N`: the time without a reader, while N threads have a place for a reader's marks (the
-//!   clusters of this lock); all but the writer sleep. N is the number of places: 2, 8, 64 and 512 in a run
-//!   of this variant alone. The first may be larger if more threads have read before, in other variants of
-//!   the run.
+//! - `write_us_at_N`: microseconds of a write lock and unlock without a reader, while N threads have records
+//!   of marks; all but the writer sleep. N is 2, 8, 64 and 512 if this variant runs alone. The first N may be
+//!   larger if threads of other variants have read before.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -127,8 +127,9 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
     why
 }
 
-/// Phrases for the losses. Lost records of mappings and blocks affect only the description of lines. A lost
-/// record of an exit, however, makes it unknown how a child ended.
+/// Describes the lost accesses and records, one phrase for each kind of loss. Lost records of mappings and
+/// blocks affect only the description of lines. If the record of a child's exit is lost, it is unknown how
+/// the child ended.
 pub(super) fn losses(losses: Losses) -> Vec<String> {
     let of = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
     let all = [

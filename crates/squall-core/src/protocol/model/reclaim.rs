@@ -101,8 +101,8 @@ fn hold_makes_peer_in_operations() {
     hold_against_death(true);
 }
 
-/// Representatives are put into a drop queue. The runner of the VP and a thread in its place take them. Each
-/// is dropped once, and the last drop ends the object.
+/// One thread puts representatives into a drop queue; the runners that it sends and another thread take them.
+/// Each representative is dropped once, and the last drop ends the object.
 fn drop_queue() {
     World::run(&[], false, |world| {
         let (thing, _) = world.create(1, 1);

@@ -17,8 +17,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes a locked form with clones of a table's entries. If the table has more than `most` entries, it
-    /// is used itself.
+    /// Makes a locked form with clones of a table's entries. A table with more than `most` entries is not
+    /// cloned: the new form shares it, as if it had spilled into that table.
     pub(in crate::map) fn of_table(
         table: Arc<Table<K, V, S>>,
         most: usize,

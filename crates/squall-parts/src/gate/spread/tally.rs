@@ -35,12 +35,13 @@ pub trait Tally: Send + Sync + Sized {
     /// Opens the gate, if there is one.
     fn open(&self) {}
 
-    /// Closes the gate, if there is one. Threads may still count there until
+    /// Closes the gate, if there is one. A thread may still add to the count at the gate until
     /// [`finish_closing`](Tally::finish_closing) has returned.
     fn close(&self) {}
 
-    /// Finishes the closing of gates that were closed before and are not opened meanwhile. After the return
-    /// no thread counts at these gates any more, and the caller's reads include everything counted there.
+    /// Waits until no thread counts at the gates in `closed` any more. The caller has closed these gates
+    /// before, and no thread opens them meanwhile. Afterwards the caller's reads include everything counted
+    /// there.
     ///
     /// # Errors
     /// [`Unavailable`] if the system can no longer guarantee this.

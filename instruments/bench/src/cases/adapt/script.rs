@@ -86,8 +86,8 @@ pub(super) fn is_wave(script: Script) -> bool {
     script.iter().any(|part| matches!(part.length, Length::Alternating(..)))
 }
 
-/// Number of swaps that hysteresis allows: one for each change of a load that was steady before. An
-/// alternating load is followed once, when it begins.
+/// Returns the number of swaps that hysteresis allows: one for each part of the script. The engine follows
+/// the change of load at the start of a part. It does not follow the later changes of an alternating load.
 pub(super) fn swaps_allowed(script: Script) -> usize {
     script.len()
 }
