@@ -139,7 +139,7 @@ pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(with_path("cannot remove the stale", path, &error))
+                Err(with_path("cannot remove the stale socket", path, &error))
             }
             _ => Ok(()),
         },

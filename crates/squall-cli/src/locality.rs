@@ -169,7 +169,7 @@ fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for signal in [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(&status, *signal)) {
         signal_hook::flag::register_usize(signal, Arc::clone(&told), signal.unsigned_abs() as usize)
-            .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
+            .map_err(|error| Failure::new(format!("cannot handle signal {signal}: {error}")))?;
     }
     Ok(told)
 }

@@ -53,7 +53,7 @@ impl Ours {
         if state == Some(ObjectState::Live) && swaps > 0 {
             return Ok(());
         }
-        Err(format!("after {swaps} swaps the object is {state:?}"))
+        Err(format!("the object must be live after at least one swap; after {swaps} it is {state:?}"))
     }
 }
 

@@ -115,7 +115,7 @@ impl Processors {
         if online == self.online_before {
             Ok(())
         } else {
-            Err(format!("online before: {}, now: {online}", self.online_before))
+            Err(format!("processors {} were online before, but now {online} are", self.online_before))
         }
     }
 

@@ -100,8 +100,9 @@ fn mounts() -> Result<(), String> {
         ("tmpfs", "/tmp", "tmpfs"),
     ];
     for (source, target, kind) in wanted {
-        std::fs::create_dir_all(target).map_err(|e| format!("create {target}: {e}"))?;
-        mount(source, target, kind, MountFlags::empty(), None).map_err(|e| format!("mount {target}: {e}"))?;
+        std::fs::create_dir_all(target).map_err(|e| format!("cannot create {target}: {e}"))?;
+        mount(source, target, kind, MountFlags::empty(), None)
+            .map_err(|e| format!("cannot mount {target}: {e}"))?;
     }
     Ok(())
 }
@@ -109,7 +110,7 @@ fn mounts() -> Result<(), String> {
 /// Keeps the kernel's less severe messages off the console, because they would break up our lines. Until here
 /// the console shows all messages.
 fn quieten_kernel() -> Result<(), String> {
-    std::fs::write(PRINTK, "3").map_err(|e| format!("{PRINTK}: {e}"))
+    std::fs::write(PRINTK, "3").map_err(|e| format!("cannot write {PRINTK}: {e}"))
 }
 
 /// Prints `squall info` for the log.
@@ -117,8 +118,9 @@ fn quieten_kernel() -> Result<(), String> {
 /// # Errors
 /// If the program fails.
 fn info() -> Result<(), String> {
-    let status = Command::new(SQUALL).arg("info").status().map_err(|e| format!("{SQUALL} info: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("squall info: {status}")) }
+    let status =
+        Command::new(SQUALL).arg("info").status().map_err(|e| format!("cannot start {SQUALL}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("squall info failed: {status}")) }
 }
 
 /// Runs one stress to its end while processors go offline and come back.
@@ -136,13 +138,15 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
         if word.starts_with("--") {
             command.arg(word);
         } else {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("bad setting {word}"))?;
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| format!("stress {stress}: {word} is neither NAME=VALUE nor a switch"))?;
             command.env(key, value);
         }
     }
     println!("vm: stress {stress} for {} s with {} threads", order.seconds, order.threads);
     let start = Instant::now();
-    let mut child = command.spawn().map_err(|e| format!("stress {stress}: {e}"))?;
+    let mut child = command.spawn().map_err(|e| format!("cannot start stress {stress}: {e}"))?;
     let mut processors = hotplug::Processors::find()?;
     let outcome = supervise(&mut child, &mut processors, order);
     processors.restore()?;
@@ -153,7 +157,7 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
         processors.cycles()
     );
     if !status.success() {
-        return Err(format!("stress {stress}: {status}"));
+        return Err(format!("stress {stress} failed: {status}"));
     }
     if processors.cycles() == 0 && processors.removable() > 0 {
         return Err(format!("stress {stress}: ended before a single processor was taken offline"));
@@ -171,11 +175,11 @@ fn run_test(test: &str) -> Result<(), String> {
     command.args((!filter.is_empty()).then_some(filter));
     command.env("PATH", "/usr/bin").env("SQUALL_TEST_NEEDS", "emulator").env("RUST_BACKTRACE", "0");
     // Run one test at a time, and print its name before it runs.
-    let status =
-        command.args(["--test-threads", "1", "--nocapture"]).status().map_err(|e| format!("{test}: {e}"))?;
+    command.args(["--test-threads", "1", "--nocapture"]);
+    let status = command.status().map_err(|e| format!("cannot start test {test}: {e}"))?;
     let took = start.elapsed().as_secs();
     println!("vm: test {test} {status} after {took} s");
-    if status.success() { Ok(()) } else { Err(format!("{test}: {status}")) }
+    if status.success() { Ok(()) } else { Err(format!("test {test} failed: {status}")) }
 }
 
 /// Waits for `child`, while taking processors offline and bringing them back. Kills it at the time limit.

@@ -16,13 +16,15 @@ pub(crate) const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// # Errors
 /// If the program fails or prints invalid JSON. If a fact is absent or has another value.
 pub(crate) fn check(squall: &str, order: &Order) -> Result<(), String> {
-    let output =
-        Command::new(squall).args(["info", "--json"]).output().map_err(|e| format!("squall info: {e}"))?;
+    let output = Command::new(squall)
+        .args(["info", "--json"])
+        .output()
+        .map_err(|e| format!("cannot start {squall}: {e}"))?;
     if !output.status.success() {
-        return Err(format!("squall info --json: {}", output.status));
+        return Err(format!("squall info --json failed: {}", output.status));
     }
-    let info: Value =
-        serde_json::from_slice(&output.stdout).map_err(|e| format!("squall info --json: {e}"))?;
+    let info: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|e| format!("squall info --json printed no JSON: {e}"))?;
     for (fact, value) in &order.expect {
         let found = find(&info, fact).ok_or_else(|| format!("squall info --json does not say {fact}"))?;
         if found != *value {

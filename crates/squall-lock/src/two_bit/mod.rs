@@ -137,7 +137,7 @@ impl<A: Word, S: Steps> TwoBits<A, S> {
     pub const fn with_steps(shift: u32) -> TwoBits<A, S> {
         assert!(
             shift < A::BITS && shift + 2 <= A::BITS,
-            "the bits `shift` and `shift + 1` are not inside the word"
+            "the bits `shift` and `shift + 1` of a `TwoBits` are not inside the word; choose a smaller `shift`"
         );
         TwoBits { shift, marker: PhantomData }
     }

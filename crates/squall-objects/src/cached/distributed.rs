@@ -196,13 +196,16 @@ impl<B: Body> Root for Distributed<B> {
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let store = whole.root().store.get().ok_or("the old object has no state")?;
+                let store = whole.root().store.get();
+                let store = store.ok_or("the object has no entries: no swap moved its state in")?;
                 Ok(Moved(store.clone()))
             })
             .import(|whole, state: Moved<B::Store>| {
                 let root = whole.root();
                 let store = B::refit(&state.0, &root.form);
-                root.store.set(store).map_err(|_| "the new object has a state already".into())
+                root.store
+                    .set(store)
+                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
             });
     }
 }

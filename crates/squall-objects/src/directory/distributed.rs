@@ -132,13 +132,16 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|object| {
-                let whole = object.root().whole.get().ok_or("the old object has no entries")?;
+                let whole = object.root().whole.get();
+                let whole = whole.ok_or("the directory has no entries: no swap moved its state in")?;
                 Ok(Moved(whole.clone()))
             })
             .import(|object, state: Moved<Whole<K, G, L, S>>| {
                 let root = object.root();
                 let locals = locked(&state.0.locals).clone();
-                root.whole.set(state.0).map_err(|_| "the new object has entries already")?;
+                root.whole
+                    .set(state.0)
+                    .map_err(|_| "the replacement already has entries; make a new one for each swap")?;
                 // Reversed, so that `pop` takes the first table first.
                 locked(&root.spare).extend(locals.into_iter().rev());
                 Ok(())

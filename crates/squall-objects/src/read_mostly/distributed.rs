@@ -121,13 +121,15 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Di
         formats
             .export(|whole| {
                 let root = whole.root();
-                let value = root.master.keep().ok_or("the old object has no value")?;
+                let value =
+                    root.master.keep().ok_or("the object has no value: no swap moved its state in")?;
                 Ok(Moved { value, watch: root.watch().clone() })
             })
             .import(|whole, state: Moved<T>| {
                 let root = whole.root();
-                root.watch.set(state.watch).map_err(|_| "the new object has waiters already")?;
-                root.master.adopt(state.value).map_err(|_| "the new object has a value already")?;
+                let again = "the replacement already has a value; make a new one for each swap";
+                root.watch.set(state.watch).map_err(|_| again)?;
+                root.master.adopt(state.value).map_err(|_| again)?;
                 Ok(())
             });
     }

@@ -266,7 +266,10 @@ impl Threshold {
 }
 
 const fn missing(threshold: u32) -> i32 {
-    assert!(threshold <= i32::MAX as u32, "the threshold is above 2^31 - 1");
+    assert!(
+        threshold <= i32::MAX as u32,
+        "a `Threshold` counts at most 2^31 - 1 events; more were requested"
+    );
     threshold as i32
 }
 
