@@ -62,7 +62,7 @@ fn thaw(world: &'static World) -> Result<(), String> {
     lock(&world.log).judges_budget = false;
     for tracked in world.all() {
         let id = tracked.id();
-        if let Some(values) = attribute::of(id) {
+        if let Some(values) = attribute::values_of(id) {
             for info in values.list() {
                 let taken_back = values.unset(&info.path());
                 taken_back.map_err(|error| format!("a setting could not be taken back: {error}"))?;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use squall::lock::Steps;
 use squall::objects::gate::{self, Gate as _, GateExt};
 use squall::parts::gate::{
-    ControlError, Limits, LocalRequests, Rejected, RequestCounter, ShutDown, SpreadRequests,
+    ControlError, Limits, LocalRequests, Rejected, SharedGate, ShutDown, SpreadRequests,
 };
 use squall::{Handle, Owned};
 
@@ -47,9 +47,9 @@ pub(super) trait Counter: Send + Sync {
     fn inside(&self) -> u64;
 }
 
-impl<S: Steps> Counter for RequestCounter<S>
+impl<S: Steps> Counter for SharedGate<S>
 where
-    RequestCounter<S>: Send + Sync,
+    SharedGate<S>: Send + Sync,
 {
     fn enter(&self) -> Result<(), ShutDown> {
         self.enter()
@@ -171,7 +171,7 @@ pub(super) type Make = fn() -> Box<dyn Counter>;
 /// Returns the forms with delayed steps.
 pub(super) fn disturbed_counters() -> [(&'static str, Make); 2] {
     [
-        ("the disturbed request counter", || Box::new(RequestCounter::<Disturbed>::with_steps())),
+        ("the disturbed request counter", || Box::new(SharedGate::<Disturbed>::with_steps())),
         ("the disturbed spread request counter", || {
             Box::new(Spread(SpreadRequests::with_steps(|| AtomicU64::new(0))))
         }),
@@ -184,7 +184,7 @@ pub(super) fn gates() -> Vec<Gate> {
     vec![
         Gate::new(first, make_first),
         Gate::new(second, make_second),
-        Gate::new("the request counter", || Box::new(RequestCounter::new())),
+        Gate::new("the request counter", || Box::new(SharedGate::new())),
         Gate::new("the shared request counter", || Box::new(Object(gate::shared()))),
         Gate::new("the distributed request counter", || Box::new(Object(gate::distributed()))),
     ]

@@ -1,7 +1,8 @@
-//! Arbiters, and the traces that they leave for callers.
+//! The arbiters of an object, and the traces that they leave for callers.
 //!
 //! An arbiter function leaves its number in its thread, and the method picks it up. So each call knows the
-//! arbiter it passed, without a shared counter that would hide a missing fence.
+//! arbiter it passed, without a shared counter that would hide a missing fence. `attach` draws the arbiters;
+//! `Arbiters::judge` compares the trace of a call with the arbiters known before it began.
 //!
 //! - I1. The numbers of an object's arbiters grow. They are drawn, attached and detached under one lock,
 //!   which callers do not take.
@@ -9,28 +10,26 @@
 //!   arbiter because it is being detached therefore sees that.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use squall::swap::{Arbiter, SwapFailure, arbitrate, arbitrate_method};
+use squall::swap::{Arbiter, SwapError};
 
-use super::caller::Entry;
-use super::world::World;
-use crate::run::{Rng, lock};
-use crate::skeleton::expected_panic::raise_expected_panic;
+use crate::run::lock;
 
 /// Names of the methods by number; 0 stands for all.
 pub(super) const METHODS: [&str; 6] = ["", "mark", "audit", "pass", "linger", "rest"];
+/// The bits of an arbiter's number that hold the number of its method.
 const METHOD: u64 = 7;
 /// Flag of an arbiter that sometimes refuses calls.
-const REFUSES: u64 = 8;
+pub(super) const REFUSES: u64 = 8;
 /// Flag of an arbiter that sometimes panics before the method.
-const PANICS: u64 = 16;
+pub(super) const PANICS: u64 = 16;
+/// The lowest bit of the count of arbiters in a number.
 const NUMBER_ONE: u64 = 32;
-/// One call in this many is refused or panics.
-const ODD_ONE_IN: u64 = 16;
+
 /// The reason of a refusal.
-pub(super) const REFUSAL: &str = "the arbiter would not have it";
+pub(super) const REFUSAL: &str = "the arbiter refuses this call as planned";
 
 /// The arbiter that a call passed, and how often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +42,12 @@ pub(super) struct ArbiterTrace {
 
 thread_local! {
     static TRACE: Cell<ArbiterTrace> = const { Cell::new(ArbiterTrace { number: 0, times: 0, entered: false }) };
+}
+
+/// Leaves the trace of the arbiter with this number in the calling thread.
+pub(super) fn leave_trace(number: u64) {
+    let before = TRACE.get();
+    TRACE.set(ArbiterTrace { number, times: before.times + 1, entered: false });
 }
 
 /// Takes the trace of the calling thread's last call.
@@ -83,6 +88,26 @@ impl Arbiters {
         Known { attached, detached: self.detached.load(Ordering::Acquire) }
     }
 
+    /// Draws the number of the next arbiter and attaches that arbiter with `attach` (I1). `kind` holds the
+    /// number of its method and its flags.
+    ///
+    /// # Errors
+    /// `attach` failed.
+    pub(super) fn attach(
+        self: &Arc<Self>,
+        kind: u64,
+        attach: impl FnOnce(u64) -> Result<Arbiter, SwapError>,
+    ) -> Result<Attached, AttachError> {
+        let mut last = lock(&self.lock);
+        let number = (*last & !(NUMBER_ONE - 1)) + NUMBER_ONE + kind;
+        let is_arbitrated = *last != self.detached.load(Ordering::Relaxed);
+        let arbiter = attach(number).map_err(|error| AttachError { error, is_arbitrated })?;
+        *last = number;
+        // Release: pairs with the acquire in `known`.
+        self.attached.store(number, Ordering::Release);
+        Ok(Attached { arbiters: Arc::clone(self), number, arbiter })
+    }
+
     /// Checks whether a call of this method may have this trace.
     pub(super) fn judge(&self, before: Known, method: usize, trace: ArbiterTrace) -> Result<(), String> {
         let name = METHODS[method];
@@ -120,79 +145,30 @@ impl ArbiterTrace {
     }
 }
 
-/// An attached arbiter and its object.
+/// A failed attempt to attach an arbiter.
+pub(super) struct AttachError {
+    pub(super) error: SwapError,
+    /// Whether the object already has an arbiter.
+    pub(super) is_arbitrated: bool,
+}
+
+/// An attached arbiter of an object.
 pub(super) struct Attached {
-    entry: Entry,
+    arbiters: Arc<Arbiters>,
     number: u64,
     arbiter: Arbiter,
 }
 
-/// Attaches an arbiter to this object, if it has none.
-pub(super) fn attach(world: &'static World, entry: &Entry, rng: &mut Rng) -> Option<Attached> {
-    let arbiters = &entry.record.arbiters;
-    let mut last = lock(&arbiters.lock);
-    let method = if rng.one_in(2) { 0 } else { 1 + rng.below(METHODS.len() as u64 - 1) };
-    let odd = [0, 0, REFUSES, PANICS][rng.below(4) as usize];
-    let number = (*last & !(NUMBER_ONE - 1)) + NUMBER_ONE + odd + method;
-    let proceeds = rng.one_in(2);
-    let calls = AtomicU64::new(0);
-    let function = move |call: &mut squall::swap::Call<'_>| {
-        let before = TRACE.get();
-        TRACE.set(ArbiterTrace { number, times: before.times + 1, entered: false });
-        world.arbitrated.fetch_add(1, Ordering::Relaxed);
-        if odd != 0 && calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(ODD_ONE_IN) {
-            if odd == PANICS {
-                raise_expected_panic();
-            }
-            return call.refuse(REFUSAL);
-        }
-        if proceeds {
-            call.proceed();
-        }
-    };
-    let outcome = match method {
-        0 => arbitrate(entry.handle, function),
-        _ => arbitrate_method(entry.handle, METHODS[method as usize], function),
-    };
-    match outcome {
-        Ok(arbiter) => {
-            *last = number;
-            // Release: pairs with the acquire in `known`.
-            arbiters.attached.store(number, Ordering::Release);
-            Some(Attached { entry: entry.clone(), number, arbiter })
-        }
-        Err(error) => {
-            let may = match error.failure() {
-                SwapFailure::Destroyed | SwapFailure::NotThere => entry.record.destroy_begun(),
-                SwapFailure::Arbitrated => *last != arbiters.detached.load(Ordering::Relaxed),
-                // A swap is under way, or was until just now.
-                failure => failure == SwapFailure::Busy,
-            };
-            if !may {
-                world.run_state.fail(format!("an arbiter of object #{}: {error}", entry.record.serial));
-            }
-            None
-        }
-    }
-}
-
-/// Detaches the arbiter.
-pub(super) fn detach(attached: Attached) {
-    let Attached { entry, number, arbiter } = attached;
-    let arbiters = &entry.record.arbiters;
-    let last = lock(&arbiters.lock);
-    // AcqRel: I2.
-    arbiters.detaching.fetch_max(number, Ordering::AcqRel);
-    arbiter.detach();
-    // Release: pairs with the acquire in `known`.
-    arbiters.detached.store(number, Ordering::Release);
-    drop(last);
-}
-
-/// Checks that an arbiter of an unknown method is refused.
-pub(super) fn ask_for_no_method(world: &World, entry: &Entry) {
-    let outcome = arbitrate_method(entry.handle, "no_such_method", |_| {});
-    if outcome.map(|_| ()).map_err(|error| error.failure()) != Err(SwapFailure::NoSuchMethod) {
-        world.run_state.fail("an arbiter of a method that there is not was not refused as such".to_owned());
+impl Attached {
+    /// Detaches the arbiter.
+    pub(super) fn detach(self) {
+        let Attached { arbiters, number, arbiter } = self;
+        let last = lock(&arbiters.lock);
+        // AcqRel: I2.
+        arbiters.detaching.fetch_max(number, Ordering::AcqRel);
+        arbiter.detach();
+        // Release: pairs with the acquire in `known`.
+        arbiters.detached.store(number, Ordering::Release);
+        drop(last);
     }
 }

@@ -18,7 +18,7 @@ use super::counts::{Stat, count};
 use super::faults::MakePanicked;
 use super::interfaces::{Act, Mark, Relay, Reply, Request, Station};
 use super::marks::Sums;
-use super::record::ObjectRecord;
+use super::record::{Entry, ObjectRecord};
 use super::world::World;
 use crate::run::Rng;
 use crate::skeleton::expected_panic::{ExpectedPanic, panic_message};
@@ -36,15 +36,6 @@ const AUDIT: usize = 2;
 const PASS: usize = 3;
 const LINGER: usize = 4;
 const REST: usize = 5;
-
-/// An object, as its callers know it.
-#[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) record: Arc<ObjectRecord>,
-    pub(super) handle: Handle<dyn Relay>,
-    /// Whether the factory made it.
-    pub(super) of_factory: bool,
-}
 
 /// A calling thread.
 pub(super) struct CallContext<'a> {

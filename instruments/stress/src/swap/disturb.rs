@@ -2,7 +2,7 @@
 
 use squall::{Handle, info_of, tables};
 
-use super::arbiters::{ask_for_no_method, attach, detach};
+use super::attach::{ask_for_no_method, attach};
 use super::counts::{Stat, count};
 use super::interfaces::Relay;
 use super::swaps;
@@ -67,7 +67,7 @@ fn arbitrate(world: &'static World, rng: &mut Rng) {
     let index = rng.below(arbiters.len() as u64) as usize;
     let one = arbiters.swap_remove(index);
     drop(arbiters);
-    detach(one);
+    one.detach();
 }
 
 /// Cancels a swap that a thread waits for.

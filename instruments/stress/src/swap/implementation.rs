@@ -20,7 +20,7 @@ use super::faults::{Fault, FaultCell, MakePanicked, read};
 use super::interfaces::Station;
 use super::marks::{Marks, Sums};
 use super::record::ObjectRecord;
-use super::swaps;
+use super::variants;
 use super::world::World;
 use crate::run::{Rng, lock};
 use crate::skeleton::expected_panic::{ExpectedPanic, raise_expected_panic};
@@ -160,7 +160,7 @@ impl Implementation {
             }
             Fault::ImportSwaps => {
                 if let Some(record) = self.record() {
-                    swaps::refused(self.world, record, &[SwapFailure::InTransfer]);
+                    variants::refused(self.world, record, &[SwapFailure::InTransfer]);
                 }
             }
             _ => {}

@@ -14,7 +14,7 @@ use super::disturb;
 use super::interfaces::{Act, Mark, Relay, Reply, Request, Station};
 use super::marks::Sums;
 use super::swaps;
-use super::variants::{Body, Leaf, Single};
+use super::variants::{self, Body, Leaf, Single};
 use crate::skeleton::delay::spin;
 use crate::skeleton::expected_panic::raise_expected_panic;
 
@@ -101,14 +101,14 @@ fn act(body: &impl Body, request: Request<'_>) {
         Act::Wake => body.wake(),
         Act::SwapOwn => {
             let failure = if in_operation() { SwapFailure::InOperation } else { SwapFailure::InMethod };
-            swaps::refused(world, mark.record, &[failure]);
+            variants::refused(world, mark.record, &[failure]);
         }
         Act::SwapOther => {
             let other =
                 context.entries.iter().flatten().find(|entry| !Arc::ptr_eq(&entry.record, mark.record));
             match other {
                 Some(other) if in_operation() => {
-                    swaps::refused(world, &other.record, &[SwapFailure::InOperation])
+                    variants::refused(world, &other.record, &[SwapFailure::InOperation])
                 }
                 Some(other) => swaps::one(world, other, true, &mut context.rng()),
                 None => {}

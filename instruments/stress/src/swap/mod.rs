@@ -22,9 +22,11 @@
 //! Source: as for `objects`; EX-K13 and EX-K14 are its pattern.
 
 mod arbiters;
+mod attach;
 mod breaks;
 mod caller;
 mod counts;
+mod creation;
 mod disturb;
 mod faults;
 mod implementation;

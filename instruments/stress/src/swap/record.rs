@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use squall::Handle;
 
@@ -35,6 +35,15 @@ struct Holders {
     unsure: Option<u64>,
 }
 
+/// An object, as its callers know it.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) record: Arc<ObjectRecord>,
+    pub(super) handle: Handle<dyn Relay>,
+    /// Whether the factory made it.
+    pub(super) of_factory: bool,
+}
+
 pub(super) struct ObjectRecord {
     pub(super) world: &'static World,
     pub(super) serial: u64,
@@ -49,7 +58,7 @@ pub(super) struct ObjectRecord {
     pub(super) turn: RwLock<()>,
     /// The fault of the next exports.
     pub(super) export: AtomicU8,
-    pub(super) arbiters: Arbiters,
+    pub(super) arbiters: Arc<Arbiters>,
     holders: Mutex<Holders>,
 }
 
@@ -65,7 +74,7 @@ impl ObjectRecord {
             asks: AtomicU64::new(0),
             turn: RwLock::new(()),
             export: AtomicU8::new(0),
-            arbiters: Arbiters::default(),
+            arbiters: Arc::default(),
             holders: Mutex::default(),
         }
     }

@@ -19,13 +19,12 @@ use squall::swap::{
 };
 
 use super::breaks::Break;
-use super::caller::Entry;
 use super::counts::{Stat, count};
 use super::faults::{Fault, MakePanicked};
 use super::implementation::RecordCell;
 use super::interfaces::{Relay, Station};
-use super::record::ObjectRecord;
-use super::variants::{Candidate, Kind, of_super};
+use super::record::{Entry, ObjectRecord};
+use super::variants::{Candidate, Kind, of_super, refused};
 use super::world::World;
 use crate::run::{Rng, lock};
 use crate::skeleton::expected_panic::panic_message;
@@ -66,20 +65,6 @@ struct Asked {
     cancel: Option<Cancel>,
     /// Another swap was requested at the same time.
     disturbed: bool,
-}
-
-/// Requests a swap that must be refused.
-pub(super) fn refused(world: &'static World, record: &Arc<ObjectRecord>, wanted: &[SwapFailure]) {
-    let Some(handle) = record.handle.get() else { return };
-    let mut rng = Rng::new(record.serial, 0);
-    let candidate = Candidate::build(world, Some(record), (Kind::Central, false), Fault::None, &mut rng);
-    let outcome = Swap::new(*handle).run(candidate.new).map_err(|error| error.failure());
-    record.failed(candidate.number);
-    count(Stat::RefusedThere);
-    if !outcome.as_ref().is_err_and(|failure| wanted.contains(failure)) {
-        let outcome = outcome.map(|report| report.outcome);
-        world.run_state.fail(format!("a swap that was to be refused as {wanted:?} ended with {outcome:?}"));
-    }
 }
 
 /// Requests a swap through the super-interface.

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use super::caller::{CallContext, DEPTH, Entry};
+use super::caller::{CallContext, DEPTH};
 use super::counts::{Stat, count};
 use super::disturb::{cancel, discard, disturb};
 use super::interfaces::Act;
+use super::record::Entry;
 use super::swaps;
 use super::world::World;
 use crate::run::Rng;

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use squall::swap::{Format, Replacement, RootFormats, State, StateFormats};
+use squall::swap::{Format, Replacement, RootFormats, State, StateFormats, Swap, SwapFailure};
 use squall::{ClusterSize, RepContext, Root, Vp, machine};
 
+use super::counts::{Stat, count};
 use super::faults::{Fault, FaultCell};
 use super::implementation::{Implementation, RecordCell};
 use super::interfaces::{Relay, Station};
@@ -313,4 +314,18 @@ impl Candidate {
 /// Returns an implementation of the super-interface.
 pub(super) fn of_super(world: &'static World) -> Replacement<dyn Station> {
     Replacement::swappable(Single::<CENTRAL>::new(Implementation::new(world, None, Fault::None)))
+}
+
+/// Requests a swap that must be refused.
+pub(super) fn refused(world: &'static World, record: &Arc<ObjectRecord>, wanted: &[SwapFailure]) {
+    let Some(handle) = record.handle.get() else { return };
+    let mut rng = Rng::new(record.serial, 0);
+    let candidate = Candidate::build(world, Some(record), (Kind::Central, false), Fault::None, &mut rng);
+    let outcome = Swap::new(*handle).run(candidate.new).map_err(|error| error.failure());
+    record.failed(candidate.number);
+    count(Stat::RefusedThere);
+    if !outcome.as_ref().is_err_and(|failure| wanted.contains(failure)) {
+        let outcome = outcome.map(|report| report.outcome);
+        world.run_state.fail(format!("a swap that was to be refused as {wanted:?} ended with {outcome:?}"));
+    }
 }

@@ -10,23 +10,19 @@ use std::sync::{Arc, Mutex, Weak};
 use squall::Owned;
 use squall::swap::{Cancel, Factory};
 
-use super::arbiters::{Attached, detach};
+use super::arbiters::Attached;
 use super::breaks::Break;
-use super::caller::Entry;
 use super::counts::{Counts, Stat, count};
-use super::faults::Fault;
 use super::interfaces::Relay;
-use super::record::ObjectRecord;
-use super::swaps;
+use super::record::{Entry, ObjectRecord};
 use super::times::SwapTimes;
-use super::variants::{Candidate, Kind};
-use crate::run::{Rng, lock};
+use crate::run::lock;
 use crate::skeleton;
 
 /// The place that the object of each place calls. Two places call each other. A chain of three leads back to
 /// its first. Another chain of three ends. Two places hold the factory's objects, which call into the others.
 const NEXT: [usize; 10] = [1, 0, 3, 4, 2, 6, 7, 7, 0, 2];
-const FACTORY: std::ops::Range<usize> = 8..10;
+pub(super) const FACTORY: std::ops::Range<usize> = 8..10;
 
 /// Maximum number of records to name in a violation.
 const NAMED_MAX: usize = 4;
@@ -111,7 +107,8 @@ impl World {
         self.met.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn open(&'static self) -> Arc<ObjectRecord> {
+    /// Opens the record of a new object.
+    pub(super) fn open(&'static self) -> Arc<ObjectRecord> {
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
         let record = Arc::new(ObjectRecord::new(self, serial));
         lock(&self.records).insert(serial, Arc::downgrade(&record));
@@ -128,33 +125,7 @@ impl World {
         lock(&self.records).get(&serial).and_then(Weak::upgrade)
     }
 
-    /// Creates an object of any kind.
-    fn create(&'static self, of_factory: bool, rng: &mut Rng) -> Option<(Owned<dyn Relay>, Entry)> {
-        let record = self.open();
-        let owned = if of_factory {
-            swaps::make(self, &record)?
-        } else {
-            let kind = [Kind::Central, Kind::Text, Kind::Spread, Kind::Spread][rng.below(4) as usize];
-            let candidate = Candidate::build(self, Some(&record), (kind, false), Fault::None, rng);
-            match candidate.new.create() {
-                Ok(owned) => owned,
-                Err(error) => {
-                    self.run_state.fail(format!("an object could not be created: {error}"));
-                    return None;
-                }
-            }
-        };
-        let handle = owned.handle();
-        let _ = record.handle.set(handle);
-        count(Stat::Created);
-        Some((owned, Entry { record, handle, of_factory }))
-    }
-
-    /// Creates an object that only its creator knows.
-    pub(super) fn create_apart(&'static self, rng: &mut Rng) -> Option<(Owned<dyn Relay>, Entry)> {
-        self.create(false, rng)
-    }
-
+    /// Destroys an object that is in no place.
     pub(super) fn destroy_apart(&self, owned: Owned<dyn Relay>, entry: &Entry) {
         let swaps = entry.record.swaps_under_way();
         if self.is_broken(Break::EarlyMark) {
@@ -173,20 +144,13 @@ impl World {
         lock(&self.places[place].shown).clone()
     }
 
-    /// Destroys the object of a place. The place still shows it.
-    pub(super) fn destroy(&self, place: usize) {
-        let taken = lock(&self.places[place].vault).take();
-        if let Some((owned, entry)) = taken {
-            self.destroy_apart(owned, &entry);
-        }
+    /// Returns whether a place has an object.
+    pub(super) fn is_filled(&self, place: usize) -> bool {
+        lock(&self.places[place].vault).is_some()
     }
 
-    /// Puts an object into a place without one.
-    pub(super) fn fill(&'static self, place: usize, rng: &mut Rng) {
-        if lock(&self.places[place].vault).is_some() {
-            return;
-        }
-        let Some((owned, entry)) = self.create(FACTORY.contains(&place), rng) else { return };
+    /// Puts an object into a place. Destroys the one that another thread put there meanwhile.
+    pub(super) fn put(&self, place: usize, owned: Owned<dyn Relay>, entry: Entry) {
         let shown = lock(&self.places[place].shown).replace(entry.clone());
         let before = lock(&self.places[place].vault).replace((owned, entry));
         if let Some((owned, entry)) = before {
@@ -195,17 +159,19 @@ impl World {
         drop(shown);
     }
 
-    /// Gives the factory its first maker, and fills every place.
-    pub(super) fn begin(&'static self, rng: &mut Rng) {
-        swaps::upgrade(self, rng);
-        (0..self.places.len()).for_each(|place| self.fill(place, rng));
+    /// Destroys the object of a place. The place still shows it.
+    pub(super) fn destroy(&self, place: usize) {
+        let taken = lock(&self.places[place].vault).take();
+        if let Some((owned, entry)) = taken {
+            self.destroy_apart(owned, &entry);
+        }
     }
 
     /// Destroys all remaining objects.
     pub(super) fn end(&self) {
         lock(&self.cancels).clear();
         let arbiters = std::mem::take(&mut *lock(&self.arbiters));
-        arbiters.into_iter().for_each(detach);
+        arbiters.into_iter().for_each(Attached::detach);
         for place in 0..self.places.len() {
             self.destroy(place);
             let shown = lock(&self.places[place].shown).take();
