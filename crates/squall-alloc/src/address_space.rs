@@ -1,8 +1,9 @@
 //! The address space of the allocator: the parts of VPs, the block range, and the tables beside it.
 //!
 //! Problem: the allocator of a program is called before `main`, by the first allocation, so neither its user
-//! nor any allocating code can set it up. Idea: the first slow path reserves all of it as address space.
-//! Until then, the fast path reads statics that lead to the slow path.
+//! nor any allocating code can set it up.
+//! Idea: the first slow path reserves all of it as address space. Until then, the fast path reads statics
+//! that lead to the slow path.
 //!
 //! ```text
 //! region   zeros | zeros | part of VP 0 | part of VP 1 | ...      1 << PART_SHIFT bytes each
@@ -20,18 +21,19 @@
 //!   of the C library's rseq areas. In the locked mode it is the offset of an area of this library with a
 //!   negative number, so that every thread takes the slow path. A VP is only a hint then.
 //! - I4. The code here allocates only by asking the system for pages.
-//! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part,
-//!   from its node.
+//! - I5. On a machine of several nodes, the allocator asks the kernel to take the pages of a segment, and of
+//!   a part, from its node.
 //!
 //! Not promised: more blocks than the block range holds. It is twice the machine's memory, or as much as the
 //! system reserves. Without restartable sequences it is at most 16 GiB. If the process has a limit on
 //! addresses, a global allocator reserves at most half of it. Otherwise the bound is a sixteenth of the
 //! remaining addresses, and 1 GiB.
-//! Not promised: that the kernel follows I5. It may refuse the request, and uses another node if the memory
-//! of one is full. It is not asked on machines of more than [`NODES_MAX`] nodes, where some nodes share a
-//! pool, nor in a virtual topology. If the first allocating thread has its own memory policy (`numactl`,
-//! set_mempolicy(2)), that policy holds and there is one pool. The kernel is not asked for segments beyond
-//! [`BOUND_SEGMENTS_MAX`]. Automatic NUMA balancing leaves the bound pages where they are.
+//! Not promised: that the kernel follows I5. The kernel may refuse the request, and uses another node if the
+//! memory of one is full. The allocator makes no such request in a virtual topology, or on machines of more
+//! than [`NODES_MAX`] nodes, where some nodes share a pool. If the first allocating thread has its own memory
+//! policy (`numactl`, set_mempolicy(2)), that policy holds and there is one pool. The allocator makes no
+//! request for segments beyond [`BOUND_SEGMENTS_MAX`]. Automatic NUMA balancing leaves the bound pages where
+//! they are.
 //! Cost: address space, of which touched pages are memory. The map, the regions, and 36 KiB of `slabs` for
 //! each used segment count as memory that the program may want.
 
@@ -332,8 +334,8 @@ impl AddressSpace {
         node as u32
     }
 
-    /// Asks for pages of this node (I5). After a refusal, pages lie where they are touched first. If the
-    /// kernel permits no such request at all, the process makes no more.
+    /// Asks for pages of this node (I5). After a refusal, each page lies on the node of the thread that
+    /// touches it first. If the kernel permits no such requests at all, the process makes no further ones.
     fn bind(&self, at: *mut u8, bytes: usize, node: u32) {
         if !self.binds() {
             return;

@@ -10,10 +10,10 @@
 //! - I2. A pass empties the caches of at most [`VPS_MAX`] VPs, and gives at most 32 MiB of pages of each pool
 //!   to the system. If the system refuses the pages of a pool (locked memory), passes skip that pool until
 //!   the system takes some again, through `page_pool/I3` or `trim`.
-//! - I3. A process runs no passes while all its calls hit the caches. Its idle memory is bounded all the
-//!   same: [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES) for each VP, pages by
-//!   `page_pool/I3`, and slabs with a block that is out or cached (`heap/I2`). These slabs may be many times
-//!   the bytes of the blocks.
+//! - I3. A process runs no passes while all its calls hit the caches. Even then its idle memory has a bound:
+//!   [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES) for each VP, pages by
+//!   `page_pool/I3`, and slabs with a block that is in use or cached (`heap/I2`). These slabs may be many
+//!   times the bytes of the blocks.
 //! - I4. After a pass, a quiet VP has no empty slab. A busy VP has no empty slab that it could spare since
 //!   the previous pass.
 //!

@@ -33,7 +33,7 @@ pub(crate) fn search(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
     }
     for (vp, part) in space.parts_made() {
         if part.holds() {
-            // A VP that cannot be drained keeps its blocks; the others are drained all the same.
+            // A VP that cannot be drained keeps its blocks. The loop still drains the other VPs.
             let _ = drain::drain(space, vp, part);
         }
     }

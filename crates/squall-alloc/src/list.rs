@@ -1,7 +1,7 @@
 //! Doubly linked lists of slabs and of segments, by number.
 //!
-//! - I1. A number is in one list at most, and its neighbours there name it. One lock protects both and the
-//!   list.
+//! - I1. A number is in one list at most. The links of its neighbours in that list lead to it. One lock
+//!   protects the number, its neighbours and the list.
 //!
 //! Cost: three entries are touched by an insertion or a removal.
 

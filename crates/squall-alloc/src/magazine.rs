@@ -15,8 +15,8 @@
 //!   them yet does not commit. The closer (`drain.rs`) may take the blocks after the kernel restarted the
 //!   sequences in flight.
 //! - I4. Before its VP is set up a magazine is zeros: it looks both empty and full.
-//! - I5. The address of a magazine gives its VP ([`VP_AT`]). The magazine itself does not hold the number, so
-//!   a thread that frees a block of another VP reads no line that is written there.
+//! - I5. The address of a magazine gives its VP ([`VP_AT`]). The magazine itself does not hold the VP's
+//!   number. So a thread that frees a block of another VP reads no line that the other VP writes.
 //!
 //! A thread without a registration has a negative number. It computes an address before the first part, in
 //! two parts of zeros (`address_space`). It never touches a magazine, so an atomic form of the operations is

@@ -1,8 +1,8 @@
 //! Mappings: memory from the system, and deferred unmapping.
 //!
-//! Problem: the kernel joins neighbouring mappings, and has to split one when a part of it ends. It refuses
-//! if the process has as many mappings as it may have. Idea: a range that could not be unmapped is recorded,
-//! its memory is discarded, and the unmapping is retried later.
+//! Problem: the kernel joins neighbouring mappings, and must split a mapping to unmap a part of it. It
+//! refuses if the process has reached its limit of mappings. Idea: a range that could not be unmapped is
+//! recorded, its memory is discarded, and the unmapping is retried later.
 //!
 //! - I1. A range in [`DEFERRED`] is a mapping of ours, or a part of one, without users. A thread that changes
 //!   its `at` to [`BUSY`] has it alone.

@@ -224,7 +224,8 @@ impl PagePool {
         if found.is_some() {
             return found;
         }
-        // Without a new segment, the rest of the list has to do, and the units on their way to it.
+        // If the kernel supplies no new segment, only the rest of the list is left, and the units that other
+        // threads are about to put into it.
         loop {
             let (found, more) = self.locked(|inner| {
                 let number = inner.find(backend, count, usize::MAX);

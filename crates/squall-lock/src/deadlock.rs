@@ -10,8 +10,8 @@
 //! - I2. A thread is in the list of waiters only while it is in [`waits`]. It releases no lock there.
 //! - I3. No false cycle. The list is locked during the search, and each thread of the cycle is in it. So each
 //!   thread holds its recorded locks until the search ends (I1, I2). It waits without a limit for a lock held
-//!   by the next thread. A thread that has received its lock but is still in the list is in no cycle:
-//!   the record names it, or no thread, as the holder.
+//!   by the next thread. A thread may have received its lock and still be in the list. Such a thread is in no
+//!   cycle: the lock's recorded holder is this thread, or empty.
 //! - I4. The last thread to enter the list finds a cycle of recorded owners. The others are in the list
 //!   already, and their locks were recorded before.
 //! - I5. Recording and removing an owner never allocates. Either waits only for a short section that does not

@@ -9,8 +9,8 @@ use squall_policy::attribute::Attribute;
 /// Size of the clusters that have a representative each.
 ///
 /// Read-mostly values, directories, and replicated or partitioned maps have this attribute. Cached lists and
-/// maps have it unless their form is shared. Setting it swaps the object while it is used, as
-/// `set_cluster_size` does. [`squall_adapt::control::set_attribute`] or a browser sets it.
+/// maps have it unless their form is shared. Setting the attribute swaps the object while threads use it,
+/// like `set_cluster_size`. [`squall_adapt::control::set_attribute`] or a browser sets it.
 ///
 /// ```
 /// use squall_adapt::control;

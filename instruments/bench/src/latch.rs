@@ -1,7 +1,7 @@
 //! A door that many threads wait at and that opens once, with the order to go on or to go home.
 //!
-//! Threads are started one by one and wait here until all of them run. If one could not be started, the
-//! others are sent home, so that no thread waits at a barrier for ever.
+//! Threads start one by one and wait at the latch until all of them run. If a thread cannot be started, the
+//! others end, so that no thread waits at a barrier forever.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
-//! Subjects `squall-*` of the cases `adapt` and `counter`: the ready counters, used as an application would.
+//! Subjects `squall-*` of the cases `adapt` and `counter`: the counters of `squall-objects`, used as an
+//! application would.
 
 use std::hint::black_box;
 use std::time::SystemTime;

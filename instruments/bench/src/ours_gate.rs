@@ -1,4 +1,4 @@
-//! Subjects `squall-*` of the case `request-counter`: the ready gates, used as a service would.
+//! Subjects `squall-*` of the case `request-counter`: the gates of `squall-objects`, used as a service would.
 
 use squall::objects::gate::{self, Gate as _};
 use squall::{Handle, Owned};

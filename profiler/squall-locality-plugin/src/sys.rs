@@ -150,7 +150,7 @@ const APART: c_int = 0x100 | 0x800 | 0x1_0000 | 0x4_0000;
 ///
 /// # Safety
 /// `stack` is the end of memory that only this thread uses, as long as it lives. The thread shares the
-/// caller's thread-locals: it must not touch them, nor call code that does.
+/// caller's thread-locals. It must not touch them, or call code that touches them.
 pub(crate) unsafe fn start_apart(
     run: extern "C" fn(*mut c_void) -> c_int,
     stack: *mut c_void,

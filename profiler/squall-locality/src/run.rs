@@ -387,8 +387,9 @@ struct Process {
     began: u64,
 }
 
-/// Finds the processes of a run: those with the run's mark in their environment, which forks inherit and
-/// sessions keep; those that this process adopted, if it has no other children; and all descendants of both.
+/// Finds the processes of a run. They have the run's mark in their environment, which forks inherit and
+/// sessions keep. If this process has no other children, the processes that it adopted belong to the run,
+/// too. So do all descendants of both.
 struct RunProcesses<'a> {
     folder: &'a Path,
     alone: bool,

@@ -137,8 +137,8 @@ impl<R: Root> RepContext<R> {
         &self.multi().root
     }
 
-    /// Returns the VP for which this representative was made: the one that missed first, or the first of the
-    /// cluster if it was made ahead of a call.
+    /// Returns the VP for which this representative was made: the VP whose call missed first. If no call had
+    /// missed yet, returns the first VP of the cluster.
     #[inline(always)]
     pub fn vp(&self) -> Vp {
         self.vp

@@ -521,7 +521,7 @@ impl<R: Root> Drop for NewRep<R> {
     }
 }
 
-/// Returns the tables for a [`RepContext`]. They exist, since its object does.
+/// Returns the tables for a [`RepContext`]. They exist, because its object is in them.
 pub(crate) fn ground() -> &'static crate::protocol::tables::Tables {
     existing().expect("the translation tables do not exist, although an object does")
 }

@@ -217,8 +217,8 @@ pub trait Root: Send + Sync + Sized + 'static {
 #[non_exhaustive]
 pub enum Cleanup {
     /// On the VP for which the representative was made, or on its node. Elsewhere only if no thread may run
-    /// there any more. The reclaimer moves there by changing its affinity; threads that a drop spawns inherit
-    /// that affinity.
+    /// on that VP any more. The reclaimer moves to the VP by changing its affinity; threads that a drop
+    /// spawns inherit that affinity.
     WhereMade,
     /// On the thread that reclaims. For roots that spread their freeing themselves.
     Anywhere,

@@ -8,11 +8,12 @@
 //!
 //! - I1. The thread that handed a [`Job`] off stays in `hand_off` until the job has run or was dropped, even
 //!   if it panics. So the data on its stack that the job points to exists whenever the job uses it.
-//! - I2. One thread at a time uses a job's closure and its result: the thread with the job while there is
-//!   one, and before and afterwards the thread that handed it off. The latch orders the two.
-//! - I3. While a job runs, its thread has the frames of the thread that handed it off. A request of a swap
-//!   can reach either of them (`frames/I1`, `frames/I2`), and a call that passes a Block on one thread passes
-//!   it on the other. Both may read the frames at the same time, as long as `submit` runs (`frames/I4`).
+//! - I2. One thread at a time uses a job's closure and its result. While another thread has the job, that
+//!   thread uses them; before and afterwards, the thread that handed the job off. The latch orders the two.
+//! - I3. While a job runs, its thread has the frames of the thread that handed it off. A swap can ask either
+//!   thread to return (`frames/I1`, `frames/I2`). A call that may pass a mediator in phase Block on one
+//!   thread may pass it on the other. Both may read the frames at the same time, as long as `submit` runs
+//!   (`frames/I4`).
 //! - I4. A thread that moves state hands no call off (`frames/I3`).
 //!
 //! Not promised: a way out for the caller of a job that is leaked with `mem::forget`; it waits forever.
@@ -613,8 +614,8 @@ struct Slot<F, R> {
 /// Passes `f` to `submit` as a [`Job`] for any thread, and waits until the job has run or was dropped. `f`
 /// may borrow from this thread's stack.
 ///
-/// The job's thread counts as being in the calls of this thread. It passes a mediator where this thread
-/// would, and a swap that waits for this thread's call can make the job's method return early.
+/// The job's thread counts as being in the calls of this thread. A mediator lets it pass wherever it would
+/// let this thread pass. A swap that waits for this thread's call can make the job's method return early.
 ///
 /// # Errors
 /// [`NotRun`] if the job was dropped. Also if the calling thread [moves state](in_transfer): then `submit`

@@ -7,8 +7,8 @@
 //! - I3. An object is put into `HELD` before the last of its holds can continue, and taken out before it is
 //!   finished. So it is valid while it is found there under the lock.
 //!
-//! Not promised: that a drop runs on the VP that made the representative. It does if a thread can run there,
-//! or at least on its node. Otherwise it runs anywhere.
+//! Not promised: that a drop runs on the VP for which the representative was made. It may run on another VP
+//! of that VP's node. If no thread can run on the VP any more, the drop runs anywhere.
 //!
 //! Source: Appavoo 2005, *Clustered Objects*, §5.4.3 (CO-28, CO-30, CO-31).
 

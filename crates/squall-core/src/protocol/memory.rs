@@ -6,9 +6,9 @@
 //! Idea: the users of a representative are known when it is made: the VPs of its cluster. So its memory comes
 //! from their heap, whichever thread makes it.
 //!
-//! - I1. A block returns to its origin. Its layout and its class tell whether a pool was asked. If one was,
-//!   the block's address tells whether that pool supplied it, or the program's allocator because the pool had
-//!   no memory.
+//! - I1. A block returns to its origin. Its layout and its class tell whether `alloc` asked a pool for it. If
+//!   so, the block's address tells whether the pool supplied it, or the program's allocator because the pool
+//!   had no memory.
 //! - I2. With [`RepMemory::ByCluster`] a representative is in strictly local memory of its VP, on lines of
 //!   its own (64 bytes). Not even another object's representative of that VP shares them, since other VPs
 //!   read and write the links from a representative to its peers. If its cluster has several VPs, it is on
@@ -27,8 +27,8 @@
 //! addresses with all blocks in it. It then misses accesses beyond the end of a representative, or after its
 //! free. The same holds for memory from [`RepContext::pool`](crate::RepContext::pool).
 //!
-//! Cost: for `ByCluster`, that of the locality allocator, with a lock if the maker is not on the VP, or if
-//! the cluster has several VPs. Lines of its own cost a representative at most 63 bytes.
+//! Cost: for `ByCluster`, the cost of the locality allocator. It takes a lock if the maker is not on the VP,
+//! or if the cluster has several VPs. Padding to whole lines costs a representative at most 63 bytes.
 //!
 //! Source: K42's allocation classes (`DEFINE_LOCALSTRICT_NEW`, `DEFINE_GLOBALPADDED_NEW`); Gamsa et al. 1999,
 //! *Tornado*, §4.

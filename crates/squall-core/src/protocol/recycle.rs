@@ -5,8 +5,8 @@
 //!
 //! Idea: when an object ends, its block keeps its slot. The next object gets both in one step.
 //!
-//! - I1. A recycled block is the block of an ended object. Its `id` is the id of its next object: the slot,
-//!   under the generation that the slot has. No thread uses it.
+//! - I1. A recycled block is the block of an ended object. Its `id` is the id of its next object: the slot
+//!   with the slot's present generation. No thread uses it.
 //! - I2. It is in the magazine of its slot's home for blocks of its size, or taken by one creator.
 //!
 //! A block that is freed to the allocator instead leaves its slot to the free list in `tables.rs`.
@@ -28,8 +28,8 @@ use crate::protocol::id::Id;
 use crate::protocol::memory;
 use crate::protocol::object::Object;
 
-/// Whether blocks are recycled. They are not where a tool watches memory for uses after free, unless the
-/// build asks for it with `--cfg squall_recycle`.
+/// Whether blocks are recycled: always, except under tools that detect uses after free. The build flag `--cfg
+/// squall_recycle` enables recycling there, too.
 const KEEPS: bool = cfg!(squall_recycle) || !cfg!(any(miri, squall_asan));
 /// Recycled blocks of one size that a VP keeps: enough for the objects that end between two grace periods of
 /// a thread.

@@ -3,9 +3,9 @@
 //! Problem: another thread than the caller writes the report. Meanwhile the object may be dying, or another
 //! object may have its slot.
 //!
-//! Idea: a call stores only the id that it was made with. The report looks that id up as a miss does, in an
-//! operation of its own thread, without locks and without waiting. The stalled grace period began before that
-//! operation and does not wait for it.
+//! Idea: a call stores only the id of its handle. The thread that makes the report looks the id up like a
+//! miss. It does so in an operation of its own, takes no lock, and never waits. The stalled grace period
+//! began before that operation and does not wait for it.
 //!
 //! Cost: only when a report is written.
 

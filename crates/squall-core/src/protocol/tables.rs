@@ -8,8 +8,8 @@
 //! objects of one VP are neighbours in every table, and an id names its home.
 //!
 //! - I1. `LOCAL_BASE` changes once, from 0 to the address of VP 0's table. The table of VP v is `v <<
-//!   LOCAL_SHIFT` bytes further. Before VP 0's table is one that is never written, for threads with no VP at
-//!   hand: they find null there and take the slow path.
+//!   LOCAL_SHIFT` bytes further. In front of VP 0's table lies the *empty table*, which is never written. A
+//!   thread that does not know its VP reads null in the empty table and takes the slow path.
 //! - I2. A slot belongs for good to the VP that took its block: its home. A free slot is in one free list of
 //!   that home, in one recycled block there, or in the range `fresh`.
 //! - I3. An object with n interfaces takes n consecutive slots, a *run*. A run of n slots stays a run of n.
@@ -343,7 +343,8 @@ impl Platform for Tables {
     }
 }
 
-/// Returns the entry of `slot` on the current VP. If the VP is not at hand, the entry of the empty table.
+/// Returns the entry of `slot` on the current VP. If the thread does not know its VP, returns the entry of
+/// the empty table.
 ///
 /// # Safety
 /// An object exists or existed, so the tables exist. The slot came from an id.

@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 /// - After a sleep, each release costs one more atomic operation, until 64 releases in a row found no
 ///   sleeper. The first 9 releases of a new lock cost it too. Without `membarrier` every release does. A
 ///   lock that is always contended therefore costs as much as a common mutex.
-/// - Waiters have no order, and a thread that retakes the lock again and again can starve them. A waiter that
-///   was woken in vain 16 times is handed the lock if possible. Use a
+/// - Waiters have no order, and a thread that retakes the lock again and again can starve them. If possible,
+///   a release hands the lock to a waiter that was woken 16 times and found the lock held. Use a
 ///   [`ConfigurableLock`](crate::ConfigurableLock) for an order.
 /// - Poisoning does not exist. A panic releases the lock, and the next holder sees the value as the panic
 ///   left it. A reference to a `Lock` is therefore not `UnwindSafe`, unlike a reference to a `std` mutex.

@@ -65,7 +65,7 @@ pub(crate) enum Announced {
 const HANDED: UnparkToken = UnparkToken(1);
 const WOKEN: UnparkToken = UnparkToken(0);
 
-/// Added to the lock's number in the token of a thread that was woken in vain too often.
+/// Added to the lock's number in the token of a thread that too often was woken and found the lock held.
 const IMPATIENT: usize = 1;
 
 /// The number of vain wake-ups after which a thread is impatient.

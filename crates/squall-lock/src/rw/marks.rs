@@ -20,8 +20,8 @@
 //! The chain grows by a quarter, and at least one, after a search of the whole chain failed. So the searches
 //! cost a constant number of steps per lock.
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019 (readers publish
-//! the lock's address; there in one table that all threads hash into); hazard pointers (Michael, 2004) for
-//! the records.
+//! the lock's address, but in one hash table for all threads); hazard pointers (Michael, 2004) for the
+//! records.
 
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::ptr;

@@ -146,7 +146,7 @@ fn reads_another() {
     both.join().unwrap();
 }
 
-/// A writer that gives up leaves the lock as it was, and later no reader waits for it.
+/// A writer that gives up leaves the lock as it was. Afterwards readers do not wait for that writer.
 fn writer_gives_up() {
     let shared = Shared::new(false);
     let reader = reader(&shared, None);

@@ -9,7 +9,7 @@
 //! Not promised: a single root, or balance. Two levels that coincide give nodes with one child.
 //! Cost: building takes O(VPs × sizes); each step of a walk is one array read.
 //! Source: Unrau et al., "Hierarchical Clustering", §3.1 and §5.2 (superclusters, and a notification tree
-//! over them), proposed there and not built.
+//! over them, which the paper proposes and did not build).
 
 use std::fmt;
 use std::ops::Range;

@@ -129,7 +129,7 @@ impl GatedWord {
     }
 
     /// Waits until the gates that were closed before this call are unused. After it returns, no thread adds
-    /// at any such gate of this process, and the caller's later sums contain every addition made there.
+    /// at such a gate in this process. The caller's later sums contain every addition made at these gates.
     ///
     /// # Errors
     /// [`Unavailable`] if the kernel now refuses a request that it granted before, because the process has

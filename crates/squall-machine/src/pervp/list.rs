@@ -29,9 +29,9 @@ const HEAD_BYTES: usize = 16;
 /// [`PerVpStack`](super::PerVpStack) is the safe form.
 ///
 /// # Cost
-/// Sixteen bytes per VP. `push` and `pop`: a handful of plain instructions, without access to a line that
-/// another VP writes, unless a node came from there. Progress: wait-free except for restarts. The atomic form
-/// is lock-free on processors with a 16-byte exchange. Linearized at the store to the head.
+/// Sixteen bytes per VP. `push` and `pop` are a handful of plain instructions. They access a line that
+/// another VP writes only if a node came from that VP. Progress: wait-free except for restarts. The atomic
+/// form is lock-free on processors with a 16-byte exchange. Linearized at the store to the head.
 ///
 /// # Example
 /// ```

@@ -41,9 +41,9 @@ use std::ptr::NonNull;
 ///
 /// With `gate: [base, offset]` before `in`, a statement runs only on one VP: the index of that VP is the
 /// `u32` at `base + offset`. On any other VP, `fallback` is evaluated. The word is read and compared *inside*
-/// the sequence, by an acquiring load (on x86-64 every load acquires). So a thread may store another number
-/// there and then have all sequences of the process restarted; from then on no such sequence commits. There
-/// is no `{part}`; `base` is `{gate}` in the templates, and `offset` a constant.
+/// the sequence, by an acquiring load (on x86-64 every load acquires). So a thread can close the gate: it
+/// stores another number into that word and then restarts all sequences of the process. From then on no such
+/// sequence commits. There is no `{part}`; `base` is `{gate}` in the templates, and `offset` a constant.
 ///
 /// With `on: vp` before `in`, a statement runs on that VP only. On any other VP, `fallback` is evaluated.
 /// There is no `{part}`: the words that the sequence uses may be anywhere. The fallback need not call

@@ -36,9 +36,9 @@ struct Slot<T> {
 /// One `T` per VP, made at first use on that VP.
 ///
 /// # Cost
-/// If `T` has at most 4 KiB, a slot in each VP's part, in memory that exists only where it was touched, near
-/// its VP. Otherwise a pointer per VP, and the heap. [`here`](PerVp::here) is three loads. Progress:
-/// wait-free; making a value is lock-free.
+/// If `T` has at most 4 KiB, one slot in the part of each VP, near that VP; untouched slots use no memory.
+/// Otherwise one pointer per VP, and one block of the heap for each value. [`here`](PerVp::here) is three
+/// loads. Progress: wait-free; making a value is lock-free.
 /// # Example
 /// ```
 /// use squall_machine::{Vp, pervp::PerVp};

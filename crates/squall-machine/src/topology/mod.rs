@@ -19,8 +19,8 @@
 //! - I3. A level is the coarsest of its kind. *Cache* is the highest level of data or unified cache that a
 //!   processor has, so processors of one machine may differ in it.
 //! - I4. A processor without topology files is *unplaced*: it has been offline, or is not plugged in. It
-//!   counts as a core and a cache of its own, in the node that the kernel names for it, else in the first
-//!   node. When it is seen online, [`Topology::place_online`] places it. Learning never separates VPs that an
+//!   counts as a core and a cache of its own, in the node that the kernel names for it, or else in the first
+//!   node. Once it is online, [`Topology::place_online`] places it. Learning never separates VPs that an
 //!   earlier topology had in one core.
 //! - I5. A present but malformed file is an error that names the file. The value of an absent file is
 //!   assumed, with a warning.

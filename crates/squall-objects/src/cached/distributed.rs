@@ -26,11 +26,11 @@
 //! - I4. A removed cache is reachable only from lookups that got it before, each for one lookup under way
 //!   (I2). It is dropped after their operations. Changes reach it until its removal, and perhaps no longer.
 //!   So an entry that such a lookup finds was valid at the removal or later, regardless of the thread that
-//!   put it there. The result is within the time of that lookup.
-//! - I5. A place that becomes full again gets a new, empty cache. A change that saw no cache there, or the
-//!   old cache, has no work in the new one. Before that change is done, nothing that it changes stays in the
-//!   new cache: it is taken out again (`raw/I1`, `places/I2`). A directory may name a place that has become
-//!   thin, which costs one useless visit.
+//!   cached the entry. The result is within the time of that lookup.
+//! - I5. A place that becomes full again gets a new, empty cache. A change that saw no cache at that place,
+//!   or the old cache, does not visit the new one. Any stale entry that a thread puts into the new cache is
+//!   taken out again before that change is done (`raw/I1`, `places/I2`). A directory may name a place that
+//!   has become thin, which costs one useless visit.
 //! - I6. The state full or thin, and the record of use, change under the root's lock alone. Lookups only try
 //!   that lock, and go on without it. No user code runs under it.
 //!

@@ -29,9 +29,9 @@
 //! | [`adaptive`] | a load that is unknown or changes | like its present form | like its present form |
 //!
 //! The lock of a locked map is biased: a thread that is its only user pays no atomic operation. An adaptive
-//! map begins as a locked one. It becomes a shared one when several threads use it or when it is large. On
-//! a machine with several nodes it becomes a replicated one if these nodes read more than their caches
-//! hold. It goes back when the load does.
+//! map begins as a locked one. It becomes a shared one when several threads use it or when it is large. On a
+//! machine with several nodes it becomes a replicated one if these nodes read more than their caches hold.
+//! When the load ends, the map returns to the earlier form.
 //!
 //! | form | memory |
 //! |---|---|
@@ -67,7 +67,7 @@
 //!
 //! - A clone of a key or value must be as good as the original. All forms except the shared one hand out
 //!   clones, or clone entries when their form changes. State that changes in place belongs behind an `Arc`.
-//! - `Eq` and `Hash` of keys run under a lock, and `Clone` does in a locked map: they must not call any
+//! - `Eq` and `Hash` of keys run under a lock, and in a locked map `Clone` does, too: they must not call any
 //!   object. `Eq` and `Hash` must not panic. If they do, a locked map may lose entries and `len` may count
 //!   them for a while.
 //! - Closures must be short and must not sleep: they run in an operation, which delays the release of

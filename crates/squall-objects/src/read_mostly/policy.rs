@@ -2,8 +2,9 @@
 //!
 //! A value that never changes costs the same in every form, since its lines stay in each reader's cache. So
 //! the sensor counts changes. After a change each reading processor fetches the replica's line and the value.
-//! They come from the one shared replica, or from the own cluster if a processor there has fetched them.
-//! Copies cost more per change: two stores to the line of each replica, and a clone of the value for each.
+//! They come from the one shared replica, or from the reader's cluster if a processor of that cluster has
+//! fetched them. Copies cost more per change: two stores to the line of each replica, and a clone of the
+//! value for each.
 
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};

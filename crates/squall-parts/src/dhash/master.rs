@@ -619,9 +619,9 @@ where
 
 /// A walk over the elements of a master.
 ///
-/// It keeps the next few elements alive by counts, so it is no operation of `squall-rcu` and may take its
-/// time. A key that is present from begin to end is visited once; of keys that come and go, some are. Other
-/// threads, and the same thread, may change and empty keys meanwhile.
+/// It keeps the next few elements alive by counts, so it is no operation of `squall-rcu` and may take long.
+/// It visits each key once that is present from begin to end. Keys that are filled or emptied meanwhile may
+/// be missed. Other threads, and the same thread, may change and empty keys meanwhile.
 pub struct Walk<'a, K, G, L, S = RandomState>
 where
     K: Send + Sync + 'static,

@@ -11,10 +11,10 @@
 //!   ([`KeyedCopies::announce`]). Copies are stored under the stripe's lock, while no change is announced
 //!   there. Their values were read from the source after the last change had ended
 //!   ([`KeyedCopies::copy`]).
-//! - I2. An announced thread removes the copies from every place that can have one: a place joins before
-//!   copies are stored there, and the places are loaded after the announcement. A copy is stored under the
-//!   stripe's lock. If that happens before an announcement, the announcing thread sees the place and the
-//!   copy; if after it, the copy is not stored.
+//! - I2. After its announcement, a thread removes the copies from every place that can have one. The reason:
+//!   a place joins the list before it gets copies, and the thread loads the list after the announcement. A
+//!   copy is stored under the stripe's lock. If that happens before an announcement, the announcing thread
+//!   sees the place and the copy; if after it, the copy is not stored.
 //! - I3. The lock of a stripe is held to update two numbers, or to store a copy; a reader only tries it. No
 //!   user closure that computes a value runs under it.
 //!

@@ -101,7 +101,8 @@ impl<T> DeadNodes<T> {
         }
     }
 
-    /// Takes a node. It has no references and is in no word; open operations may still read it.
+    /// Takes a node from the list. The node has no references, and no word holds it; open operations may
+    /// still read it.
     pub(crate) fn take(&mut self) -> Option<NonNull<Node<T>>> {
         let first = NonNull::new(self.0)?;
         // SAFETY: in the list, so not freed.
@@ -216,9 +217,9 @@ impl<T> Master<T> {
         Some(node)
     }
 
-    /// Gives an empty word the value, unless another thread holds the lock: the master's own node, or a copy
-    /// of a node that the master still has. Returns whether it did; then the word has taken over the copy's
-    /// reference, and `note` was called, still under the lock.
+    /// Fills an empty word, unless another thread holds the lock. The word gets the master's own node, or a
+    /// copy of a node that the master still has. Returns whether it filled the word. In that case the word
+    /// has taken over the copy's reference, and `attach` has called `note` under the lock.
     ///
     /// Called within the operation in which the original was found, so that its address cannot be that of
     /// another node.

@@ -105,7 +105,7 @@ impl Watch {
         let mut wakers = self.lock();
         let place = wakers.left.iter().position(|(left, _)| *left == ticket);
         let taken = place.map(|place| wakers.left.swap_remove(place));
-        // Relaxed: a thread that loads an older count searches in vain.
+        // Relaxed: a thread that loads an older count makes a useless search.
         self.waiting.store(wakers.left.len(), Ordering::Relaxed);
         drop(wakers);
         drop(taken);

@@ -14,8 +14,8 @@
 //!   same version means the same entry. Layouts of pointers check the bit. A set bit means that the loaded
 //!   pointer names a published entry. A clear bit means that the entry is removed, or not yet published.
 //! - I4. `MOVED` of a home is set once all its entries are in the next slab. After that, the home never
-//!   changes and no bit of it is cleared. A lookup that restarts after its home has moved finds there the
-//!   entries that it would have found before.
+//!   changes and no bit of it is cleared. A lookup that restarts after its home has moved finds the same
+//!   entries in the next slab.
 //! - I5. Versions of a bucket never repeat: `write` replaces the slab first.
 //! - I6. `CHAINED` of a home is set while a chained bucket has an entry, and before that entry can be seen.
 //!   So a reader that loads a state without `CHAINED` and finds no entry here has missed no entry that was
@@ -452,7 +452,8 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.state.store(state, Ordering::Release);
     }
 
-    /// Marks that all chained buckets are empty. They stay allocated for readers on their way there.
+    /// Marks that all chained buckets are empty. They stay allocated, because readers may be about to load
+    /// them.
     pub(crate) fn clear_chained(self) {
         let state = self.head.state.load(Ordering::Relaxed) & !CHAINED;
         // Release: as in `remove`, which emptied the chain.

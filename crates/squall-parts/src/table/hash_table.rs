@@ -32,8 +32,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// complete. Only `Eq` and `Hash` of keys run under the lock of a home: they must not use the same table. A
 /// hasher or an equality that contradicts itself finds or loses entries, but corrupts no memory.
 ///
-/// A key of a type outside `std` may change in place while it is shared. So it stays where it is, and its
-/// value is an allocation of its own.
+/// A key of a type outside `std` may change in place while it is shared. So the key never moves, and its
+/// value is a separate allocation.
 ///
 /// # Progress
 /// Reading is lock-free: a lookup restarts when an entry was removed from its bucket meanwhile. Writers of

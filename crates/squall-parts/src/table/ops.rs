@@ -207,7 +207,7 @@ pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(
 ) -> Result<(), (L::Key, L::Value, R)> {
     // SAFETY: the caller, as in `put`.
     unsafe {
-        // Search first: making an entry in vain may cost an allocation.
+        // Search first: making an entry that is not inserted may cost an allocation.
         if let Some(entry) = raw.find_raw(hash, |found| *found == key) {
             return Err((key, value, L::value(entry, f)));
         }

@@ -16,12 +16,13 @@
 //!   changes and no bit of it is cleared. So a reader that loaded the state before reads a state of the table
 //!   that was current between that load and the setting of `MOVED`. That moment is within its operation.
 //! - I4. An entry stays in its slot until it is removed or its home has moved. So a reader that finds no
-//!   entry has missed no entry that was there all the time, if the home had not moved when it began.
+//!   entry has missed none that was present during its whole search, if the home had not moved when the
+//!   search began.
 //! - I5. Slabs and nodes are retired when no later operation can reach them. A slab is retired after another
 //!   one is current, a node after its slot is empty or has another node. An old slab still has pointers to
 //!   nodes, but only in moved homes, which no operation that began later reads.
 //! - I6. Under a lock the only user code is the comparison and the hashing of keys. If one of these panics,
-//!   the write has either not begun or is complete; in the latter case, the panic interrupts the move of
+//!   the write has either not begun or is complete. If it is complete, the panic has interrupted the move of
 //!   other homes.
 //!
 //! Progress: readers are lock-free: a lookup restarts only when an entry was removed from its bucket

@@ -200,7 +200,7 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// Gives a slab a next one, unless it is no longer current or another thread does.
+    /// Gives a slab its next slab, unless the slab is no longer current or another thread gives it one.
     fn begin_move(&self, slab: &Slab<L>, homes: usize) -> MoveStart {
         // Acquire: pairs with the release further down.
         if !slab.next.load(Ordering::Acquire).is_null() {

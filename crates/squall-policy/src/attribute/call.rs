@@ -8,8 +8,9 @@
 //! while it runs.
 //!
 //! - I1. Waiting attributes are addressed: only a `receive` of that object sees them.
-//! - I2. While a `receive` runs that saw attributes, the only waiting ones are those of a `with` inside it.
-//!   So calls made from there do not have them, unless they are given again.
+//! - I2. While a `receive` runs that saw attributes, the only waiting attributes are those of a `with` inside
+//!   it. So calls from inside the `receive` have no attributes of the received call, unless a `with` gives
+//!   them again.
 //! - I3. When a `with` or a `receive` ends, also by a panic, the waiting attributes are those that waited
 //!   when it began.
 //!

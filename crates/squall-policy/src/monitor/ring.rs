@@ -12,7 +12,7 @@
 //! Progress: both sides are wait-free. Cost of a `push`: five stores of words and one of `tail`, on lines
 //! that the reader touches only when it reads. `head` is loaded only if the ring looks full by the cached
 //! value. If I1 were broken (by a signal handler that interrupts a `push` of its own thread), a record could
-//! mix two. Memory stays safe all the same.
+//! mix two. Memory stays safe even then.
 //! Source: Lamport's queue for one producer and one consumer, 1983, with a cached index as in FastForward's
 //! successors.
 

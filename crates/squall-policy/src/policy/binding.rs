@@ -140,7 +140,7 @@ impl<P: Policy> Binding<P> {
     /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
     /// dropped. In the second case the binding cannot be used again.
     /// # Panics
-    /// If `make` does.
+    /// If `make` panics.
     ///
     /// ```
     /// use squall_policy::{Adt, Binding};
@@ -169,7 +169,7 @@ impl<P: Policy> Binding<P> {
     /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
     /// dropped. In the second case the binding cannot be used again.
     /// # Panics
-    /// If `make` does.
+    /// If `make` panics.
     #[track_caller]
     pub fn govern_swappable<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
     where
@@ -188,7 +188,7 @@ impl<P: Policy> Binding<P> {
     /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
     /// dropped. In the second case the binding cannot be used again.
     /// # Panics
-    /// If `make` does. With [`Root::EAGER`], if `make_rep` does.
+    /// If `make` panics. with [`Root::EAGER`], if `make_rep` panics.
     /// # Example
     /// ```
     /// use squall_policy::{Adt, Binding, Governor};
@@ -447,8 +447,8 @@ impl<P: Policy> Wrap for Governor<P> {
 
 impl<P: Policy> Drop for Governor<P> {
     fn drop(&mut self) {
-        // AcqRel: pairs with the other drops. The last one happens after all that calls through the other
-        // governors did.
+        // AcqRel: pairs with the other drops. The last drop happens after everything that calls through the
+        // other governors have done.
         if self.0.governors.fetch_sub(1, Ordering::AcqRel) == 1 {
             if let Some(id) = self.0.id()
                 && self.0.values.is_some()

@@ -154,7 +154,7 @@ impl<'a> Block<'a> {
     /// after a refusal, has no effect.
     ///
     /// # Panics
-    /// If the method does. Let the panic through, so that it reaches the caller.
+    /// If the method panics. Let the panic through, so that it reaches the caller.
     ///
     /// ```
     /// use squall_policy::{Block, Policy, governed};
@@ -201,7 +201,7 @@ impl<'a> Block<'a> {
     /// [`NotRun`]: the job was dropped, or this thread [moves state](squall_core::wrap::in_transfer) and no
     /// job was made. The call can still proceed or be refused.
     /// # Panics
-    /// If the method or `submit` does, and inside an operation (see [`hand_off`]).
+    /// If the method or `submit` panics, and inside an operation (see [`hand_off`]).
     ///
     /// ```
     /// use squall_policy::{Block, Policy, governed};

@@ -102,7 +102,7 @@ impl<'a> Creation<'a> {
     /// # Errors
     /// [`GovernError::Create`].
     /// # Panics
-    /// If the author's function that makes the value does.
+    /// If the author's function that makes the value panics.
     pub fn object_create(self) -> Result<Created, GovernError> {
         (self.make)().map_err(GovernError::Create)?;
         Ok(Created(()))

@@ -93,8 +93,8 @@ impl Deferred {
     /// Makes the call.
     ///
     /// # Safety
-    /// The promise made when the call was deferred: it is made once, after every operation that could see its
-    /// data has ended.
+    /// The promise made when the call was deferred. The call runs once, after every operation that could see
+    /// its data has ended.
     #[inline(always)]
     pub(crate) unsafe fn run(self) {
         // SAFETY: 1. `sized` says which field was written. 2. the caller keeps the promise under which the

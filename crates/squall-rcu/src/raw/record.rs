@@ -159,7 +159,7 @@ impl Token {
     }
 
     /// Returns a number that differs between any two outermost operations of a thread. The count is in its
-    /// upper bits, since the word is at hand.
+    /// upper bits, since the word is loaded already.
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn turn(self) -> u64 {

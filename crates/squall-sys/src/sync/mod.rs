@@ -19,8 +19,8 @@ pub mod atomic {
 
 #[cfg(loom)]
 pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
-// Loom has no `OnceLock`. In a model std's is one step that loom does not see, because no thread ever waits
-// in it there.
+// Loom has no `OnceLock`. A model uses std's, which loom sees as no step at all: in a model no thread ever
+// waits in it.
 #[cfg(loom)]
 pub use std::sync::OnceLock;
 #[cfg(not(loom))]

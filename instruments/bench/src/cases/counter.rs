@@ -1,11 +1,11 @@
 //! `counter`: one addition to a counter that every thread adds to, an object behind a handle.
 //!
-//! Ours are the ready counters, called through a `Handle<dyn Counter>`. `squall-shared` has one
-//! representative, at home on the first thread's processor: plain additions there, atomic ones from
-//! elsewhere. `squall-distributed` has one representative per processor, which adds to its own word by a
-//! restartable sequence, or atomically in the fallback. `squall-adaptive` starts shared, and is distributed
-//! by its policy while the slices are calibrated. The rivals of `percpu` are plain structures called
-//! directly, so only our figures contain the price of the handle.
+//! The subjects of ours are the counters of `squall-objects`, called through a `Handle<dyn Counter>`.
+//! `squall-shared` has one representative, at home on the first thread's processor: plain additions there,
+//! atomic ones from elsewhere. `squall-distributed` has one representative per processor, which adds to its
+//! own word by a restartable sequence, or atomically in the fallback. `squall-adaptive` starts shared, and is
+//! distributed by its policy while the slices are calibrated. The rivals of `percpu` are plain structures
+//! called directly, so only our figures contain the price of the handle.
 
 use super::percpu::counters;
 use crate::case::{Case, PLAIN, Scale, Spec};

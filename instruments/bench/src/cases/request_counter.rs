@@ -1,7 +1,7 @@
 //! `request-counter`: a request enters and leaves a gate that all threads pass.
 //!
-//! Ours are the ready gates, called through a `Handle`, with two calls per operation. The rivals are plain
-//! structures called directly.
+//! The subjects of ours are the gates of `squall-objects`, called through a `Handle`, with two calls per
+//! operation. The rivals are plain structures called directly.
 //!
 //! One metric, from one thread: `pass_over_two_additions` divides the time of enter and leave by that of two
 //! additions to a distributed counter. Those are two calls with only a restartable addition in each. The

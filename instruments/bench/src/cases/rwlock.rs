@@ -1,8 +1,8 @@
 //! `rwlock`: one word under a reader-writer lock that all threads use.
 //!
 //! - `read`: lock to read, read the word, unlock.
-//! - `one-percent`: one operation in a hundred locks to write and adds one. Ours loses there: its writers pay
-//!   for the cheap readers.
+//! - `one-percent`: one operation in a hundred locks to write and adds one. Squall loses here: its writers
+//!   pay for the cheap readers.
 //! - `write`: no subjects, only metrics of a write beside active or past readers. A thread that has read
 //!   leaves a record of marks, which every later write checks. So this variant runs last.
 //!

@@ -1,4 +1,4 @@
-//! Runs each program with each allocator by turns, and prints medians with their spread and Squall's ratio to
+//! Runs each program with the allocators in turn, and prints medians with their spread and Squall's ratio to
 //! each.
 //!
 //! Usage: `compare [ROUNDS [PROGRAM...]]`; the default is 15 rounds. Fails if the programs do unequal work.

@@ -34,7 +34,7 @@ pub(super) enum Length {
     Steady(Load),
     /// One load of several.
     Phase(Load),
-    /// Two loads by turns, each for the given time.
+    /// Two alternating loads, each for the given time.
     Alternating([Load; 2], Duration),
 }
 

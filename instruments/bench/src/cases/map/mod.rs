@@ -3,7 +3,7 @@
 //! - `map-get`: one lookup of a present key, which reads its value.
 //! - `map-mixed`: reads and writes. Half of the writes add one to a present key's value, a quarter insert an
 //!   absent key, a quarter remove a present one. The size stays.
-//! - `map-churn`: each thread inserts a key and removes its oldest one, by turns. The whole content changes
+//! - `map-churn`: each thread alternately inserts a key and removes its oldest one. The whole content changes
 //!   again and again.
 //! - `map-memory`, `map-adapt`: see their files.
 //!

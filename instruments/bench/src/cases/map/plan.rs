@@ -4,14 +4,14 @@
 //! seventeen keys come and go, the others stay:
 //!
 //! - The keys that come and go are dealt to the threads. Each thread has its own in a ring, with one half
-//!   present. It inserts the next absent key and removes its oldest one, by turns. So every insertion and
+//!   present. It alternately inserts the next absent key and removes its oldest one. So every insertion and
 //!   removal succeeds, and the size stays.
 //! - Reads draw from all keys, so one in seventeen finds no entry. Updates draw from the keys that stay.
 //!
 //! - I1. Only its own thread inserts and removes the keys of a ring.
-//! - I2. Of a plan's kinds as many are insertions as removals, by turns.
-//! - I3. All subjects are given one plan, each thread a place of its own in it, and each continues from
-//!   there.
+//! - I2. A plan alternates between insertions and removals, so it has as many of the one as of the other.
+//! - I3. All subjects get the same plan. Each thread has its own position in the plan, and continues from
+//!   that position in the next slice.
 //!
 //! Rows of drawn keys are larger than today's second-level caches. For a million entries a row contains most
 //! keys.

@@ -14,7 +14,7 @@
 //! - `call_through_ns`: a call that a mediator counts and forwards, while a grace period is kept from ending.
 //!   `arbitrated_call_ns`: a call passed by an arbiter function, which lets it proceed.
 //! - `throughput_ratio_*`: call rate with a thousand swaps a second by the first thread, over the rate
-//!   without, by turns; `paced_*` are the durations of those swaps. `beside_*`: one more thread swaps
+//!   without, alternately; `paced_*` are the durations of those swaps. `beside_*`: one more thread swaps
 //!   instead, and sleeps in between. It has no processor of its own if the callers occupy all. The rival's
 //!   loss then shows the scheduler's part.
 //!

@@ -242,7 +242,7 @@ impl<A: Allocator> Drop for Any<A> {
     }
 }
 
-/// A ring through which one thread hands blocks to another; both threads write its words by turns.
+/// A ring through which one thread hands blocks to another; both threads write its words alternately.
 pub(crate) struct Ring<A: Allocator, const SIZE: usize> {
     slots: Box<[crossbeam_utils::CachePadded<[std::sync::atomic::AtomicPtr<u8>; ROW]>]>,
     of: PhantomData<A>,
