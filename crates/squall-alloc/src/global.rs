@@ -70,7 +70,7 @@ unsafe impl GlobalAlloc for LocalityAlloc {
 /// Resizes a general block, in place or by moving it.
 ///
 /// # Safety
-/// As for `GlobalAlloc::realloc`, of a general block.
+/// The contract of `GlobalAlloc::realloc`, for a general block.
 unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     let class = |layout: Layout| classes::general(layout.size(), layout.align());
     match (classes::is_of_slab(&layout), classes::is_of_slab(&new)) {

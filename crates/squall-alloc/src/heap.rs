@@ -534,7 +534,7 @@ impl Slab {
     /// Returns the rest, from the first block of another slab on.
     ///
     /// # Safety
-    /// As for `take`.
+    /// The contract of `take`.
     #[inline]
     unsafe fn put<'a>(
         this: *mut Slab,

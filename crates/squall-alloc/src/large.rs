@@ -75,7 +75,7 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
 /// it was. In debug mode every resize moves the block, so a shrink may fail, too.
 ///
 /// # Safety
-/// As for [`put`], if it succeeds; `layout` is aligned to a page at most.
+/// The contract of [`put`], if it succeeds; `layout` is aligned to a page at most.
 pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     let (Some(old_bytes), Some(new_bytes)) = (rounded(&layout), rounded(&new)) else {
         return std::ptr::null_mut();
@@ -110,7 +110,7 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
 /// Gives the last bytes of a block back: whole pages, or zero bytes.
 ///
 /// # Safety
-/// As for [`mappings::unmap`].
+/// The contract of [`mappings::unmap`].
 unsafe fn end(at: *mut u8, bytes: usize) {
     if bytes > 0 {
         BYTES.fetch_sub(bytes, Ordering::Relaxed);
@@ -122,7 +122,7 @@ unsafe fn end(at: *mut u8, bytes: usize) {
 /// Resizes like [`change`], by copying to a new block.
 ///
 /// # Safety
-/// As for [`change`].
+/// The contract of [`change`].
 unsafe fn to_another(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     let moved = take(new);
     if !moved.is_null() {

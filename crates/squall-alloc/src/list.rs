@@ -81,7 +81,7 @@ impl List {
     /// Takes the first number out.
     ///
     /// # Safety
-    /// As for [`remove`](List::remove).
+    /// The contract of [`remove`](List::remove).
     pub(crate) unsafe fn pop(&mut self, links: &impl Links) -> Option<u32> {
         let first = self.first()?;
         // SAFETY: passed on; it is the first of this list.

@@ -57,7 +57,7 @@ pub(crate) static LOCAL: Bases<LOCAL_SLOTS> = Bases::new();
 /// ([`AddressSpace::is_near`](crate::address_space::AddressSpace::is_near)).
 ///
 /// # Safety
-/// As for [`push_home`](crate::sequence::push_home).
+/// The contract of [`push_home`](crate::sequence::push_home).
 #[inline(always)]
 pub(crate) unsafe fn magazine_to_keep(block: *mut u8) -> Option<*mut u8> {
     // Relaxed, both, and of the element: a thread with a block has seen the stores before it was given out.

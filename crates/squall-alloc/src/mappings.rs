@@ -67,7 +67,7 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// Unmaps a mapping or a part of one: now, or later if the kernel refuses.
 ///
 /// # Safety
-/// As for [`pages::unmap`].
+/// The contract of [`pages::unmap`].
 pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
     tsan_end();
     // SAFETY: passed on.

@@ -109,7 +109,7 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
 /// Checks a block in debug mode and frees it.
 ///
 /// # Safety
-/// Those of [`put`], except that a block may break them in the ways that the debug tables detect. Such a
+/// The contract of [`put`], except that a block may break it in the ways that the debug tables detect. Such a
 /// block ends the process with a message.
 unsafe fn put_checked(block: *mut u8, layout: Layout) {
     let Some(space) = address_space() else { return };
@@ -294,7 +294,7 @@ fn refill(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
 /// Frees a block of a slab out of line.
 ///
 /// # Safety
-/// As for [`put`], of a block of a slab.
+/// The contract of [`put`], for a block of a slab.
 #[cold]
 #[inline(never)]
 unsafe fn put_slow(block: *mut u8) {
@@ -312,7 +312,7 @@ unsafe fn put_slow(block: *mut u8) {
 /// Frees a block that the magazine of this VP could not take.
 ///
 /// # Safety
-/// As for [`put_slow`].
+/// The contract of [`put_slow`].
 #[inline(never)]
 unsafe fn put_slower(block: *mut u8) {
     let Some(space) = address_space() else { return };

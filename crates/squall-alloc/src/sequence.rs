@@ -468,7 +468,7 @@ mod sequences {
     /// at once.
     ///
     /// # Safety
-    /// As for [`push_home`]; `slot` holds the address of a magazine.
+    /// The contract of [`push_home`]; `slot` holds the address of a magazine.
     #[inline(always)]
     pub(crate) unsafe fn push_home_of(slot: &AtomicPtr<u8>, block: *mut u8, otherwise: unsafe fn(*mut u8)) {
         // SAFETY: 1. As in `push_home` and `push_here`. `MAP` has the magazine of the block's class

@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Ready objects that scale with the processors: several forms of each behind one interface.
+//! Ready-made objects that scale with the processors: several forms of each behind one interface.
 //!
 #![doc = include_str!("../README.md")]
 

@@ -139,7 +139,7 @@ impl Park {
     }
 }
 
-/// Asks the mediator what a call of `id` does. `again` says that the call has waited before.
+/// Asks the mediator how to treat a call of `id`. `again` says that the call has waited before.
 ///
 /// # Safety
 /// Within an operation, in which the mediator was found in the slot of this id.

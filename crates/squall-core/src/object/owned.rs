@@ -60,8 +60,8 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// anywhere, even inside a method of the object.
     ///
     /// Calls in progress finish normally; this function does not wait for them. Afterwards the
-    /// representatives are dropped, if possible on the VP that made them or at least on its node. Then the
-    /// root is dropped, and the id is free for another generation.
+    /// representatives are dropped, if possible each on the VP for which it was made, or at least on that
+    /// VP's node. Then the root is dropped, and the id is free for another generation.
     ///
     /// Outside every operation, this call may run the drops of objects that this thread destroyed earlier and
     /// whose grace period is over, in batches of 512, like [`rcu::retire`](squall_rcu::retire). The thread

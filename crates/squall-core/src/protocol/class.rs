@@ -79,7 +79,7 @@ pub(crate) struct More {
     /// Tells the object that its state has moved to another object.
     ///
     /// # Safety
-    /// Called once, with a valid object, when no call is in it and no call will be.
+    /// Called once, with a valid object, when no call is in it and no later call can enter it.
     pub(crate) moved: unsafe fn(NonNull<Object>),
     /// Makes the representatives of an eager object.
     ///

@@ -1,4 +1,5 @@
-//! Drop queues: the representatives of ended objects that wait to be dropped on the VP that made them.
+//! Drop queues: the representatives of ended objects that wait to be dropped on the VP for which they were
+//! made.
 //!
 //! - I1. A representative is in at most one queue, and is put there once. It leaves the queue together with
 //!   all the others, in one exchange. So it is taken once, by a thread of its VP or, if that VP is gone, by

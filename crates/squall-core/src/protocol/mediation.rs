@@ -218,7 +218,7 @@ pub(crate) unsafe fn detach(platform: &impl Platform, mediator: NonNull<Mediator
 }
 
 /// Replaces `mediator` by `object`, which then answers calls directly. Returns whether the object is in the
-/// slot. It is not if it was destroyed after the phase of the mediator was set.
+/// slot. Returns false if the object was destroyed after the phase of the mediator was set.
 ///
 /// # Safety
 /// The mediator's owner calls this within an operation. The mediator's phase says that `object` serves. The

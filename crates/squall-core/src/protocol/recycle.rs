@@ -12,7 +12,7 @@
 //! A block that is freed to the allocator instead leaves its slot to the free list in `tables.rs`.
 //!
 //! Not promised: that a recycled block is available. A magazine has [`KEPT`] blocks. While it is full, or
-//! seems full, ids and blocks part.
+//! seems full, an ended object frees its id and its block separately.
 //!
 //! Cost: a dozen instructions to take or keep a block.
 //!

@@ -59,7 +59,7 @@ pub(crate) struct Rep {
     /// Keepers of the block: the object, until the value was dropped, and the value's link to the object
     /// (`context/I3`).
     keepers: AtomicU32,
-    /// The VP on which it was made.
+    /// The VP for which it was made.
     pub(crate) vp: u32,
     /// The cluster that it serves.
     pub(crate) cluster: u32,

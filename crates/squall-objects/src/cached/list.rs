@@ -106,7 +106,7 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// ```
     ///
     /// # Cost
-    /// As [`find`](Items::find), and an increment of the item's shared reference count.
+    /// The cost of [`find`](Items::find), and an increment of the item's shared reference count.
     fn get(self, pred: impl FnMut(&T) -> bool) -> Option<Item<T>>;
 
     /// Inserts an item, also into the cache of the caller's cluster.
@@ -182,7 +182,7 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// # Errors
     /// [`SwapError`]: the object is unchanged.
     /// # Cost
-    /// That of a [`Swap`]. The new caches are empty.
+    /// The cost of a [`Swap`]. The new caches are empty.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
@@ -433,7 +433,7 @@ fn have_sizes<T: Send + Sync + 'static>() {
 
 /// Returns a replacement for a hot-swap of a cached list. It takes over the items.
 ///
-/// Swapped in without state it has no list, and every call returns an error.
+/// If a swap moves no state into it, every call of the list fails.
 ///
 /// ```
 /// use squall_core::swap::swap;

@@ -281,7 +281,7 @@ where
     /// # Errors
     /// [`SwapError`]: the object is unchanged.
     /// # Cost
-    /// That of a [`Swap`]. The new caches are empty.
+    /// The cost of a [`Swap`]. The new caches are empty.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
@@ -579,8 +579,8 @@ where
 
 /// Returns a replacement for a hot-swap of a cached map. It takes over the entries.
 ///
-/// Swapped in without state it has no entries, and every call returns an error. If the
-/// [`Coherence`](super::Coherence) changes, all callers wait until a new line for each entry is made.
+/// If a swap moves no state into it, every call of the map fails. If the [`Coherence`](super::Coherence)
+/// changes, all callers wait until a new line for each entry is made.
 ///
 /// ```
 /// use squall_core::swap::swap;

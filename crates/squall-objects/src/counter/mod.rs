@@ -185,7 +185,7 @@ pub fn adaptive() -> Owned<dyn Counter> {
 /// # Errors
 /// [`CreateError`] if the object cannot be created.
 /// # Cost
-/// As [`shared`]. The policy uses memory for a counter only after several VPs have used it.
+/// The cost of [`shared`]. The policy uses memory for a counter only after several VPs have used it.
 #[track_caller]
 pub fn try_adaptive() -> Result<Owned<dyn Counter>, CreateError> {
     static KNOWN: Once = Once::new();

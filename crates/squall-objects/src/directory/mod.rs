@@ -1,7 +1,7 @@
 //! Directories: each key has one entry for all, and a part of its own in each cluster that uses it.
 //!
-//! A directory suits local traffic with an occasional question to all: sessions and their requests, files and
-//! their readers, tenants and their usage.
+//! A directory suits local traffic with an occasional *question*, which reads the parts of all clusters.
+//! Examples are sessions and their requests, files and their readers, tenants and their usage.
 //!
 //! - A use of a key locks the part of the caller's cluster, and writes no memory of other clusters.
 //! - If several threads ask for a missing key at once, one of them makes it.
@@ -203,7 +203,7 @@ where
     /// ```
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     fn try_get_or_make<Q, R, E>(
         self,
         key: &Q,
@@ -611,7 +611,7 @@ where
 /// Returns a replacement for a hot-swap of a directory, with this cluster size. It takes over entries and
 /// parts.
 ///
-/// Swapped in without state it has no entries, and every call returns an error.
+/// If a swap moves no state into it, every call of the directory fails.
 ///
 /// ```
 /// use squall_core::swap::swap;

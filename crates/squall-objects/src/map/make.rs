@@ -48,7 +48,7 @@ pub fn shared<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() 
 /// ```
 ///
 /// # Panics
-/// Like [`shared`], and if there is no memory for `capacity` entries.
+/// Under the conditions of [`shared`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn shared_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
@@ -84,7 +84,7 @@ pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sy
 /// make the same hashes.
 ///
 /// # Panics
-/// Like [`locked`], and if there is no memory for `capacity` entries.
+/// Under the conditions of [`locked`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn locked_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
@@ -195,7 +195,7 @@ where
 /// must make the same hashes.
 ///
 /// # Panics
-/// Like [`replicated`], and if there is no memory for `capacity` entries.
+/// Under the conditions of [`replicated`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn replicated_with<K, V, S>(capacity: usize, size: ClusterSize, hasher: S) -> OwnedMap<K, V, S>
 where
@@ -247,7 +247,7 @@ where
 /// must make the same hashes.
 ///
 /// # Panics
-/// Like [`adaptive`], and if there is no memory for `capacity` entries.
+/// Under the conditions of [`adaptive`], and if there is no memory for `capacity` entries.
 #[track_caller]
 pub fn adaptive_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where

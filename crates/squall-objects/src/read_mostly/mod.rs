@@ -112,7 +112,7 @@ pub trait ReadMostly<T: Send + Sync + 'static>: Send + Sync {
     /// # Errors
     /// [`Conflict`] with `value`, if another change was faster.
     /// # Panics
-    /// As [`set`](ReadMostly::set).
+    /// If the waker of a waiting task panics, like [`set`](ReadMostly::set).
     #[blocking]
     fn compare_and_update(&self, version: u64, value: T) -> Result<u64, Conflict<T>>;
 
@@ -253,7 +253,8 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// ```
     ///
     /// # Panics
-    /// If `f` panics: the value is unchanged. Otherwise as [`set`](ReadMostly::set).
+    /// If `f` panics: the value is unchanged. Also if the waker of a waiting task panics, like
+    /// [`set`](ReadMostly::set).
     fn update(self, f: impl FnMut(&T) -> T) -> u64;
 
     /// Subscribes to changes from now on.
@@ -285,7 +286,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// # Errors
     /// [`SwapError`]: the object is unchanged.
     /// # Cost
-    /// That of a [`Swap`]. Each cluster creates its replica at its next read.
+    /// The cost of a [`Swap`]. Each cluster creates its replica at its next read.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
@@ -483,7 +484,7 @@ pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> 
 /// # Panics
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 /// # Cost
-/// As [`shared`], and a lookup in the list of families.
+/// The cost of [`shared`], and a lookup in the list of families.
 #[track_caller]
 pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> OwnedReadMostly<T> {
     have_sizes::<T>();
@@ -509,7 +510,7 @@ const ADAPTS: bool = true;
 
 /// Returns a replacement in the form of [`shared`], for a hot-swap. It takes over the value.
 ///
-/// Swapped in [without state](Swap::without_state) it has no value, and every call returns an error.
+/// If a swap moves no state into it ([`Swap::without_state`]), every call of the value fails.
 ///
 /// ```
 /// use squall_core::swap::swap;
@@ -526,7 +527,7 @@ pub fn new_shared<T: Send + Sync + 'static>() -> Replacement<dyn ReadMostly<T>> 
 
 /// Returns a replacement in the form of [`distributed`], for a hot-swap. It takes over the value.
 ///
-/// Swapped in [without state](Swap::without_state) it has no value, and every call returns an error.
+/// If a swap moves no state into it ([`Swap::without_state`]), every call of the value fails.
 ///
 /// ```
 /// use squall_core::swap::swap;
@@ -543,7 +544,7 @@ pub fn new_distributed<T: Send + Sync + 'static>(size: ClusterSize) -> Replaceme
 
 /// Returns a replacement in the form of [`copied`], for a hot-swap. It takes over the value.
 ///
-/// Swapped in [without state](Swap::without_state) it has no value, and every call returns an error.
+/// If a swap moves no state into it ([`Swap::without_state`]), every call of the value fails.
 ///
 /// ```
 /// use squall_core::swap::swap;

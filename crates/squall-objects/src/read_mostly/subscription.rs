@@ -86,7 +86,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// calls.
     ///
     /// # Errors
-    /// As [`poll_now`](Subscription::poll_now).
+    /// The errors of [`poll_now`](Subscription::poll_now).
     pub fn poll_changed(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, CallError>> {
         self.ticket = Some(self.watch.register(self.ticket, context.waker()));
         // Checked after the waker was left: a change that this check misses sees the waker.
@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// Sleeps until there is a new version, and returns it.
     ///
     /// # Errors
-    /// As [`poll_now`](Subscription::poll_now).
+    /// The errors of [`poll_now`](Subscription::poll_now).
     /// # Panics
     /// Within an operation, since an operation must not sleep.
     pub fn wait(&mut self) -> Result<u64, CallError> {
@@ -134,9 +134,9 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// Like [`wait`](Subscription::wait), but returns `None` after `limit`.
     ///
     /// # Errors
-    /// As [`poll_now`](Subscription::poll_now).
+    /// The errors of [`poll_now`](Subscription::poll_now).
     /// # Panics
-    /// As [`wait`](Subscription::wait).
+    /// Within an operation, like [`wait`](Subscription::wait).
     pub fn wait_for(&mut self, limit: Duration) -> Result<Option<u64>, CallError> {
         self.wait_by(Instant::now().checked_add(limit))
     }
@@ -144,9 +144,9 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// Like [`wait`](Subscription::wait), but returns `None` at `deadline`.
     ///
     /// # Errors
-    /// As [`poll_now`](Subscription::poll_now).
+    /// The errors of [`poll_now`](Subscription::poll_now).
     /// # Panics
-    /// As [`wait`](Subscription::wait).
+    /// Within an operation, like [`wait`](Subscription::wait).
     pub fn wait_until(&mut self, deadline: Instant) -> Result<Option<u64>, CallError> {
         self.wait_by(Some(deadline))
     }

@@ -216,7 +216,7 @@ where
     /// fail. The key then stays empty.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     /// # Example
     /// ```
     /// use squall_parts::dhash::MasterTable;
@@ -552,7 +552,7 @@ where
     /// fail. The key then stays empty.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     pub fn try_find_or_allocate_and_lock<Q, R, E>(
         &self,
         key: &Q,

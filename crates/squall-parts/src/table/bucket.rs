@@ -257,7 +257,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// nearly always has the key.
     ///
     /// # Safety
-    /// As for [`probe`](Bucket::probe).
+    /// The contract of [`probe`](Bucket::probe).
     #[inline(always)]
     pub(crate) unsafe fn probe_first(
         self,
@@ -290,7 +290,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Copies the entries of this bucket to `entries`. Returns whether a chained bucket follows.
     ///
     /// # Safety
-    /// As for [`probe`](Bucket::probe).
+    /// The contract of [`probe`](Bucket::probe).
     pub(crate) unsafe fn collect(self, entries: &mut Vec<L::Raw>) -> bool {
         let before = entries.len();
         loop {

@@ -31,7 +31,7 @@ impl<L: Layout> Raw<L> {
     /// Finds a key in its home's own bucket. [`find`](Raw::find) is the slow path.
     ///
     /// # Safety
-    /// As for [`find`](Raw::find).
+    /// The contract of [`find`](Raw::find).
     #[inline(always)]
     pub(crate) unsafe fn find_fast(&self, hash: u64, is_key: impl IsKey<L::Key>) -> FastFind<'_, L> {
         let mixed = mix(hash);
@@ -55,7 +55,7 @@ impl<L: Layout> Raw<L> {
     /// Returns the content of a key's slot. Unlike `find`, without its location.
     ///
     /// # Safety
-    /// As for [`find`](Raw::find).
+    /// The contract of [`find`](Raw::find).
     #[inline(always)]
     pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
         // SAFETY: the caller.

@@ -94,7 +94,7 @@ pub(crate) trait Layout: Sized + 'static {
     /// Calls `f` with the value.
     ///
     /// # Safety
-    /// As for [`key`](Layout::key).
+    /// The contract of [`key`](Layout::key).
     unsafe fn value<R>(raw: Self::Raw, f: impl FnOnce(&Self::Value) -> R) -> R;
     /// Frees an entry after a grace period.
     ///
@@ -104,7 +104,7 @@ pub(crate) trait Layout: Sized + 'static {
     /// Frees an entry without its key, after a grace period.
     ///
     /// # Safety
-    /// As for [`retire`](Layout::retire); and `replace_value` took over the key.
+    /// The contract of [`retire`](Layout::retire); and `replace_value` took over the key.
     unsafe fn retire_value(raw: Self::Raw);
     /// Frees an entry now.
     ///

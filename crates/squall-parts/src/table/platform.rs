@@ -58,7 +58,7 @@ mod real {
     /// Frees a box after a grace period. `memory`: dropping it only frees memory.
     ///
     /// # Safety
-    /// As for [`squall_rcu::retire_raw`].
+    /// The contract of [`squall_rcu::retire_raw`].
     #[inline]
     pub(crate) unsafe fn retire<T: Send + 'static>(value: *mut T, memory: bool) {
         // SAFETY: the caller.
@@ -103,7 +103,7 @@ mod real {
     /// most behind pointers.
     ///
     /// # Safety
-    /// As for [`squall_rcu::retire_raw`].
+    /// The contract of [`squall_rcu::retire_raw`].
     pub(crate) unsafe fn retire_sized<T: Send + 'static>(value: *mut T, bytes: usize) {
         unsafe fn free<T>(value: *mut ()) {
             // SAFETY: called once, after the grace period, with the box passed to `retire_sized`.

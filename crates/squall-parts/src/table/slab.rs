@@ -329,7 +329,7 @@ impl<L: Layout> Slab<L> {
     /// Searches a home for a key. `state` was loaded from the home's bucket.
     ///
     /// # Safety
-    /// As for [`Bucket::probe`].
+    /// The contract of [`Bucket::probe`].
     #[inline(always)]
     pub(crate) unsafe fn probe(
         &self,
@@ -370,7 +370,7 @@ impl<L: Layout> Slab<L> {
     /// Copies the entries of a home to `entries`.
     ///
     /// # Safety
-    /// As for [`Bucket::probe`].
+    /// The contract of [`Bucket::probe`].
     pub(crate) unsafe fn collect(&self, home: usize, entries: &mut Vec<L::Raw>) {
         // SAFETY: the caller.
         unsafe {

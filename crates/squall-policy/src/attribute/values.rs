@@ -298,7 +298,7 @@ impl ClassValues {
     /// Returns the value in the text form that [`set_text`](Self::set_text) accepts.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`].
+    /// [`Refusal::Unknown`] if the class has no such attribute.
     pub fn get_text(&self, name: &str) -> Result<String, AttributeError> {
         let (index, attribute) = self.schema.by_name(name, || self.holder())?;
         Ok(self.info(index, attribute).value)
@@ -307,7 +307,7 @@ impl ClassValues {
     /// Unsets a value. Returns `true` if it was set.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`].
+    /// [`Refusal::Unknown`] if the class has no such attribute.
     pub fn unset(&self, name: &str) -> Result<bool, AttributeError> {
         let (index, _) = self.schema.by_name(name, || self.holder())?;
         Ok(self.level.clear(index))

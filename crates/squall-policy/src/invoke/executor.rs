@@ -32,7 +32,7 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Has some thread run the work soon. The work may park during a swap, may block in methods marked
+    /// Lets any thread run the work soon. The work may park during a swap, may block in methods marked
     /// `#[blocking]`, and never panics.
     fn execute(&self, work: Work);
 }

@@ -56,7 +56,7 @@
 //!
 //! # Source
 //! KTK §2.1, §2.2 and §3: `InvocationType`, `INVOKE$mode` (KT-08 to KT-10). In KTK a policy chooses the mode
-//! by an attribute. Here the caller does, because a pending result has another type than a result.
+//! by an attribute. Here the caller chooses it, because a pending result has another type than a result.
 
 pub(crate) mod deadline;
 mod error;
@@ -117,7 +117,7 @@ where
 
 /// Calls here and now, if the call can begin by `deadline`.
 ///
-/// A call begins when its method does. An object without a policy begins each call at once. A policy that
+/// A call begins when its method begins. An object without a policy begins each call at once. A policy that
 /// makes calls wait, such as a monitor, gives up at the deadline. A running call is never interrupted, but
 /// reported as [late](Done::late). The deadline applies to the closure's calls of `handle`, but not to calls
 /// that these make.

@@ -188,7 +188,7 @@ impl<P: Policy> Binding<P> {
     /// [`GovernError`]: no object was created, or the policy refused after the creation and the object was
     /// dropped. In the second case the binding cannot be used again.
     /// # Panics
-    /// If `make` panics. with [`Root::EAGER`], if `make_rep` panics.
+    /// If `make` panics. With [`Root::EAGER`], if `make_rep` panics.
     /// # Example
     /// ```
     /// use squall_policy::{Adt, Binding, Governor};

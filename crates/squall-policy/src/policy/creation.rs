@@ -79,7 +79,7 @@ impl<'a> Creation<'a> {
     /// Sets an attribute of the object. Has no effect if the policy has no class.
     ///
     /// # Errors
-    /// See [`InstanceValues::set`].
+    /// The errors of [`InstanceValues::set`].
     pub fn set<T: Value>(&self, attribute: &'static Attribute<T>, value: T) -> Result<(), AttributeError> {
         self.values.map_or(Ok(()), |values| values.set(attribute, value))
     }
@@ -87,7 +87,7 @@ impl<'a> Creation<'a> {
     /// Sets an attribute of one operation of the object. Has no effect if the policy has no class.
     ///
     /// # Errors
-    /// See [`InstanceValues::set_for`].
+    /// The errors of [`InstanceValues::set_for`].
     pub fn set_for<T: Value>(
         &self,
         operation: &str,

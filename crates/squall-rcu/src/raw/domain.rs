@@ -207,7 +207,8 @@ impl Domain {
         fence
     }
 
-    /// Closes the open lists of these records. Returns the latest moment that a batch there waits for.
+    /// Closes the open lists of these records. Returns the latest moment that a batch in these lists waits
+    /// for.
     ///
     /// # Errors
     /// The errors of [`Domain::visit`].
