@@ -30,7 +30,7 @@
 //! A forgotten guard is a lock held forever. If the lock's memory is then reused for
 //! another lock, that lock has a wrong recorded holder until it is first taken.
 //!
-//! Cost: debug builds only: a `std` lock per taking and release, and 100 KB of zeroed memory. In release
+//! Cost: debug builds only: a `std` lock per acquisition and release, and 100 KB of zeroed memory. In release
 //! builds, under Miri and in models, this module is empty.
 //! Source: wait-for graphs; Holt, "Some deadlock properties of computer systems", 1972.
 

@@ -59,7 +59,8 @@ pub enum ClusterSize {
     /// All VPs of the machine: a shared object.
     Machine,
     /// Groups of `n` consecutive VP numbers, as in Hurricane and K42: VP `p` is in group `p / n`. On machines
-    /// that number hardware threads or nodes in turns, consecutive VPs are not neighbours.
+    /// that number the hardware threads of different cores or nodes alternately, consecutive VPs are not
+    /// neighbours.
     Fixed(NonZeroU32),
 }
 

@@ -5,8 +5,8 @@
 //! Idea: the lock names an owner. The owner marks itself inside with a plain store, makes a light fence, and
 //! reads whether it still is the owner. Another thread that wants the lock takes the common lock, clears the
 //! owner, makes the heavy fence, and waits until the former owner is outside. From then on all threads take
-//! the common lock. A thread that took the common lock many times in a row becomes the owner. The first time
-//! that takes eight takings, later far more. A lock gets an owner at most `TIMES` times.
+//! the common lock. A thread that took the common lock many times in a row becomes the owner: at first after
+//! eight acquisitions, later after far more. A lock gets an owner at most `TIMES` times.
 //!
 //! - I1. Only the holder of `common` changes `owner`. The word names the thread and the term (how many owners
 //!   came before). Each term has its own mark in `inside`, which only its owner writes. So a thread may stop
@@ -65,7 +65,7 @@ mod sites {
 
 /// The number of times a lock may get an owner.
 const TIMES: usize = 4;
-/// For each term, the number of takings of the common lock in a row that make a thread the owner.
+/// For each term, the number of acquisitions of the common lock in a row that make a thread the owner.
 const IN_A_ROW: [u32; TIMES] = if cfg!(any(loom, squall_model)) {
     [1; TIMES]
 } else if cfg!(miri) {
@@ -73,7 +73,7 @@ const IN_A_ROW: [u32; TIMES] = if cfg!(any(loom, squall_model)) {
 } else {
     [8, 512, 1 << 15, 1 << 21]
 };
-/// A number of takings that counts as soon reached.
+/// A number of acquisitions that counts as soon reached.
 const SOON: u32 = 512;
 /// The bits of `owner` that hold the term. They lie below the bits of a thread's number, which is aligned to
 /// a word.
@@ -106,7 +106,7 @@ const TIME: usize = TIMES - 1;
 /// ```
 /// use squall_lock::BiasedLock;
 /// let total = BiasedLock::new(0_u64);
-/// (0..100).for_each(|_| *total.lock() += 1); // after eight takings, no atomic operation
+/// (0..100).for_each(|_| *total.lock() += 1); // after eight acquisitions, no atomic operation
 /// std::thread::scope(|threads| {
 ///     threads.spawn(|| *total.lock() += 1); // takes the ownership away
 /// });
@@ -123,9 +123,9 @@ pub struct BiasedLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-/// The recent takings of the common lock.
+/// The recent acquisitions of the common lock.
 struct Turns {
-    /// The last thread to take the common lock, and its takings in a row.
+    /// The last thread to take the common lock, and its acquisitions in a row.
     last: usize,
     in_a_row: u32,
     /// The dismissed owner and its term, until it was seen outside; otherwise zero.
@@ -146,7 +146,7 @@ impl<T> BiasedLock<T> {
     ///
     /// static COUNT: BiasedLock<u32> = BiasedLock::new(0);
     /// *COUNT.lock() += 1;
-    /// assert!(!COUNT.is_mine()); // one taking is not enough
+    /// assert!(!COUNT.is_mine()); // one acquisition is not enough
     /// ```
     #[cfg(not(loom))]
     pub const fn new(value: T) -> BiasedLock<T> {
@@ -252,7 +252,8 @@ impl<T: ?Sized> BiasedLock<T> {
     }
 
     /// Returns whether a thread is the owner, or would become it soon by using the lock alone, within some
-    /// 500 takings. A lock that has lost owners before gets another one so late that it counts as unowned.
+    /// 500 acquisitions. A lock that has lost owners before gets another one so late that it counts as
+    /// unowned.
     ///
     /// # Example
     /// ```
@@ -498,7 +499,7 @@ impl<T: ?Sized> Drop for BiasedGuard<'_, T> {
     }
 }
 
-/// Releases the common lock, which this thread has taken and has no guard of, and counts the taking. The
+/// Releases the common lock, which this thread has taken and has no guard of, and counts the acquisition. The
 /// thread may become the owner (I4).
 #[inline(never)]
 fn release(owner: &AtomicUsize, times: &AtomicU8, common: &Lock<Turns>, me: usize) {
@@ -580,7 +581,7 @@ mod tests {
                 threads.spawn(|| *lock.lock() += 1);
             });
         }
-        // Under Miri every term needs the same small number of takings.
+        // Under Miri every term needs the same small number of acquisitions.
         assert_eq!(lock.can_be_owned(), cfg!(miri) && may_be_owned());
     }
 

@@ -23,7 +23,7 @@ fn total(lock: &BiasedLock<usize>) -> usize {
 /// The owner goes in while another thread takes the lock from it.
 fn dismissed() {
     let lock = Arc::new(BiasedLock::new(0));
-    // One taking makes an owner in models.
+    // In models, one acquisition makes a thread the owner.
     add(&lock, ONE);
     let other = {
         let lock = lock.clone();

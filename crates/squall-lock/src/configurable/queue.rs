@@ -6,8 +6,8 @@
 //! - Q2. QUEUED is set while the list is not empty. It changes only under the list's lock.
 //! - Q3. A thread that has told a waiter its result no longer touches the node. It may still use the node's
 //!   address as a key.
-//! - Q4. [`Order::ClusterFirst`] passes over the first thread of all at most [`CLUSTER_RUN`] times in a row.
-//!   So each thread is the first of all at some time.
+//! - Q4. [`Order::ClusterFirst`] passes over the thread that asked first at most [`CLUSTER_RUN`] times in a
+//!   row. So each waiting thread is next at some time.
 //!
 //! Source: KT-16 (Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1).
 
@@ -26,7 +26,7 @@ use super::waiting::{Method, Waiting};
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
 use crate::steps::Steps;
 
-/// The number of grants in a row to one cluster after which the first thread of all is next.
+/// The number of grants in a row to one cluster after which the thread that asked first is next.
 const CLUSTER_RUN: u32 = 32;
 
 /// The thread waits and checks its state now and then.
@@ -80,7 +80,7 @@ impl Node {
 struct Inner {
     nodes: Vec<NonNull<Node>>,
     tickets: u64,
-    /// The number of times in a row that the first thread of all was passed over.
+    /// The number of times in a row that the thread that asked first was passed over.
     passed_over: u32,
 }
 

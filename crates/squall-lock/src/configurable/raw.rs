@@ -289,7 +289,7 @@ impl<S: Steps> RawLock<S> {
     }
 
     /// Returns whether a release without a wake-up reads the clock. Where sections are shorter than reading
-    /// the clock, only one in [`LOOK_EVERY`] releases does.
+    /// the clock, only one in [`LOOK_EVERY`] releases reads it.
     fn looks_at_the_clock(&self) -> bool {
         // Relaxed: only the holder writes this, and the lock orders the holders.
         let passes = self.passes.load(Ordering::Relaxed).wrapping_add(1);
@@ -298,7 +298,7 @@ impl<S: Steps> RawLock<S> {
         is_long || passes.is_multiple_of(LOOK_EVERY)
     }
 
-    /// Returns whether waiters get the lock now, and whether a sleeper does.
+    /// Returns whether a waiter gets the lock now, and whether a sleeper gets it.
     fn is_turn_over(&self, word: u32, patience: Duration) -> (bool, bool) {
         if word & (PARKED | QUEUED | AWAKE) == 0 {
             return (false, false);

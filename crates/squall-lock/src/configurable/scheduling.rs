@@ -27,9 +27,9 @@ pub enum Order {
     /// inherit a priority.
     Priority,
     /// The first thread on the cluster of the releasing thread is next, so that the protected data stays in
-    /// that cluster's caches. After 32 such grants in a row that passed over the first thread of all, that
-    /// thread is next. So no thread starves. Clusters have the machine's default size. A thread's cluster is
-    /// where it started to wait.
+    /// that cluster's caches. After 32 such grants in a row that passed over the thread that asked first,
+    /// that thread is next. So no thread starves. Clusters have the machine's default size. A thread's
+    /// cluster is where it started to wait.
     ClusterFirst,
 }
 

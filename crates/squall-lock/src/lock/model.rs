@@ -114,8 +114,8 @@ fn giving_up() {
     assert_eq!(shared.total(), 2 + left);
 }
 
-/// A thread that was woken in vain gets the lock, by a hand-over or otherwise. Only one thread holds the lock
-/// at a time.
+/// A thread that was woken and found the lock held gets the lock, by a hand-over or otherwise. Only one
+/// thread holds the lock at a time.
 fn handed() {
     let shared = Shared::new(RawLock::new());
     let other = {
@@ -124,7 +124,7 @@ fn handed() {
     };
     assert!(shared.lock.take() || shared.lock.sleep(None));
     if shared.lock.is_announced() {
-        // A wake-up in vain: the lock is held.
+        // The woken thread finds the lock held.
         slow::wake::<RawLock, crate::NoSteps>(&shared.lock);
     }
     shared.count();

@@ -13,10 +13,10 @@
 //! `waiting` is zero while the lock is quick. Otherwise it consists of the bits [`SLEEPERS`], [`CAREFUL`] and
 //! [`COUNT`]. A new lock is careful, so that `new` need not ask whether `membarrier` works.
 //!
-//! - I1. `held` orders any two takings and releases. Taking is an Acquire compare-exchange that reads the
-//!   zero written by a Release store.
-//! - I2. Take a release that read `waiting` as quick and did not see a thread make the lock careful. That
-//!   thread sees the release after its heavy fence.
+//! - I1. `held` orders all acquisitions and releases. An acquisition is an Acquire compare-exchange that
+//!   reads the zero written by a Release store.
+//! - I2. Suppose that a release read `waiting` as quick, and so did not see that a thread made the lock
+//!   careful. Then that thread sees the release after its heavy fence.
 //! - I3. A release that read `waiting` as careful sees each announcement before its read-modify-write, or the
 //!   announcing thread sees the release. Both modify the same word, with Acquire and Release. The store of
 //!   `held` precedes the release's modification, and the read of `held` follows the announcement.

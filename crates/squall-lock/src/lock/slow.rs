@@ -68,7 +68,7 @@ const WOKEN: UnparkToken = UnparkToken(0);
 /// Added to the lock's number in the token of a thread that too often was woken and found the lock held.
 const IMPATIENT: usize = 1;
 
-/// The number of vain wake-ups after which a thread is impatient.
+/// The number of wake-ups that find the lock held after which a thread is impatient.
 const VAIN: u32 = if cfg!(any(loom, miri)) { 1 } else { 16 };
 
 /// The time between two attempts of a thread that cannot rely on a wake-up.

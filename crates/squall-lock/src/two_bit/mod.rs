@@ -181,7 +181,8 @@ impl<A: Word, S: Steps> TwoBits<A, S> {
     #[inline]
     pub fn try_lock(self, word: &A) -> Option<TwoBitGuard<'_, A, S>> {
         let at = Place { word, bits: self };
-        // `then_some` would be wrong: a guard made in vain would release the lock of another thread.
+        // `then_some` would be wrong: it would make a guard in either case, whose drop would release the lock
+        // of another thread.
         at.try_take().then(|| TwoBitGuard { at, stays: PhantomData })
     }
 

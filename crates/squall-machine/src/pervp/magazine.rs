@@ -30,8 +30,8 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// that case anyway.
 ///
 /// # Cost
-/// A word per pointer and VP, in pages that exist only where they were touched. `push_on` and `pop`: a dozen
-/// plain instructions, without access to a line that another VP writes. Progress: wait-free except for
+/// A word per pointer and VP, in pages that exist only where they were touched. `push_on` and `pop` are a
+/// dozen plain instructions, and access no line that another VP writes. Progress: wait-free except for
 /// restarts. The atomic form is wait-free too, but a thread preempted in it makes its VP's magazine unusable
 /// meanwhile. Linearized at the store to the count.
 ///

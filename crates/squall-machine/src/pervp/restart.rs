@@ -353,7 +353,7 @@ macro_rules! __restartable_frame {
 }
 
 /// An empty function. A build without sequences calls it in their place, so that the macro requires `unsafe`
-/// there too.
+/// in such builds, too.
 ///
 /// # Safety
 /// Always safe to call.

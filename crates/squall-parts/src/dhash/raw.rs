@@ -31,9 +31,9 @@
 //!   is full or gone. The guard for this exists before the element is inserted. Removing a gone element from
 //!   the tables is mere tidiness (I5). While the thread already panics, a panic of that removal is caught.
 //! - I9. Under the locks runs no foreign code except the table's own: keys' code and the closures. A thread
-//!   under locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Possibly last
-//!   counts of elements and replicas are also released after that. So a user's drop of a part may lock in the
-//!   same table, the same key included.
+//!   under locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Counts of
+//!   elements and replicas that may be the last ones are also released after that. So a user's drop of a part
+//!   may lock in the same table, the same key included.
 //!
 //! Linearization: a fill takes effect when the global part is set, emptying when the element is marked gone.
 //! A lookup takes effect when it checks these two. A miss takes effect when the master's table has no element
@@ -248,7 +248,7 @@ where
     }
 
     /// Returns the scope of holding locks. It is created before the first lock of the table and dropped after
-    /// the last; possibly last counts are released after that (I9).
+    /// the last; counts that may be the last ones are released after that (I9).
     #[inline(always)]
     pub(crate) fn lock_scope(&self) -> LockScope {
         LockScope::new(self.number())

@@ -87,7 +87,7 @@ impl<T> fmt::Debug for Conflict<T> {
 
 impl<T> std::error::Error for Conflict<T> {}
 
-/// DeadNodes nodes, retired by the drop (I2).
+/// Nodes without references. The drop retires them (I2).
 struct RetireOnDrop<T: Send + Sync + 'static>(DeadNodes<T>);
 
 impl<T: Send + Sync + 'static> RetireOnDrop<T> {

@@ -7,7 +7,8 @@
 //!   after it has removed. So the stored amount is at most the taken amount, at every step of concurrent
 //!   changes.
 //!
-//! Not promised: a rejected take might have fitted once all running changes end, since they may give back.
+//! Not promised: the least number of rejections. A rejected take might have fitted after the running changes
+//! have given back their surplus.
 //! Cost: each take and each give-back is a read-modify-write of one shared word.
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};

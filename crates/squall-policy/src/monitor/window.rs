@@ -16,7 +16,7 @@ use super::clock::now_ns;
 ///
 /// # Cost
 /// 24 bytes. A sample: one read of the clock, one compare-exchange, three stores. Within the shortest span:
-/// only the clock. Wait-free. A thread that stalls within a sample only keeps other threads from sampling.
+/// only the clock. Wait-free. A thread that stalls within a sample only prevents samples by other threads.
 ///
 /// ```
 /// use squall_policy::monitor::Window;

@@ -100,7 +100,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         self.enter_by_state()
     }
 
-    /// Enters where the gate is closed or not on this processor.
+    /// Enters by the state, for a caller that finds the gate closed or runs on another processor.
     #[cold]
     #[inline(never)]
     fn enter_by_state(&self) -> Result<(), Rejected> {
@@ -180,7 +180,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
     }
 
-    /// Leaves where the gate is closed or not on this processor.
+    /// Leaves by the state, for a caller that finds the gate closed or runs on another processor.
     #[cold]
     #[inline(never)]
     fn count_out_by_state(&self) {
