@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Counters, maps, configuration values, locks and drain gates that spread over the processors by themselves.
+//! Counters, maps, configuration values, caches, locks and gates for programs with many threads or tasks.
 //!
 //! Programs depend on this crate alone. It re-exports the other crates of Squall.
 //!
