@@ -55,7 +55,7 @@ impl Reach for Swapped {
         for _ in 0..SWAPS {
             called.get(0);
             let swap = Swap::new(called.co).without_state();
-            swap.run(Replacement::shared(Field::new())).expect("there are no calls to wait for");
+            swap.run(Replacement::shared(Field::new())).expect("no other thread calls the swapped object");
         }
         // Drops the replaced objects now, so that the counted calls do not.
         squall::rcu::barrier().expect("outside every operation");

@@ -65,7 +65,7 @@ pub(crate) fn on_processor<R: Send>(index: usize, f: impl FnOnce() -> R + Send) 
         let there = scope.spawn(|| env::pin(place).then(f));
         there
             .join()
-            .expect("it does not panic")
+            .expect("the measured function does not panic")
             .ok_or_else(|| Missing(format!("cannot run on processor {}", place[0])))
     })
 }

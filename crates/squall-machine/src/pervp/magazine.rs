@@ -105,7 +105,7 @@ impl PerVpMagazine {
     /// # Panics
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
     pub fn len_on(&self, vp: Vp) -> usize {
-        assert!(vp.index() < alloc::parts(), "{vp} does not exist");
+        assert!(vp.index() < alloc::parts(), "{vp} does not exist; VP indices are below {}", alloc::parts());
         // SAFETY: our extent begins with the count; `vp` is below the limit.
         let count = unsafe { atomic::word(self.home, vp) }.load(Ordering::Relaxed);
         (count & !atomic::LOCKED) as usize

@@ -363,7 +363,7 @@ impl<const N: usize> PerVpWords<N> {
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit), or `index` not below `N`.
     #[inline]
     pub fn load(&self, vp: Vp, index: usize) -> u64 {
-        assert!(vp.index() < alloc::parts(), "{vp} does not exist");
+        assert!(vp.index() < alloc::parts(), "{vp} does not exist; VP indices are below {}", alloc::parts());
         // SAFETY: a word of our extent; `vp` is below the limit. Acquire: pairs with the releasing store of a
         // compare-and-store. A thread that sees the new key of a pair sees the value of its side word.
         unsafe { atomic::word(self.at(index), vp) }.load(Ordering::Acquire)

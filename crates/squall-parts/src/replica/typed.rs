@@ -75,7 +75,7 @@ pub struct Conflict<T> {
 
 impl<T> fmt::Display for Conflict<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the value has version {} by now", self.version)
+        write!(f, "another update was faster: the value has version {}; read it again", self.version)
     }
 }
 

@@ -54,11 +54,11 @@ pub(crate) fn run(documents: Vec<(String, String)>) -> u64 {
         for (title_text, text) in batch {
             let bytes = text.len() as u64;
             let document = doc!(title => title_text.as_str(), body => text.as_str(), key => &title_text[..6.min(title_text.len())], length => bytes);
-            writer.add_document(document).expect("it is added");
+            writer.add_document(document).expect("the index takes the document");
         }
-        writer.commit().expect("it is committed");
+        writer.commit().expect("the index commits the documents");
     }
-    writer.wait_merging_threads().expect("they end");
+    writer.wait_merging_threads().expect("the merging threads end");
     let searcher = index.reader().expect("a reader").searcher();
     let parser = QueryParser::for_index(&index, vec![title, body]);
     let mut random = Random(7);
@@ -70,7 +70,7 @@ pub(crate) fn run(documents: Vec<(String, String)>) -> u64 {
             searcher.search(&query, &(TopDocs::with_limit(10).order_by_score(), Count)).expect("an answer");
         sum += count as u64;
         for (_, address) in top {
-            let _document: TantivyDocument = searcher.doc(address).expect("it is stored");
+            let _document: TantivyDocument = searcher.doc(address).expect("the index has the found document");
         }
     }
     sum

@@ -55,5 +55,5 @@ pub(crate) fn run() -> u64 {
             })
         })
         .collect();
-    threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum()
+    threads.into_iter().map(|thread| thread.join().expect("the script's thread does not panic")).sum()
 }

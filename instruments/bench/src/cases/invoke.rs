@@ -235,7 +235,7 @@ fn spawned() -> impl Fn(u64) -> u64 + Send + Sync {
     let object: Arc<dyn Probe> = Arc::new(Field::new());
     move |n| {
         let object = Arc::clone(&object);
-        std::thread::spawn(move || object.get(n)).join().expect("it does not panic")
+        std::thread::spawn(move || object.get(n)).join().expect("the called method does not panic")
     }
 }
 

@@ -126,7 +126,7 @@ impl Log for General {
 
     fn begin(&self) {
         self.subscription().get_or_insert_with(|| {
-            monitor::subscribe_without_collector(BATCHES_MAX).expect("it is not a forked child")
+            monitor::subscribe_without_collector(BATCHES_MAX).expect("this process is no child of a fork")
         });
         // The thread's first record makes its buffer. It is about no object of the case, so it does not
         // count.
@@ -343,7 +343,7 @@ impl Trips {
         let (sender, receiver) = mpsc::sync_channel(CHUNK);
         Trips::made(
             count,
-            |n| sender.try_send([n; 5]).expect("there is room"),
+            |n| sender.try_send([n; 5]).expect("the channel has room"),
             move || receiver.recv().is_ok(),
             || true,
         )

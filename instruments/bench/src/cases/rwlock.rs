@@ -225,7 +225,7 @@ impl Sleepers {
         *self.bed.morning.lock().expect("the lock is not poisoned") = true;
         self.bed.bell.notify_all();
         for thread in self.threads {
-            thread.join().expect("it does not panic");
+            thread.join().expect("a sleeping thread does not panic");
         }
     }
 }

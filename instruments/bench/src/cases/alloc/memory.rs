@@ -93,7 +93,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     let mut threads = Vec::new();
     // Memory of the threads and their tables is taken before the first reading.
     for index in 0..THREADS {
-        let (_, receive) = channels[index].take().expect("one for each");
+        let (_, receive) = channels[index].take().expect("each thread has a channel");
         let (send, barrier) = (senders[(index + 1) % THREADS].clone(), barrier.clone());
         threads.push(thread::spawn(move || keep::<A>(index, blocks, &barrier, &send, &receive)));
     }

@@ -35,7 +35,7 @@ pub(in crate::cases) fn crew<R: Send, B>(
             .collect();
         let _guard = NoUnwind;
         let done = beside();
-        let results = all.into_iter().map(|thread| thread.join().expect("it would have ended us all"));
+        let results = all.into_iter().map(|thread| thread.join().expect("a panic aborts the process"));
         (results.collect(), done)
     })
 }
