@@ -400,7 +400,7 @@ impl SlabBackend for AddressSpace {
     }
 
     fn take_units(&self, count: usize, home: u32) -> Option<u32> {
-        /// The number of searches while units are on their way.
+        /// The number of searches while other threads are about to put units into the pool.
         const ROUNDS_MAX: usize = 64;
         let node = self.node(home);
         let near = self.pools[node as usize].take(self, node, count);

@@ -1,9 +1,10 @@
 //! Decay: gives idle memory back, without a background thread.
 //!
-//! Problem: a VP that goes quiet keeps its cached blocks, and a page pool keeps its freed pages, and their
-//! threads no longer pass by. Idea: each slow path reads a clock, and now and then runs a pass for all VPs.
-//! The pass empties the caches of VPs that hardly used their heap since the previous pass, and releases empty
-//! slabs that were not needed. It gives the system half of the pages that were unused in between.
+//! Problem: a VP that goes quiet keeps its cached blocks, and a page pool keeps its freed pages. No thread of
+//! theirs enters the allocator any more to release them. Idea: each slow path reads a clock, and now and then
+//! runs a pass for all VPs. The pass empties the caches of VPs that hardly used their heap since the previous
+//! pass, and releases empty slabs that were not needed. It gives the system half of the pages that were
+//! unused in between.
 //!
 //! - I1. One thread at a time runs a pass. Passes begin a quarter of a second apart, the first one that long
 //!   after the first slow path. A thread that finds a pass running skips its own.

@@ -130,7 +130,8 @@ pub(crate) trait SlabBackend {
     fn take_units(&self, count: usize, home: u32) -> Option<u32>;
     /// Gives `count` units back to the pool. Their content is no longer needed.
     fn give_units(&self, unit: u32, count: usize);
-    /// Enters this heap and class in the map for these units. From now on their blocks are freed there.
+    /// Enters this heap and class in the map for these units. From now on their blocks are freed to this
+    /// heap.
     fn set_home(&self, unit: u32, count: usize, home: u32, class: usize);
 }
 

@@ -150,9 +150,9 @@ pub(crate) struct Setting {
 
 /// A pause before each operation, excluded from the figure.
 ///
-/// Some operations, repeated without a pause, measure only lucky moments. A thread that waits for readers and
-/// finds them all off their processors could repeat its wait many times before they run again. The sleep lets
-/// the scheduler change the situation; it is timed and subtracted.
+/// Without a pause, some operations would be measured only at favourable moments. For example, a thread that
+/// waits for readers may find that none of them runs. It could then repeat its short wait many times before
+/// they run again. The sleep lets the scheduler change the situation; it is timed and subtracted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing(bool);
 
@@ -225,7 +225,7 @@ pub(crate) struct Background {
     reading: Reading,
     stop: AtomicBool,
     running: AtomicUsize,
-    /// The readers of [`ReadMostlyExt::Once`] sleep on this until the harness stops them.
+    /// The readers of [`Reading::Once`] sleep on this until the harness stops them.
     sleepers: Mutex<()>,
     stopped: Condvar,
 }

@@ -1,4 +1,4 @@
-//! A door that many threads wait at and that opens once, with the order to go on or to go home.
+//! A latch at which many threads wait. It opens once, with the order to continue or to end.
 //!
 //! Threads start one by one and wait at the latch until all of them run. If a thread cannot be started, the
 //! others end, so that no thread waits at a barrier forever.

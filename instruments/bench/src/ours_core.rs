@@ -188,7 +188,7 @@ impl Probe for Answering {
     }
 }
 
-/// Objects without a call so far, made anew for each batch of first calls.
+/// Objects that no thread has called yet. Each batch of first calls gets new ones.
 struct Fresh {
     make: fn() -> Owned<dyn Probe>,
 }

@@ -214,7 +214,7 @@ impl Text {
     }
 }
 
-/// StateFormats a number with a useful number of digits.
+/// Formats a number with a useful number of digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => format!("{value:.0}"),

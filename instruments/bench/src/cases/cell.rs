@@ -1,10 +1,10 @@
 //! `cell`: a value of 64 bytes, read by many threads and rarely replaced.
 //!
-//! A row is one read of one word of the value, found anew for each read. No thread writes then.
+//! A row is one read of one word of the value. Each read finds the value again. No thread writes meanwhile.
 //!
 //! Metrics: `SUBJECT_update_ns` is one replacement of the whole value by one thread, while all others read
 //! without a pause. With one thread there are no readers. It is wall time, and the median over rounds that go
-//! through all subjects. `update_ns` is that of the adaptive subject.
+//! through all subjects. `update_ns` is the time of the adaptive subject.
 //!
 //! - I1. Replacements count up, and no reader ever sees a lower count than before.
 

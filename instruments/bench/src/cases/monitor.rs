@@ -7,8 +7,8 @@
 //!
 //! `squall-general` writes a record into the thread's buffer; `squall-off` tries to, without a subscriber.
 //! The rivals put records of equal size, with the time, into one bounded buffer for all threads. The threads
-//! themselves empty the buffers off the clock, before they are full. `squall-in-object` notes the fact in
-//! sensors shared by all threads, next to a setting, and changes the setting after each 64 facts.
+//! themselves empty the buffers outside the measured time, before they are full. `squall-in-object` notes the
+//! fact in sensors shared by all threads, next to a setting, and changes the setting after each 64 facts.
 //!
 //! - I1. Records are read as they were written: a lost or doubled record ends the run with an error.
 

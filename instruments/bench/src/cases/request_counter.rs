@@ -5,7 +5,7 @@
 //!
 //! One metric, from one thread: `pass_over_two_additions` divides the time of enter and leave by that of two
 //! additions to a distributed counter. Those are two calls with only a restartable addition in each. The
-//! median of pairs counts.
+//! result is the median over pairs of short runs.
 
 use std::hint::black_box;
 use std::time::Instant;

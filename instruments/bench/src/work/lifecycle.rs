@@ -2,8 +2,8 @@
 //!
 //! - I1. A drop is counted on a line that only the dropping thread writes; each object knows the tally of its
 //!   subject.
-//! - I2. Of each [`GROUP`] objects that a thread makes in a row, the drop of the last counts, for all of
-//!   them: objects of one thread are reclaimed in about the order of their destruction.
+//! - I2. A thread makes its objects in groups of [`GROUP`]. The drop of the last object of a group counts for
+//!   the whole group, because objects of one thread are reclaimed in about the order of their destruction.
 
 use std::hint::black_box;
 

@@ -51,7 +51,7 @@ impl Batch {
         self.references.extend(self.objects.iter().map(Owned::handle));
     }
 
-    /// Destroys the objects. Reclaims the objects destroyed earlier here, off the clock.
+    /// Destroys the objects. Also reclaims the objects destroyed earlier, outside the measured time.
     fn end(&mut self) {
         if let Some(co) = self.references.first() {
             let missed = squall::info_of(Handle::id(*co)).map_or(0, |info| info.misses);

@@ -3,7 +3,7 @@
 //! - I1. All sets are made before the policy has seen any load, and live to the end. So the resident set
 //!   grows from then on only by the policy's records and by counters that are distributed.
 //!
-//! Not promised: that growth at later thread counts of one run, which reuse memory of earlier ones.
+//! Not promised: such growth at later thread counts of one run, which reuse memory of earlier ones.
 
 use std::time::{Duration, SystemTime};
 

@@ -2,7 +2,7 @@
 //!
 //! - The subjects are the counters of `squall-objects`, called through a `Handle<dyn Counter>`:
 //!   `squall-shared` at home with the first thread, `squall-distributed`, and `squall-adaptive`, which starts
-//!   shared. All are made anew for each turn, except in `ten-thousand-objects`.
+//!   shared. Each turn makes new counters, except in `ten-thousand-objects`.
 //! - A turn plays a script: loads of some hundred milliseconds each. The time just after a change of load,
 //!   when the policy may still decide, is left out of all subjects' rows. `ratio_whole` includes it.
 //! - `squall-adaptive/best-fixed` is taken in each part of a script against the fixed counter that is better

@@ -1,9 +1,9 @@
 //! `alloc-remote`: blocks that one thread allocates and another frees.
 //!
 //! Pairs of threads hand blocks of 64 bytes to each other through rings of 1,024 slots. In `one-way`, one
-//! thread of each pair allocates and writes, the other reads and frees. In `both-ways`, both do both, by
-//! turns. An operation is one block that the thread allocated or, in `one-way`, freed. The ring's own cost is
-//! in every subject's figure.
+//! thread of each pair allocates and writes, the other reads and frees. In `both-ways`, each thread
+//! alternately does both. An operation is one block that the thread allocated or, in `one-way`, freed. The
+//! ring's own cost is in every subject's figure.
 
 use super::allocators;
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Spec, Subject, Variant, Worker};

@@ -2,7 +2,7 @@
 //!
 //! - I1. In each round every lock has one turn, in an order rotated from round to round. Ratios are taken
 //!   only between turns of one round.
-//! - I2. The locks live through all rounds, so that an adaptive lock need not start anew in each.
+//! - I2. The locks live through all rounds, so that an adaptive lock need not adapt again in each.
 
 use super::play::Stepped;
 use super::subjects::{Contender, ENTRIES, Entry};

@@ -4,8 +4,8 @@
 //!
 //! A row holds the keys themselves, one behind the other, in the order of their lookups. So the next key lies
 //! in a prefetched line, and drawing keys costs no map any time. The loop prefetches explicitly. The
-//! processor's own prefetcher guesses by the low bits of load addresses. If a map's own loads share them, the
-//! row's lines arrive late, and which map suffers is chance.
+//! processor's own prefetcher guesses by the low bits of load addresses. If a map's own loads share these
+//! bits, the row's lines arrive late, for a map that chance selects.
 
 use std::borrow::Borrow;
 use std::fmt::Write;

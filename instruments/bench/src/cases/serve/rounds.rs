@@ -187,9 +187,9 @@ struct Paired {
     which: Option<usize>,
 }
 
-/// Divides ours by the best rival. The best rival of one half of the rounds is compared in the other half. A
-/// rival chosen and compared in the same rounds was lucky in them, the more so the more rivals there are. It
-/// would beat even a server equal to itself.
+/// Divides ours by the best rival. The best rival of one half of the rounds is compared in the other half.
+/// Otherwise chance would favour the rival: the best of many rivals in some rounds is partly the luckiest in
+/// those rounds. It would beat even a server equal to itself.
 fn against_best(ours: &[f64], rivals: &[Vec<f64>]) -> Option<Paired> {
     let half = |row: &[f64], odd: usize| -> Vec<f64> { row.iter().skip(odd).step_by(2).copied().collect() };
     let best_of = |odd: usize| {

@@ -16,9 +16,9 @@ pub(super) enum Load {
     ReadMostly,
     /// All threads write; one operation in ten reads.
     WriteHeavy,
-    /// The first thread reads and writes by halves, the others sleep.
+    /// The first thread works, with as many reads as writes; the others sleep.
     OneThread,
-    /// All threads read and write by halves.
+    /// All threads work, with as many reads as writes.
     AllThreads,
     /// All threads insert new keys, and look up a present key with each.
     Grow,
@@ -61,7 +61,7 @@ pub(super) struct Deck<K: Key> {
     drawn: K::Row,
     ring: K::Row,
     grown: K::Row,
-    /// By load: mostly read, mostly written, by halves.
+    /// By load: mostly reads, mostly writes, and as many reads as writes.
     kinds: [Vec<Kind>; 3],
 }
 

@@ -99,7 +99,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Time of the first load: longer than a cool-down, so that a policy is to follow the change at once.
+/// Time of the first load: longer than a cool-down, so that a policy must follow the change at once.
 const BEFORE: Duration = ms(300);
 /// Time allowed to the policy: with a processor per thread, and with fewer.
 const MAY_TAKE: (Duration, Duration) = (ms(150), ms(300));
