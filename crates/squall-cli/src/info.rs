@@ -132,6 +132,7 @@ fn reclaimer() -> Value {
         ReclaimerState::NotStarted => "not started: no call was deferred yet",
         ReclaimerState::Running => "running",
         ReclaimerState::Off => "off: callers run deferred calls",
+        ReclaimerState::Stopping => "switched off: ends the deferred calls that it runs",
         ReclaimerState::Failed => "the system refused the thread: callers run deferred calls",
         _ => "unknown",
     };

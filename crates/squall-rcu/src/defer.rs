@@ -44,8 +44,8 @@ use crate::raw::moment::Moment;
 use crate::raw::record::{Record, attention};
 use crate::registration::with_record;
 use crate::run::{LIMIT_BYTES, adopt, orphans, run, run_all, run_everything};
-use crate::thread::{DOMAIN, in_deferred_call, is_quiet, own_record, postpone};
-use crate::wait::{WaitError, after, may_wait, wait_unchecked};
+use crate::thread::{DOMAIN, in_deferred_call, own_record, postpone};
+use crate::wait::{WaitError, after, may_run, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
 const LIMIT_CALLS: u64 = 2048;
@@ -403,12 +403,6 @@ fn hand_over(batches: Vec<Batch>) {
     }
 }
 
-/// Checks whether the calling thread may run deferred calls, and wait for them.
-fn may_run() -> Result<(), WaitError> {
-    may_wait()?;
-    if is_quiet() { Err(WaitError::Quiet) } else { Ok(()) }
-}
-
 /// Runs the ripe deferred calls of this thread and of ended threads, without waiting. Returns the number of
 /// calls run.
 ///
@@ -464,7 +458,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 pub fn barrier() -> Result<u64, WaitError> {
     may_run()?;
     if !crate::reclaimer::allowed() {
-        crate::jobs::run_jobs();
+        crate::jobs::run_jobs(|| Some(()));
     }
     with_record(barrier_with).map_err(|_| WaitError::Forked)?
 }
@@ -472,10 +466,10 @@ pub fn barrier() -> Result<u64, WaitError> {
 fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut calls = 0;
     // Two passes. The first pass may miss a call that was in no list (I2). If the call was being run, it has
-    // run when the wait is over. If it was on its way to the orphans, the second pass finds it: calls never
-    // return from there to a list.
+    // run when the wait is over. If a thread was moving it to the orphans, the second pass finds it: calls
+    // never return from the orphans to a list.
     for _ in 0..2 {
-        calls += run_everything(record, |_| true)?;
+        calls += run_everything(record, |_| true, || Some(()))?;
         DOMAIN.registry.for_each(|other| other.wait_run_end());
     }
     Ok(calls)

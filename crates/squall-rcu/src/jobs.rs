@@ -1,4 +1,5 @@
-//! The queue of quiescent-dos, and the work of running them. `quiescent` is the public interface.
+//! The queue of *quiescent-dos* (functions that run on chosen VPs after a grace period), and the work of
+//! running them. `quiescent` is the public interface.
 //!
 //! Any thread outside operations may run the queue: the reclaimer does, or a waiter if the reclaimer is
 //! forbidden.
@@ -104,11 +105,18 @@ pub(crate) fn has_jobs() -> bool {
 }
 
 /// Runs all queued jobs. The caller is outside every operation.
-pub(crate) fn run_jobs() {
+///
+/// A job stays in the queue until its moment has passed. `enter` is called then; the job runs while this
+/// function keeps the result. If `enter` returns `None`, the job and later ones stay in the queue.
+pub(crate) fn run_jobs<P>(enter: impl Fn() -> Option<P>) {
     loop {
-        let Some(job) = jobs().pop_front() else { return };
+        let Some(moment) = jobs().front().map(|job| job.moment) else { return };
+        let passed = wait_unchecked(moment, Haste::Normal, None);
+        let Some(_permission) = enter() else { return };
+        // Another thread may have taken the first job meanwhile.
+        let Some(job) = jobs().pop_front_if(|job| job.moment <= moment) else { continue };
         WAITING.fetch_sub(1, Ordering::Relaxed);
-        let outcome = wait_unchecked(job.moment, Haste::Normal, None).map(|()| run_job(&job));
+        let outcome = passed.map(|()| run_job(&job));
         *job.done.outcome() = Some(outcome);
         job.done.changed.notify_all();
     }

@@ -56,7 +56,7 @@ impl PendingRun {
             // missed.
             if !crate::reclaimer::allowed() && has_jobs() {
                 drop(outcome);
-                run_jobs();
+                run_jobs(|| Some(()));
                 outcome = self.0.outcome();
                 continue;
             }
@@ -66,7 +66,7 @@ impl PendingRun {
 }
 
 /// Runs `function` on each VP of the set, or on any one of them, once every operation that is open now has
-/// ended.
+/// ended (a *quiescent-do*).
 ///
 /// The call returns at once. The reclaimer thread does the work, moving from VP to VP by changing its
 /// affinity. If the reclaimer is forbidden, a thread that waits for the result or calls
@@ -75,9 +75,9 @@ impl PendingRun {
 /// If a VP is offline or not permitted, its run happens elsewhere and counts as displaced. A VP is a place to
 /// run, not mutual exclusion.
 ///
-/// `function` runs outside every operation. It may not wait for grace periods, deferred calls or other
-/// quiescent-dos, since it might wait for itself: such waits return an error, as in a deferred call. A panic
-/// in one run is counted; the other runs go on.
+/// `function` runs outside every operation. It must not wait for grace periods, deferred calls or other
+/// quiescent-dos, because it might wait for itself. Such waits return an error, as in a deferred call. A
+/// panic in one run is counted; the other runs go on.
 ///
 /// # Errors
 /// [`WaitError::Forked`].

@@ -9,6 +9,8 @@
 //!   that has neither deferred nor run a call since the last round, although it ran, or is asleep. (c) A
 //!   thread that has run no pending call for a second. So working threads reclaim for themselves, even if
 //!   they seldom get a processor. If a thread turns to other work, its calls run two or three rounds later.
+//! - I4. The reclaimer runs deferred calls and quiescent-dos only within a turn (`switch/I1`). It waits for
+//!   grace periods before the turn, so a thread that waits for the end of a turn does not wait for readers.
 //!
 //! Cost: while calls are pending, each round reads all records, and the state of each thread that seems idle.
 //! Rounds grow from [`ROUND`] to [`ROUND_MAX`] while the reclaimer takes no call. Free while no call is
@@ -18,7 +20,6 @@
 
 use squall_machine::park::EventCount;
 use squall_sys::affinity;
-use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -26,9 +27,11 @@ use crate::jobs::{has_jobs, run_jobs, wake_waiters};
 use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
+use crate::raw::switch::{FAILED, OFF, PAUSED, RUNNING, STOPPING, Switch, TURN, UNASKED};
 use crate::raw::work::Work;
 use crate::run::{LIMIT_BYTES, orphaned, run_everything};
 use crate::thread::{DOMAIN, take_record};
+use crate::wait::may_run;
 
 /// The thread's name.
 pub(crate) const NAME: &str = "squall-reclaim";
@@ -40,14 +43,7 @@ const ROUND_MAX: Duration = Duration::from_millis(40);
 /// Set if calls may be pending in some list (I2).
 static WORK: Work = Work::new();
 static EVENT: EventCount = EventCount::new();
-static STATE: AtomicU8 = AtomicU8::new(UNASKED);
-
-const UNASKED: u8 = 0;
-const OFF: u8 = 1;
-const ALLOWED: u8 = 2;
-const RUNNING: u8 = 3;
-const FAILED: u8 = 4;
-const PAUSED: u8 = 5;
+static SWITCH: Switch = Switch::new();
 
 /// The state of the reclaimer thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +55,9 @@ pub enum ReclaimerState {
     Running,
     /// The thread was switched off by [`set_reclaimer`] or `SQUALL_RECLAIMER=off`: callers do the work.
     Off,
+    /// The thread was switched off, and still runs deferred calls that it took before. A caller of
+    /// [`set_reclaimer`] that could not wait sees this state.
+    Stopping,
     /// The system refused to start the thread: callers do the work.
     Failed,
 }
@@ -71,8 +70,9 @@ pub enum ReclaimerState {
 /// assert_ne!(reclaimer_state(), ReclaimerState::Failed);
 /// ```
 pub fn reclaimer_state() -> ReclaimerState {
-    match STATE.load(Ordering::Relaxed) {
-        RUNNING => ReclaimerState::Running,
+    match SWITCH.state() {
+        RUNNING | TURN => ReclaimerState::Running,
+        STOPPING => ReclaimerState::Stopping,
         OFF | PAUSED => ReclaimerState::Off,
         FAILED => ReclaimerState::Failed,
         _ => ReclaimerState::NotStarted,
@@ -81,13 +81,23 @@ pub fn reclaimer_state() -> ReclaimerState {
 
 /// Allows or forbids the reclaimer thread. Overrides `SQUALL_RECLAIMER`.
 ///
-/// A running reclaimer stops working when it is forbidden, and sleeps until it is allowed again.
+/// Once `set_reclaimer(false)` has returned, the reclaimer thread runs no deferred call and no quiescent-do
+/// until it is allowed again. The function waits for those that the thread runs now, but not for readers. So
+/// the caller must not hold a lock that they take.
+///
+/// The function does not wait inside an operation, a deferred call, a quiescent-do,
+/// [`without_callbacks`](crate::without_callbacks) or the transfer of a hot-swap, where the wait could be a
+/// deadlock. It then returns while the reclaimer thread still runs the calls that it has taken; the thread
+/// takes no more. [`reclaimer_state`] returns [`ReclaimerState::Stopping`] meanwhile. A second
+/// `set_reclaimer(false)` elsewhere waits for the end.
 ///
 /// While it is forbidden, callers do the work: users' deferred calls then also run when a thread leaves an
 /// operation. The pending calls of a thread that stopped retiring stay until the thread ends, or until it or
 /// another thread calls [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own
 /// thread and of ended threads.
 ///
+/// # Cost
+/// Blocks on the deferred calls that the reclaimer thread runs, if it is forbidden; otherwise lock-free.
 /// # Example
 /// ```
 /// use squall_rcu::{ReclaimerState, barrier, reclaimer_state, retire, set_reclaimer};
@@ -98,36 +108,30 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// assert_eq!(barrier().unwrap(), 1);
 /// ```
 pub fn set_reclaimer(allowed: bool) {
-    let change = |state| match (state, allowed) {
-        (RUNNING | PAUSED, true) => RUNNING,
-        (RUNNING | PAUSED, false) => PAUSED,
-        (_, true) => ALLOWED,
-        (_, false) => OFF,
-    };
-    // AcqRel: pairs with itself and with the exchange in `start`, so that the state changes are ordered one
-    // after the other.
-    let old = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| Some(change(state)));
-    if allowed && old == Ok(PAUSED) {
+    let old = SWITCH.set(allowed);
+    if allowed && matches!(old, PAUSED | STOPPING) {
         let _ = WORK.claim();
         EVENT.signal(1);
     } else if allowed && orphaned().0 > 0 {
         announce();
     } else if !allowed {
         wake_waiters();
+        if may_run().is_ok() {
+            SWITCH.wait_turn_end();
+        }
     }
 }
 
 /// Returns whether the reclaimer may run users' code.
 pub(crate) fn allowed() -> bool {
-    match STATE.load(Ordering::Relaxed) {
+    match SWITCH.state() {
         UNASKED => {
             let off = std::env::var_os("SQUALL_RECLAIMER").is_some_and(|value| value == "off");
-            let state = if off { OFF } else { ALLOWED };
-            // If another thread set the state first, its decision stands. AcqRel: as in `set_reclaimer`.
-            let _ = STATE.compare_exchange(UNASKED, state, Ordering::AcqRel, Ordering::Acquire);
+            // If another thread set the state first, its decision stands.
+            SWITCH.decide(!off);
             !off
         }
-        OFF | PAUSED | FAILED => false,
+        OFF | PAUSED | STOPPING | FAILED => false,
         _ => true,
     }
 }
@@ -157,15 +161,12 @@ pub(crate) fn wake() {
 }
 
 fn start() {
-    // AcqRel: as in `set_reclaimer`; the thread that makes this exchange starts the reclaimer.
-    let mine = STATE.compare_exchange(ALLOWED, RUNNING, Ordering::AcqRel, Ordering::Acquire);
-    if mine.is_err() {
+    if !SWITCH.start() {
         return;
     }
     let spawned = squall_sys::sync::thread::Builder::new().name(NAME.to_owned()).spawn(work);
     if spawned.is_err() {
-        // Release: pairs with the exchange in `set_reclaimer`.
-        STATE.store(FAILED, Ordering::Release);
+        SWITCH.fail();
     }
 }
 
@@ -176,9 +177,9 @@ fn work() {
     let mut pause = ROUND;
     loop {
         let seen = EVENT.prepare();
-        // Acquire: pairs with the exchange in `set_reclaimer`. `is_set` below has its own acquire, which
-        // pairs with `claim`.
-        let paused = STATE.load(Ordering::Acquire) != RUNNING;
+        // Relaxed: `begin_turn` decides whether calls may run. A thread that allows the reclaimer signals
+        // `EVENT` after its exchange (`park/I2`).
+        let paused = SWITCH.state() != RUNNING;
         if paused || !WORK.is_set() {
             EVENT.wait(seen, None);
             pause = ROUND;
@@ -231,9 +232,9 @@ enum Round {
 
 /// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
-    run_jobs();
+    run_jobs(|| SWITCH.begin_turn());
     let mut outcome = if orphaned().0 > 0 { Round::Took } else { Round::LeftAlone };
-    let ran = run_everything(record, |other| {
+    let choose = |other: &Record| {
         let (calls, bytes) = other.deferrals.pending();
         // A thread with no calls but with room in its lists is still asked: the reclaimer frees that room
         // too.
@@ -247,7 +248,8 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
             outcome = Round::Took;
         }
         take
-    });
+    };
+    let ran = run_everything(record, choose, || SWITCH.begin_turn());
     if ran.is_err() {
         // Grace periods can no longer end: look again only when a new call is announced.
         WORK.clear();

@@ -81,10 +81,12 @@ pub(crate) fn orphaned() -> (u64, u64) {
 /// pending then.
 ///
 /// Calls stay in their list until they are ripe. They stay counted meanwhile, and their owner may run them
-/// first.
-pub(crate) fn run_everything(
+/// first. `enter` is called then; the calls run while the caller keeps its result. If `enter` returns `None`,
+/// the calls stay in their lists, and their owners ask for the reclaimer again.
+pub(crate) fn run_everything<P>(
     record: &'static Record,
     choose: impl FnMut(&Record) -> bool,
+    enter: impl FnOnce() -> Option<P>,
 ) -> Result<u64, WaitError> {
     let chosen = DOMAIN.choose(choose);
     let closed = DOMAIN.close(&chosen).map_err(WaitError::NoFence)?;
@@ -95,6 +97,11 @@ pub(crate) fn run_everything(
     } else if chosen.is_empty() {
         return Ok(0);
     }
+    let Some(_permission) = enter() else {
+        // The choice has cleared the requests of these owners.
+        chosen.iter().for_each(|chosen| chosen.deferrals.ask_reclaimer());
+        return Ok(0);
+    };
     let mut orphaned = Vec::new();
     let taken = DOMAIN.take_ripe(&chosen, || {
         record.begin_run();

@@ -8,7 +8,7 @@ use squall_machine::asym::Unavailable;
 
 use crate::raw::grace::{Haste, Limits, Unfinished};
 use crate::raw::moment::Moment;
-use crate::thread::{DOMAIN, current, in_deferred_call};
+use crate::thread::{DOMAIN, current, in_deferred_call, is_quiet};
 
 /// The reason why a wait for a grace period failed.
 ///
@@ -262,6 +262,12 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
         return Err(WaitError::Forked);
     }
     Ok(())
+}
+
+/// Checks whether the calling thread may run deferred calls, and wait for them.
+pub(crate) fn may_run() -> Result<(), WaitError> {
+    may_wait()?;
+    if is_quiet() { Err(WaitError::Quiet) } else { Ok(()) }
 }
 
 thread_local! {

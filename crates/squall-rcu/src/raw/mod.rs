@@ -9,6 +9,7 @@ pub(crate) mod moment;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod sites;
+pub(crate) mod switch;
 pub(crate) mod work;
 
 #[cfg(all(test, any(loom, squall_model)))]

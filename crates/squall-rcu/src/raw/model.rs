@@ -17,6 +17,7 @@ use super::domain::Domain;
 use super::grace::{Haste, Limits};
 #[cfg(loom)]
 use super::sites;
+use super::switch::Switch;
 use super::work::Work;
 #[cfg(loom)]
 use squall_machine::park::sites as park;
@@ -388,6 +389,57 @@ fn rest_first() {
     announce_against_rest(false);
 }
 
+/// A thread forbids the reclaimer, waits, uses the data of its calls, and allows it again. `reclaimer_first`
+/// selects the thread that runs on the main thread, as above.
+fn forbid_against_turns(reclaimer_first: bool) {
+    struct Calls(Switch, UnsafeCell<usize>);
+    // SAFETY: the protocol under test keeps the calls and the thread that forbids them apart; the checker
+    // reports a violation.
+    unsafe impl Sync for Calls {}
+    // SAFETY: as for `Sync`.
+    unsafe impl Send for Calls {}
+    impl Calls {
+        fn touch(&self) {
+            // SAFETY: as for `Sync`.
+            self.1.with_mut(|data| unsafe { *data += 1 });
+        }
+        fn reclaim(&self) {
+            for _ in 0..2 {
+                if let Some(turn) = self.0.begin_turn() {
+                    self.touch();
+                    drop(turn);
+                }
+            }
+        }
+        fn forbid(&self) {
+            let _ = self.0.set(false);
+            self.0.wait_turn_end();
+            self.touch();
+            let _ = self.0.set(true);
+        }
+    }
+    let shared = Arc::new(Calls(Switch::new(), UnsafeCell::new(0)));
+    shared.0.decide(true);
+    assert!(shared.0.start());
+    let other = shared.clone();
+    let other = thread::spawn(move || if reclaimer_first { other.forbid() } else { other.reclaim() });
+    if reclaimer_first {
+        shared.reclaim()
+    } else {
+        shared.forbid()
+    }
+    other.join().unwrap();
+    assert_eq!(shared.0.state(), super::switch::RUNNING);
+}
+
+fn reclaim_then_forbid() {
+    forbid_against_turns(true);
+}
+
+fn forbid_then_reclaim() {
+    forbid_against_turns(false);
+}
+
 macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
@@ -412,6 +464,8 @@ models!(
     defer_runs_late,
     announce_first,
     rest_first,
+    reclaim_then_forbid,
+    forbid_then_reclaim,
 );
 
 macro_rules! twins {
@@ -446,4 +500,6 @@ twins! {
     twin_chunk_release: CHUNK_RELEASE breaks wait_light,
     twin_announce_fence: ANNOUNCE_FENCE breaks announce_first,
     twin_rest_fence: REST_FENCE breaks announce_first,
+    twin_turn_acquire: TURN_ACQUIRE breaks forbid_then_reclaim,
+    twin_turn_release: TURN_RELEASE breaks forbid_then_reclaim,
 }

@@ -42,3 +42,7 @@ pub(crate) const CHUNK_RELEASE: Site = Site(15);
 pub(crate) const ANNOUNCE_FENCE: Site = Site(16);
 /// Reclaimer: between clearing its flag and its last look for pending calls. Partner: [`ANNOUNCE_FENCE`].
 pub(crate) const REST_FENCE: Site = Site(17);
+/// Reclaimer: the exchange that begins a turn. Partner: the release of the thread that allowed it.
+pub(crate) const TURN_ACQUIRE: Site = Site(18);
+/// Reclaimer: the exchange that ends a turn. Partner: the acquire of the thread that forbids it.
+pub(crate) const TURN_RELEASE: Site = Site(19);

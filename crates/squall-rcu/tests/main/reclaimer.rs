@@ -1,9 +1,12 @@
 //! The calls that the reclaimer takes, and those it leaves to their owners.
 
 use super::alone;
-use squall_rcu::{barrier, defer, pin, retire, stats};
+use squall_rcu::{
+    PendingRun, ReclaimerState, RunOn, barrier, defer, pin, quiescent_do, reclaimer_state, retire,
+    set_reclaimer, stats, without_callbacks,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,4 +132,121 @@ fn pr_12_it_rests_when_nothing_is_pending_whatever_threads_do() {
     assert_eq!(stats().pending_calls, 0);
     stop.store(true, Ordering::Relaxed);
     busy.join().unwrap();
+}
+
+/// Runs `call` on the reclaimer thread, as a quiescent-do.
+fn on_the_reclaimer(call: impl Fn() + Send + Sync + 'static) -> PendingRun {
+    let vps = squall_machine::machine().vps();
+    quiescent_do(vps, RunOn::Any, move |_| {
+        assert_eq!(thread::current().name(), Some("squall-reclaim"));
+        call();
+    })
+    .unwrap()
+}
+
+/// A call on the reclaimer thread that lasts until the test ends it.
+struct Endless {
+    end: Arc<Barrier>,
+    ended: Arc<AtomicBool>,
+    run: PendingRun,
+}
+
+impl Endless {
+    /// Begins the call, and returns when the reclaimer is inside.
+    fn begin() -> Endless {
+        let (begun, end) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let ended = Arc::new(AtomicBool::new(false));
+        let (inside, leave, ends) = (begun.clone(), end.clone(), ended.clone());
+        let run = on_the_reclaimer(move || {
+            inside.wait();
+            leave.wait();
+            // Gives a caller that wrongly does not wait the chance to be seen.
+            (0..1000).for_each(|_| thread::yield_now());
+            ends.store(true, Ordering::Relaxed);
+        });
+        begun.wait();
+        Endless { end, ended, run }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    fn end(self) {
+        self.end.wait();
+        assert_eq!(self.run.wait().unwrap().panicked, 0);
+    }
+}
+
+#[test]
+fn switching_off_waits_for_the_call_that_the_reclaimer_runs() {
+    let _alone = alone();
+    let call = Endless::begin();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            set_reclaimer(false);
+            assert!(call.has_ended(), "the reclaimer still runs a call");
+            assert_eq!(reclaimer_state(), ReclaimerState::Off);
+        });
+        while reclaimer_state() != ReclaimerState::Stopping {
+            thread::yield_now();
+        }
+        call.end.wait();
+    });
+    assert_eq!(call.run.wait().unwrap().panicked, 0);
+    set_reclaimer(true);
+}
+
+#[test]
+fn switching_off_does_not_wait_where_that_could_be_a_deadlock() {
+    let _alone = alone();
+    let call = Endless::begin();
+    // Each of these would wait for ever: only this thread ends the call.
+    pin(|_| set_reclaimer(false));
+    without_callbacks(|| set_reclaimer(false));
+    assert_eq!((reclaimer_state(), call.has_ended()), (ReclaimerState::Stopping, false));
+    set_reclaimer(true);
+    assert_eq!(reclaimer_state(), ReclaimerState::Running);
+    call.end();
+}
+
+#[test]
+fn the_reclaimer_can_switch_itself_off() {
+    let _alone = alone();
+    let outcome = on_the_reclaimer(|| {
+        set_reclaimer(false);
+        assert_eq!(reclaimer_state(), ReclaimerState::Stopping);
+    });
+    assert_eq!(outcome.wait().unwrap().panicked, 0);
+    set_reclaimer(false);
+    assert_eq!(reclaimer_state(), ReclaimerState::Off);
+    set_reclaimer(true);
+}
+
+#[test]
+fn after_switching_off_the_reclaimer_runs_nothing_and_does_not_wait_for_readers() {
+    let _alone = alone();
+    let (begun, end) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let reader = {
+        let (begun, end) = (begun.clone(), end.clone());
+        thread::spawn(move || {
+            pin(|_| {
+                begun.wait();
+                end.wait();
+            });
+        })
+    };
+    begun.wait();
+    // The reclaimer waits for the reader before it runs this.
+    let (run_on, runs_on) = mpsc::channel();
+    let vps = squall_machine::machine().vps();
+    let pending =
+        quiescent_do(vps, RunOn::Any, move |_| run_on.send(thread::current().id()).unwrap()).unwrap();
+    set_reclaimer(false);
+    assert_eq!(reclaimer_state(), ReclaimerState::Off);
+    end.wait();
+    reader.join().unwrap();
+    assert_eq!(pending.wait().unwrap().panicked, 0);
+    assert_eq!(runs_on.recv().unwrap(), thread::current().id());
+    set_reclaimer(true);
 }
