@@ -336,23 +336,6 @@ impl Symbols {
         frames
     }
 
-    /// Static variable at `address`, with the offset inside it. The file was loaded with its first byte at
-    /// `base`.
-    pub fn static_at(&mut self, path: &Path, base: u64, address: u64) -> Option<(String, u64)> {
-        let module = self.module(path);
-        let first =
-            module.segments.iter().map(|(address, offset, ..)| address.wrapping_sub(*offset)).min()?;
-        let own = address.wrapping_sub(base).wrapping_add(first);
-        let at = module.data.partition_point(|datum| datum.address <= own);
-        // Symbols may be nested or alias each other. The last one that contains the address wins.
-        let found = module.data[..at]
-            .iter()
-            .rev()
-            .take(8)
-            .find(|datum| own < datum.address.saturating_add(datum.size))?;
-        Some((found.name.clone(), own - found.address))
-    }
-
     /// Names of all static variables that overlap these bytes.
     pub fn data_in(&mut self, path: &Path, base: u64, start: u64, bytes: u64) -> Vec<String> {
         let module = self.module(path);
