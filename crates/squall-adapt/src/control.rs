@@ -252,7 +252,7 @@ fn wake_all() {
 /// Returns the attribute values of an adaptive object, and creates them if needed.
 fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
     adaptive(id)?;
-    if let Some(values) = attribute::of(id) {
+    if let Some(values) = attribute::values_of(id) {
         return Ok(values);
     }
     Ok(attribute::attach(id, Arc::new(InstanceValues::of_class(&settings::ALL))))
@@ -287,7 +287,7 @@ fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
 pub fn attributes(id: Id) -> Result<Vec<AttributeInfo>, ControlError> {
     let class = class(id)?;
     let by_swap = live::list(id, &class);
-    let mut kept = match attribute::of(id) {
+    let mut kept = match attribute::values_of(id) {
         Some(values) => values.list(),
         None if family::of(id).is_some() => settings::ALL.list(),
         None if by_swap.is_empty() => return Err(ControlError::NotAdaptive(id, class.class)),
@@ -341,7 +341,7 @@ pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError>
         }
         return Ok(());
     }
-    let values = match attribute::of(id) {
+    let values = match attribute::values_of(id) {
         Some(values) => values,
         None => values(id)?,
     };

@@ -17,7 +17,7 @@ use squall_machine::Vp;
 ///
 /// let id = Id::from_parts(17, 3).unwrap();
 /// let verdict = Verdict::Held(Held::CoolingDown);
-/// note(Decision::of(id, "counter", "shared", "distributed", verdict, "2 VPs".to_owned()));
+/// note(Decision::new(id, "counter", "shared", "distributed", verdict, "2 VPs".to_owned()));
 /// assert_eq!(
 ///     history(id)[0].to_string(),
 ///     "counter#17.3: shared to distributed: held: it was swapped too recently; 2 VPs"
@@ -149,7 +149,7 @@ fn lock() -> MutexGuard<'static, VecDeque<Decision>> {
 ///
 /// assert!(recent().is_empty());
 /// let id = Id::from_parts(17, 3).unwrap();
-/// note(Decision::of(id, "counter", "shared", "distributed", Verdict::DryRun, String::new()));
+/// note(Decision::new(id, "counter", "shared", "distributed", Verdict::DryRun, String::new()));
 /// assert_eq!(recent()[0].to, "distributed");
 /// ```
 pub fn recent() -> Vec<Decision> {
@@ -168,7 +168,7 @@ pub fn history(id: Id) -> Vec<Decision> {
 impl Decision {
     /// Creates a decision of a custom policy, to be [recorded](note). Its time is now, without a swap by the
     /// engine. For an example see [`Decision`].
-    pub fn of(
+    pub fn new(
         id: Id,
         family: &'static str,
         from: &'static str,

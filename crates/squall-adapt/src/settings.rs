@@ -132,7 +132,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn of(id: Id) -> Settings {
-        let own = attribute::of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));
+        let own = attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));
         macro_rules! get {
             ($attribute:expr) => {
                 own.as_ref().map_or_else(|| ALL.get(&$attribute), |values| values.get(&$attribute))

@@ -41,7 +41,7 @@ mod shared;
 use squall_core::{Handle, Owned, Root};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
-use squall_parts::gate::{Limits, RequestCounter};
+use squall_parts::gate::{Limits, SharedGate};
 use std::time::Duration;
 
 pub use squall_parts::gate::{ControlError, Rejected, ShutDown, State};
@@ -262,7 +262,7 @@ impl Drop for Request {
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn shared() -> Owned<dyn Gate> {
-    Shared::new(RequestCounter::new()).create(ClusterSize::Machine)
+    Shared::new(SharedGate::new()).create(ClusterSize::Machine)
 }
 
 /// Creates a gate with a representative for each VP on which requests enter or leave.

@@ -2,14 +2,14 @@
 
 use squall_core::wrap::shall_leave;
 use squall_core::{Handle, RepContext, Root};
-use squall_parts::gate::RequestCounter;
+use squall_parts::gate::SharedGate;
 use std::time::Duration;
 
 use super::{ControlError, Gate, Rejected, State, until};
 
 /// Root. It owns the counter, so that it can wake the sleeping threads when the object ends.
 pub(super) struct Shared {
-    requests: RequestCounter,
+    requests: SharedGate,
 }
 
 pub(super) struct All {
@@ -17,7 +17,7 @@ pub(super) struct All {
 }
 
 impl Shared {
-    pub(super) fn new(requests: RequestCounter) -> Shared {
+    pub(super) fn new(requests: SharedGate) -> Shared {
         Shared { requests }
     }
 }
@@ -37,7 +37,7 @@ impl Root for Shared {
 
 impl All {
     #[inline(always)]
-    fn requests(&self) -> &RequestCounter {
+    fn requests(&self) -> &SharedGate {
         &self.at.root().requests
     }
 

@@ -506,7 +506,7 @@ impl Policy {
         // Without room for an object there is no id to record the decision under.
         let Some(shown) = shown else { return };
         let (from, to) = (FORMS[from].name, FORMS[to].name);
-        decision::note(Decision::of(shown.id(), "lock", from, to, verdict, why));
+        decision::note(Decision::new(shown.id(), "lock", from, to, verdict, why));
     }
 }
 

@@ -124,7 +124,7 @@ fn it_is_steered_by_its_attributes_as_a_person_would() {
     control::set_attribute(id, "dry-run", "true").unwrap();
     fight(&lock, 3, LONG, || lock.history().iter().any(|decision| decision.verdict == Verdict::DryRun));
     assert_eq!(lock.form(), "stand-by");
-    assert!(attribute::of(id).is_some());
+    assert!(attribute::values_of(id).is_some());
 }
 
 #[test]

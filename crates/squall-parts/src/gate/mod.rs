@@ -1,4 +1,4 @@
-//! Request counters: the gate that admits the requests of a service, and drains it.
+//! Gates: each admits the requests of a service, counts them, and drains it.
 //!
 //! - I1. When a stop or a shutdown has returned without an error, no request is inside until the restart.
 //! - I2. A waiting request is woken by the restart or the shutdown, and a waiting control by the last
@@ -12,14 +12,14 @@ mod shared;
 mod sites;
 mod spread;
 
-pub use shared::{Request, RequestCounter};
+pub use shared::{Request, SharedGate};
 pub use spread::{Control, Gate, LocalRequests, SpreadRequests, Tally};
 
 use squall_machine::park::{is_past, time_left};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The error of a request that did not enter, because the counter was shut down.
+/// The error of a request that did not enter, because the gate was shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShutDown;
 
@@ -34,9 +34,9 @@ impl std::error::Error for ShutDown {}
 /// The reason why a request did not enter. A rejected request must not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// The counter is stopped. A restart will admit requests again.
+    /// The gate is stopped. A restart will admit requests again.
     Stopped,
-    /// The counter was shut down.
+    /// The gate was shut down.
     ShutDown,
 }
 
@@ -55,30 +55,30 @@ impl std::error::Error for Rejected {}
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{ControlError, RequestCounter};
+/// use squall_parts::gate::{ControlError, SharedGate};
 ///
-/// let counter = RequestCounter::new();
-/// assert_eq!(counter.restart(), Err(ControlError::NotStopped));
-/// counter.stop().unwrap();
-/// assert_eq!(counter.stop(), Err(ControlError::Stopped));
+/// let gate = SharedGate::new();
+/// assert_eq!(gate.restart(), Err(ControlError::NotStopped));
+/// gate.stop().unwrap();
+/// assert_eq!(gate.stop(), Err(ControlError::Stopped));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// A stop failed: the counter is stopped already, or another stop is at work.
+    /// A stop failed: the gate is stopped already, or another stop is at work.
     Stopped,
-    /// A restart failed: the counter is not stopped.
+    /// A restart failed: the gate is not stopped.
     NotStopped,
-    /// The counter was shut down, or another thread is shutting it down.
+    /// The gate was shut down, or another thread is shutting it down.
     ShutDown,
     /// Another control operation is at work.
     Busy,
     /// A wait for the end of a shutdown failed: there is no shutdown.
     NotShutDown,
-    /// The limit passed before the last request left. After a stop the counter is as before. A shutdown stays
+    /// The limit passed before the last request left. After a stop the gate is as before. A shutdown stays
     /// in force, and its requests continue to leave.
     TimedOut,
-    /// The caller's interrupt came first. The counter is as before, also after a shutdown. But requests that
+    /// The caller's interrupt came first. The gate is as before, also after a shutdown. But requests that
     /// arrived during the shutdown were rejected.
     Interrupted,
 }
@@ -99,19 +99,19 @@ impl fmt::Display for ControlError {
 
 impl std::error::Error for ControlError {}
 
-/// The way a counter treats arriving requests.
+/// The way a gate treats arriving requests.
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{RequestCounter, State};
+/// use squall_parts::gate::{SharedGate, State};
 ///
-/// let counter = RequestCounter::new();
-/// counter.stop().unwrap();
-/// assert_eq!(counter.state(), State::Stopped);
+/// let gate = SharedGate::new();
+/// gate.stop().unwrap();
+/// assert_eq!(gate.state(), State::Stopped);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The counter admits arriving requests.
+    /// The gate admits arriving requests.
     Normal,
     /// They wait.
     Stopped,
@@ -133,15 +133,15 @@ impl State {
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{ControlError, Limits, RequestCounter};
+/// use squall_parts::gate::{ControlError, Limits, SharedGate};
 /// use std::time::Duration;
 ///
-/// let counter = RequestCounter::new();
-/// let request = counter.request().unwrap();
+/// let gate = SharedGate::new();
+/// let request = gate.request().unwrap();
 /// let limits = Limits::after(Duration::from_secs(60)).or(&|| true);
-/// assert_eq!(counter.stop_within(limits), Err(ControlError::Interrupted));
+/// assert_eq!(gate.stop_within(limits), Err(ControlError::Interrupted));
 /// drop(request);
-/// assert_eq!(counter.stop_within(limits), Ok(()));
+/// assert_eq!(gate.stop_within(limits), Ok(()));
 /// ```
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
@@ -167,7 +167,7 @@ impl Limits<'static> {
 
 impl<'a> Limits<'a> {
     /// Adds an interrupt. The waiting thread calls it before each sleep. The thread that makes it true must
-    /// call `wake` of the counter.
+    /// call `wake` of the gate.
     pub fn or(self, interrupt: &'a dyn Fn() -> bool) -> Limits<'a> {
         Limits { deadline: self.deadline, interrupt }
     }

@@ -1,7 +1,7 @@
 //! Model tests of the shipped request counters, and their twins with one weakened site.
 
 use super::sites;
-use super::{ControlError, LocalRequests, Rejected, RequestCounter, SpreadRequests, State};
+use super::{ControlError, LocalRequests, Rejected, SharedGate, SpreadRequests, State};
 use super::{Limits, ShutDown, Tally};
 use squall_lock::NoSteps;
 use squall_machine::asym::Unavailable;
@@ -43,7 +43,7 @@ impl Work {
 
 /// A request that waits if necessary, and a stop.
 fn shared() {
-    let (counter, work): (Arc<RequestCounter>, _) = (Arc::new(RequestCounter::new()), Work::new());
+    let (counter, work): (Arc<SharedGate>, _) = (Arc::new(SharedGate::new()), Work::new());
     let request = {
         let (counter, work) = (counter.clone(), work.clone());
         thread::spawn(move || {
@@ -62,7 +62,7 @@ fn shared() {
 
 /// A request that is admitted or rejected while it waits for a restart that never comes, and a shutdown.
 fn shared_shutdown() {
-    let (counter, work): (Arc<RequestCounter>, _) = (Arc::new(RequestCounter::new()), Work::new());
+    let (counter, work): (Arc<SharedGate>, _) = (Arc::new(SharedGate::new()), Work::new());
     counter.stop().unwrap();
     let request = {
         let (counter, work) = (counter.clone(), work.clone());
@@ -81,7 +81,7 @@ fn shared_shutdown() {
 
 /// A stop that gives up leaves no request waiting.
 fn shared_gives_up() {
-    let counter: Arc<RequestCounter> = Arc::new(RequestCounter::new());
+    let counter: Arc<SharedGate> = Arc::new(SharedGate::new());
     counter.enter().unwrap();
     let request = {
         let counter = counter.clone();
@@ -98,7 +98,7 @@ fn shared_gives_up() {
 
 /// A shutdown that times out, and the wait for the requests still inside.
 fn shared_drained() {
-    let (counter, work): (Arc<RequestCounter>, _) = (Arc::new(RequestCounter::new()), Work::new());
+    let (counter, work): (Arc<SharedGate>, _) = (Arc::new(SharedGate::new()), Work::new());
     counter.enter().unwrap();
     let request = {
         let (counter, work) = (counter.clone(), work.clone());
@@ -117,7 +117,7 @@ fn shared_drained() {
 
 /// An interrupted shutdown leaves no thread waiting, and rejects no later request.
 fn shared_interrupted() {
-    let counter: Arc<RequestCounter> = Arc::new(RequestCounter::new());
+    let counter: Arc<SharedGate> = Arc::new(SharedGate::new());
     counter.enter().unwrap();
     let drained = {
         let counter = counter.clone();

@@ -1,4 +1,4 @@
-//! The request counter in one word.
+//! The gate in one word.
 //!
 //! ```text
 //! word  = requests inside << COUNT_AT | BUSY | state       (phase.rs)
@@ -18,7 +18,7 @@
 //! - I4. The count never goes below 0: a leave reads the word it subtracts from. So one leave too many
 //!   changes no state visible to another thread.
 //!
-//! Progress: entering is wait-free unless the counter is stopped. Leaving is lock-free: its exchange fails
+//! Progress: entering is wait-free unless the gate is stopped. Leaving is lock-free: its exchange fails
 //! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
@@ -34,7 +34,7 @@ const COUNT_AT: u32 = 3;
 const ONE: u64 = 1 << COUNT_AT;
 const _: () = assert!(ONE > (STATE | BUSY) as u64);
 
-/// A request counter in one word. The [module](super) describes its behaviour and its rules.
+/// A gate in one word. The [module](super) describes its behaviour and its rules.
 ///
 /// # Cost
 /// Entering: a load and an atomic addition. Leaving: a load and a compare-exchange. All requests share one
@@ -42,9 +42,9 @@ const _: () = assert!(ONE > (STATE | BUSY) as u64);
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{RequestCounter, ShutDown};
+/// use squall_parts::gate::{SharedGate, ShutDown};
 ///
-/// static GATE: RequestCounter = RequestCounter::new();
+/// static GATE: SharedGate = SharedGate::new();
 /// fn serve() -> Result<u32, ShutDown> {
 ///     let _request = GATE.request()?;
 ///     Ok(42)
@@ -55,7 +55,7 @@ const _: () = assert!(ONE > (STATE | BUSY) as u64);
 /// GATE.shutdown().unwrap();
 /// assert_eq!(serve(), Err(ShutDown));
 /// ```
-pub struct RequestCounter<S: Steps = NoSteps> {
+pub struct SharedGate<S: Steps = NoSteps> {
     word: AtomicU64,
     /// The control waits here.
     drained: EventCount,
@@ -64,25 +64,25 @@ pub struct RequestCounter<S: Steps = NoSteps> {
     steps: PhantomData<fn() -> S>,
 }
 
-impl RequestCounter {
-    /// Makes a counter that admits requests.
+impl SharedGate {
+    /// Makes a gate that admits requests.
     #[cfg(not(loom))]
-    pub const fn new() -> RequestCounter {
-        RequestCounter::with_steps()
+    pub const fn new() -> SharedGate {
+        SharedGate::with_steps()
     }
 
-    /// Makes a counter that admits requests.
+    /// Makes a gate that admits requests.
     #[cfg(loom)]
     #[expect(clippy::new_without_default, reason = "only models are built so")]
-    pub fn new() -> RequestCounter {
-        RequestCounter::with_steps()
+    pub fn new() -> SharedGate {
+        SharedGate::with_steps()
     }
 }
 
 #[cfg(not(loom))]
-impl Default for RequestCounter {
-    fn default() -> RequestCounter {
-        RequestCounter::new()
+impl Default for SharedGate {
+    fn default() -> SharedGate {
+        SharedGate::new()
     }
 }
 
@@ -94,12 +94,12 @@ fn refused_by(word: u64) -> Rejected {
     if state_of(word) == STOP { Rejected::Stopped } else { Rejected::ShutDown }
 }
 
-impl<S: Steps> RequestCounter<S> {
-    /// Like [`RequestCounter::new`], with the steps `S` of a stress test.
+impl<S: Steps> SharedGate<S> {
+    /// Like [`SharedGate::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(not(loom))]
-    pub const fn with_steps() -> RequestCounter<S> {
-        RequestCounter {
+    pub const fn with_steps() -> SharedGate<S> {
+        SharedGate {
             word: AtomicU64::new(NORMAL as u64),
             drained: EventCount::new(),
             turn: EventCount::new(),
@@ -107,11 +107,11 @@ impl<S: Steps> RequestCounter<S> {
         }
     }
 
-    /// Like [`RequestCounter::new`], with the steps `S` of a stress test.
+    /// Like [`SharedGate::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(loom)]
-    pub fn with_steps() -> RequestCounter<S> {
-        RequestCounter {
+    pub fn with_steps() -> SharedGate<S> {
+        SharedGate {
             word: AtomicU64::new(NORMAL as u64),
             drained: EventCount::new(),
             turn: EventCount::new(),
@@ -121,18 +121,18 @@ impl<S: Steps> RequestCounter<S> {
 
     // --- requests ---
 
-    /// Enters; waits while the counter is stopped. A request that entered must
-    /// [`leave`](RequestCounter::leave). [`request`](RequestCounter::request) returns a guard that does so.
+    /// Enters; waits while the gate is stopped. A request that entered must
+    /// [`leave`](SharedGate::leave). [`request`](SharedGate::request) returns a guard that does so.
     ///
     /// # Errors
     /// [`ShutDown`]: the request did not enter.
     ///
     /// # Example
     /// ```
-    /// let counter = squall_parts::gate::RequestCounter::new();
-    /// counter.enter().unwrap();
-    /// assert_eq!(counter.inside(), 1);
-    /// counter.leave();
+    /// let gate = squall_parts::gate::SharedGate::new();
+    /// gate.enter().unwrap();
+    /// assert_eq!(gate.inside(), 1);
+    /// gate.leave();
     /// ```
     #[inline]
     pub fn enter(&self) -> Result<(), ShutDown> {
@@ -145,18 +145,18 @@ impl<S: Steps> RequestCounter<S> {
         }
     }
 
-    /// Enters, if the counter is neither stopped nor shut down.
+    /// Enters, if the gate is neither stopped nor shut down.
     ///
     /// # Errors
     /// [`Rejected`]: the request did not enter.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{Rejected, RequestCounter};
+    /// use squall_parts::gate::{Rejected, SharedGate};
     ///
-    /// let counter = RequestCounter::new();
-    /// counter.stop().unwrap();
-    /// assert_eq!(counter.try_enter(), Err(Rejected::Stopped));
+    /// let gate = SharedGate::new();
+    /// gate.stop().unwrap();
+    /// assert_eq!(gate.try_enter(), Err(Rejected::Stopped));
     /// ```
     #[inline]
     pub fn try_enter(&self) -> Result<(), Rejected> {
@@ -183,7 +183,7 @@ impl<S: Steps> RequestCounter<S> {
         refused_by(before)
     }
 
-    /// Sleeps while the counter is stopped, or until the limits end the wait.
+    /// Sleeps while the gate is stopped, or until the limits end the wait.
     #[doc(hidden)]
     #[cold]
     pub fn await_turn(&self, limits: Limits<'_>) {
@@ -195,7 +195,7 @@ impl<S: Steps> RequestCounter<S> {
     /// Leaves.
     ///
     /// # Panics
-    /// If no request is inside: this one had not entered, or left twice. The counter is unchanged. While
+    /// If no request is inside: this one had not entered, or left twice. The gate is unchanged. While
     /// other requests are inside, such an error is not detected.
     #[inline]
     pub fn leave(&self) {
@@ -231,7 +231,7 @@ impl<S: Steps> RequestCounter<S> {
         self.drained.signal(u32::MAX);
     }
 
-    /// Enters, and returns a guard that leaves when it is dropped, on any thread. Waits while the counter is
+    /// Enters, and returns a guard that leaves when it is dropped, on any thread. Waits while the gate is
     /// stopped.
     ///
     /// # Errors
@@ -239,79 +239,79 @@ impl<S: Steps> RequestCounter<S> {
     ///
     /// # Example
     /// ```
-    /// let counter = squall_parts::gate::RequestCounter::new();
-    /// let request = counter.request().unwrap();
-    /// assert_eq!(counter.inside(), 1);
+    /// let gate = squall_parts::gate::SharedGate::new();
+    /// let request = gate.request().unwrap();
+    /// assert_eq!(gate.inside(), 1);
     /// drop(request);
-    /// assert_eq!(counter.inside(), 0);
+    /// assert_eq!(gate.inside(), 0);
     /// ```
     #[inline]
     pub fn request(&self) -> Result<Request<'_, S>, ShutDown> {
-        self.enter().map(|()| Request { counter: self })
+        self.enter().map(|()| Request { gate: self })
     }
 
-    /// Like [`request`](RequestCounter::request), but never waits.
+    /// Like [`request`](SharedGate::request), but never waits.
     ///
     /// # Errors
     /// [`Rejected`]: the request did not enter.
     ///
     /// # Example
     /// ```
-    /// let counter = squall_parts::gate::RequestCounter::new();
-    /// assert!(counter.try_request().is_ok());
-    /// counter.shutdown().unwrap();
-    /// assert!(counter.try_request().is_err());
+    /// let gate = squall_parts::gate::SharedGate::new();
+    /// assert!(gate.try_request().is_ok());
+    /// gate.shutdown().unwrap();
+    /// assert!(gate.try_request().is_err());
     /// ```
     #[inline]
     pub fn try_request(&self) -> Result<Request<'_, S>, Rejected> {
-        self.try_enter().map(|()| Request { counter: self })
+        self.try_enter().map(|()| Request { gate: self })
     }
 
     // --- the control ---
 
-    /// Stops the counter: requests that arrive from now on wait. Returns when the requests inside have left.
+    /// Stops the gate: requests that arrive from now on wait. Returns when the requests inside have left.
     ///
-    /// A request that stops its own counter waits for itself. Such a stop needs a limit.
+    /// A request that stops its own gate waits for itself. Such a stop needs a limit.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
+    /// [`ControlError`]; the gate is unchanged.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{RequestCounter, State};
+    /// use squall_parts::gate::{SharedGate, State};
     ///
-    /// let counter = RequestCounter::new();
-    /// counter.stop().unwrap();
-    /// assert_eq!((counter.state(), counter.inside()), (State::Stopped, 0));
-    /// counter.restart().unwrap();
+    /// let gate = SharedGate::new();
+    /// gate.stop().unwrap();
+    /// assert_eq!((gate.state(), gate.inside()), (State::Stopped, 0));
+    /// gate.restart().unwrap();
     /// ```
     pub fn stop(&self) -> Result<(), ControlError> {
         self.stop_within(Limits::NONE)
     }
 
-    /// Like [`stop`](RequestCounter::stop), but gives up after `limit`, and then admits requests as before.
+    /// Like [`stop`](SharedGate::stop), but gives up after `limit`, and then admits requests as before.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
+    /// [`ControlError`]; the gate is unchanged.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{ControlError, RequestCounter};
+    /// use squall_parts::gate::{ControlError, SharedGate};
     /// use std::time::Duration;
     ///
-    /// let counter = RequestCounter::new();
-    /// let _request = counter.request().unwrap();
-    /// assert_eq!(counter.stop_for(Duration::from_millis(1)), Err(ControlError::TimedOut));
+    /// let gate = SharedGate::new();
+    /// let _request = gate.request().unwrap();
+    /// assert_eq!(gate.stop_for(Duration::from_millis(1)), Err(ControlError::TimedOut));
     /// ```
     pub fn stop_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.stop_within(Limits::after(limit))
     }
 
-    /// Like [`stop`](RequestCounter::stop), but gives up when `limits` end the wait, and then admits requests
+    /// Like [`stop`](SharedGate::stop), but gives up when `limits` end the wait, and then admits requests
     /// as before.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
+    /// [`ControlError`]; the gate is unchanged.
     pub fn stop_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         self.begin(phase::stopped)?;
         let drained = self.drain(limits);
@@ -324,18 +324,18 @@ impl<S: Steps> RequestCounter<S> {
         drained
     }
 
-    /// Restarts the counter: admits requests again, and wakes those that wait. Any thread may call this, not
+    /// Restarts the gate: admits requests again, and wakes those that wait. Any thread may call this, not
     /// only the one that stopped.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
+    /// [`ControlError`]; the gate is unchanged.
     ///
     /// # Example
     /// ```
-    /// let counter = squall_parts::gate::RequestCounter::new();
-    /// counter.stop().unwrap();
-    /// counter.restart().unwrap();
-    /// assert!(counter.try_request().is_ok());
+    /// let gate = squall_parts::gate::SharedGate::new();
+    /// gate.stop().unwrap();
+    /// gate.restart().unwrap();
+    /// assert!(gate.try_request().is_ok());
     /// ```
     pub fn restart(&self) -> Result<(), ControlError> {
         self.begin(phase::restarting)?;
@@ -344,52 +344,52 @@ impl<S: Steps> RequestCounter<S> {
         Ok(())
     }
 
-    /// Shuts the counter down, whether it is stopped or not. Later requests, and those that wait, are
+    /// Shuts the gate down, whether it is stopped or not. Later requests, and those that wait, are
     /// rejected for good. Returns when the requests inside have left.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
+    /// [`ControlError`]; the gate is unchanged.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{RequestCounter, ShutDown};
+    /// use squall_parts::gate::{SharedGate, ShutDown};
     ///
-    /// let counter = RequestCounter::new();
-    /// counter.shutdown().unwrap();
-    /// assert_eq!(counter.enter(), Err(ShutDown));
+    /// let gate = SharedGate::new();
+    /// gate.shutdown().unwrap();
+    /// assert_eq!(gate.enter(), Err(ShutDown));
     /// ```
     pub fn shutdown(&self) -> Result<(), ControlError> {
         self.shutdown_within(Limits::NONE)
     }
 
-    /// Like [`shutdown`](RequestCounter::shutdown), but waits at most `limit` for the requests inside.
+    /// Like [`shutdown`](SharedGate::shutdown), but waits at most `limit` for the requests inside.
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the counter is shut down.
-    /// [`inside`](RequestCounter::inside) returns the number of requests that have not left, and
-    /// [`drained_for`](RequestCounter::drained_for) waits for them.
+    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the gate is shut down.
+    /// [`inside`](SharedGate::inside) returns the number of requests that have not left, and
+    /// [`drained_for`](SharedGate::drained_for) waits for them.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{ControlError, RequestCounter};
+    /// use squall_parts::gate::{ControlError, SharedGate};
     /// use std::time::Duration;
     ///
-    /// let counter = RequestCounter::new();
-    /// let request = counter.request().unwrap();
+    /// let gate = SharedGate::new();
+    /// let request = gate.request().unwrap();
     /// let limit = Duration::from_millis(1);
-    /// assert_eq!(counter.shutdown_for(limit), Err(ControlError::TimedOut));
+    /// assert_eq!(gate.shutdown_for(limit), Err(ControlError::TimedOut));
     /// drop(request);
-    /// assert_eq!(counter.drained_for(limit), Ok(()));
+    /// assert_eq!(gate.drained_for(limit), Ok(()));
     /// ```
     pub fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.shutdown_within(Limits::after(limit))
     }
 
-    /// Like [`shutdown`](RequestCounter::shutdown), but gives up when `limits` end the wait.
+    /// Like [`shutdown`](SharedGate::shutdown), but gives up when `limits` end the wait.
     ///
     /// # Errors
-    /// [`ControlError`], as described at [`shutdown_for`](RequestCounter::shutdown_for). After
-    /// [`Interrupted`](ControlError::Interrupted) the counter has its previous state. Requests that arrived
+    /// [`ControlError`], as described at [`shutdown_for`](SharedGate::shutdown_for). After
+    /// [`Interrupted`](ControlError::Interrupted) the gate has its previous state. Requests that arrived
     /// meanwhile were rejected.
     pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         let before = self.begin(phase::shut_down)?;
@@ -410,17 +410,17 @@ impl<S: Steps> RequestCounter<S> {
     /// thread shuts down, and repeatedly.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown) or [`TimedOut`](ControlError::TimedOut); the counter is
+    /// [`NotShutDown`](ControlError::NotShutDown) or [`TimedOut`](ControlError::TimedOut); the gate is
     /// unchanged.
     pub fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.drained_within(Limits::after(limit))
     }
 
-    /// Like [`drained_for`](RequestCounter::drained_for), but with `limits`.
+    /// Like [`drained_for`](SharedGate::drained_for), but with `limits`.
     ///
     /// # Errors
     /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut) or
-    /// [`Interrupted`](ControlError::Interrupted); the counter is unchanged.
+    /// [`Interrupted`](ControlError::Interrupted); the gate is unchanged.
     pub fn drained_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         const BUSY_OR_INSIDE: u64 = !(STATE as u64);
         let mut word = 0;
@@ -446,7 +446,7 @@ impl<S: Steps> RequestCounter<S> {
         self.word.load(Ordering::Relaxed) >> COUNT_AT
     }
 
-    /// Returns the way the counter treats arriving requests now.
+    /// Returns the way the gate treats arriving requests now.
     pub fn state(&self) -> State {
         State::of(state_of(self.word.load(Ordering::Relaxed)))
     }
@@ -502,37 +502,34 @@ fn nobody_is_inside() -> ! {
     panic!("a request left an empty gate: it had not entered, or left twice")
 }
 
-impl<S: Steps> fmt::Debug for RequestCounter<S> {
+impl<S: Steps> fmt::Debug for SharedGate<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestCounter")
-            .field("state", &self.state())
-            .field("inside", &self.inside())
-            .finish()
+        f.debug_struct("SharedGate").field("state", &self.state()).field("inside", &self.inside()).finish()
     }
 }
 
-/// A request inside a [`RequestCounter`]; dropping it leaves. It is `Send`, so it can live across an
+/// A request inside a [`SharedGate`]; dropping it leaves. It is `Send`, so it can live across an
 /// `.await`.
 ///
 /// # Example
 /// ```
-/// let counter = squall_parts::gate::RequestCounter::new();
-/// let request = counter.request().unwrap();
+/// let gate = squall_parts::gate::SharedGate::new();
+/// let request = gate.request().unwrap();
 /// std::thread::scope(|threads| {
 ///     threads.spawn(move || drop(request)); // leaves on the other thread
 /// });
-/// assert_eq!(counter.inside(), 0);
+/// assert_eq!(gate.inside(), 0);
 /// ```
 #[must_use = "the request leaves when this is dropped"]
 #[derive(Debug)]
 pub struct Request<'a, S: Steps = NoSteps> {
-    counter: &'a RequestCounter<S>,
+    gate: &'a SharedGate<S>,
 }
 
 impl<S: Steps> Drop for Request<'_, S> {
     #[inline]
     fn drop(&mut self) {
-        self.counter.leave();
+        self.gate.leave();
     }
 }
 
@@ -547,24 +544,24 @@ mod tests {
 
     #[test]
     fn a_shutdown_of_a_stopped_counter_gives_up_and_it_is_stopped() {
-        let counter = RequestCounter::new();
-        counter.stop().unwrap();
+        let gate = SharedGate::new();
+        gate.stop().unwrap();
         // A request that is about to be rejected.
-        let before = counter.word.fetch_add(ONE, Ordering::Relaxed);
-        assert_eq!(counter.shutdown_within(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
-        assert_eq!(counter.refuse(before), Rejected::Stopped);
-        assert_eq!((counter.try_enter(), counter.inside()), (Err(Rejected::Stopped), 0));
-        assert_eq!(counter.stop(), Err(ControlError::Stopped));
-        counter.restart().unwrap();
-        assert_eq!(counter.try_enter(), Ok(()));
+        let before = gate.word.fetch_add(ONE, Ordering::Relaxed);
+        assert_eq!(gate.shutdown_within(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
+        assert_eq!(gate.refuse(before), Rejected::Stopped);
+        assert_eq!((gate.try_enter(), gate.inside()), (Err(Rejected::Stopped), 0));
+        assert_eq!(gate.stop(), Err(ControlError::Stopped));
+        gate.restart().unwrap();
+        assert_eq!(gate.try_enter(), Ok(()));
     }
 
     #[test]
     fn a_stray_leave_is_not_subtracted_twice() {
-        let counter = RequestCounter::new();
-        counter.stop().unwrap();
-        let before = counter.word.fetch_add(ONE, Ordering::Relaxed);
-        counter.leave();
-        assert_eq!((counter.refuse(before), counter.inside()), (Rejected::Stopped, 0));
+        let gate = SharedGate::new();
+        gate.stop().unwrap();
+        let before = gate.word.fetch_add(ONE, Ordering::Relaxed);
+        gate.leave();
+        assert_eq!((gate.refuse(before), gate.inside()), (Rejected::Stopped, 0));
     }
 }

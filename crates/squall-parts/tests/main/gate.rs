@@ -3,7 +3,7 @@
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use squall_parts::gate::{
-    ControlError, Limits, LocalRequests, Rejected, RequestCounter, ShutDown, SpreadRequests, State,
+    ControlError, Limits, LocalRequests, Rejected, SharedGate, ShutDown, SpreadRequests, State,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -37,7 +37,7 @@ trait Counter: Sync {
     }
 }
 
-impl Counter for RequestCounter {
+impl Counter for SharedGate {
     fn try_enter(&self) -> Result<(), Rejected> {
         self.try_enter()
     }
@@ -128,7 +128,7 @@ impl Counter for Spread {
 
 /// Runs a test with both forms.
 fn both(test: impl Fn(&dyn Counter)) {
-    test(&RequestCounter::new());
+    test(&SharedGate::new());
     test(&Spread::new());
 }
 
@@ -373,7 +373,7 @@ fn who_was_refused_is_not_counted() {
 
 #[test]
 fn leaving_without_having_entered_panics() {
-    let shared = RequestCounter::new();
+    let shared = SharedGate::new();
     let said = catch_unwind(AssertUnwindSafe(|| shared.leave())).expect_err("the counter is empty");
     assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("an empty gate")));
     shared.enter().expect("the counter is as before");
@@ -402,7 +402,7 @@ fn leaving_without_having_entered_panics() {
 #[test]
 fn stray_leaves_do_not_delay_a_stop() {
     let rounds = if cfg!(miri) { 5 } else { 500 };
-    let counter = RequestCounter::new();
+    let counter = SharedGate::new();
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
         for _ in 0..2 {
@@ -428,7 +428,7 @@ fn stray_leaves_do_not_delay_a_stop() {
 
 #[test]
 fn a_request_may_leave_on_another_thread() {
-    let counter = RequestCounter::new();
+    let counter = SharedGate::new();
     let request = counter.request().unwrap();
     assert_eq!(counter.inside(), 1);
     std::thread::scope(|threads| {
@@ -436,7 +436,7 @@ fn a_request_may_leave_on_another_thread() {
     });
     assert_eq!(counter.inside(), 0);
     let request = counter.try_request().unwrap();
-    assert_eq!(format!("{counter:?}"), "RequestCounter { state: Normal, inside: 1 }");
+    assert_eq!(format!("{counter:?}"), "SharedGate { state: Normal, inside: 1 }");
     drop(request);
     counter.shutdown_for(SHORT).unwrap();
     assert_eq!(counter.request().unwrap_err(), ShutDown);
@@ -537,7 +537,7 @@ fn refused_requests_do_not_hold_up_a_stop() {
 /// A rejected request does not touch the count, not even for a moment.
 #[test]
 fn rejected_requests_do_not_touch_the_count() {
-    let counter = RequestCounter::new();
+    let counter = SharedGate::new();
     counter.stop().unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {

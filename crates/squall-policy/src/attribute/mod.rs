@@ -100,7 +100,7 @@
 //! assert_eq!(log.read(), ["before it", "first", "last"]);
 //!
 //! // For the object, for one of its operations, as text: by whoever knows its id.
-//! let found = squall_policy::attribute::of(Handle::id(log)).unwrap();
+//! let found = squall_policy::attribute::values_of(Handle::id(log)).unwrap();
 //! found.set_text("lines-max", "2")?;
 //! found.set_text("write.join", "front")?;
 //! log.write("now");
@@ -136,7 +136,7 @@ use std::time::Duration;
 
 pub use call::{CALL_ATTRIBUTES_MAX, CallAttributes, Callee, Given, Received, receive, with};
 pub use error::{AttributeError, Holder, Refusal};
-pub use registry::{attach, attached, detach, of};
+pub use registry::{attach, attached, detach, values_of};
 pub use schema::{ATTRIBUTES_MAX, Schema};
 #[doc(hidden)]
 pub use value::check_names;

@@ -56,11 +56,11 @@ fn table() -> MutexGuard<'static, Table> {
 ///
 /// let id = Handle::id(door.handle());
 /// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
-/// attribute::of(id).unwrap().set_text("wide", "true")?;
-/// assert!(attribute::of(id).unwrap().get(&WIDE));
+/// attribute::values_of(id).unwrap().set_text("wide", "true")?;
+/// assert!(attribute::values_of(id).unwrap().get(&WIDE));
 /// assert!(attribute::attached().contains(&id));
 /// attribute::detach(id);
-/// assert!(attribute::of(id).is_none());
+/// assert!(attribute::values_of(id).is_none());
 /// # Ok::<(), squall_policy::attribute::AttributeError>(())
 /// ```
 pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
@@ -93,7 +93,7 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
 }
 
 /// Returns the registered values of an object.
-pub fn of(id: Id) -> Option<Arc<InstanceValues>> {
+pub fn values_of(id: Id) -> Option<Arc<InstanceValues>> {
     if forked() {
         return None;
     }

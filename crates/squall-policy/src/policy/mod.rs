@@ -143,7 +143,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const WAITS: bool = false;
 
     /// Returns the attributes that the policy interprets. Each object gets values of its own, registered for
-    /// [`attribute::of`](crate::attribute::of).
+    /// [`attribute::values_of`](crate::attribute::values_of).
     fn class(&self) -> Option<&'static ClassValues> {
         None
     }

@@ -378,10 +378,10 @@ fn an_object_with_an_id_is_named_by_it() {
     );
     // The values attached first stay.
     let late = attribute::attach(id, Arc::new(InstanceValues::of_class(class)));
-    assert!(Arc::ptr_eq(&late, &values) && Arc::ptr_eq(&attribute::of(id).unwrap(), &values));
+    assert!(Arc::ptr_eq(&late, &values) && Arc::ptr_eq(&attribute::values_of(id).unwrap(), &values));
     assert!(attribute::attached().contains(&id));
     assert!(Arc::ptr_eq(&attribute::detach(id).unwrap(), &values));
-    assert!(attribute::of(id).is_none() && attribute::detach(id).is_none());
+    assert!(attribute::values_of(id).is_none() && attribute::detach(id).is_none());
 }
 
 /// Checks that the text and the bits of a value convert back to the same value.
@@ -858,9 +858,9 @@ fn values_of_ended_objects_do_not_pile_up() {
     // 41 entries stay, and a few belong to other tests. Pruning starts at twice that, or at the minimum.
     assert!(left < 200, "{left} ended objects are known");
     for owner in &keepers {
-        assert!(attribute::of(Handle::id(owner.handle())).is_some());
+        assert!(attribute::values_of(Handle::id(owner.handle())).is_some());
     }
-    assert!(attribute::of(early_id).is_some());
+    assert!(attribute::values_of(early_id).is_some());
     attribute::detach(early_id);
 }
 

@@ -153,7 +153,7 @@ fn kt_07_the_policy_is_asked_in_ktks_order_before_there_is_an_object() {
     let operations = "add0 checked_add0 show0 wait1 fail0";
     assert_eq!(binding.seen(), ["state of Hits", "object", operations, "create", "value", "created"]);
     assert_eq!(binding.id(), Some(Handle::id(hits.handle())));
-    let values = attribute::of(Handle::id(hits.handle())).unwrap();
+    let values = attribute::values_of(Handle::id(hits.handle())).unwrap();
     assert_eq!((values.get(&LIMIT), values.get_text("checked_add.limit").unwrap()), (10, "3".into()));
     // One binding, one object.
     let again = binding.govern::<dyn Hits, _>(|_| Shared::default()).unwrap_err();
@@ -214,7 +214,7 @@ fn kt_08_a_refusal_is_an_error_where_there_is_room_for_one() {
     assert!(error.class().unwrap().ends_with("Shared"), "the author's type: {error}");
     // The checked form of each method returns an error, nested or not. The plain form of a method without an
     // error panics.
-    attribute::of(id).unwrap().set(&SHUT, true).unwrap();
+    attribute::values_of(id).unwrap().set(&SHUT, true).unwrap();
     assert_eq!(hits.try_add(1).unwrap_err().reason(), CallErrorKind::Refused("it is shut"));
     assert_eq!(hits.try_checked_add(1).unwrap_err().reason(), CallErrorKind::Refused("it is shut"));
     let said = message(|| hits.add(1));
@@ -253,7 +253,7 @@ fn kt_03_the_policy_survives_swaps_and_ends_with_the_object() {
     Owned::destroy(hits).wait().unwrap();
     squall_rcu::barrier().unwrap();
     assert_eq!(binding.ended.load(Relaxed), 1);
-    assert!(binding.id().is_some_and(|id| attribute::of(id).is_none()));
+    assert!(binding.id().is_some_and(|id| attribute::values_of(id).is_none()));
 }
 
 /// A root that wraps each representative in the policy.
