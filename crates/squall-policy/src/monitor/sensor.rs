@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "above 2^31 - 1")]
+    #[should_panic(expected = "at most 2^31 - 1")]
     fn a_threshold_that_is_too_large_is_refused() {
         let _ = Threshold::new(1 << 31);
     }
