@@ -193,7 +193,7 @@ fn an_update_that_comes_too_late_gets_its_value_back() {
     let Err(conflict) = master.compare_and_set(1, "late".into(), |_| ()) else {
         panic!("a late update was accepted")
     };
-    assert_eq!(conflict.to_string(), "the value has version 2 by now");
+    assert_eq!(conflict.to_string(), "another update was faster: the value has version 2; read it again");
     let Conflict { value, version } = conflict;
     assert_eq!((&*value, version), ("late", 2));
     assert_eq!(master.compare_and_set(version, value, |_| ()).unwrap(), 3);
