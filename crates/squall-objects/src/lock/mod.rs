@@ -118,8 +118,9 @@ const LOOK_AFTER: Duration = Duration::from_millis(2);
 /// ```
 ///
 /// # Cost
-/// Uncontended, as a [`ConfigurableLock`]: a compare-and-swap to lock and one to unlock. At most 320 bytes
-/// besides the value. Contention adds some hundred bytes, and the first decision adds the object of the view.
+/// Uncontended, like a [`ConfigurableLock`]: one compare-and-swap to lock and one to unlock. At most 320
+/// bytes besides the value. Contention adds some hundred bytes, and the first decision adds the object of the
+/// view.
 ///
 /// The guard of a thread that had to wait may run the policy when it is dropped. A run takes some
 /// microseconds, at most every 2 ms; the first decision also creates an object. With the feature `tracing` of
@@ -197,7 +198,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Waits for the lock without a time limit.
     ///
     /// # Panics
-    /// As [`ConfigurableLock::lock`]: in debug builds, on a deadlock.
+    /// In debug builds, on a deadlock, like [`ConfigurableLock::lock`].
     #[track_caller]
     #[inline]
     pub fn lock(&self) -> AdaptiveGuard<'_, T> {
@@ -247,7 +248,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Waits for the lock as `request` says.
     ///
     /// # Errors
-    /// As [`ConfigurableLock::lock_with`]. The lock has no registered threads.
+    /// The errors of [`ConfigurableLock::lock_with`]. The lock has no registered threads.
     #[track_caller]
     pub fn lock_with(&self, request: &Request<'_>) -> Result<AdaptiveGuard<'_, T>, LockError> {
         self.lock.lock_with(request).map(|guard| self.guard(guard))

@@ -113,9 +113,9 @@ impl std::error::Error for ControlError {}
 pub enum State {
     /// The gate admits arriving requests.
     Normal,
-    /// They wait.
+    /// Arriving requests wait.
     Stopped,
-    /// They are rejected.
+    /// Arriving requests are rejected.
     ShutDown,
 }
 
