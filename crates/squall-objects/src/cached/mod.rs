@@ -9,7 +9,7 @@
 //! | form | a repeated lookup searches | a first lookup | a change visits |
 //! |---|---|---|---|
 //! | [`shared`](Form::shared) | the store | searches the store | the store |
-//! | [`distributed`](Form::distributed) | the cluster's cache | also fills the cache | and the caches with it |
+//! | [`distributed`](Form::distributed) | its cluster's | also fills the cache | and the caches with it |
 //! | [`where_threads_are`](Form::where_threads_are) | its own or a full cluster's | the same | the same |
 //! | [`on`](Form::on) | its own or a full cluster's | the same | the same |
 //!
