@@ -137,8 +137,8 @@ impl<R: Root> RepContext<R> {
         &self.multi().root
     }
 
-    /// Returns the VP for which this representative was made: the VP whose call missed first. If no call had
-    /// missed yet, returns the first VP of the cluster.
+    /// Returns the VP for which this representative was made: the VP on which a call missed first. If no call
+    /// had missed yet, returns the first VP of the cluster.
     #[inline(always)]
     pub fn vp(&self) -> Vp {
         self.vp
