@@ -27,7 +27,7 @@ use crate::skeleton::placement::{AllowedCpus, switch_vp};
 
 pub(super) const STRESS: Stress = Stress {
     name: "alloc",
-    about: "blocks of the locality allocator are one user's each, and all come back, whoever frees them and wherever",
+    about: "each block of the locality allocator has one user, and all blocks are freed, on any thread and any VP",
     run,
     threads: threads_beyond_processors,
 };
@@ -104,7 +104,7 @@ impl Block {
         let layout = Layout::from_size_align(size(rng), align).expect("a small size");
         let mark = if rng.one_in(3) { 0 } else { rng.next() as u8 };
         let owned = if mark == 0 { Owned::zeroed(layout) } else { Owned::filled(layout, mark) };
-        let none = || Violation(format!("no memory for {layout:?}"));
+        let none = || Violation(format!("there is no memory for {layout:?}"));
         let mut block = Block(Bytes::Owned(owned.ok_or_else(none)?), mark);
         while rng.one_in(3) {
             // Checked before the resize, which could cut off a wrong byte.
@@ -113,7 +113,7 @@ impl Block {
             if let Bytes::Owned(owned) = &mut block.0
                 && !owned.resize(size, mark)
             {
-                return Err(Violation(format!("no memory to make {owned:?} one of {size} bytes")));
+                return Err(Violation(format!("there is no memory to resize {owned:?} to {size} bytes")));
             }
         }
         block.look().map(|()| block)
@@ -192,8 +192,8 @@ fn run(run: &Run) -> Result<Report, Violation> {
     Ok(Report(vec![
         ("rounds", rounds),
         ("blocks allocated", world.taken.into_inner()),
-        ("freed by who had them", world.freed.into_inner()),
-        ("freed by others", world.freed_elsewhere.into_inner()),
+        ("freed by the same thread", world.freed.into_inner()),
+        ("freed by other threads", world.freed_elsewhere.into_inner()),
         ("forked children", children),
     ]))
 }
@@ -230,7 +230,7 @@ fn round(run: &Run, world: &World, round: u64) -> Result<u64, Violation> {
         // With the allocator as the global one, the blocks of the program itself are counted too and vary.
         let is_told = !cfg!(squall_global_alloc);
         if is_told && (used > world.before || stats.large_count != 0) {
-            let what = format!("{used} blocks and {} large ones are missing", stats.large_count);
+            let what = format!("{used} blocks and {} large blocks were not freed", stats.large_count);
             return Err(Violation(what));
         }
     }
@@ -291,7 +291,7 @@ fn disturb(rng: &mut Rng) -> Result<u64, Violation> {
         let forked = squall_bench::in_child(|| child(&mut rng).is_ok());
         match forked {
             Ok(true) => {}
-            Ok(false) => return Err(Violation("a forked child did not end well".to_owned())),
+            Ok(false) => return Err(Violation("a forked child failed".to_owned())),
             Err(error) => return Err(Violation(format!("cannot fork: {error}"))),
         }
     }

@@ -24,7 +24,7 @@ use crate::skeleton::placement::{AllowedCpus, switch_vp};
 
 pub(super) const STRESS: Stress = Stress {
     name: "percpu",
-    about: "per-VP additions, exchanges, compare-and-stores, pushes and pops of threads that are moved about are neither \
+    about: "per-VP additions, exchanges, compare-and-stores, pushes and pops of threads that are moved are neither \
             lost nor doubled",
     run: |run| violate(run, None),
     threads: threads_beyond_processors,
@@ -32,7 +32,7 @@ pub(super) const STRESS: Stress = Stress {
 
 pub(super) const DOWNGRADE: Stress = Stress {
     name: "percpu-downgrade",
-    about: "the same, while the process gives restartable sequences up in the middle of it all",
+    about: "per-VP operations are neither lost nor doubled while the process gives up restartable sequences",
     run: |run| violate(run, Some(run.rng(DOWNGRADER).below(DOWNGRADE_ROUNDS_MAX))),
     threads: threads_beyond_processors,
 };
@@ -221,7 +221,7 @@ fn compare(words: &mut Words, says: &Told) -> Result<(), Violation> {
             return Ok(());
         }
         let off = held.wrapping_sub(told).cast_signed();
-        Err(Violation(format!("{what}: the VPs hold {held}, the threads say {told} (off by {off})")))
+        Err(Violation(format!("{what}: the VPs hold {held}, but the threads report {told} (off by {off})")))
     };
     same("additions", words.added.sum(), told(&says.added))?;
     let exchanged = told(&says.exchanged_in).wrapping_sub(told(&says.exchanged_out));

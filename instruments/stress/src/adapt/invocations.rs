@@ -124,13 +124,13 @@ impl Invocations {
         let (left, done) = (alive(), self.done.load(Ordering::Relaxed));
         if left > 0 {
             return Err(format!(
-                "{left} payloads of asynchronous calls are alive, and nobody has their handles"
+                "{left} payloads of asynchronous calls are alive although their handles were dropped"
             ));
         }
         let owned = lock(&self.owned).take();
         let total = owned.as_ref().map_or(done, |owned| owned.handle().total());
         if total != done {
-            return Err(format!("calls in all modes have added {done}, and the counter has {total}"));
+            return Err(format!("invocations added {done}, but the counter's sum is {total}"));
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ fn finish<R: Send + 'static>(world: &World, mut handle: PendingCall<R>, rng: &mu
         },
         2 if handle.is_finished() => match handle.try_take() {
             Some(result) => judge(world, result.map(drop)),
-            None => world.run_state.fail("a handle says that it is finished, and has no result".to_owned()),
+            None => world.run_state.fail("a pending call is finished but has no result".to_owned()),
         },
         3 => {
             let mut context = Context::from_waker(Waker::noop());
@@ -165,6 +165,6 @@ fn finish<R: Send + 'static>(world: &World, mut handle: PendingCall<R>, rng: &mu
 fn judge(world: &World, result: Result<(), InvokeError>) {
     match result {
         Ok(()) | Err(InvokeError::TooLate | InvokeError::Cancelled | InvokeError::Full) => {}
-        Err(error) => world.run_state.fail(format!("a call of a live counter was not made: {error}")),
+        Err(error) => world.run_state.fail(format!("an invocation on a live counter failed: {error}")),
     }
 }

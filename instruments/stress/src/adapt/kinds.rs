@@ -93,7 +93,7 @@ fn govern<P: Policy>(world: &World, kind: &'static str, excludes: bool, policy: 
     let owned: Owned<dyn Sequenced> = match binding.govern_swappable(|_| checker()) {
         Ok(owned) => owned,
         Err(error) => {
-            world.run_state.fail(format!("a {kind} could not be made: {error}"));
+            world.run_state.fail(format!("the creation of a {kind} failed: {error}"));
             return None;
         }
     };
@@ -175,17 +175,18 @@ fn call(world: &World, object: &KindObject, lane: usize, rng: &mut Rng) {
             object.numbers[lane].store(number, Ordering::Relaxed);
             let kind = object.kind;
             if before != last {
-                let what =
-                    format!("call {number} of a thread in a {kind} found {before} before it, not {last}");
+                let what = format!(
+                    "call {number} of a thread on a {kind} found call {before} before it, not {last}"
+                );
                 world.run_state.fail(what);
             }
             if other && object.excludes {
-                world.run_state.fail(format!("two calls were in a {kind} at once"));
+                world.run_state.fail(format!("two calls were inside a {kind} at once"));
             }
         }
         // Acquire: pairs with the release in `destroy`.
         Err(error) if !object.ending.load(Ordering::Acquire) => {
-            world.run_state.fail(format!("a call of a live {} erred: {error}", object.kind));
+            world.run_state.fail(format!("a call of a live {} failed: {error}", object.kind));
         }
         Err(_) => count(Stat::Stale),
     }

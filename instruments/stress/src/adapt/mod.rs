@@ -39,7 +39,7 @@ use workload::AdaptWorkload;
 
 pub(super) const STRESS: Stress = Stress {
     name: "adapt",
-    about: "adaptive objects lose no call, do not flap, explain themselves, obey, and shrink when idle",
+    about: "adaptive objects lose no call, do not oscillate, give reasons, obey commands, and shrink when idle",
     run: skeleton::run::<AdaptWorkload>,
     threads: |real| {
         choose_machine(real);

@@ -181,12 +181,12 @@ impl Operator {
         self.pass(Duration::from_millis(long));
         let later = self.swaps_after(id, last).len();
         if later > 1 {
-            self.fail(tracked, &format!("its policy has swapped it {later} times since it is frozen"));
+            self.fail(tracked, &format!("its policy swapped it {later} times while it was frozen"));
         }
         (0..later).for_each(|_| count(Stat::LateSwaps));
         let said = control::status(id);
         if !deaf && said.as_ref().is_some_and(|status| !status.frozen) && !tracked.lifecycle.is_ending() {
-            self.fail(tracked, "it is frozen, and its status says otherwise");
+            self.fail(tracked, "it is frozen, but its status does not say so");
         }
         if !deaf && let Err(error) = freeze(id, false) {
             self.refused(tracked, "a thaw", &error);
@@ -220,7 +220,10 @@ impl Operator {
         for tracked in &tracked_by_id {
             let later = self.swaps_after(tracked.id(), last).len();
             if later > 1 {
-                self.fail(tracked, &format!("its policy has swapped it {later} times since all is frozen"));
+                self.fail(
+                    tracked,
+                    &format!("its policy swapped it {later} times while all objects were frozen"),
+                );
             }
             (0..later).for_each(|_| count(Stat::LateSwaps));
         }
@@ -257,13 +260,18 @@ impl Operator {
         };
         let is_right = !(self.world.breaks(Break::WrongSetting, 16, rng));
         match set(tracked.id(), name, &text) {
-            Ok(()) if !is_right => self.fail(tracked, &format!("{name} = {text:?} was not refused")),
+            Ok(()) if !is_right => {
+                self.fail(tracked, &format!("the invalid setting {name} = {text:?} was accepted"))
+            }
             Ok(()) => {
                 count(Stat::Settings);
                 let attributes = control::attributes(tracked.id()).unwrap_or_default();
                 let is = |info: &AttributeInfo| info.name == name && info.from == Scope::Instance;
                 if !attributes.iter().any(is) && !tracked.lifecycle.is_ending() {
-                    self.fail(tracked, &format!("{name} was set for it, and is not: {attributes:?}"));
+                    self.fail(
+                        tracked,
+                        &format!("{name} was set for it, but is not among its attributes: {attributes:?}"),
+                    );
                 }
             }
             Err(error) => self.refused(tracked, &format!("{name} = {text:?}"), &error),
@@ -275,7 +283,7 @@ impl Operator {
         let (name, text) = WRONG[rng.below(WRONG.len() as u64) as usize];
         let before = control::attributes(tracked.id()).map(|attributes| values_of(&attributes));
         let Err(error) = set(tracked.id(), name, text) else {
-            return self.fail(tracked, &format!("{name} = {text:?} is wrong, and was not refused"));
+            return self.fail(tracked, &format!("the invalid setting {name} = {text:?} was accepted"));
         };
         count(Stat::SettingsRefused);
         let after = control::attributes(tracked.id()).map(|attributes| values_of(&attributes));
@@ -285,16 +293,27 @@ impl Operator {
         match (before, after) {
             (Ok(before), Ok(after)) if before == after => {}
             (before, after) => {
-                self.fail(tracked, &format!("a wrong {name} has changed {before:?} to {after:?}"));
+                self.fail(
+                    tracked,
+                    &format!(
+                        "a refused setting of {name} changed its attributes from {before:?} to {after:?}"
+                    ),
+                );
             }
         }
         if !error.contains(name) {
-            self.fail(tracked, &format!("{name} = {text:?} was refused without its name: {error}"));
+            self.fail(
+                tracked,
+                &format!("the error of the setting {name} = {text:?} does not name it: {error}"),
+            );
         }
         let is_known =
             RIGHT.iter().any(|(known, _)| *known == name) || ["freeze", "cooldown"].contains(&name);
         if !is_known && !error.contains("cooldown") {
-            self.fail(tracked, &format!("{name} was refused, and what would be right is not said: {error}"));
+            self.fail(
+                tracked,
+                &format!("the error of the unknown setting {name} does not list the known ones: {error}"),
+            );
         }
     }
 
@@ -303,9 +322,11 @@ impl Operator {
         let form = ["shared", "distributed", "distributed", "round"][rng.below(4) as usize];
         match control::swap(id, form) {
             Ok(report) if form == "round" => {
-                self.fail(tracked, &format!("it was swapped for what there is not: {report:?}"));
+                self.fail(tracked, &format!("a swap to the unknown form {form:?} succeeded: {report:?}"));
             }
-            Ok(report) if report.id != id => self.fail(tracked, &format!("it was swapped, says {report:?}")),
+            Ok(report) if report.id != id => {
+                self.fail(tracked, &format!("the report of its swap names another object: {report:?}"))
+            }
             Ok(_) => count(Stat::ByHand),
             Err(ControlError::NoImplementation { known, .. }) if form == "round" => {
                 count(Stat::Unknown);
@@ -314,7 +335,7 @@ impl Operator {
                 {
                     self.fail(
                         tracked,
-                        &format!("it may be {known:?}, and is not said to be shared or distributed"),
+                        &format!("the error of a swap to an unknown form lists only {known:?}"),
                     );
                 }
             }
@@ -334,13 +355,15 @@ impl Operator {
         if let Ok(()) = control::freeze(id, false)
             && !tracked.lifecycle.is_ending()
         {
-            self.fail(tracked, "it is of no family, and its policy took a setting");
+            self.fail(tracked, "it is outside its family, but its policy accepted a setting");
         }
         while !self.world.run_state.is_stopped() {
             match control::swap(id, "shared") {
                 Ok(_) => return,
                 Err(ControlError::Swap(_)) if !tracked.lifecycle.is_ending() => thread::yield_now(),
-                Err(error) => return self.refused(tracked, "the way back", &error.to_string()),
+                Err(error) => {
+                    return self.refused(tracked, "the swap back into its family", &error.to_string());
+                }
             }
         }
         // The run ends, and the final checks require the first form.
@@ -352,12 +375,15 @@ impl Operator {
         {
             Ok(calls) => calls,
             Err(ControlError::Swap(_)) => return,
-            Err(error) => return self.refused(tracked, "a count of its calls", &error.to_string()),
+            Err(error) => return self.refused(tracked, "a sample of its calls", &error.to_string()),
         };
         count(Stat::Samples);
         let by_method: u64 = calls.by_method.iter().map(|(_, count)| count).sum();
         if by_method != calls.count() {
-            self.fail(tracked, &format!("by method and by processor its calls differ: {calls:?}"));
+            self.fail(
+                tracked,
+                &format!("the sums of its calls by method and by processor differ: {calls:?}"),
+            );
         }
     }
 
@@ -392,7 +418,7 @@ impl Operator {
             return self.refused(tracked, "its status", "there is none");
         };
         if status.id != tracked.id() || !status.forms.contains(&status.form) {
-            self.fail(tracked, &format!("its status is that of another: {status:?}"));
+            self.fail(tracked, &format!("its status belongs to another object: {status:?}"));
         }
     }
 }

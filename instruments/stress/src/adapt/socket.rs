@@ -77,22 +77,28 @@ impl SocketOperator {
                 world.run_state.fail(format!("{doing} over the socket was refused: {error}"));
             }
         };
-        must("a freeze of all", self.ask(world, |client| client.freeze_all(true)));
+        must("a freeze of all objects", self.ask(world, |client| client.freeze_all(true)));
         let hello = self.ask(world, Client::hello);
         must("a greeting", hello.clone().map(|_| ()));
         if hello.is_ok_and(|hello| hello.pid != std::process::id() || !hello.all_frozen) {
-            world.run_state.fail("over the socket, this is another process, or all is not frozen".to_owned());
+            world.run_state.fail(
+                "the greeting over the socket names another process or reports objects that are not frozen"
+                    .to_owned(),
+            );
         }
-        must("a thaw of all", self.ask(world, |client| client.freeze_all(false)));
+        must("a thaw of all objects", self.ask(world, |client| client.freeze_all(false)));
         drop(alone);
-        must("the decisions", self.ask(world, Client::decisions).map(|_| ()));
-        must("the swaps", self.ask(world, Client::swaps).map(|_| ()));
+        must("a request for the decisions", self.ask(world, Client::decisions).map(|_| ()));
+        must("a request for the swaps", self.ask(world, Client::swaps).map(|_| ()));
         let sort = [Sort::Id, Sort::Bytes, Sort::Contended, Sort::Swaps][rng.below(4) as usize];
         let query = ListQuery { sort, interface: Some("Counter".to_owned()), ..ListQuery::default() };
         match self.ask(world, |client| client.list(&query)) {
             // Two counters live until the end of the run.
             Ok(list) if list.total < 2 => {
-                world.run_state.fail(format!("over the socket, there are {} counters", list.total));
+                world.run_state.fail(format!(
+                    "the list over the socket has {} counters, but two live until the end of the run",
+                    list.total
+                ));
             }
             Ok(_) => {}
             Err(error) => world.run_state.fail(format!("a list over the socket was refused: {error}")),
@@ -130,9 +136,12 @@ impl SocketOperator {
             }
             _ => match self.ask(world, |client| client.object(&id)) {
                 Ok(detail) if detail.row.id != id => {
-                    world.run_state.fail(format!("object {id} is said to be {}", detail.row.id));
+                    world.run_state.fail(format!(
+                        "a request over the socket for object {id} was answered for {}",
+                        detail.row.id
+                    ));
                 }
-                answer => expect(operator, tracked, "a look at it", answer.map(|_| ())),
+                answer => expect(operator, tracked, "a request for its details", answer.map(|_| ())),
             },
         }
         drop(steering);
@@ -143,7 +152,7 @@ impl SocketOperator {
         let id = tracked.id().to_string();
         match self.ask(world, |client| client.swap(&id, form)) {
             Ok(swap) if form == "round" || swap.id != id => {
-                world.run_state.fail(format!("over the socket, {id} was to become {form}: {swap:?}"));
+                world.run_state.fail(format!("a swap of {id} to {form} over the socket returned {swap:?}"));
             }
             Ok(_) => count(Stat::ByHand),
             Err(_) => count(Stat::ByHandFailed),
@@ -161,14 +170,14 @@ fn expect(operator: Operator, tracked: &TrackedCounter, doing: &str, answer: Res
 fn lost(world: &World, error: &ClientError) {
     match error {
         ClientError::Refused(refusal) if refusal.kind == RefusalKind::TooManyClients => {}
-        error => world.run_state.fail(format!("the socket does not serve: {error}")),
+        error => world.run_state.fail(format!("a request over the socket failed: {error}")),
     }
 }
 
 /// Connects, sends an invalid, partial or huge request, and perhaps does not wait for the answer.
 fn send_garbage(world: &World, rng: &mut Rng) {
     let Ok(mut stream) = UnixStream::connect(&world.socket) else {
-        return world.run_state.fail("nobody can connect to the socket".to_owned());
+        return world.run_state.fail("a connection to the socket failed".to_owned());
     };
     let _ = stream.set_write_timeout(Some(WAIT));
     let _ = stream.set_read_timeout(Some(WAIT));

@@ -72,7 +72,7 @@ impl TrackedCounter {
     fn erred(&self, error: &CallError) {
         count(Stat::Stale);
         if !self.lifecycle.is_ending() {
-            self.fail(format!("nobody has begun to destroy it, and a call erred: {error}"));
+            self.fail(format!("a call failed although no thread is destroying the counter: {error}"));
         }
     }
 
@@ -90,7 +90,7 @@ impl TrackedCounter {
         }
         match answer {
             Ok(()) if gone => {
-                self.fail("an addition was made, and destroy had returned before it".to_owned());
+                self.fail("an addition succeeded after destroy had returned".to_owned());
                 Err(())
             }
             Ok(()) => {
@@ -120,13 +120,13 @@ impl TrackedCounter {
         let begun = self.sum(|lane| &lane.begun);
         if !(done..=begun).contains(&total) {
             self.fail(format!(
-                "its sum is {total}; {done} were added before it was asked for, and {begun} begun until then"
+                "its sum is {total}, outside {done} (added before the read) to {begun} (begun before its end)"
             ));
         }
         let told = &self.lanes[lane].told;
         let before = told.load(Ordering::Relaxed);
         if total < before {
-            self.fail(format!("its sum is {total}, and the same thread was told {before} before"));
+            self.fail(format!("its sum is {total}, although the same thread read {before} earlier"));
         }
         told.store(total, Ordering::Relaxed);
         Ok(())
@@ -135,7 +135,7 @@ impl TrackedCounter {
     /// Drains the callers and checks that the sum equals the additions.
     pub(super) fn close(&self) {
         if self.drain_lock.close(self.world.run_state) {
-            self.compare("when nobody added any more");
+            self.compare("with no addition under way");
         }
     }
 
@@ -148,7 +148,9 @@ impl TrackedCounter {
         let (done, begun) = (self.sum(|lane| &lane.done), self.sum(|lane| &lane.begun));
         match self.handle.try_total() {
             Ok(total) if total == done && total == begun => count(Stat::Exact),
-            Ok(total) => self.fail(format!("its sum is {total} {when}; {done} were added, of {begun} begun")),
+            Ok(total) => {
+                self.fail(format!("its sum is {total} {when}, but {done} were added and {begun} begun"))
+            }
             Err(error) => self.erred(&error),
         }
     }

@@ -111,7 +111,7 @@ impl Workload for AdaptWorkload {
         let allowed = 1 + self.began.elapsed().as_secs() / WAVE_COOLDOWN.as_secs();
         if of_wave > allowed {
             return Err(format!(
-                "the policy swapped the wave {of_wave} times, and its cool-down allows {allowed}"
+                "the policy swapped the wave's counter {of_wave} times, but its cool-down allows {allowed}"
             ));
         }
         checks::check(world, before)

@@ -197,7 +197,7 @@ impl World {
         }
         let owned = match counter::try_adaptive() {
             Ok(owned) => owned,
-            Err(error) => return self.run_state.fail(format!("a counter could not be made: {error}")),
+            Err(error) => return self.run_state.fail(format!("the creation of a counter failed: {error}")),
         };
         count(Stat::Made);
         let handle = owned.handle();

@@ -214,9 +214,13 @@ impl Gate {
         let inside = now.counter.inside();
         let (begun, ended) = now.sections.seen();
         if inside != 0 || begun != ended {
-            return Err(format!("{inside} requests are inside, {begun} changes begun, {ended} ended"));
+            return Err(format!(
+                "after the run, {inside} requests are inside, {begun} changes are begun and {ended} ended"
+            ));
         }
-        now.counter.stop(Some(Duration::ZERO)).map_err(|error| format!("a stop of an empty one: {error}"))
+        now.counter
+            .stop(Some(Duration::ZERO))
+            .map_err(|error| format!("a stop of the empty counter failed: {error}"))
     }
 
     /// Replaces this generation by the next one.
@@ -288,9 +292,11 @@ impl LockThread {
         let judge = || {
             let (begun, ended) = now.sections.seen();
             if now.sections.owner.load(Ordering::Relaxed) != 0 {
-                world.fail(place, "a request is inside, and it is stopped");
+                world.fail(place, "a request is inside although the counter is stopped");
             } else if begun != ended {
-                let what = format!("a request sees {begun} changes begun and {ended} ended under stops");
+                let what = format!(
+                    "a request sees {begun} changes begun and {ended} ended, although a change needs a stop"
+                );
                 world.fail(place, &what);
             }
         };
@@ -309,14 +315,14 @@ impl LockThread {
         count(Stat::ShutOut);
         // Relaxed: stored before the shutdown that the caller has seen.
         if !now.ending.load(Ordering::Relaxed) {
-            self.world.fail(place, "it says that it was shut down, and nobody has asked for that");
+            self.world.fail(place, "the counter reports a shutdown that no thread requested");
         }
     }
 
     fn nobody_is_inside(&self, place: usize, now: &Generation, said: &str) {
         let inside = |worker: &usize| self.world.slots[*worker].is(Inside::Request(place, now.number));
         if let Some(worker) = (0..self.world.slots.len()).find(inside) {
-            self.world.fail(place, &format!("{said}, and the request of post {worker} is inside"));
+            self.world.fail(place, &format!("{said}, but the request of worker {worker} is inside"));
         }
     }
 
@@ -331,12 +337,14 @@ impl LockThread {
             Err(ControlError::Stopped | ControlError::Busy) => return count(Stat::StopsRefused),
             Err(ControlError::TimedOut) if limit.is_some() => return count(Stat::TimedOut),
             Err(ControlError::ShutDown) => return self.was_shut_down(place, now),
-            Err(error) => return self.world.fail(place, &format!("a stop has failed: {error}")),
+            Err(error) => return self.world.fail(place, &format!("a stop failed: {error}")),
         }
         match now.counter.restart() {
             Ok(()) => count(Stat::Stops),
             Err(ControlError::ShutDown) => self.was_shut_down(place, now),
-            Err(error) => self.world.fail(place, &format!("who stopped it cannot restart it: {error}")),
+            Err(error) => self
+                .world
+                .fail(place, &format!("the thread that stopped the counter cannot restart it: {error}")),
         }
     }
 
@@ -348,16 +356,16 @@ impl LockThread {
         let sections = &now.sections;
         let (begun, ended) = sections.seen();
         if sections.owner.load(Ordering::Relaxed) != 0 || begun != ended {
-            world.fail(place, "it is stopped twice at once");
+            world.fail(place, "two threads have stopped the counter at once");
         }
         sections.owner.store(self.worker as u64 + 1, Ordering::Relaxed);
         sections.begun.store(begun + 1, Ordering::Relaxed);
-        self.nobody_is_inside(place, now, "it is stopped");
+        self.nobody_is_inside(place, now, "the counter is stopped");
         delay(&mut self.rng);
         if self.rng.one_in(8) && now.counter.stop(Some(Duration::ZERO)).is_ok() {
-            world.fail(place, "it is stopped, and a second stop has succeeded");
+            world.fail(place, "a second stop succeeded while the counter is stopped");
         }
-        self.nobody_is_inside(place, now, "it is stopped");
+        self.nobody_is_inside(place, now, "the counter is stopped");
         sections.ended.store(begun + 1, Ordering::Relaxed);
         sections.owner.store(0, Ordering::Relaxed);
         slot.come_out(place);
@@ -379,18 +387,18 @@ impl LockThread {
         match ended {
             Ok(()) => {
                 count(Stat::Shutdowns);
-                self.nobody_is_inside(place, now, "it is shut down");
+                self.nobody_is_inside(place, now, "the counter is shut down");
             }
             Err(ControlError::TimedOut) if limit.is_some() => count(Stat::TimedOut),
             Err(ControlError::ShutDown) => return,
             // The run is over, and the counter stays as it was.
             Err(ControlError::Busy) => return,
-            Err(error) => return world.fail(place, &format!("a shutdown has failed: {error}")),
+            Err(error) => return world.fail(place, &format!("a shutdown failed: {error}")),
         }
         let refused = (now.counter.enter_now(), now.counter.stop(None), now.counter.restart());
         let wanted = (Err(Rejected::ShutDown), Err(ControlError::ShutDown), Err(ControlError::ShutDown));
         if refused != wanted {
-            world.fail(place, &format!("after a shutdown, entering, stop and restart gave {refused:?}"));
+            world.fail(place, &format!("after a shutdown, enter_now, stop and restart returned {refused:?}"));
         }
     }
 }

@@ -43,17 +43,18 @@ impl LockThread {
         let me = self.worker as u64 + 1;
         let owner = sections.owner.load(Ordering::Relaxed);
         if owner != 0 {
-            return world.fail(place, &format!("posts {} and {} are inside at once", owner - 1, self.worker));
+            return world
+                .fail(place, &format!("workers {} and {} are inside at once", owner - 1, self.worker));
         }
         sections.owner.store(me, Ordering::Relaxed);
         let inside = Owner(sections);
         if world.slots.iter().any(|slot| slot.is_inside(place)) {
-            world.fail(place, "a writer is inside, and so is a reader");
+            world.fail(place, "a writer and a reader are inside at once");
         }
         let (begun, ended) = sections.seen();
         if begun != ended || begun != *word {
             let what =
-                format!("{begun} sections were begun, {ended} ended, and {word} counted under the lock");
+                format!("{begun} sections are begun, {ended} ended, and {word} counted under the lock");
             world.fail(place, &what);
         }
         sections.begun.store(begun + 1, Ordering::Relaxed);
@@ -72,7 +73,10 @@ impl LockThread {
         }
         *word = begun + 1;
         if sections.owner.load(Ordering::Relaxed) != me {
-            world.fail(place, &format!("post {} was inside, and somebody else says so too", self.worker));
+            world.fail(
+                place,
+                &format!("another thread was inside during the section of worker {}", self.worker),
+            );
         }
         count(Stat::Sections);
         self.reported[place] += 1;
@@ -155,11 +159,12 @@ impl LockThread {
         let sections = &world.places[place].sections;
         let judge = |(begun, ended)| {
             if sections.owner.load(Ordering::Relaxed) != 0 {
-                world.fail(place, "a reader is inside, and so is a writer");
+                world.fail(place, "a writer and a reader are inside at once");
             }
             if begun != ended || begun != word {
-                let what =
-                    format!("a reader sees {begun} sections begun, {ended} ended, and {word} under the lock");
+                let what = format!(
+                    "a reader sees {begun} sections begun, {ended} ended, and {word} counted under the lock"
+                );
                 world.fail(place, &what);
             }
         };

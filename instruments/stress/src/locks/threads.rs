@@ -174,13 +174,13 @@ impl LockThread {
                 count(Stat::TimedOut)
             }
             (Outcome::TimedOut, Attempt::Until(_)) => {
-                self.world.fail(place, "a wait has timed out before its time")
+                self.world.fail(place, "a wait timed out before its deadline")
             }
             (Outcome::Cancelled, Attempt::Cancel(cancel)) if cancel.is_cancelled() => count(Stat::Cancelled),
             (Outcome::NotRegistered, Attempt::As(..)) => count(Stat::Refused),
-            (outcome, _) => {
-                self.world.fail(place, &format!("a wait has ended by {outcome:?}, which cannot be"))
-            }
+            (outcome, _) => self
+                .world
+                .fail(place, &format!("a wait ended with {outcome:?}, which its kind does not allow")),
         }
     }
 }

@@ -71,14 +71,15 @@ impl Watch {
             let Some(wait) = wait.filter(|_| *looks >= LOOKS) else { continue };
             let place = wait.place();
             if wait.limit() == Limit::Deadline {
-                return Some((place, "a wait goes on whose time is long over".to_owned()));
+                return Some((place, "a wait goes on long after its deadline".to_owned()));
             }
             if slot.is_cancelled(wait) {
-                return Some((place, "a wait goes on that was cancelled".to_owned()));
+                return Some((place, "a wait goes on long after its cancellation".to_owned()));
             }
             if self.quiet[place].1 >= LOOKS {
                 let count = long.iter().filter(|other| other.place() == place).count();
-                let what = format!("nobody is inside, nothing happens, and {count} wait: a wake-up was lost");
+                let what =
+                    format!("no thread is inside, but a wait goes on (waits: {count}): a wake-up was lost");
                 return Some((place, what));
             }
         }
@@ -101,13 +102,13 @@ mod tests {
         let mut watch = Watch::new(world);
         world.slots[1].wait(0, Limit::None);
         world.places[0].sections.owner.store(1, Ordering::Relaxed);
-        assert_eq!(looks(&mut watch, 2 * LOOKS), None, "somebody is inside");
+        assert_eq!(looks(&mut watch, 2 * LOOKS), None, "a thread is inside");
         world.places[0].sections.owner.store(0, Ordering::Relaxed);
         assert_eq!(looks(&mut watch, LOOKS - 1), None);
         world.slots[0].come_out(0);
-        assert_eq!(looks(&mut watch, LOOKS), None, "somebody was inside");
-        let found = looks(&mut watch, 1).expect("nothing happened since");
-        assert!(found.ends_with("and 1 wait: a wake-up was lost"), "{found}");
+        assert_eq!(looks(&mut watch, LOOKS), None, "a thread was inside");
+        let found = looks(&mut watch, 1).expect("no thread entered since");
+        assert!(found.ends_with("a wait goes on (waits: 1): a wake-up was lost"), "{found}");
     }
 
     #[test]
@@ -122,7 +123,9 @@ mod tests {
 
     #[test]
     fn waits_that_should_have_ended_are_found() {
-        for (limit, clue) in [(Limit::Deadline, "long over"), (Limit::Cancel, "that was cancelled")] {
+        for (limit, clue) in
+            [(Limit::Deadline, "after its deadline"), (Limit::Cancel, "after its cancellation")]
+        {
             let world = World::make(None, 1);
             let mut watch = Watch::new(world);
             let cancel = std::sync::Arc::new(squall::lock::Cancel::new());

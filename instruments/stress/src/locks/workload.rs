@@ -112,15 +112,18 @@ fn check_place(place: &Place) -> Result<(), String> {
     };
     let reported = place.reported.load(Ordering::Relaxed);
     if outcome != Outcome::Inside {
-        return Err(format!("{}: it is not free although all threads have ended", place.name()));
+        return Err(format!("{} is not free although all threads have ended", place.name()));
     }
     if word != Some(reported) {
-        return Err(format!("{}: {word:?} sections counted, {reported} reported", place.name()));
+        return Err(format!(
+            "{}: {word:?} sections counted under the lock, but {reported} reported",
+            place.name()
+        ));
     }
     if let AnyLock::One(lock) = &place.any_lock
         && !lock.is_whole()
     {
-        return Err(format!("{}: the other bits of its word have changed", place.name()));
+        return Err(format!("{}: the bits of its word that belong to the user have changed", place.name()));
     }
     Ok(())
 }

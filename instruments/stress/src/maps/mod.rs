@@ -33,7 +33,7 @@ use workload::MapsWorkload;
 
 pub(super) const STRESS: Stress = Stress {
     name: "maps",
-    about: "a map keeps each key as its writer left it, in every form and from form to form",
+    about: "a map keeps each key as its writer left it, in every form and across swaps",
     run: skeleton::run::<MapsWorkload>,
     threads: |real| {
         choose_machine(real);

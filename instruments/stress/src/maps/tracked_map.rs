@@ -136,7 +136,7 @@ impl TrackedMap {
         let gone = self.lifecycle.is_destroyed();
         match catch_silently(|| f(self.map)) {
             Ok(_) if gone => {
-                self.fail("a call was made, and destroy had returned before it".to_owned());
+                self.fail("a call succeeded after destroy had returned".to_owned());
                 CallOutcome::Failed
             }
             Ok(answer) => CallOutcome::Returned(answer),
@@ -145,7 +145,7 @@ impl TrackedMap {
                 count(Stat::Stale);
                 if !self.lifecycle.is_ending() {
                     let text = panic_message(&*panic);
-                    self.fail(format!("nobody has begun to destroy it, and a call panicked: {text}"));
+                    self.fail(format!("a call panicked although no thread is destroying the map: {text}"));
                 }
                 CallOutcome::Failed
             }
@@ -189,7 +189,7 @@ impl TrackedMap {
     /// Checks the event that a call of this key found.
     fn found(&self, key: u64, how: &str, told: Option<u64>, was: Option<u64>) {
         if told != was {
-            self.fail(format!("{how} of key {key} found event {told:?}, and its only writer left {was:?}"));
+            self.fail(format!("{how} of key {key} found event {told:?}, but its only writer left {was:?}"));
         }
     }
 
@@ -225,13 +225,17 @@ impl TrackedMap {
                 // Calls that report whether the key was present.
                 CallOutcome::Returned((how @ ("set" | "update"), Some(was), _)) => {
                     if was != now.is_there {
-                        self.fail(format!("{how} of key {key} says {was}, and its only writer left {now:?}"));
+                        self.fail(format!(
+                            "{how} of key {key} returned {was}, but its only writer left {now:?}"
+                        ));
                     }
                     how == "set" || was
                 }
                 CallOutcome::Returned(("try_insert", Some(refused), _)) => {
                     if refused != now.is_there {
-                        self.fail(format!("try_insert of key {key}: its only writer left {now:?}"));
+                        self.fail(format!(
+                            "try_insert of key {key} failed: {refused}, but its only writer left {now:?}"
+                        ));
                     }
                     !refused
                 }
@@ -269,7 +273,9 @@ impl TrackedMap {
             let CallOutcome::Returned(told) = came else { return false };
             let expected = now.is_there && (how != 2 || goes);
             if told != expected {
-                self.fail(format!("key {key} was taken out: {told}; its only writer left {now:?}"));
+                self.fail(format!(
+                    "a removal of key {key} returned {told}, but its only writer left {now:?}"
+                ));
             }
             told
         });
@@ -291,7 +297,9 @@ impl TrackedMap {
         match came {
             CallOutcome::ExpectedPanic => count(Stat::Panics),
             CallOutcome::Returned(_) if now.is_there || how == 1 => {
-                self.fail(format!("a closure of key {key} was not called; its only writer left {now:?}"));
+                self.fail(format!(
+                    "the closure for key {key} was not called, but its only writer left {now:?}"
+                ));
             }
             _ => {}
         }
@@ -302,7 +310,7 @@ impl TrackedMap {
         let key = number(lane, index);
         let came = self.call(|map| map.read(&key, |token| token.event(key)));
         if let CallOutcome::Returned(found) = came {
-            self.found(key, "a look", found.and_then(|event| self.right(event)), now.value());
+            self.found(key, "a lookup", found.and_then(|event| self.right(event)), now.value());
         }
     }
 
@@ -340,7 +348,7 @@ impl TrackedMap {
         // While the map is being destroyed, a failed event may have had an effect and was taken back.
         if !is_right && !self.lifecycle.is_ending() {
             let what = format!(
-                "a look at key {key} found event {found:?}; {done:?} was done before it, and {begun:?} begun until then"
+                "a lookup of key {key} found event {found:?}, but {done:?} was done before it, and {begun:?} begun by its end"
             );
             self.fail(what);
         }
@@ -378,7 +386,7 @@ impl TrackedMap {
                     count(Stat::Adds);
                 }
                 CallOutcome::Returned(false) => {
-                    self.fail(format!("key {key} is gone, and nobody takes it out"))
+                    self.fail(format!("shared key {key} is absent although no thread removes it"))
                 }
                 CallOutcome::ExpectedPanic | CallOutcome::Failed => {}
             }
@@ -424,11 +432,13 @@ impl TrackedMap {
         let mut keys: Vec<u64> = shared().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         if !keys.iter().copied().eq(SHARED_FROM..SHARED_FROM + SHARED) {
-            self.fail(format!("a walk saw {keys:?} of the {SHARED} keys that are there all the time"));
+            self.fail(format!("a walk saw {keys:?} of the {SHARED} keys that are always present"));
         }
         let sum: u64 = shared().map(|(_, event)| event).sum();
         if !(done..=begun).contains(&sum) {
-            self.fail(format!("the sum is {sum}; {done} were added before, and {begun} begun until then"));
+            self.fail(format!(
+                "the sum is {sum}, outside {done} (added before the walk) to {begun} (begun before its end)"
+            ));
         }
         count(Stat::Sums);
     }
@@ -477,8 +487,9 @@ impl TrackedMap {
         };
         let entries = SHARED as usize + self.lanes.iter().map(there).sum::<usize>();
         if (len, total) != (entries, entries) {
-            let what =
-                format!("nobody writes: it says {len} entries, a walk saw {total}, and {entries} were left");
+            let what = format!(
+                "no thread writes, but len is {len}, a walk saw {total} entries, and the writers left {entries}"
+            );
             self.fail(what);
         }
         count(Stat::Exact);
@@ -496,7 +507,7 @@ impl TrackedMap {
             }
         });
         if let CallOutcome::Returned(false) = came {
-            self.fail(format!("no memory for {more} entries more"));
+            self.fail(format!("there is no memory for {more} more entries"));
         }
         count(Stat::Rooms);
     }

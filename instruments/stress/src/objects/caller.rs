@@ -115,10 +115,9 @@ impl Caller<'_> {
             Err(payload) if payload.is::<ExpectedPanic>() => count(Stat::Panics),
             Err(payload) => {
                 let text = panic_message(&*payload);
-                self.world.run_state.fail(format!(
-                    "a call on {:?} panicked with a payload not its own: {text}",
-                    entry.handle
-                ));
+                self.world
+                    .run_state
+                    .fail(format!("a call on {:?} panicked with an unplanned payload: {text}", entry.handle));
             }
         }
     }
@@ -284,9 +283,9 @@ impl Caller<'_> {
                 let Target { interface, id, method } = target;
                 let names = [format!("{interface}#{id}"), method.to_owned()];
                 if !names.iter().all(|name| text.contains(name)) {
-                    self.world
-                        .run_state
-                        .fail(format!("a plain call of {method} on {interface}#{id} panicked: {text}"));
+                    self.world.run_state.fail(format!(
+                        "the panic of a call of {method} on {interface}#{id} does not name them: {text}"
+                    ));
                 }
                 if !entry.refuses {
                     self.expect_begun(entry, target, &text);
@@ -303,13 +302,13 @@ impl Caller<'_> {
         let serial = entry.key.serial;
         if was_gone {
             self.world.run_state.fail(format!(
-                "{interface}#{id}.{method} of object #{serial} was answered, and destroy had returned before the call"
+                "{interface}#{id}.{method} of object #{serial} was answered after destroy had returned"
             ));
         }
         let world = self.world;
         let mut broken = |how| world.breaks(how, BREAK_ONE_IN, self.rng);
         if broken(Break::RefuseLive) {
-            return self.expect_begun(entry, target, "by order");
+            return self.expect_begun(entry, target, "as planned");
         }
         let Some(mut reply) = reply else { return };
         if broken(Break::WrongObject) {
@@ -335,9 +334,9 @@ impl Caller<'_> {
     fn judge_error(&mut self, entry: &Entry, target: Target, error: &CallError) {
         let Target { interface, id, method } = target;
         if error.id() != id || error.interface() != interface || error.method() != method {
-            self.world
-                .run_state
-                .fail(format!("a call of {method} on {interface}#{id} erred of another: {error}"));
+            self.world.run_state.fail(format!(
+                "the error of a call of {method} on {interface}#{id} names another call: {error}"
+            ));
         }
         match error.reason() {
             CallErrorKind::Refused(_) if entry.refuses => count(Stat::Refusals),
@@ -345,7 +344,7 @@ impl Caller<'_> {
                 count(Stat::StaleErrors);
                 self.expect_begun(entry, target, &error.to_string());
             }
-            _ => self.world.run_state.fail(format!("a call erred that must not: {error}")),
+            _ => self.world.run_state.fail(format!("a call failed without a valid reason: {error}")),
         }
     }
 
@@ -354,7 +353,7 @@ impl Caller<'_> {
         if !self.world.ledger.destroy_begun(entry.key) {
             let Target { interface, id, method } = target;
             self.world.run_state.fail(format!(
-                "{method} on {interface}#{id} was refused ({said}), and nobody has begun to destroy object #{}",
+                "{method} on {interface}#{id} was refused ({said}), but no thread has begun to destroy object #{}",
                 entry.key.serial
             ));
         }

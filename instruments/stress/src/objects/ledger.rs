@@ -123,7 +123,7 @@ impl Ledger {
     /// Returns the page of an object to which an event happens. The object must not be accounted for yet.
     fn page_of(&self, key: ObjectKey, what: &str) -> Result<&Page, String> {
         self.page(key).ok_or_else(|| {
-            format!("{what} of object #{} after the object was accounted for: it happened twice", key.serial)
+            format!("{what} of object #{} came after the object was balanced: it happened twice", key.serial)
         })
     }
 
@@ -133,14 +133,14 @@ impl Ledger {
     }
 
     pub(super) fn root_made(&self, key: ObjectKey) -> Verdict {
-        let page = self.page_of(key, "a root was made")?;
+        let page = self.page_of(key, "the creation of a root")?;
         page.parts.fetch_add(1, Ordering::Relaxed);
         page.roots_made.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     pub(super) fn root_dropped(&self, key: ObjectKey) -> Verdict {
-        let page = self.page_of(key, "a drop of the root")?;
+        let page = self.page_of(key, "the drop of the root")?;
         let dropped = page.roots_dropped.fetch_add(1, Ordering::Relaxed) + 1;
         let reps =
             page.reps_made.load(Ordering::Relaxed).wrapping_sub(page.reps_dropped.load(Ordering::Relaxed));
@@ -163,7 +163,7 @@ impl Ledger {
 
     /// Records a representative and returns its number.
     pub(super) fn rep_made(&self, key: ObjectKey) -> Result<u64, String> {
-        let page = self.page_of(key, "a representative was made")?;
+        let page = self.page_of(key, "the creation of a representative")?;
         page.parts.fetch_add(1, Ordering::Relaxed);
         let number = page.reps_made.fetch_add(1, Ordering::Relaxed) + 1;
         page.reps_made_sum.fetch_add(number, Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl Ledger {
     }
 
     pub(super) fn rep_dropped(&self, key: ObjectKey, number: u64) -> Verdict {
-        let page = self.page_of(key, "a drop of a representative")?;
+        let page = self.page_of(key, "the drop of a representative")?;
         if page.roots_dropped.load(Ordering::Relaxed) > 0 {
             return Err(format!(
                 "representative {number} of object #{} ({}) was dropped after its root",
@@ -194,7 +194,7 @@ impl Ledger {
     pub(super) fn end(&self, key: ObjectKey) -> Verdict {
         self.mark_destroyed(key);
         self.close(key)?;
-        let page = self.page_of(key, "the owner's leave")?;
+        let page = self.page_of(key, "the end of the owner")?;
         self.leave(key, page)
     }
 
@@ -251,7 +251,7 @@ impl Ledger {
     }
 
     pub(super) fn go_out(&self, key: ObjectKey) -> Verdict {
-        let page = self.page_of(key, "a caller's leave")?;
+        let page = self.page_of(key, "the exit of a caller")?;
         // Release: pairs with the acquire in `is_empty` (I5).
         let before = page.gate.fetch_sub(1, Ordering::Release);
         if before == key.tag() | CLOSED | 1 { self.leave(key, page) } else { Ok(()) }
@@ -280,7 +280,7 @@ impl Ledger {
         // AcqRel: the last one sees the writes of all others.
         let parts = page.parts.fetch_sub(1, Ordering::AcqRel);
         if parts == 0 {
-            return Err(format!("object #{} ({}) has fewer parts than left it", key.serial, self.name(page)));
+            return Err(format!("object #{} ({}) lost more parts than it had", key.serial, self.name(page)));
         }
         if parts > 1 {
             return Ok(());
@@ -289,7 +289,7 @@ impl Ledger {
         let pairs = [
             ("roots", read(&page.roots_made), read(&page.roots_dropped)),
             ("representatives", read(&page.reps_made), read(&page.reps_dropped)),
-            ("representatives' numbers", read(&page.reps_made_sum), read(&page.reps_dropped_sum)),
+            ("sum of representatives' numbers", read(&page.reps_made_sum), read(&page.reps_dropped_sum)),
         ];
         if let Some((what, made, dropped)) = pairs.into_iter().find(|(_, made, dropped)| made != dropped) {
             return Err(format!(

@@ -46,7 +46,7 @@ pub(super) trait RepMethods {
 impl<R: StressRoot> Leaf<R> {
     /// Checks that a peer belongs to the same object.
     fn check_peer(&self, peer: &Leaf<R>) {
-        peer.core.check("being looked at by a peer");
+        peer.core.check("a visit by a peer");
         if peer.core.key != self.core.key {
             let (mine, other) = (self.core.key.serial, peer.core.key.serial);
             self.core.world.run_state.fail(format!("object #{mine} has a representative of object #{other}"));
@@ -94,7 +94,9 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
             3 => {
                 let count = self.at.gather(|_| 1, |one, more| one + more);
                 if count.is_none() {
-                    world.run_state.fail("a representative that runs has gathered from none".to_owned());
+                    world
+                        .run_state
+                        .fail("a gather by a live representative found no representative".to_owned());
                 }
             }
             4 => self.at.broadcast(|rep| self.check_peer(rep)),
@@ -105,15 +107,18 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
                     before
                 });
                 if counts == 0 {
-                    world.run_state.fail("a representative that runs is not among those frozen".to_owned());
+                    world
+                        .run_state
+                        .fail("a freeze by a live representative found no representative".to_owned());
                 }
             }
             6 => {
                 let ending = self.at.is_ending();
                 if ending && !world.ledger.destroy_begun(self.core.key) {
-                    world
-                        .run_state
-                        .fail(format!("object #{} is ending, and nobody began that", self.core.key.serial));
+                    world.run_state.fail(format!(
+                        "object #{} reports that it is ending, but no thread has begun to destroy it",
+                        self.core.key.serial
+                    ));
                 }
             }
             _ => {
@@ -124,7 +129,9 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
                     AnyHandle::Pair(handle) => Handle::id(handle),
                 });
                 if shown.is_some_and(|shown| shown != own) {
-                    world.run_state.fail(format!("{own} is what object {shown:?} takes itself for"));
+                    world.run_state.fail(format!(
+                        "a representative's handle names {own}, but its owner's handle names {shown:?}"
+                    ));
                 }
             }
         }
@@ -140,7 +147,7 @@ impl<R: StressRoot> RepMethods for Leaf<R> {
         let woken = self.at.sleep_until(|| (root_core.wakes.load(Ordering::Relaxed) != seen).then_some(()));
         if woken.is_err() && !root_core.world.ledger.destroy_begun(root_core.key) {
             root_core.world.run_state.fail(format!(
-                "a sleeper of object #{} was told that it ended, and nobody began that",
+                "a sleeper in object #{} was told that it ends, but no thread has begun to destroy it",
                 root_core.key.serial
             ));
         }
@@ -192,7 +199,7 @@ pub(super) fn linger(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
     let in_operation = in_operation();
     match rng.below(8) {
         0..2 => thread::sleep(Duration::from_micros(rng.below(SLEEP_US_MAX))),
-        2..4 => expect_wait(core.world, in_operation, "waiting", wait()),
+        2..4 => expect_wait(core.world, in_operation, "a wait", wait()),
         4 => expect_wait(core.world, in_operation, "a barrier", barrier().map(|_| ())),
         // Only if other threads can wake or destroy it and no thread waits for this one. A thread may wait
         // for a lingering drop or an ending thread.
@@ -203,7 +210,7 @@ pub(super) fn linger(rep: &impl RepMethods, request: &Request<'_>) -> Reply {
         }
         _ => {}
     }
-    core.check("a method that has lingered");
+    core.check("the end of a long stay");
     let choice = rng.below(64);
     act(rep, request, choice, &mut rng);
     drop(inside);
@@ -219,7 +226,7 @@ fn expect_wait(world: &World, inside: bool, what: &str, outcome: Result<(), Wait
         Err(WaitError::InDeferredCall) => {}
         outcome => world
             .run_state
-            .fail(format!("{what} in a method gave {outcome:?}; inside an operation: {inside}")),
+            .fail(format!("{what} in a method returned {outcome:?} (inside an operation: {inside})")),
     }
 }
 
@@ -233,7 +240,7 @@ fn act(rep: &impl RepMethods, request: &Request<'_>, choice: u64, rng: &mut Rng)
         24..28 => raise_expected_panic(),
         28..30 => discard(rng, request.entry.handle),
         30..32 => rep.wake(),
-        32..34 if in_operation() => expect_wait(world, true, "waiting", wait()),
+        32..34 if in_operation() => expect_wait(world, true, "a wait", wait()),
         // The remaining actions make nested calls.
         _ if request.depth == 0 => {}
         34..44 => Caller { world, rng, depth }.call(request.entry),

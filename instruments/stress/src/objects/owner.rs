@@ -43,7 +43,7 @@ pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Optio
             return Some(OwnedEntry { owner, entry });
         }
         Ok(Err(error)) if classes::may_fail(class, &error) => Ok(()),
-        Ok(Err(error)) => Err(format!("an object could not be made: {error}")),
+        Ok(Err(error)) => Err(format!("the creation of an object failed: {error}")),
         Err(payload) if payload.is::<ExpectedPanic>() => {
             if classes::drops_here(class) {
                 // The panic reached this thread, which still owned the value; the library has not counted it.
@@ -51,7 +51,7 @@ pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Optio
             }
             Ok(())
         }
-        Err(_) => Err("the making of an object panicked, and was not to".to_owned()),
+        Err(_) => Err("the creation of an object panicked without a planned panic".to_owned()),
     };
     world.expect(failed);
     count(Stat::CreatesFailed);
@@ -113,12 +113,14 @@ pub(super) fn end(world: &'static World, rng: &mut Rng, held: OwnedEntry) -> Opt
 /// operation and hold, so that two threads do not wait for each other.
 pub(super) fn await_end(world: &'static World, entry: &Entry, destruction: Destruction) {
     if let Err(error) = destruction.wait() {
-        return world.run_state.fail(format!("waiting for a destruction outside every operation: {error}"));
+        return world
+            .run_state
+            .fail(format!("waiting for a destruction outside every operation failed: {error}"));
     }
     count(Stat::EndsAwaited);
     if !destruction.is_complete() || !world.ledger.is_over(entry.key) {
         world.run_state.fail(format!(
-            "the destruction of object #{} is complete, and not all of it was dropped",
+            "the destruction of object #{} is complete, but not all its parts were dropped",
             entry.key.serial
         ));
     }
@@ -144,14 +146,20 @@ fn audit(world: &'static World, rng: &mut Rng, entry: &Entry) {
             Ok(Ok(total)) if total == added => return count(Stat::Audits),
             Ok(Ok(total)) => {
                 return world.run_state.fail(format!(
-                    "object #{} ({:?}) has a total of {total}, and its callers have added {added}",
+                    "object #{} ({:?}) has a total of {total}, but its callers have added {added}",
                     entry.key.serial, entry.handle
                 ));
             }
             Ok(Err(error)) if matches!(error.reason(), CallErrorKind::Refused(_)) => {}
-            Ok(Err(error)) => return world.run_state.fail(format!("its own owner's call erred: {error}")),
+            Ok(Err(error)) => {
+                return world.run_state.fail(format!("a call of total by the owner failed: {error}"));
+            }
             Err(payload) if payload.is::<ExpectedPanic>() => {}
-            Err(_) => return world.run_state.fail("total panicked, and was not to".to_owned()),
+            Err(_) => {
+                return world
+                    .run_state
+                    .fail("a call of total by the owner panicked without a planned panic".to_owned());
+            }
         }
         if rng.one_in(4) {
             thread::yield_now();

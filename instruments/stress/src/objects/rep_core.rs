@@ -48,7 +48,7 @@ impl RepCore {
     pub(super) fn check(&self, doing: &str) {
         let alive = self.alive.load(Ordering::Relaxed);
         if alive != ALIVE ^ self.key.serial {
-            let state = if alive == DEAD { "was dropped" } else { "is other memory by now" };
+            let state = if alive == DEAD { "was dropped" } else { "was overwritten" };
             let RepCore { key, number, .. } = self;
             self.world.run_state.fail(format!(
                 "{doing}: representative {number} of object #{} {state} ({alive:#x})",

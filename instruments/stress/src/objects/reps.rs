@@ -122,7 +122,7 @@ pub(super) trait StressRoot: Root<Rep = Leaf<Self>> {
     /// The body of `make_rep`.
     fn grow(&self, at: RepContext<Self>) -> Leaf<Self> {
         let root_core = self.root_core();
-        root_core.check("making a representative");
+        root_core.check("the creation of a representative");
         make_busy(root_core);
         Leaf {
             core: RepCore::new(root_core.world, root_core.key, Self::KIND),
@@ -171,7 +171,7 @@ macro_rules! stress_root {
             }
 
             fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
-                self.0.check("answering a miss");
+                self.0.check("an answer to a miss");
                 count(Stat::Misses);
                 self.answer(miss)
             }
@@ -203,7 +203,7 @@ stress_root!(Fickle, dyn Probe, Kind::Probe, {}, {
         let mut rng = self.0.rng();
         let clusters = machine().vp_limit() as u64;
         match rng.below(8) {
-            0 => miss.refuse("it is in the mood to"),
+            0 => miss.refuse("the root refuses this miss as planned"),
             1 => miss.local().once(),
             // Any existing representative will do.
             2..4 => match miss.find(Cluster::new(rng.below(clusters) as u32)) {
@@ -222,12 +222,12 @@ stress_root!(
         const CLEANUP: Cleanup = Cleanup::Anywhere;
 
         fn cleanup(&self, made_on: Vp, rep: Leaf<Self>) {
-            self.0.check("taking a representative back");
+            self.0.check("the cleanup of a representative");
             if rep.at.vp() != made_on {
-                self.0
-                    .world
-                    .run_state
-                    .fail(format!("a representative made on {} is said to be of {made_on}", rep.at.vp()));
+                self.0.world.run_state.fail(format!(
+                    "a representative made on {} was returned as one of {made_on}",
+                    rep.at.vp()
+                ));
             }
             drop(rep);
         }

@@ -136,11 +136,12 @@ impl StressThread<'_> {
             Ok(Err(error))
                 if matches!(error.reason(), CallErrorKind::NotThere | CallErrorKind::Destroyed) => {}
             Err(payload) if payload.is::<ExpectedPanic>() => {}
-            Err(_) => {
-                self.world.run_state.fail("a call of a well-known place panicked, and was not to".to_owned())
-            }
+            Err(_) => self
+                .world
+                .run_state
+                .fail("a call of the well-known object panicked without a planned panic".to_owned()),
             Ok(outcome) => {
-                self.world.run_state.fail(format!("a call of a well-known place gave {outcome:?}"))
+                self.world.run_state.fail(format!("a call of the well-known object returned {outcome:?}"))
             }
         }
     }
@@ -234,7 +235,7 @@ impl StressThread<'_> {
                 let (count, others) = (objects.len(), seen.len());
                 self.world
                     .run_state
-                    .fail(format!("a snapshot of {count} objects has {others} different ones only"));
+                    .fail(format!("a snapshot lists {count} objects, but only {others} are different"));
             }
             return;
         }
@@ -250,13 +251,13 @@ impl StressThread<'_> {
             Some(info) if info.id != id || info.interface != interface => {
                 self.world
                     .run_state
-                    .fail(format!("{interface}#{id} is described as {}#{}", info.interface, info.id));
+                    .fail(format!("info_of describes {interface}#{id} as {}#{}", info.interface, info.id));
             }
             None if !self.world.ledger.destroy_begun(entry.key) => {
-                self.world.run_state.fail(format!("{interface}#{id} is alive, and nothing is known of it"));
+                self.world.run_state.fail(format!("{interface}#{id} is alive, but info_of does not know it"));
             }
             Some(info) if over && info.reps.iter().any(|rep| rep.holds > 0) => {
-                self.world.run_state.fail(format!("{interface}#{id} was dropped, and is held"));
+                self.world.run_state.fail(format!("{interface}#{id} was dropped, but info_of reports holds"));
             }
             _ => {}
         }

@@ -55,12 +55,12 @@ impl CallLedger {
     pub(super) fn difference(&self) -> Option<String> {
         let (asked, ran) = (self.asked(), self.ran());
         if asked != ran {
-            return Some(format!("{asked} calls were deferred and {ran} ran"));
+            return Some(format!("{asked} calls were deferred, but {ran} ran"));
         }
         let sums = (self.asked_sum.load(Ordering::Relaxed), self.ran_sum.load(Ordering::Relaxed));
         (sums.0 != sums.1).then(|| {
             format!(
-                "of {asked} deferred calls as many were lost as ran twice: sums {:#x} and {:#x}",
+                "of {asked} deferred calls, as many were lost as ran twice: the sums of their numbers are {:#x} and {:#x}",
                 sums.0, sums.1
             )
         })
@@ -75,7 +75,7 @@ fn ran(world: &'static World, number: u64) {
         world.calls.ran.fetch_add(1, Ordering::Relaxed);
     }
     if in_operation() {
-        world.run_state.fail(format!("deferred call {number:#x} of users' code runs inside an operation"));
+        world.run_state.fail(format!("deferred call {number:#x} runs inside an operation"));
     }
     match number % 64 {
         0 => {
@@ -83,7 +83,7 @@ fn ran(world: &'static World, number: u64) {
             if refused != Err(WaitError::InDeferredCall) {
                 world
                     .run_state
-                    .fail(format!("waiting inside a deferred call gave {refused:?}, not an error"));
+                    .fail(format!("a wait inside a deferred call returned {refused:?}, not InDeferredCall"));
             }
         }
         1 => pin(|o| {
@@ -185,8 +185,8 @@ pub(super) fn expect_all(world: &World, done: &BatchCount, count: u64) {
     // Acquire: pairs with the release in `Call::run`.
     let ran = done.load(Ordering::Acquire);
     if ran != count {
-        world
-            .run_state
-            .fail(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
+        world.run_state.fail(format!(
+            "after a barrier, {ran} calls have run of the {count} that were deferred before it"
+        ));
     }
 }

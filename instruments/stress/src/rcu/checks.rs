@@ -47,13 +47,13 @@ impl Before {
         let panicked = now.panicked - self.stats.panicked;
         if panicked != world.calls.panics_planned() {
             let planned = world.calls.panics_planned();
-            return Err(format!("{panicked} deferred calls panicked, of which {planned} were to"));
+            return Err(format!("{panicked} deferred calls panicked, but {planned} panics were planned"));
         }
         if now.leaked != self.stats.leaked {
             return Err(format!("{} values were leaked", now.leaked - self.stats.leaked));
         }
         if now.grace_periods == self.stats.grace_periods {
-            return Err("not one grace period has ended".to_owned());
+            return Err("no grace period has ended".to_owned());
         }
         Ok(())
     }
@@ -65,22 +65,23 @@ impl Before {
         }
         let blocks = world.blocks_accounted();
         if blocks != BLOCKS {
-            return Some(format!("{blocks} blocks are free or in place, of {BLOCKS}"));
+            return Some(format!("{blocks} of {BLOCKS} blocks are free or in place"));
         }
         let leaves = Leaf::alive() - self.leaves;
         if leaves != 1 {
-            return Some(format!(
-                "{leaves} values made for an Rcu were not dropped, but for the one in place"
-            ));
+            return Some(format!("{leaves} values of an Rcu are alive, but only the one in place should be"));
         }
         let now = stats();
         let reclaimer = reclaimer_state() == ReclaimerState::Running;
         let threads = self.stats.threads + usize::from(reclaimer && !self.reclaimer);
         if now.threads > threads {
-            return Some(format!("{} threads are registered, and {threads} are there", now.threads));
+            return Some(format!("{} threads are registered, but only {threads} exist", now.threads));
         }
         if now.pending_calls + now.pending_bytes != 0 {
-            return Some(format!("{} calls and {} bytes are pending", now.pending_calls, now.pending_bytes));
+            return Some(format!(
+                "{} deferred calls and {} bytes are pending",
+                now.pending_calls, now.pending_bytes
+            ));
         }
         (now.sleepers != 0).then(|| format!("{} threads wait for a grace period", now.sleepers))
     }

@@ -117,7 +117,7 @@ impl Reader<'_> {
     fn glance(&mut self) {
         self.inside(|me, o| {
             let held = me.take(o);
-            me.check(&[held], "reading at once");
+            me.check(&[held], "an immediate read");
         });
     }
 
@@ -129,7 +129,7 @@ impl Reader<'_> {
         self.inside(|me, o| {
             let held = me.world.take(o, place);
             spin(spins);
-            me.check(&[held], "reading with a full store buffer");
+            me.check(&[held], "a read with a full store buffer");
         });
     }
 
@@ -141,7 +141,7 @@ impl Reader<'_> {
             for _ in 0..1 + me.rng.below(3) {
                 held.push(me.take(o));
                 delay(me.rng);
-                me.check(&held, "lingering");
+                me.check(&held, "a long read");
             }
             if let Some((leaf, words)) = leaf
                 && !(leaf.is_sound() && words.iter().all(|word| *word == words[0]))
@@ -158,7 +158,7 @@ impl Reader<'_> {
         let mut held = Vec::new();
         self.inside(|me, o| {
             me.descend(o, depth, &mut held);
-            me.check(&held, "leaving nested operations");
+            me.check(&held, "the end of nested operations");
         });
     }
 
@@ -166,12 +166,12 @@ impl Reader<'_> {
     fn descend(&mut self, o: Option<&Guard>, depth: u64, held: &mut Vec<Held>) {
         held.push(self.take(o));
         delay(self.rng);
-        self.check(held, "entering nested operations");
+        self.check(held, "the begin of nested operations");
         if depth > 0 {
             self.seen.nested += 1;
             pin(|o| self.descend(Some(o), depth - 1, held));
             delay(self.rng);
-            self.check(held, "between nested operations");
+            self.check(held, "a read between nested operations");
         }
     }
 
@@ -193,7 +193,7 @@ impl Reader<'_> {
                 _ => me.world.run_state.fail("an operation swallowed a panic".to_owned()),
             }
             delay(me.rng);
-            me.check(&held, "after a panic in a nested operation");
+            me.check(&held, "a read after a panic in a nested operation");
         });
     }
 
@@ -214,9 +214,9 @@ impl Reader<'_> {
             ];
             me.seen.refused += answers.len() as u64;
             if answers.iter().any(|answer| *answer != Some(WaitError::InOperation)) {
-                me.world.run_state.fail(format!("waiting inside an operation was not refused: {answers:?}"));
+                me.world.run_state.fail(format!("a wait inside an operation was not refused: {answers:?}"));
             }
-            me.check(&[held], "having been refused to wait");
+            me.check(&[held], "after refused waits");
         });
     }
 
@@ -234,9 +234,9 @@ impl Reader<'_> {
                 if state != Ok(MarkerState::Active) {
                     me.world
                         .run_state
-                        .fail(format!("a marker set inside the operation that is open gave {state:?}"));
+                        .fail(format!("a marker set inside an open operation is {state:?}, not active"));
                 }
-                me.check(&[held], "holding up a marker");
+                me.check(&[held], "a read that delays a marker");
             }
         });
     }
@@ -255,7 +255,7 @@ impl Reader<'_> {
                     if open.load(Ordering::Relaxed) {
                         world
                             .run_state
-                            .fail(format!("{what} before the operation ended inside which it was asked for"));
+                            .fail(format!("{what} before the end of the operation that requested it"));
                     }
                 }
             };
@@ -263,14 +263,14 @@ impl Reader<'_> {
                 let ran = tell(open.clone(), "quiescent-do ran its function");
                 let vps = squall_machine::machine().vps();
                 if let Err(error) = quiescent_do(vps, squall_rcu::RunOn::Any, move |_| ran()) {
-                    me.world.run_state.fail(format!("quiescent-do inside an operation: {error}"));
+                    me.world.run_state.fail(format!("quiescent-do inside an operation failed: {error}"));
                 }
             } else {
                 squall_rcu::defer(tell(open.clone(), "a deferred call ran"));
             }
             for _ in 0..1 + me.rng.below(8) {
                 delay(me.rng);
-                me.check(&[held], "holding up a deferred call");
+                me.check(&[held], "a read that delays a deferred call");
             }
             open.store(false, Ordering::Relaxed);
         });
@@ -284,7 +284,7 @@ impl Reader<'_> {
         self.inside(|me, o| {
             let held = me.take(o);
             calls::flood(me.world, calls::FLOOD_CALLS_INSIDE, &BatchCount::default(), || me.rng.next());
-            me.check(&[held], "having deferred a flood of calls");
+            me.check(&[held], "after many deferred calls");
         });
     }
 }
@@ -297,8 +297,8 @@ fn describe(held: &Held, wrong: Wrong, doing: &str) -> String {
              open",
             now - 1
         ),
-        Wrong::Reused => "was poisoned or serves anew while the operation was open".to_owned(),
-        Wrong::Torn => "has words that nobody wrote together".to_owned(),
+        Wrong::Reused => "was poisoned or reused while the operation was open".to_owned(),
+        Wrong::Torn => "has words of different writes".to_owned(),
     };
     format!("{doing}: block {block}, got at age {age}, {what}; a reader may see ages 0 and 1 of one block")
 }

@@ -78,6 +78,6 @@ pub(super) fn check(world: &World) -> Result<(), String> {
         code if code == free + 1 => {
             Err("a signal handler's block was reused inside its operation".to_owned())
         }
-        _ => Err("a signal handler's block has words that were not written together".to_owned()),
+        _ => Err("a signal handler's block has words of different writes".to_owned()),
     }
 }

@@ -151,7 +151,7 @@ impl Workload for RcuWorkload {
             ("operations", seen.operations),
             ("nested operations", seen.nested),
             ("panics caught", seen.panics),
-            ("waits refused inside", seen.refused),
+            ("waits refused", seen.refused),
             ("grace periods", since(now.grace_periods, Before::grace_periods)),
         ];
         lines.extend(ALL_WAYS.iter().map(|(way, name)| (*name, count(&world.ways[*way as usize]))));
@@ -162,7 +162,7 @@ impl Workload for RcuWorkload {
             ("callers throttled", since(now.throttled, Before::throttled)),
             ("blocks reused", count(&world.freed)),
             ("signals handled", count(&world.handled)),
-            ("operations refused there", count(&world.handled_refused)),
+            ("refused in handlers", count(&world.handled_refused)),
             ("stalls reported", count(&world.stalls)),
             ("crowds", self.crowds),
             ("seen in place (age 0)", seen.ages[0]),

@@ -225,7 +225,7 @@ impl World {
         let before = self.blocks[removed.block].age.swap(removed.age + 1, Ordering::Relaxed);
         if before != removed.age {
             self.run_state.fail(format!(
-                "block {} has age {before} where its owner left it at {}: two think that they own it, so a deferred \
+                "block {} has age {before}, but its owner left it at {}: two threads own it, because a deferred \
                  call ran twice",
                 removed.block, removed.age
             ));

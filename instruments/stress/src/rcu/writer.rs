@@ -41,7 +41,7 @@ pub(super) const ALL_WAYS: [(Way, &str); WAYS] = [
     (Way::Until, "by wait_until"),
     (Way::MarkerPolled, "by a marker polled"),
     (Way::MarkerWaited, "by a marker waited for"),
-    (Way::MarkerLater, "by a marker met later"),
+    (Way::MarkerLater, "by a marker kept"),
     (Way::Deferred, "by deferred calls"),
     (Way::Reclaimed, "by reclaim"),
     (Way::Barrier, "by barrier"),
@@ -225,7 +225,7 @@ impl Writer<'_> {
         // An elapsed marker stays elapsed, and so does every earlier marker.
         let again = marker.update_and_check()?;
         if again != MarkerState::Elapsed {
-            self.world.run_state.fail(format!("a marker that had elapsed is {again:?} again"));
+            self.world.run_state.fail(format!("an elapsed marker is {again:?} later"));
         }
         Ok(())
     }
@@ -312,7 +312,7 @@ impl Writer<'_> {
         let panicked = if panics { runs_due } else { 0 };
         if runs != runs_due || outcome.placed + outcome.displaced != runs || outcome.panicked != panicked {
             self.world.run_state.fail(format!(
-                "a quiescent-do that is over ran {runs} times of {runs_due}, of which {panicked} panicked, and says \
+                "a finished quiescent-do ran {runs} of {runs_due} times, with {panicked} planned panics, but reports \
                  {outcome:?}"
             ));
         }
@@ -326,7 +326,7 @@ impl Job {
         state.runs += 1;
         if state.runs > self.runs_due || !self.vps.contains(vp) {
             self.world.run_state.fail(format!(
-                "quiescent-do ran its function too often, or for {vp}, which was not asked for"
+                "quiescent-do ran its function too often, or on {vp}, which was not requested"
             ));
         }
         if squall_rcu::in_operation() {

@@ -122,12 +122,12 @@ impl Arbiters {
             ));
         }
         if number != 0 && number <= before.detached {
-            return Err(format!("a call of {name} met an arbiter that was detached before it began"));
+            return Err(format!("a call of {name} met an arbiter that was detached before the call began"));
         }
         let missed = number == 0 && before.attached != 0 && is_of(before.attached, method);
         // AcqRel: I2.
         if missed && self.detaching.fetch_max(0, Ordering::AcqRel) < before.attached {
-            return Err(format!("a call of {name} met no arbiter, and one was attached before it began"));
+            return Err(format!("a call of {name} met no arbiter, but one was attached before it began"));
         }
         Ok(())
     }

@@ -138,7 +138,7 @@ impl CallContext<'_> {
             if sums != wanted {
                 let (serial, lane) = (entry.record.serial, self.lane);
                 self.world.run_state.fail(format!(
-                    "object #{serial} has {sums:?} of lane {lane}, whose calls have left {wanted:?}"
+                    "object #{serial} has {sums:?} in lane {lane}, but the calls of the lane left {wanted:?}"
                 ));
             }
             count(Stat::Audits);
@@ -185,9 +185,9 @@ impl CallContext<'_> {
         let outcome = catch_unwind(AssertUnwindSafe(f));
         count(Stat::Calls);
         let verdict = match outcome {
-            Ok(Ok(reply)) if !reply.left => {
-                self.expect_begun(entry, "a sleeper was told so").and_then(|()| self.take_back(entry, target))
-            }
+            Ok(Ok(reply)) if !reply.left => self
+                .expect_begun(entry, "a sleeper was told that the object ends")
+                .and_then(|()| self.take_back(entry, target)),
             Ok(Ok(mut reply)) => {
                 self.note(reply.trace);
                 if self.is_broken(Break::MissArbiter) {
@@ -218,7 +218,7 @@ impl CallContext<'_> {
                         record.arbiters.judge(known, target.method, trace)
                     }
                     act => {
-                        Err(format!("a call that was to do {act:?} panicked: {}", panic_message(&*payload)))
+                        Err(format!("a call with the action {act:?} panicked: {}", panic_message(&*payload)))
                     }
                 }
             }
@@ -244,13 +244,13 @@ impl CallContext<'_> {
 
     fn judge_answer(&self, entry: &Entry, was_gone: bool, reply: Reply) -> Result<(), String> {
         if was_gone {
-            return Err("a call was answered, and destroy had returned before it".to_owned());
+            return Err("a call was answered after destroy had returned".to_owned());
         }
         if reply.serial != entry.record.serial && reply.serial != 0 {
             return Err(format!("a call was answered by object #{}", reply.serial));
         }
         if self.is_broken(Break::RefuseLive) {
-            return self.expect_begun(entry, "by order");
+            return self.expect_begun(entry, "as planned");
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl CallContext<'_> {
                 count(Stat::Refused);
                 Ok(())
             }
-            _ => Err(format!("a call erred that must not: {error}")),
+            _ => Err(format!("a call failed without a valid reason: {error}")),
         }
     }
 
@@ -273,7 +273,9 @@ impl CallContext<'_> {
     fn expect_begun(&self, entry: &Entry, said: &str) -> Result<(), String> {
         match entry.record.destroy_begun() {
             true => Ok(()),
-            false => Err(format!("a call was refused ({said}), and nobody has begun to destroy the object")),
+            false => {
+                Err(format!("a call was refused ({said}), but no thread has begun to destroy the object"))
+            }
         }
     }
 }

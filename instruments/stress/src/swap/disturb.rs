@@ -41,7 +41,7 @@ pub(super) fn disturb(world: &'static World, rng: &mut Rng) {
             if info_of(Handle::id(entry.handle)).is_none() && !entry.record.destroy_begun() {
                 world
                     .run_state
-                    .fail(format!("object #{} is alive, and nothing is known of it", entry.record.serial));
+                    .fail(format!("object #{} is alive, but info_of does not know it", entry.record.serial));
             }
         }
         _ => cancel(world),

@@ -84,7 +84,7 @@ impl Implementation {
             let (own, other) = (own.serial, record.serial);
             self.world
                 .run_state
-                .fail(format!("an implementation of object #{own} was taken for one of #{other}"));
+                .fail(format!("an implementation of object #{own} was used for object #{other}"));
         }
     }
 
@@ -107,7 +107,9 @@ impl Implementation {
     pub(super) fn absorb(&self, marks: &mut Marks) {
         if let Err(what) = marks.die() {
             let (number, serial) = (self.number, self.serial());
-            self.world.run_state.fail(format!("a drop: implementation {number} of object #{serial} {what}"));
+            self.world.run_state.fail(format!(
+                "the drop of a representative: implementation {number} of object #{serial} {what}"
+            ));
         }
         self.reps.fetch_sub(1, Ordering::Relaxed);
         self.world.marks_dropped.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +137,7 @@ impl Implementation {
     /// Called by every export.
     pub(super) fn export(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         match self.record().map(|record| read(&record.export)) {
-            Some(Fault::ExportErrs) => Err("an export that errs as planned".into()),
+            Some(Fault::ExportErrs) => Err("a planned failure of an export".into()),
             Some(Fault::ExportPanics) => raise_expected_panic(),
             _ => Ok(()),
         }
@@ -148,7 +150,7 @@ impl Implementation {
         mut sums: Vec<Sums>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         match self.fault.get() {
-            Fault::ImportErrs => return Err("an import that errs as planned".into()),
+            Fault::ImportErrs => return Err("a planned failure of an import".into()),
             Fault::ImportPanics => raise_expected_panic(),
             Fault::ImportSleeps if !self.slept.swap(true, Ordering::Relaxed) => {
                 thread::sleep(Duration::from_millis(SLEEP_MS));
@@ -198,9 +200,9 @@ impl Implementation {
         };
         if !may {
             let serial = record.serial;
-            self.world
-                .run_state
-                .fail(format!("object #{serial} answered whoever moves the state, itself: {own}"));
+            self.world.run_state.fail(format!(
+                "a call of object #{serial} by a state transfer (its own: {own}) had a wrong result"
+            ));
         }
     }
 }

@@ -58,7 +58,7 @@ impl Marks {
         match self.alive.load(Ordering::Relaxed) {
             ALIVE => Ok(()),
             DEAD => Err("was dropped".to_owned()),
-            other => Err(format!("is other memory by now ({other:#x})")),
+            other => Err(format!("was overwritten ({other:#x})")),
         }
     }
 

@@ -94,7 +94,7 @@ impl Root for Spread {
     fn formats(formats: &mut RootFormats<'_, Spread>) {
         formats.export_part(|_, rep| Ok(rep.sum.load(Ordering::Relaxed))).import_part(|root, rep, n| {
             if root.fails {
-                return Err("an import that errs as planned".into());
+                return Err("a planned failure of an import".into());
             }
             rep.add(n);
             Ok(())
@@ -114,11 +114,11 @@ impl Sum for Leaf {
 
 /// Returns the memory in use, in KiB.
 fn resident_kb() -> Result<u64, Violation> {
-    let cannot = |error: String| Violation(format!("cannot look at the memory in use: {error}"));
+    let cannot = |error: String| Violation(format!("cannot read the memory in use: {error}"));
     let status = std::fs::read_to_string("/proc/self/status").map_err(|error| cannot(error.to_string()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok())
-        .ok_or_else(|| cannot("no number".to_owned()))
+        .ok_or_else(|| cannot("/proc/self/status has no VmRSS in kB".to_owned()))
 }
 
 /// Counts of a run.
@@ -140,12 +140,12 @@ fn swap(handle: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) ->
     let swap = Swap::new(handle).drain_timeout(Duration::from_millis(20));
     let count = match swap.run(new).map_err(|error| error.failure()) {
         Ok(report) if fails && report.parts > 0 => {
-            return Err(Violation("an import that erred was taken".to_owned()));
+            return Err(Violation("a swap succeeded although its import failed".to_owned()));
         }
         Ok(_) => &mut done.swaps,
         Err(SwapFailure::TransferFailed) if fails => &mut done.rolled_back,
         Err(SwapFailure::TimedOut(SwapPhase::Block)) => &mut done.timed_out,
-        Err(failure) => return Err(Violation(format!("a swap that nobody disturbed: {failure}"))),
+        Err(failure) => return Err(Violation(format!("an undisturbed swap failed: {failure}"))),
     };
     *count += 1;
     Ok(())
@@ -208,7 +208,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let totals = objects.map(|handle| handle.total());
     if totals != added {
         return Err(Violation(format!(
-            "the objects have {totals:?}, and their callers have added {added:?}"
+            "the objects have {totals:?}, but their callers have added {added:?}"
         )));
     }
     let early = looks[..looks.len() / 5].iter().copied().max().unwrap_or_default();
@@ -220,7 +220,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
         )));
     }
     Ok(Report(vec![
-        ("swapped", done.swaps),
+        ("swaps completed", done.swaps),
         ("rolled back", done.rolled_back),
         ("timed out in block", done.timed_out),
         ("arbiters attached", done.arbiters),

@@ -92,7 +92,7 @@ impl ObjectRecord {
         let issued = self.issued(lane);
         if issued != number {
             return Err(format!(
-                "a call that did not happen has made calls: its mark {number}, the last {issued}"
+                "a call without effect took mark {number}, but the lane has taken {issued} marks"
             ));
         }
         self.issued[lane].0.store(number - 1, Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl ObjectRecord {
         let serial = self.serial;
         if !failed.is_empty() {
             return Err(format!(
-                "object #{serial}: {} that failed swaps brought were never dropped",
+                "object #{serial}: {} implementations of failed swaps were never dropped",
                 failed.len()
             ));
         }
@@ -190,12 +190,15 @@ impl ObjectRecord {
             [] => vec![Sums::default(); wanted.len()],
             [(_, state)] => state.clone(),
             more => {
-                return Err(format!("object #{serial}: {} implementations had its state last", more.len()));
+                return Err(format!(
+                    "object #{serial}: {} implementations were dropped with its state",
+                    more.len()
+                ));
             }
         };
         match wanted.iter().zip(&found).position(|(wanted, found)| wanted != found) {
             Some(lane) => Err(format!(
-                "object #{serial} ended with {:?} of lane {lane}, and its callers say {:?}",
+                "object #{serial} ended with {:?} in lane {lane}, but its callers left {:?}",
                 found[lane], wanted[lane]
             )),
             None => Ok(()),

@@ -74,7 +74,7 @@ pub(super) fn refused_of_super(world: &'static World, entry: &Entry) {
     match outcome.map_err(|error| error.failure()) {
         Err(SwapFailure::WrongInterface) => {}
         Err(SwapFailure::Destroyed) if entry.record.destroy_begun() => {}
-        outcome => world.run_state.fail(format!("a swap by another interface ended with {outcome:?}")),
+        outcome => world.run_state.fail(format!("a swap through the super-interface ended with {outcome:?}")),
     }
 }
 
@@ -212,7 +212,7 @@ fn judge(
             let makes = matches!(kind, Kind::Spread | Kind::Eager);
             let must_fail = fault.must_fail() && (*fault != Fault::MakePanics || makes);
             if (must_fail && report.parts > 0) || *kind == Kind::Alien || broken(Break::WrongSuccess) {
-                return Err(format!("a swap for {kind:?} has succeeded in spite of {fault:?}: {report:?}"));
+                return Err(format!("a swap to {kind:?} succeeded in spite of {fault:?}: {report:?}"));
             }
             if *fault == Fault::None && !deadline && cancel.is_none() && !disturbed {
                 count(Stat::Undisturbed);
@@ -224,7 +224,7 @@ fn judge(
     if let Some(report) = error.report() {
         world.times.record(report, *drain);
         if report.outcome != SwapOutcome::RolledBack(error.failure()) {
-            return Err(format!("{error}; its report says {:?}", report.outcome));
+            return Err(format!("a swap failed with {error}, but its report says {:?}", report.outcome));
         }
     }
     let may = match error.failure() {
@@ -250,7 +250,9 @@ fn judge(
     if may {
         return Ok(());
     }
-    Err(format!("a swap failed and had no reason to: {error} (to {kind:?}, {fault:?}, others: {disturbed})"))
+    Err(format!(
+        "a swap failed without a valid reason: {error} (to {kind:?}, {fault:?}, disturbed: {disturbed})"
+    ))
 }
 
 fn tells(what: Stat, may: bool) -> bool {
@@ -301,12 +303,12 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
     let made = MADE.take();
     let upgraded = match outcome {
         Ok(upgraded) => upgraded,
-        Err(error) => return world.run_state.fail(format!("an upgrade: {error}")),
+        Err(error) => return world.run_state.fail(format!("an upgrade failed: {error}")),
     };
     // The first implementation is always made, to learn its class.
     if made.len() != upgraded.len().max(1) {
         let (made, all) = (made.len(), upgraded.len());
-        world.run_state.fail(format!("an upgrade has made {made} implementations for {all} objects"));
+        world.run_state.fail(format!("an upgrade made {made} implementations for {all} objects"));
     }
     for (one, (number, record_cell)) in upgraded.iter().zip(&made) {
         let may = match one.outcome.as_ref().map_err(SwapError::failure) {
@@ -325,7 +327,7 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
             record_cell.get().map_or(Ok(()), |record| record_outcome(record, *number, &one.outcome));
         world.expect(recorded);
         if !may {
-            world.run_state.fail(format!("an upgrade of {}: {:?}", one.id, one.outcome));
+            world.run_state.fail(format!("an upgrade of {} ended with {:?}", one.id, one.outcome));
         }
     }
 }
@@ -335,10 +337,10 @@ pub(super) fn refused_upgrade(world: &'static World) {
     let outcome = pin(|_| world.factory.upgrade(maker(world, Kind::Central), |swap| swap));
     MADE.take();
     if !matches!(outcome, Err(WaitError::InOperation)) {
-        world.run_state.fail(format!("an upgrade inside an operation gave {outcome:?}"));
+        world.run_state.fail(format!("an upgrade inside an operation returned {outcome:?}, not InOperation"));
     }
     if in_operation() {
-        world.run_state.fail("a thread is still inside an operation after it".to_owned());
+        world.run_state.fail("a thread is inside an operation after a refused upgrade".to_owned());
     }
 }
 
@@ -347,6 +349,8 @@ pub(super) fn look_back(world: &World) {
     const REMEMBERED_MAX: usize = 256;
     let swaps = recent();
     if swaps.len() > REMEMBERED_MAX {
-        world.run_state.fail(format!("{} swaps are remembered", swaps.len()));
+        world
+            .run_state
+            .fail(format!("the log of swaps has {} entries, more than {REMEMBERED_MAX}", swaps.len()));
     }
 }

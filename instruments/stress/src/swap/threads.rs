@@ -50,11 +50,11 @@ const DOING: [&str; 12] = [
     "lingering",
     "sleeping",
     "in a duel",
-    "throwing tables away",
+    "discarding tables",
     "pausing",
-    "asking for swaps",
-    "asking for what is refused",
-    "meddling",
+    "swapping",
+    "requesting forbidden swaps",
+    "disturbing",
     "ending",
 ];
 
@@ -206,7 +206,7 @@ impl StressThread {
                 context.rest(entry);
             }
             232..236 => {
-                self.does("throwing tables away", place);
+                self.does("discarding tables", place);
                 discard(entry.handle, &mut self.rng.borrow_mut());
                 context.mark(entry);
             }
@@ -224,7 +224,7 @@ impl StressThread {
         let Some(entry) = self.any() else { return };
         let place = self.place_of(entry);
         if self.draw(8) > 0 {
-            self.does("asking for swaps", place);
+            self.does("swapping", place);
             // Swaps one object, or two that call each other, in turn.
             let alone = self.draw(2) == 0;
             let other = if alone { None } else { self.entries[world.places[place].next].as_ref() };
@@ -241,7 +241,7 @@ impl StressThread {
             }
             return;
         }
-        self.does("asking for what is refused", place);
+        self.does("requesting forbidden swaps", place);
         match self.draw(4) {
             0 => swaps::refused_in_operation(world, entry),
             1 => swaps::refused_of_super(world, entry),
@@ -257,7 +257,7 @@ impl StressThread {
         if self.draw(64) == 0 {
             return self.duel();
         }
-        self.does("meddling", 0);
+        self.does("disturbing", 0);
         if self.draw(64) == 0 {
             self.world.front.store(self.draw(self.entries.len() as u64) as usize, Ordering::Relaxed);
         }

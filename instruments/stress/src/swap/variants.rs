@@ -131,7 +131,7 @@ impl<const KIND: u8> State for Single<KIND> {
             formats.export_part(Self::take).import_part(Self::put);
         }
         formats.export(|this| Ok(this.take()?.text())).import(|this, text: String| {
-            this.put(Moving::parse(this.implementation.world, &text).ok_or("text that makes no sense")?)
+            this.put(Moving::parse(this.implementation.world, &text).ok_or("the text is not a valid state")?)
         });
     }
 
@@ -184,7 +184,8 @@ impl<const F: bool, const EAGER: bool> Root for Spread<F, EAGER> {
         });
         formats.import(|whole, text: String| {
             let root = whole.root();
-            let moving = Moving::parse(root.implementation.world, &text).ok_or("text that makes no sense")?;
+            let moving =
+                Moving::parse(root.implementation.world, &text).ok_or("the text is not a valid state")?;
             let mut rng = Rng::new(root.implementation.number, root.draws.fetch_add(1, Ordering::Relaxed));
             put(&root.implementation, &whole.rep(any_vp(&mut rng)).marks, moving)
         });
@@ -326,6 +327,8 @@ pub(super) fn refused(world: &'static World, record: &Arc<ObjectRecord>, wanted:
     count(Stat::RefusedThere);
     if !outcome.as_ref().is_err_and(|failure| wanted.contains(failure)) {
         let outcome = outcome.map(|report| report.outcome);
-        world.run_state.fail(format!("a swap that was to be refused as {wanted:?} ended with {outcome:?}"));
+        world
+            .run_state
+            .fail(format!("a swap that had to fail with one of {wanted:?} ended with {outcome:?}"));
     }
 }

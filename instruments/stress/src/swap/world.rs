@@ -202,7 +202,7 @@ impl World {
         let (ran, met) = (self.arbitrated.load(Ordering::Relaxed), self.met.load(Ordering::Relaxed));
         match ran == met {
             true => Ok(()),
-            false => Err(format!("arbiters were run {ran} times, and {met} calls have met one")),
+            false => Err(format!("arbiters ran {ran} times, but {met} calls met one")),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Arena {
             | (Outcome::TimedOut, HaveWithin(_) | ReadWithin(_) | WriteWithin(_))
             | (Outcome::NotRegistered, HaveBy(..)) => Ok(()),
             (Outcome::Cancelled, HaveUnlessCancelled) if round.cancel.is_cancelled() => Ok(()),
-            _ => Err(format!("{wish:?} has ended by {outcome:?}, which cannot be")),
+            _ => Err(format!("{wish:?} ended with {outcome:?}, which it does not allow")),
         }
     }
 }
@@ -126,16 +126,16 @@ fn ask_counter(
                 Ok(())
             }
             Err(ShutDown) if round.first == Wish::ShutDown => Ok(()),
-            Err(ShutDown) => Err("it says that it was shut down, and nobody has asked for that".to_owned()),
+            Err(ShutDown) => Err("the counter reports a shutdown that no thread requested".to_owned()),
         };
     }
     match counter.stop(limit) {
         Ok(()) => inside(),
         Err(ControlError::TimedOut) if limit.is_some() => return Ok(()),
-        Err(error) => return Err(format!("a stop has failed: {error}")),
+        Err(error) => return Err(format!("a stop failed: {error}")),
     }
     let ended = if wish == Wish::ShutDown { counter.shutdown(None) } else { counter.restart() };
-    ended.map_err(|error| format!("{wish:?}, after the stop: {error}"))
+    ended.map_err(|error| format!("{wish:?} failed after the stop: {error}"))
 }
 
 /// Prints name and attributes.

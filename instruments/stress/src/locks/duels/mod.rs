@@ -120,7 +120,7 @@ impl Duels {
                 break;
             }
             if !duel.comes_to_an_end(&first) {
-                let what = "in a duel the first does not end: it asks for what nobody has";
+                let what = "in a duel the first thread does not end although no other thread is inside";
                 run_state.fail(format!("{}: {what}", duel.arena));
                 break;
             }
@@ -211,8 +211,9 @@ impl Duel {
             let round = Arc::new(Round::draw(self.arena.kind(), self.others, &mut rng));
             if let Err(what) = self.fight(&round, &mut rng) {
                 let Round { first, cancels, hold_us, meddles, .. } = &*round;
-                let attempt =
-                    format!("the first {first:?} for {hold_us} us, cancels {cancels:?}, meddles {meddles}");
+                let attempt = format!(
+                    "the first thread: {first:?} for {hold_us} us, cancels {cancels:?}, changes attributes: {meddles}"
+                );
                 self.world.has_lost.store(true, Ordering::Relaxed);
                 self.world.run_state.fail(format!("{}: in a duel {what}; {attempt}", self.arena));
                 break;
@@ -248,7 +249,7 @@ impl Duel {
             stayed = self.wait_for(
                 round.stays_for,
                 round,
-                "has not ended, which it should while others are inside",
+                "has not ended, although it must end while the first thread is inside",
             );
         })?;
         stayed?;
@@ -258,7 +259,7 @@ impl Duel {
         self.wait_for(
             (1 << self.others) - 1,
             round,
-            "has not ended, and nobody is inside: a wake-up was lost",
+            "has not ended, although no thread is inside: a wake-up was lost",
         )
     }
 
