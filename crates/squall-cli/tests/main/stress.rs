@@ -1,0 +1,358 @@
+//! `squall stress` as scripts run it: every stress passes in every mode and catches every planned break.
+//!
+//! `stress!` declares the tests of one stress: its modes, and its planned breaks with a part of the expected
+//! violation. Swaps also have a stress of memory.
+
+use crate::common::stress::StressTest;
+use crate::common::{run, squall, stderr, stdout};
+
+/// Declares a module with the tests of a stress.
+///
+/// - `threads` is the number of threads unless a mode says otherwise.
+/// - `done` lists the counts that must be positive in every mode, and `never` those that must be zero.
+/// - A mode has arguments, environment variables, and perhaps the expected number of VPs.
+/// - A planned break has a name, the seconds of its first run, and a part of its violation.
+/// - `unknown` names a break that the error about an unknown break must list.
+macro_rules! stress {
+    ($name:ident {
+        threads: $threads:literal,
+        done: $done:expr,
+        never: $never:expr,
+        modes: { $($mode:ident: $more:expr, $variables:expr $(, vps = $vps:literal)?;)+ }
+        breaks: { $($(#[$attribute:meta])* $caught:ident: $how:literal, $seconds:literal, $clue:literal;)+ }
+        unknown: $known:literal
+    }) => {
+        mod $name {
+            use super::*;
+
+            const STRESS: StressTest =
+                StressTest { name: stringify!($name), threads: $threads, done: &$done, never: &$never };
+
+            $(
+                #[test]
+                fn $mode() {
+                    STRESS.passes(&$more, &$variables)$(.expect("virtual processors", $vps))?;
+                }
+            )+
+
+            $(
+                #[test]
+                $(#[$attribute])*
+                fn $caught() {
+                    STRESS.fails($how, $seconds, $clue);
+                }
+            )+
+
+            #[test]
+            fn an_unknown_break_is_refused() {
+                STRESS.refuses_an_unknown_break($known);
+            }
+        }
+    };
+}
+
+stress! { rcu {
+    threads: "5",
+    done: [
+        "operations",
+        "grace periods",
+        "by wait",
+        "by wait_expedited",
+        "by wait_until",
+        "by a marker polled",
+        "by a marker waited for",
+        "by a marker kept",
+        "by deferred calls",
+        "by reclaim",
+        "by barrier",
+        "by quiescent-do, each",
+        "by quiescent-do, any",
+        "deferred calls",
+        "blocks reused",
+        "threads started",
+        "seen in place (age 0)",
+    ],
+    never: ["seen older"],
+    modes: {
+        it_passes: [], [];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_in_a_virtual_topology: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2")];
+        it_passes_without_the_reclaimer: [], [("SQUALL_RECLAIMER", "off")];
+    }
+    breaks: {
+        a_skipped_grace_period_is_caught: "skip-wait", 10, "at age 2";
+        a_block_aged_before_its_deferred_call_ran_is_caught: "early-age", 10, "at age 2";
+        a_block_reused_at_once_is_caught: "early-reuse", 10, "was poisoned or reused";
+        a_reader_outside_every_operation_is_caught: "no-operation", 10, "a reader may see";
+        a_lost_deferred_call_is_caught: "lose-callback", 10, "that were deferred before it";
+        a_deferred_call_that_counts_twice_is_caught: "double-callback", 2, "calls were deferred, but";
+        a_lost_block_is_caught: "lose-block", 4, "blocks are free or in place";
+    }
+    unknown: "skip-wait"
+} }
+
+stress! { objects {
+    threads: "70",
+    done: [
+        "calls answered",
+        "blocking calls",
+        "upcast calls",
+        "stale calls that failed",
+        "stale calls that panicked",
+        "calls refused by roots",
+        "additions counted",
+        "exact comparisons",
+        "well-known object calls",
+        "objects created",
+        "objects destroyed",
+        "destroyed in methods",
+        "destructions awaited",
+        "misses answered by roots",
+        "tables discarded",
+        "panics caught",
+        "snapshots taken",
+        "drops with side actions",
+        "drops that panicked",
+        "calls in exit hooks",
+        "threads started",
+    ],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [], vps = 64;
+        it_passes_on_the_real_machine: ["--real"], [];
+        // With few threads, calls overlap on different processors. With many, threads are preempted.
+        it_passes_with_few_threads: ["--threads", "3"], [];
+        it_passes_with_few_threads_on_the_real_machine: ["--threads", "4", "--real"], [];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+        it_passes_without_restartable_sequences: ["--real"], [("SQUALL_RSEQ", "off")];
+        it_passes_in_a_requested_topology: [], [("SQUALL_TOPOLOGY", "caches:2,cores:2,threads:2")], vps = 8;
+        it_passes_without_the_reclaimer: [], [("SQUALL_RECLAIMER", "off")];
+    }
+    breaks: {
+        a_drop_that_runs_twice_is_caught: "double-drop", 20, "object #";
+        a_drop_that_never_runs_is_caught: "lose-drop", 20, "object #";
+        an_object_that_is_never_destroyed_is_caught: "lose-object", 2, "objects are not accounted for";
+        a_call_answered_after_destroy_returned_is_caught: "early-mark", 20, "was answered after destroy had returned";
+        an_answer_of_another_object_is_caught: "wrong-object", 20, "was answered by #";
+        an_answer_of_another_interface_is_caught: "wrong-type", 20, "was answered by a ";
+        a_representative_that_dies_under_a_call_is_caught: "early-death", 20, "was dropped (0xdead";
+        a_drop_while_a_call_is_inside_is_caught: "stay-inside", 20, "calls were inside it";
+        a_root_dropped_before_its_representatives_is_caught: "root-first", 20, "before 1 of its representatives";
+        a_lost_addition_is_caught: "lose-add", 20, "its callers have added";
+        a_live_object_that_refuses_is_caught: "refuse-live", 20, "no thread has begun to destroy";
+    }
+    unknown: "double-drop"
+} }
+
+stress! { swap {
+    threads: "8",
+    done: [
+        "calls",
+        "nested calls",
+        "blocking calls",
+        "exact comparisons",
+        "calls that panicked",
+        "stale calls that failed",
+        "calls refused by arbiters",
+        "swaps completed",
+        "swaps cancelled",
+        "transfers that failed",
+        "transfers that panicked",
+        "swaps failed: destroyed",
+        "swaps failed: busy",
+        "forbidden swaps refused",
+        "undisturbed swaps",
+        "calls forwarded",
+        "calls blocked",
+        "factory upgrades",
+        "arbiters attached",
+        "objects made in methods",
+        "objects created",
+        "objects destroyed",
+        "tables discarded",
+        "threads started",
+    ],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [], vps = 64;
+        it_passes_on_the_real_machine: ["--real"], [];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+        it_passes_without_restartable_sequences: ["--real"], [("SQUALL_RSEQ", "off")];
+        it_passes_in_a_requested_topology: [], [("SQUALL_TOPOLOGY", "caches:2,cores:2,threads:2")], vps = 8;
+        it_passes_without_the_reclaimer: [], [("SQUALL_RECLAIMER", "off")];
+    }
+    breaks: {
+        a_call_that_counts_twice_is_caught: "double-call", 20, "a call ran twice, or out of order";
+        a_lost_call_is_caught: "lose-call", 20, "lane ";
+        calls_out_of_order_are_caught: "disorder", 20, "lane ";
+        a_lost_part_of_the_state_is_caught: "lose-state", 20, "lane ";
+        a_value_that_is_never_dropped_is_caught: "leak-value", 2, "objects are not accounted for";
+        a_drop_that_runs_twice_is_caught: "double-drop", 20, "implementations were dropped with its state";
+        a_call_answered_after_destroy_returned_is_caught: "early-mark", 20, "was answered after destroy had returned";
+        a_swap_that_fails_without_a_reason_is_caught: "wrong-failure", 20, "failed without a valid reason";
+        a_swap_that_succeeds_and_must_not_is_caught: "wrong-success", 20, "succeeded in spite of";
+        a_call_that_misses_its_arbiter_is_caught: "miss-arbiter", 20, "met no arbiter";
+        a_live_object_that_refuses_is_caught: "refuse-live", 20, "no thread has begun to destroy";
+    }
+    unknown: "lose-state"
+} }
+
+stress! { adapt {
+    threads: "8",
+    done: [
+        "additions",
+        "sums checked",
+        "exact comparisons",
+        "objects made",
+        "objects destroyed",
+        "invocations",
+        "governed object calls",
+        "threads started",
+    ],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [], vps = 64;
+        it_passes_on_the_real_machine: ["--real"], [];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+        it_passes_without_restartable_sequences: ["--real"], [("SQUALL_RSEQ", "off")];
+        it_passes_without_the_engine_thread: [], [("SQUALL_ADAPT", "off")];
+        it_passes_without_the_reclaimer: [], [("SQUALL_RECLAIMER", "off")];
+    }
+    breaks: {
+        a_lost_addition_is_caught: "lose-add", 20, "its sum is ";
+        an_addition_made_twice_is_caught: "double-add", 20, "its sum is ";
+        a_call_answered_after_destroy_returned_is_caught: "early-mark", 300, "after destroy had returned";
+        a_swap_that_is_not_in_the_log_is_caught: "unlogged", 3, "are not in the log of decisions";
+        a_decision_without_a_reason_is_caught: "unexplained", 20, "a decision without a reason";
+        a_frozen_object_that_is_swapped_is_caught: "deaf-freeze", 300, "while it was frozen";
+        two_swaps_within_a_cool_down_are_caught: "short-cooldown", 300, "but the cool-down is 5s";
+        more_swaps_than_the_budget_allows_are_caught: "over-budget", 300, "per second are allowed";
+        an_invalid_setting_that_is_accepted_is_caught: "wrong-setting", 20, "was accepted";
+        a_payload_that_is_never_dropped_is_caught: "leak-payload", 1, "payloads of asynchronous calls are alive";
+        a_lost_call_of_a_governed_object_is_caught: "lose-call", 20, "before it, not";
+        an_object_that_does_not_shrink_is_caught: "keep-grown", 1, "do not return to their first form";
+        an_engine_that_does_not_sleep_is_caught: "insomnia", 1, "was woken in each of";
+    }
+    unknown: "keep-grown"
+} }
+
+stress! { locks {
+    threads: "12",
+    // Counts that are positive even on the slowest machine.
+    done: [
+        "sections",
+        "waits without a limit",
+        "tries",
+        "attributes changed",
+        "requests",
+        "rounds of duels",
+        "threads started",
+    ],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [], vps = 64;
+        it_passes_on_the_real_machine: ["--real"], [];
+        it_passes_with_few_threads: ["--real", "--threads", "4"], [];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+        it_passes_without_restartable_sequences: ["--real"], [("SQUALL_RSEQ", "off")];
+    }
+    breaks: {
+        a_section_without_its_lock_is_caught: "no-lock", 20, "inside";
+        a_section_that_is_half_done_is_caught: "half-section", 20, "counted under the lock";
+        a_section_reported_twice_is_caught: "tell-twice", 3, "sections counted";
+        a_kept_lock_is_caught: "hold-on", 120, "a wake-up was lost";
+        a_lost_wake_up_is_caught: "lose-wakeup", 120, "the forgetful lock: no thread is inside";
+        a_wake_up_that_is_lost_in_a_duel_is_caught: "lose-in-duel", 300, "the forgetful lock: in a duel [Have";
+        a_wait_that_ignores_its_cancellation_is_caught: "deaf-cancel", 120, "long after its cancellation";
+        a_wait_that_outlasts_its_deadline_is_caught: "no-deadline", 120, "long after its deadline";
+        a_wait_that_gives_up_before_its_deadline_is_caught: "early-timeout", 20, "before its deadline";
+        a_reader_beside_a_writer_is_caught: "stray-reader", 20, "a writer and a reader are inside at once";
+        a_request_that_enters_although_it_was_refused_is_caught: "enter-anyway", 20, "the counter is stopped";
+        a_request_that_does_not_leave_is_caught: "keep-request", 120, "request counter: no thread is inside";
+    }
+    unknown: "lose-wakeup"
+} }
+
+stress! { alloc {
+    threads: "5",
+    done: ["rounds", "blocks allocated", "freed by the same thread", "freed by other threads"],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_on_64_virtual_processors: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")];
+        it_passes_in_debug_mode: [], [("SQUALL_ALLOC_DEBUG", "1")];
+    }
+    breaks: {
+        a_block_that_another_thread_wrote_to_is_caught: "alloc-scribble", 5, "byte 0 of";
+        #[cfg_attr(
+            squall_global_alloc,
+            ignore = "the program's own blocks are counted, too, and are more or fewer by then"
+        )]
+        a_block_that_is_lost_is_caught: "alloc-lose", 5, "were not freed";
+    }
+    unknown: "alloc-lose"
+} }
+
+stress! { maps {
+    threads: "8",
+    // Counts that are positive even on the slowest machine.
+    done: [
+        "writes of own keys",
+        "lookups of other keys",
+        "additions",
+        "walks checked",
+        "panics in closures",
+        "maps made",
+        "cached maps made",
+        "maps destroyed",
+        "swaps",
+        "threads started",
+    ],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [], vps = 64;
+        it_passes_on_the_real_machine: ["--real", "--threads", "3"], [];
+        it_passes_without_restartable_sequences_and_membarrier:
+            [], [("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off")];
+    }
+    // The violation is found by the first visitor of the key: its writer, another thread, or a walk.
+    breaks: {
+        a_lost_write_is_caught: "lose-write", 60, "key ";
+        an_addition_made_twice_is_caught: "double-add", 60, "the sum is";
+        a_stale_lookup_is_caught: "stale-look", 60, "was done before it";
+        an_entry_that_a_walk_omits_is_caught: "skip-entry", 60, "that are always present";
+        a_panic_that_changed_a_key_is_caught: "dirty-panic", 60, "key ";
+        a_call_after_destroy_returned_is_caught: "early-mark", 60, "after destroy had returned";
+        a_value_that_is_never_dropped_is_caught: "leak-value", 3, "were not dropped";
+    }
+    unknown: "stale-look"
+} }
+
+/// A single caller is rarely blocked, so this test only checks that the run passes.
+#[test]
+fn swap_passes_with_one_calling_thread() {
+    let output = run(squall().args(["stress", "swap", "--seconds", "2", "--seed", "11", "--threads", "1"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).ends_with("  no violation\n"), "{}", stdout(&output));
+}
+
+#[test]
+fn memory_is_flat_after_a_hundred_thousand_swaps() {
+    let output = run(squall().args(["stress", "swap-memory", "--seconds", "1", "--seed", "11"]));
+    let (said, complaint) = (stdout(&output), stderr(&output));
+    assert!(output.status.success() && said.ends_with("  no violation\n"), "{said}\n{complaint}");
+    let swaps = said.lines().find_map(|line| line.trim().strip_prefix("swaps completed"));
+    let swaps = swaps.and_then(|count| count.trim().parse::<u64>().ok());
+    assert!(swaps.is_some_and(|count| count >= 100_000), "{said}");
+}
+
+#[test]
+fn memory_that_grows_is_caught() {
+    let mut command = squall();
+    command.args(["stress", "swap-memory", "--seconds", "1", "--seed", "11"]);
+    let output = run(command.env("SQUALL_STRESS_BREAK", "leak-value"));
+    let complaint = stderr(&output);
+    assert!(!output.status.success() && complaint.contains("memory grew from"), "{complaint}");
+}
