@@ -1,6 +1,8 @@
 //! The biased word, with more threads than processors, which move and are preempted. The tests run in every
 //! mode, during a downgrade, and beside a thread without restartable sequences.
 
+#[cfg(not(miri))]
+use crate::support::Rounds;
 use crate::support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
 use squall_machine::pervp::{self, BiasedWord, RestartMode};
 use squall_machine::{Vp, machine};
@@ -135,9 +137,10 @@ fn under_load(cause: impl Fn(&BiasedWord) + Send + Sync) {
     let each = words();
     let word = &each[Vp::current().index()];
     let (stop, added) = (AtomicBool::new(false), squall_sys::sync::atomic::AtomicU64::new(0));
+    let rounds = Rounds::new(THREADS);
     thread::scope(|scope| {
         for id in 0..THREADS {
-            let (each, stop, added) = (&each, &stop, &added);
+            let (each, stop, added, rounds) = (&each, &stop, &added, &rounds);
             scope.spawn(move || {
                 let mut random = Random::new(id);
                 let mut own = 0;
@@ -147,6 +150,7 @@ fn under_load(cause: impl Fn(&BiasedWord) + Send + Sync) {
                         each[Vp::current().index()].add(1);
                         own += 2;
                     }
+                    rounds.count(id);
                     if id % 2 == 0 {
                         hop(&mut random);
                     }
@@ -155,9 +159,9 @@ fn under_load(cause: impl Fn(&BiasedWord) + Send + Sync) {
                 added.fetch_add(own, Ordering::Relaxed);
             });
         }
-        thread::sleep(std::time::Duration::from_millis(15));
+        rounds.wait();
         let outcome = scope.spawn(|| cause(word)).join();
-        thread::sleep(std::time::Duration::from_millis(15));
+        rounds.wait();
         stop.store(true, Ordering::Relaxed);
         outcome.expect("the cause");
     });

@@ -3,7 +3,7 @@
 //! comes back.
 #![cfg(not(miri))]
 
-use crate::support::{Random, add_slowly, again, hop, is_child, roam};
+use crate::support::{Random, Rounds, add_slowly, again, hop, is_child, roam};
 use squall_machine::Vp;
 use squall_machine::pervp::{self, AtomicReason, PerVpStack, PerVpWord, RestartMode};
 use squall_sys::area::CacheSlot;
@@ -24,9 +24,11 @@ fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
     let mut stack = PerVpStack::new();
     let (stop, added, pushed, popped) =
         (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let rounds = Rounds::new(THREADS);
     thread::scope(|scope| {
         for id in 0..THREADS {
-            let (word, stack, stop, added, pushed, popped) = (&word, &stack, &stop, &added, &pushed, &popped);
+            let (word, stack, stop, rounds) = (&word, &stack, &stop, &rounds);
+            let (added, pushed, popped) = (&added, &pushed, &popped);
             scope.spawn(move || {
                 let mut random = Random::new(id);
                 let (mut adds, mut sum_in, mut sum_out) = (0, 0u64, 0u64);
@@ -42,6 +44,7 @@ fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
                             sum_out = sum_out.wrapping_add(value);
                         }
                     }
+                    rounds.count(id);
                     if id % 2 == 0 {
                         hop(&mut random);
                     }
@@ -52,10 +55,10 @@ fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
                 popped.fetch_add(sum_out, Ordering::Relaxed);
             });
         }
-        thread::sleep(Duration::from_millis(15));
+        rounds.wait();
         scope.spawn(|| cause(&word)).join().expect("the cause");
         assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: AtomicReason::Downgraded });
-        thread::sleep(Duration::from_millis(15));
+        rounds.wait();
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(word.sum(), added.into_inner());
@@ -109,6 +112,8 @@ fn give_up_and_add_from_elsewhere() {
                 }
             });
         }
+        // Time for sequences to be in flight. The test does not wait for one to end, since a busy processor lets
+        // few of them end.
         thread::sleep(Duration::from_millis(15));
         squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
         squall_sys::area::set_own_cache(CacheSlot::Machine, *there as u32, ADDITIONS as u32 + 1);

@@ -4,6 +4,8 @@
 
 use squall_machine::pervp::PerVpWord;
 use squall_machine::{Vp, machine, restartable};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::thread;
 
 use crate::this_program::this_program;
 
@@ -86,6 +88,29 @@ pub(crate) fn hop(random: &mut Random) {
 pub(crate) fn roam() {
     let all: Vec<usize> = (0..machine().vp_limit()).collect();
     let _ = squall_sys::affinity::restrict_to(&all);
+}
+
+/// Counts the rounds of each thread of a load, so that a test goes on when all threads have worked.
+pub(crate) struct Rounds(Vec<AtomicU64>);
+
+impl Rounds {
+    pub(crate) fn new(threads: u64) -> Rounds {
+        Rounds((0..threads).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Counts a round of this thread.
+    pub(crate) fn count(&self, thread: u64) {
+        self.0[thread as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until each thread has made ten more rounds.
+    pub(crate) fn wait(&self) {
+        let counts = || self.0.iter().map(|rounds| rounds.load(Ordering::Relaxed));
+        let before: Vec<u64> = counts().collect();
+        while counts().zip(&before).any(|(now, before)| now < before + 10) {
+            thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
 }
 
 /// Adds one in a sequence so long that the kernel often preempts it.
