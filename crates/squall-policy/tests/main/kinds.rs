@@ -225,7 +225,7 @@ fn kt_05_calls_enter_a_monitor_in_the_order_in_which_they_came() {
             other
         })
         .collect();
-    // One gives up, because its deadline passes while it waits.
+    // One gives up, because its deadline passes while it waits, or before.
     let soon = Instant::now() + Duration::from_millis(20);
     assert!(matches!(synchronous_by(co, soon, |desk| desk.add(9, 9)), Err(InvokeError::TooLate)));
     assert_eq!(binding.entering(), 4);
@@ -572,7 +572,7 @@ fn kt_05_a_deadline_that_passes_in_a_tasks_line_refuses_the_call() {
     begun.recv().unwrap();
     let soon = Instant::now() + Duration::from_millis(20);
     let late = thread::spawn(move || synchronous_by(co, soon, |desk| desk.add(1, 1)));
-    // If the machine stood still, the call never waits there.
+    // The call never waits there if its thread stands still until the deadline.
     wait_for(|| binding.waiting() == 1 || late.is_finished());
     wait_for(|| Instant::now() > soon);
     over.send(()).unwrap();
