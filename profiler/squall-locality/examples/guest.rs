@@ -156,7 +156,7 @@ fn main() {
         "errno" => errno(),
         "remap" => remap(argument),
         "sleepers" => sleepers(number()),
-        "never-ends" => never_ends(),
+        "never-ends" => never_ends(argument),
         "tail" => tail(number()),
         #[cfg(target_arch = "x86_64")]
         "stacks" => stacks(),
@@ -228,8 +228,8 @@ fn idle(ops: u64) {
         its[2].wait();
     });
     turns[0].wait();
-    // By then the other thread is in its system call.
-    std::thread::sleep(Duration::from_millis(300));
+    // Mostly, the other thread is in its system call by then. The counts do not depend on it.
+    std::thread::sleep(Duration::from_millis(100));
     mark::begin();
     add(&OTHER, ops);
     mark::end();
@@ -287,18 +287,21 @@ fn remap(folder: &str) {
 
 /// Threads that touch many lines and then sleep, while one works.
 fn sleepers(lines: u64) {
-    let done = Barrier::new(9);
+    let (touched, done) = (Barrier::new(9), Barrier::new(9));
     std::thread::scope(|scope| {
         for _ in 0..8 {
-            let done = &done;
+            let (touched, done) = (&touched, &done);
             scope.spawn(move || {
                 let mut block = vec![0u8; lines as usize * 64];
                 block.iter_mut().step_by(64).for_each(|byte| *byte = 1);
                 black_box(&block);
+                touched.wait();
                 done.wait();
             });
         }
-        std::thread::sleep(Duration::from_millis(500));
+        touched.wait();
+        // Mostly, the other threads sleep by then. The report does not depend on it.
+        std::thread::sleep(Duration::from_millis(100));
         add(&SHARED, 300_000);
         done.wait();
     });
@@ -320,15 +323,21 @@ fn local(times: u64) {
     LOCAL.with(|word| threads(2, |_| add(black_box(word), times)));
 }
 
-/// Runs forever, with a child in another session and an orphaned grandchild.
-fn never_ends() {
+/// Runs forever, with a child in another session and an orphaned grandchild. Each thread creates a file in
+/// `folder` once it has added a thousand times.
+fn never_ends(folder: &str) {
+    let add_forever = |name: &str| {
+        add(&SHARED, 1_001);
+        File::create(format!("{folder}/{name}")).expect("a file");
+        add(&SHARED, u64::MAX);
+    };
     child(|| {
         // SAFETY: takes no arguments.
         unsafe { setsid() };
-        child(|| add(&SHARED, u64::MAX));
-        add(&SHARED, u64::MAX);
+        child(|| add_forever("grandchild"));
+        add_forever("child");
     });
-    threads(2, |_| add(&SHARED, u64::MAX));
+    threads(2, |thread| add_forever(&thread.to_string()));
 }
 
 // Calls a function on another stack; a stack walk from there returns to this stack.

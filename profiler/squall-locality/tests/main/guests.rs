@@ -241,6 +241,14 @@ fn guest_threads_that_sleep_do_not_make_the_sample_coarser() {
     assert!((4..=16).contains(&report.one_line_in), "{}", report.one_line_in);
 }
 
+/// Waits until each process of the report has ended. A killed process ends when it runs the next time. If one
+/// was not killed, the test hangs.
+fn await_end(report: &Report) {
+    while report.processes.iter().any(|process| is_alive(process.pid)) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Whether this process is alive and not a zombie.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -256,15 +264,14 @@ fn guest_accepts_the_longest_timeout() {
 
 #[test]
 fn guest_that_never_ends_is_killed_with_its_processes() {
-    let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
+    let folder = Folder::new("timeout");
+    let Some(mut options) = options("guest", &["never-ends", folder.text()]) else { return };
     // A busy machine may need longer until all processes have started.
-    let whole = [2, 8, 32].iter().any(|seconds| {
+    let whole = [2, 8, 32, 128].iter().any(|seconds| {
         options.timeout = Some(Duration::from_secs(*seconds));
         let report = look(&options, None, LINES);
         assert_eq!(report.outcome, Outcome::TimedOut);
-        let alive: Vec<u32> =
-            report.processes.iter().map(|process| process.pid).filter(|pid| is_alive(*pid)).collect();
-        assert_eq!(alive, Vec::<u32>::new());
+        await_end(&report);
         report.processes.len() == 3 && line_of(&report, "SHARED").is_some_and(|line| line.writes > 1_000)
     });
     assert!(whole, "three processes, and a line shared by two threads");
@@ -272,17 +279,22 @@ fn guest_that_never_ends_is_killed_with_its_processes() {
 
 #[test]
 fn guest_is_killed_and_reported_after_a_stop() {
-    let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
+    let folder = Folder::new("stop");
+    let Some(mut options) = options("guest", &["never-ends", folder.text()]) else { return };
     let stop = Arc::new(AtomicUsize::new(0));
     options.stop = Some(Arc::clone(&stop));
+    let files = ["0", "1", "child", "grandchild"].map(|name| folder.0.join(name));
     let told = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(2));
+        while !files.iter().all(|file| file.exists()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         stop.store(15, Ordering::Relaxed);
     });
     let report = look(&options, None, LINES);
     told.join().expect("it tells");
-    assert_eq!(report.outcome, Outcome::Interrupted(15));
-    assert!(report.processes.iter().all(|process| !is_alive(process.pid)));
+    assert_eq!((&report.outcome, report.processes.len()), (&Outcome::Interrupted(15), 3));
+    await_end(&report);
+    assert!(line_of(&report, "SHARED").is_some_and(|line| line.writes > 1_000));
     assert!(report.notes.iter().any(|note| note.contains("ended by signal 15")), "{:?}", report.notes);
 }
 

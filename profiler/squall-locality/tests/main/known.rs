@@ -191,7 +191,7 @@ fn a_program_that_dies_or_never_ends_is_reported() {
     assert!(shared(&report), "the counter is seen");
     options.arguments[0] = "forever".into();
     // A busy machine may need longer until the threads have met.
-    let met = [2, 8, 32].iter().any(|seconds| {
+    let met = [2, 8, 32, 128].iter().any(|seconds| {
         options.timeout = Some(Duration::from_secs(*seconds));
         let report = look(&options, None, LINES);
         assert_eq!(report.outcome, Outcome::TimedOut);
