@@ -42,6 +42,9 @@ pub use object::well_known::WellKnown;
 #[cfg(not(loom))]
 pub use object::wrap;
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub use observe::inspect::__calls_parked;
+#[cfg(not(loom))]
 pub use observe::inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
 #[cfg(not(loom))]
 pub use observe::tables;

@@ -70,7 +70,7 @@ fn alone_unless_emulated(test: &str) -> bool {
 fn is_cached_at_last(handle: Handle<dyn Hits>, total: u64) -> bool {
     // An entry is cached for the VP that called.
     squall_sys::affinity::restrict_to(&[squall_sys::affinity::current_cpu()]).unwrap();
-    (0..400).any(|_| {
+    (0..2_400).any(|_| {
         assert_eq!(handle.total(), total);
         in_forked_child(|| handle.try_total().is_ok_and(|seen| seen == total)) || {
             thread::sleep(Duration::from_millis(25));
