@@ -4,7 +4,7 @@
 use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap, SwapError, SwapReport, Transferred};
 use squall::{CallError, ClusterSize, Handle, ObjectInfo, ObjectState, Owned, RepContext, Root, Vp};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -104,9 +104,12 @@ impl Life {
     }
 
     /// Asserts that each representative was dropped once, and that `moved` ran that many times, before the
-    /// first drop.
+    /// first drop. Waits for the drops: the end of an object does not wait for its predecessor.
     #[track_caller]
     pub(crate) fn assert_over(&self, moved: usize) {
+        if self.count(Step::Drop) != self.count(Step::Make) {
+            self.wait_for_drops(self.count(Step::Make));
+        }
         let steps = self.steps();
         let (made, dropped) = (self.count(Step::Make), self.count(Step::Drop));
         assert_eq!((made, self.count(Step::Moved)), (dropped, moved), "{steps:?}");
@@ -292,11 +295,11 @@ pub(crate) fn end<I: ?Sized + squall::Interface>(owned: Owned<I>) {
 /// Waits for a condition that other threads make true.
 #[track_caller]
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
-    for _ in 0..60_000 {
+    for attempt in 0..60_000 {
         if condition() {
             return;
         }
-        thread::sleep(Duration::from_millis(1));
+        if attempt < 100 { thread::yield_now() } else { thread::sleep(Duration::from_millis(1)) }
     }
     panic!("the condition did not become true within a minute");
 }
@@ -337,7 +340,8 @@ impl Gate {
     /// Waits until the gate is open.
     pub(crate) fn stop(&self) {
         lock(&self.0.come).send(()).unwrap();
-        wait_until(|| self.0.open.load(Relaxed));
+        // Acquire: pairs with the release in `open`.
+        wait_until(|| self.0.open.load(Ordering::Acquire));
     }
 
     /// Returns a hook that waits at the gate.
@@ -356,14 +360,10 @@ impl Gate {
             .expect("no thread came to the gate within a minute");
     }
 
-    /// Waits up to 200 ms for a thread, which may not come.
-    pub(crate) fn try_wait(&self) {
-        let _ = lock(&self.0.came).recv_timeout(Duration::from_millis(200));
-    }
-
     /// Opens the gate for waiting threads and for all later ones.
     pub(crate) fn open(&self) {
-        self.0.open.store(true, Relaxed);
+        // Release: pairs with the acquire in `stop`.
+        self.0.open.store(true, Ordering::Release);
     }
 }
 
@@ -431,7 +431,8 @@ impl Drop for Inside {
 pub(crate) struct Running(JoinHandle<Result<SwapReport, SwapError>>);
 
 impl Running {
-    /// Starts the swap and waits until its mediator is attached. The caller must keep the swap from ending.
+    /// Starts the swap and waits until each new call meets its mediator. The caller must keep the swap from
+    /// ending.
     pub(crate) fn start(
         handle: Handle<dyn Hits>,
         swap: Swap<dyn Hits>,
@@ -440,8 +441,9 @@ impl Running {
         let thread = thread::spawn(move || swap.run(new));
         wait_until(|| {
             assert!(!thread.is_finished(), "the swap ended early");
-            info(handle).state == ObjectState::Swapping
+            squall_core::__calls_parked(Handle::id(handle)).is_some()
         });
+        assert_eq!(info(handle).state, ObjectState::Swapping);
         Running(thread)
     }
 
@@ -454,6 +456,13 @@ impl Running {
     }
 }
 
+/// Waits until this many calls have had to wait for the current swap of the object. Zero calls: until each
+/// new call meets the swap's mediator.
+#[track_caller]
+pub(crate) fn wait_until_parked<I: ?Sized + squall::Interface>(handle: Handle<I>, calls: usize) {
+    wait_until(|| squall_core::__calls_parked(Handle::id(handle)) >= Some(calls));
+}
+
 /// Makes a swap with a drain timeout that no test reaches.
 pub(crate) fn patient(handle: Handle<dyn Hits>) -> Swap<dyn Hits> {
     Swap::new(handle).drain_timeout(LONG)
@@ -461,7 +470,6 @@ pub(crate) fn patient(handle: Handle<dyn Hits>) -> Swap<dyn Hits> {
 
 /// A thread that calls an object until it is stopped, the object answers with a new name, or the call fails.
 pub(crate) struct Caller {
-    calls: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Answer>,
 }
@@ -482,31 +490,19 @@ impl Caller {
         handle: Handle<dyn Hits>,
         place: impl FnOnce(&mut dyn FnMut() -> Answer) -> Answer + Send + 'static,
     ) -> Caller {
-        let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (counted, told) = (calls.clone(), stop.clone());
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
         let mut calls_on = move || {
             loop {
                 let name = handle.try_name()?;
                 if name != "old" || told.load(Relaxed) {
                     return Ok(name);
                 }
-                counted.fetch_add(1, Relaxed);
                 thread::yield_now();
             }
         };
         let thread = thread::spawn(move || place(&mut calls_on));
-        Caller { calls, stop, thread }
-    }
-
-    /// Waits until no call returned for 30 ms. A test must also pass if the call returns later.
-    pub(crate) fn wait_until_it_parks(&self) {
-        let (mut last, mut same) = (u64::MAX, 0);
-        while same < 30 {
-            let now = self.calls.load(Relaxed);
-            same = if now == last { same + 1 } else { 0 };
-            last = now;
-            thread::sleep(Duration::from_millis(1));
-        }
+        Caller { stop, thread }
     }
 
     /// Waits for the answer that ends the thread: a new name, or an error.
@@ -519,13 +515,6 @@ impl Caller {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap()
     }
-}
-
-/// Runs a scenario until it returns true, 50 times at most. Tests cannot see from outside that a call is
-/// parked.
-#[track_caller]
-pub(crate) fn until_seen(mut scenario: impl FnMut() -> bool) {
-    assert!((0..50).any(|_| scenario()), "the scenario did not succeed in 50 attempts");
 }
 
 /// Counts the threads inside a step, and all that entered it.

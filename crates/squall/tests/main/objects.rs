@@ -413,7 +413,7 @@ fn to_12_an_object_may_be_destroyed_in_a_method_of_another_and_in_a_blocking_one
     });
     ending.unwrap().wait().unwrap();
     one_log.assert_over();
-    squall::rcu::barrier().unwrap();
+    wait_for(|| two_log.roots_dropped() == 1);
     two_log.assert_over();
 }
 

@@ -1,6 +1,7 @@
 //! The basis of policies: handles found by id, values that know their handle, the callers of an object,
 //! arbiters by id.
 
+use crate::common::misses_are_counted;
 use squall::swap::{Replacement, SwapFailure, arbitrate_object};
 use squall::{Handle, Id, Owned, class_of, shared, shared_with, swappable_with, tables};
 use std::any::TypeId;
@@ -168,6 +169,8 @@ fn a_panic_in_the_constructor_leaves_no_object() {
 
 #[test]
 fn callers_are_seen_after_entries_are_forgotten() {
+    // No other test discards the entries.
+    let _guard = misses_are_counted();
     let object = hits();
     let id = Handle::id(object.handle());
     assert!(tables::callers_of(id).is_empty(), "before the first call");

