@@ -85,17 +85,17 @@ fn a_thread_that_retires_seldom_does_not_hold_on_to_batches() {
         }
     }
     let limit = Instant::now() + Duration::from_secs(60);
-    // Too few calls for a batch at once, but never idle.
-    for i in 0.. {
-        live.fetch_add(1, Ordering::SeqCst);
-        retire(Box::new(Counted(live.clone())));
-        thread::sleep(Duration::from_millis(2));
-        if i > 5 && live.load(Ordering::SeqCst) <= 1 {
-            break;
+    // Never idle, but too few calls for a batch.
+    let (mut retired, few) = (0, if cfg!(miri) { 2 } else { 64 });
+    while retired < live.load(Ordering::SeqCst) + 10 {
+        if live.load(Ordering::SeqCst) < few {
+            retired += 1;
+            live.fetch_add(1, Ordering::SeqCst);
+            retire(Box::new(Counted(live.clone())));
         }
+        thread::sleep(Duration::from_millis(1));
         assert!(Instant::now() < limit, "{} are pending", live.load(Ordering::SeqCst));
     }
-    assert!(live.load(Ordering::SeqCst) < 100);
 }
 
 #[test]
@@ -193,14 +193,17 @@ fn a_chain_of_drops_does_not_recurse() {
 #[test]
 fn pending_memory_is_bounded_while_no_reader_stalls() {
     let _alone = alone();
+    let begun = Instant::now();
     let peak = (0..MANY * 10)
         .map(|_| {
             retire(Box::new([0_u8; 256]));
             stats_of_this_moment()
         })
         .max();
-    // The bound of one thread is 2048 calls and a batch. Threads of other tests are not running.
-    assert!(peak.unwrap() <= 2048 + 128 + 128, "{peak:?} pending");
+    // The bound of one thread is 2048 calls and a batch. Threads of other tests are not running. For a grace
+    // period that another thread drives, the caller waits 50 ms at most. Then one more batch is pending.
+    let late = begun.elapsed().as_millis() as u64 / 50 * 128;
+    assert!(peak.unwrap() <= 2048 + 128 + 128 + late, "{peak:?} pending");
 }
 
 fn stats_of_this_moment() -> u64 {
@@ -281,13 +284,14 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
     let _alone = alone();
     let vps = squall_machine::machine().vps().clone();
     let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (asked, is_asked) = std::sync::mpsc::channel::<()>();
     let over = Arc::new(AtomicBool::new(false));
     let reader = {
         let over = over.clone();
         thread::spawn(move || {
             pin(|_| {
                 inside_tx.send(()).unwrap();
-                thread::sleep(Duration::from_millis(20));
+                is_asked.recv().unwrap();
                 over.store(true, Ordering::SeqCst);
             });
         })
@@ -302,6 +306,9 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
         })
         .unwrap()
     };
+    // A correct library passes however short this wait is: the operation is still open.
+    assert_eq!(squall_rcu::wait_until(Instant::now() + Duration::from_millis(2)), Err(WaitError::Timeout));
+    asked.send(()).unwrap();
     let outcome = pending.wait().unwrap();
     reader.join().unwrap();
     assert_eq!(outcome.panicked, 0);

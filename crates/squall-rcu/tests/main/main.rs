@@ -17,6 +17,23 @@ mod reclaimer;
 
 use std::sync::{Mutex, MutexGuard};
 
+/// Whether the reclaimer thread sleeps until it is woken: it waits on a futex without a timeout. `None` if
+/// this kernel does not say what threads wait for.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn reclaimer_rests() -> Option<bool> {
+    let is_reclaimer = |task: &std::path::Path| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim_end() == "squall-reclaim")
+    };
+    let mut tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    // A new thread has no name yet.
+    let Some(task) = tasks.find(|task| is_reclaimer(task)) else { return Some(false) };
+    // The number of the system call and its arguments, or `running`.
+    let call = std::fs::read_to_string(task.join("syscall")).ok()?;
+    let words: Vec<&str> = call.split_whitespace().collect();
+    // The fourth argument of a futex call is the timeout.
+    Some(words[0] == libc::SYS_futex.to_string() && words[4] == "0x0")
+}
+
 /// Waits until no other test of this process runs and no deferred call is pending. The result is the
 /// permission to use the library alone.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {

@@ -66,7 +66,7 @@ fn co_22_a_marker_elapses_only_after_every_operation_alive_at_set() {
         assert_eq!(marker.update_and_check(), Ok(MarkerState::Active));
         assert_eq!(marker.check(), MarkerState::Active);
     }
-    assert_eq!(wait_until(Instant::now() + Duration::from_millis(20)), Err(WaitError::Timeout));
+    assert_eq!(wait_until(Instant::now() + Duration::from_millis(5)), Err(WaitError::Timeout));
     go.wait();
     reader.join().unwrap();
     while marker.update_and_check() == Ok(MarkerState::Active) {
@@ -115,7 +115,6 @@ fn to_11_a_value_read_in_an_operation_outlives_its_replacement() {
                 let canary = cell.load(o);
                 loaded_tx.send(()).unwrap();
                 replaced_rx.recv().unwrap();
-                thread::sleep(Duration::from_millis(30));
                 assert_eq!(canary.0.load(Ordering::SeqCst), 0);
                 assert_eq!(dropped.load(Ordering::SeqCst), 0, "dropped under a reader");
             });
@@ -123,6 +122,12 @@ fn to_11_a_value_read_in_an_operation_outlives_its_replacement() {
     };
     loaded.recv().unwrap();
     cell.replace(Box::new(Canary(dropped.clone())));
+    // Neither the marker nor any deferred call may become ripe.
+    let marker = Marker::set();
+    for _ in 0..times(1000) {
+        assert_eq!(marker.update_and_check(), Ok(MarkerState::Active));
+        squall_rcu::reclaim().unwrap();
+    }
     replaced.send(()).unwrap();
     reader.join().unwrap();
     squall_rcu::barrier().unwrap();
@@ -215,15 +220,17 @@ fn threads_come_and_go_by_the_thousand() {
     let rounds = times(60);
     let at_once = if cfg!(miri) { 3 } else { 50 };
     for _ in 0..rounds {
-        thread::scope(|scope| {
-            for _ in 0..at_once {
-                scope.spawn(|| {
+        let threads: Vec<_> = (0..at_once)
+            .map(|_| {
+                thread::spawn(|| {
                     pin(|_| ());
                     squall_rcu::retire(Box::new([0_u8; 32]));
-                });
-            }
-            wait().unwrap();
-        });
+                })
+            })
+            .collect();
+        wait().unwrap();
+        // A joined thread has given back its record, which the end of a scope does not promise.
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
     // Records are reused, so there are about as many as threads ran at once in this test binary.
     let stats = squall_rcu::stats();

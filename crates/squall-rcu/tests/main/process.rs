@@ -2,6 +2,7 @@
 //! fallbacks.
 
 use super::forked::in_forked_child;
+use super::reclaimer_rests;
 use squall_rcu::{PinError, Rcu, WaitError, barrier, defer, pin, retire, stats, try_pin, wait};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -45,6 +46,7 @@ fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
 
 static CELL: OnceLock<Rcu<[u64; 8]>> = OnceLock::new();
 static HANDLED: AtomicU64 = AtomicU64::new(0);
+const SIGNALS: u64 = 1_000;
 
 extern "C" fn read_in_handler(_signal: libc::c_int) {
     let cell = CELL.get().unwrap();
@@ -90,13 +92,9 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     let handler: extern "C" fn(libc::c_int) = read_in_handler;
     // SAFETY: the handler only opens operations on a registered thread and touches atomics.
     unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
-    let begun = Instant::now();
     let mut version = 0;
-    // Long enough that some signals arrive in the midst of a cold path. Longer on a busy machine, where
-    // pending signals merge.
-    let few = || HANDLED.load(Ordering::Relaxed) <= 100;
-    while begun.elapsed() < Duration::from_millis(1500) || few() && begun.elapsed() < Duration::from_secs(60)
-    {
+    // Many enough that some signals arrive in the midst of a cold path.
+    while HANDLED.load(Ordering::Relaxed) < SIGNALS {
         // SAFETY: the thread lives until it is joined below.
         unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
         version += 1;
@@ -107,7 +105,6 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     }
     stop.store(true, Ordering::Relaxed);
     reader.join().unwrap();
-    assert!(!few(), "hardly any signal arrived");
     barrier().unwrap();
 }
 
@@ -157,16 +154,20 @@ fn a_stalled_grace_period_names_its_holder() {
     }
     let told = Arc::new(Mutex::new(Vec::new()));
     squall_rcu::set_stall_timeout(Duration::from_millis(30));
+    let (reported, is_reported) = std::sync::mpsc::channel();
     {
-        let told = told.clone();
-        squall_rcu::on_stall(move |stall| told.lock().unwrap().push(stall.clone()));
+        let (told, reported) = (told.clone(), Mutex::new(reported));
+        squall_rcu::on_stall(move |stall| {
+            told.lock().unwrap().push(stall.clone());
+            reported.lock().unwrap().send(()).unwrap();
+        });
     }
     let (inside_tx, inside) = std::sync::mpsc::channel();
     let here = line!() + 2;
     let reader = thread::Builder::new().name("the-culprit".into()).spawn(move || {
         pin(|_| {
             inside_tx.send(()).unwrap();
-            thread::sleep(Duration::from_millis(200));
+            is_reported.recv().unwrap();
         });
     });
     inside.recv().unwrap();
@@ -339,30 +340,26 @@ fn every_mode_reads_waits_and_reclaims() {
 #[test]
 fn pr_12_an_idle_process_makes_no_wake_ups() {
     const NAME: &str = "pr_12_an_idle_process_makes_no_wake_ups";
-    if !alone(NAME, &[&[]]) {
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[]]) {
         return;
     }
     (0..10_000).for_each(|_| retire(Box::new([0_u8; 64])));
     barrier().unwrap();
-    // The reclaimer may be in its last round.
-    thread::sleep(Duration::from_millis(300));
-    let switches = || {
-        let mut sum = 0_u64;
-        for task in std::fs::read_dir("/proc/self/task").unwrap() {
-            let path = task.unwrap().path();
-            if std::fs::read_to_string(path.join("comm")).unwrap().trim() == "squall-reclaim" {
-                let status = std::fs::read_to_string(path.join("status")).unwrap();
-                let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
-                sum +=
-                    lines.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>();
+    // The reclaimer may be in its last rounds. Then it sleeps until it is woken, so it makes no wake-ups.
+    let begun = Instant::now();
+    loop {
+        match reclaimer_rests() {
+            Some(true) => break,
+            Some(false) => assert!(begun.elapsed() < Duration::from_secs(60), "the reclaimer never rests"),
+            None => {
+                eprintln!("SKIP {NAME}: this kernel does not say what threads wait for");
+                return;
             }
         }
-        sum
-    };
-    let before = switches();
-    assert!(before > 0, "the reclaimer has never run");
-    thread::sleep(Duration::from_millis(500));
-    assert_eq!(switches(), before);
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(squall_rcu::reclaimer_state(), squall_rcu::ReclaimerState::Running);
+    assert_eq!(stats().pending_calls, 0);
 }
 
 /// Forbids `membarrier` to the calling thread and the threads it starts, as a sandbox would.

@@ -1,6 +1,6 @@
 //! The calls that the reclaimer takes, and those it leaves to their owners.
 
-use super::alone;
+use super::{alone, reclaimer_rests};
 use squall_rcu::{
     PendingRun, ReclaimerState, RunOn, barrier, defer, pin, quiescent_do, reclaimer_state, retire,
     set_reclaimer, stats, without_callbacks,
@@ -105,28 +105,11 @@ fn pr_12_it_rests_when_nothing_is_pending_whatever_threads_do() {
         })
     };
     tell.recv().unwrap();
-    let switches = |id: u32| {
-        let status = std::fs::read_to_string(format!("/proc/self/task/{id}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
-        line.trim().parse::<u64>().unwrap()
-    };
-    let reclaimer = std::fs::read_dir("/proc/self/task").unwrap().find_map(|task| {
-        let id: u32 = task.unwrap().file_name().to_str()?.parse().ok()?;
-        let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
-        (name.trim_end() == "squall-reclaim").then_some(id)
-    });
-    let reclaimer = reclaimer.expect("it was started by the first deferral");
     // The reclaimer may have to look for up to a second until it has freed the lists of the busy thread. Then
-    // it rests.
+    // it rests, whatever that thread does.
     let begun = Instant::now();
-    let mut last = switches(reclaimer);
-    loop {
-        thread::sleep(Duration::from_millis(500));
-        let now = switches(reclaimer);
-        if now == last {
-            break;
-        }
-        last = now;
+    while reclaimer_rests() == Some(false) {
+        thread::sleep(Duration::from_millis(1));
         assert!(begun.elapsed() < PATIENCE, "it never rests");
     }
     assert_eq!(stats().pending_calls, 0);
