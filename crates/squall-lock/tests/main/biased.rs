@@ -81,6 +81,7 @@ fn another_thread_waits_for_the_owner_to_leave() {
             assert!(*shared.lock() == 200, "the owner was still inside");
             done.store(true, Ordering::Relaxed);
         });
+        // Gives the other thread time to come. A correct lock also passes if that thread comes later.
         for _ in 0..100 {
             *guard += 1;
             thread::yield_now();
