@@ -119,20 +119,21 @@ impl Board {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     board: Arc<Board>,
-    began: Instant,
+    /// Start of the count, on the caller's clock.
+    began: Duration,
     arbiter: Arbiter,
 }
 
 impl Sampler {
-    pub(crate) fn begin(id: Id) -> Result<Sampler, SwapError> {
+    pub(crate) fn begin(id: Id, now: Duration) -> Result<Sampler, SwapError> {
         let board = Arc::new(Board::new());
         let counting = Arc::clone(&board);
         let arbiter = arbitrate_object(id, move |call| counting.count(call.method()))?;
-        Ok(Sampler { board, began: Instant::now(), arbiter })
+        Ok(Sampler { board, began: now, arbiter })
     }
 
-    pub(crate) fn end(self) -> Calls {
-        let span = self.began.elapsed();
+    pub(crate) fn end(self, now: Duration) -> Calls {
+        let span = now.saturating_sub(self.began);
         self.arbiter.detach();
         self.board.read(span)
     }
@@ -169,7 +170,8 @@ pub fn count_calls(id: Id, span: Duration) -> Result<Calls, SwapError> {
         !squall_rcu::in_operation(),
         "count_calls was called inside an operation, where a thread must not sleep; call it outside"
     );
-    let sampler = Sampler::begin(id)?;
+    let began = Instant::now();
+    let sampler = Sampler::begin(id, Duration::ZERO)?;
     std::thread::sleep(span);
-    Ok(sampler.end())
+    Ok(sampler.end(began.elapsed()))
 }

@@ -136,8 +136,9 @@ impl Allowance {
             return Ok(());
         }
         let missing = (1.0 - self.left) / per_s;
-        // With a rate of zero the next one never comes.
-        Err(Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX))
+        // With a rate of zero the next one never comes. Rounded up, because a wait of zero would not end on a
+        // virtual clock.
+        Err(Duration::try_from_secs_f64(missing).unwrap_or(Duration::MAX).max(Duration::from_nanos(1)))
     }
 
     /// Returns one that was taken but not used.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use squall_core::tables;
 use squall_machine::VpSet;
 
+use super::clock::now;
 use super::record::{Rates, Wish};
 use super::sample::{Busy, Sample, forget, post_again, rest};
-use super::state::{HELD_TICK, HELD_TICK_MAX, State, now, state};
+use super::state::{HELD_TICK, HELD_TICK_MAX, State, state};
 use super::swap::{SwapPlan, conclude};
 use crate::calls::Calls;
 use crate::decision::{Held, Verdict};

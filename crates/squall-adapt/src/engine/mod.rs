@@ -19,6 +19,7 @@
 //!
 //! Source: K42 §8.5 (CO-71); KTK (KT-17, sampling and reconfiguration; KT-19). Sensors only post.
 
+mod clock;
 mod decide;
 mod posts;
 mod record;
@@ -27,6 +28,7 @@ mod sample;
 mod shrink;
 mod state;
 mod swap;
+mod virtual_time;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, TryLockError};
@@ -36,6 +38,7 @@ pub use posts::post;
 pub(crate) use round::wake;
 pub(crate) use state::state;
 pub(crate) use swap::{by_hand, replaced};
+pub use virtual_time::VirtualTime;
 
 use posts::{has_post, prepare, ring, take_posts, wait};
 
@@ -162,6 +165,11 @@ pub fn set_thread(allowed: bool) {
 /// # Cost
 /// Some milliseconds if there are objects to sample.
 pub fn turn() -> usize {
+    turn_if(|| true)
+}
+
+/// Runs one round if a condition holds, which is checked under the lock of the rounds.
+fn turn_if(may_run: impl FnOnce() -> bool) -> usize {
     if squall_rcu::in_operation() || squall_sys::fork::forked() {
         return 0;
     }
@@ -171,27 +179,82 @@ pub fn turn() -> usize {
         Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
         Err(TryLockError::WouldBlock) => return 0,
     };
-    round::run(take_posts())
+    if may_run() { round::run(take_posts()) } else { 0 }
+}
+
+/// Next action of the thread that runs the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// Run a round now.
+    Round,
+    /// Sleep until an object posts, for at most this time.
+    Wait(Option<Duration>),
+    /// Sleep for this time: too many rounds were run.
+    Pause(Duration),
+}
+
+/// Returns the next action, and takes a round from the budget if it is [`Action::Round`].
+fn next_action() -> Action {
+    let mut state = state();
+    let next = if has_post() { Some(Duration::ZERO) } else { state.next_round() };
+    if next != Some(Duration::ZERO) {
+        return Action::Wait(next);
+    }
+    state.may_run().map_or_else(Action::Pause, |()| Action::Round)
+}
+
+/// Runs rounds one after the other, and survives their panics.
+#[derive(Debug, Default)]
+struct Rounds {
+    failures: u32,
+}
+
+impl Rounds {
+    /// Runs a round. Returns an error with the pause before the next round if a family's code panicked. The work
+    /// of that round is lost; its objects can post again.
+    fn run(&mut self, round: fn() -> usize) -> Result<(), Duration> {
+        if std::panic::catch_unwind(round).is_ok() {
+            return Ok(());
+        }
+        self.failures += 1;
+        Err(Duration::from_millis(100) * self.failures.min(100))
+    }
 }
 
 /// Body of the engine's thread.
 fn work() {
-    let mut failures = 0;
+    let mut rounds = Rounds::default();
+    let is_on = || THREAD.load(Ordering::Relaxed) == RUNNING;
     loop {
         let seen = prepare();
-        let next = match THREAD.load(Ordering::Relaxed) {
-            RUNNING if has_post() => Some(Duration::ZERO),
-            RUNNING => state().next_round(),
-            _ => None,
-        };
-        if next != Some(Duration::ZERO) {
-            wait(seen, next);
-        } else if let Err(wait) = state().may_run() {
-            std::thread::sleep(wait);
-        } else if std::panic::catch_unwind(turn).is_err() {
-            // A family's code panicked. The round's work is lost; its objects can post again.
-            failures += 1;
-            std::thread::sleep(Duration::from_millis(100) * failures.min(100));
+        match if is_on() { next_action() } else { Action::Wait(None) } {
+            Action::Wait(limit) => wait(seen, limit),
+            Action::Pause(pause) => std::thread::sleep(pause),
+            // Checked again under the lock, because `pause_thread` waits for that lock.
+            Action::Round => {
+                let round = || turn_if(|| THREAD.load(Ordering::Relaxed) == RUNNING);
+                if let Err(pause) = rounds.run(round) {
+                    std::thread::sleep(pause);
+                }
+            }
         }
     }
+}
+
+/// Pauses the engine's thread, or keeps it from starting, and waits for the round in progress. Returns the state
+/// before, for [`resume_thread`].
+fn pause_thread() -> u8 {
+    let before = THREAD.load(Ordering::Relaxed);
+    set_thread(false);
+    drop(IN_ROUND.lock());
+    before
+}
+
+/// Restores the state from before [`pause_thread`], unless the program has switched the thread on meanwhile.
+fn resume_thread(before: u8) {
+    let _ = match before {
+        RUNNING => THREAD.compare_exchange(PAUSED, RUNNING, Ordering::Relaxed, Ordering::Relaxed),
+        _ => THREAD.compare_exchange(OFF, before, Ordering::Relaxed, Ordering::Relaxed),
+    };
+    ring();
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use squall_core::Id;
 
+use super::clock::now;
 use super::decide::estimate;
 use super::record::{ALARM, Wish};
 use super::sample::{Sample, count_calls, find_busy, post_again, take_sample};
 use super::shrink::sample_grown;
-use super::state::{State, now, state};
+use super::state::{State, state};
 use super::swap::{SwapPlan, swap_all};
 use crate::family;
 

@@ -1,14 +1,14 @@
 //! Samples: the readings of an object's sensors and the counts of its calls.
 
-use std::thread;
 use std::time::Duration;
 
 use squall_core::{Id, tables};
 use squall_machine::VpSet;
 
+use super::clock::{now, sleep};
 use super::posts::post;
 use super::record::{ALARM, ALARM_LATE, Rates, Record, Wish};
-use super::state::{GROWN_TICK, HELD_TICK, now, state};
+use super::state::{GROWN_TICK, HELD_TICK, state};
 use crate::calls::{Calls, Sampler};
 use crate::family::{self, AnyFamily, Reading, Shape, Unread};
 use crate::settings::Settings;
@@ -112,7 +112,7 @@ pub(super) fn find_busy(asked: Vec<Sample>) -> Vec<Busy> {
     }
     // From here on each caller misses once, and is seen.
     asked.iter().for_each(|sample| tables::forget(sample.id));
-    thread::sleep(READING_GAP);
+    sleep(READING_GAP);
     let busy = asked.into_iter().filter_map(|sample| {
         // Read before the sensors, because reading the sensors is a call, too.
         let callers = tables::callers_of(sample.id);
@@ -162,13 +162,13 @@ pub(super) fn count_calls(hot: Vec<Busy>) -> Vec<(Busy, Calls)> {
     let Some(span) = hot.iter().map(|busy| busy.sample.settings.sample).max() else { return Vec::new() };
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
     for busy in hot {
-        match Sampler::begin(busy.sample.id) {
+        match Sampler::begin(busy.sample.id, now()) {
             Ok(sampler) => counted.push((busy, sampler)),
             Err(_) => refused.push(busy.sample),
         }
     }
-    thread::sleep(span);
-    let counted = counted.into_iter().map(|(busy, sampler)| (busy, sampler.end())).collect();
+    sleep(span);
+    let counted = counted.into_iter().map(|(busy, sampler)| (busy, sampler.end(now()))).collect();
     // An object that is being swapped or has another arbiter is sampled later.
     refused.iter().for_each(rest);
     counted

@@ -1,11 +1,12 @@
 //! State of the engine: the records of objects and the budgets, under one lock.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use squall_core::Id;
 
+use super::clock::now;
 use super::record::Record;
 use crate::hysteresis::Allowance;
 
@@ -84,10 +85,4 @@ pub(crate) fn state() -> Locked {
     let mut state = STATE.lock().unwrap_or_else(|poison| poison.into_inner());
     state.get_or_insert_with(State::new);
     Locked(state)
-}
-
-/// Returns the time since the first use of the engine plus one second, so that no event has an earlier time.
-pub(crate) fn now() -> Duration {
-    static BEGAN: OnceLock<Instant> = OnceLock::new();
-    BEGAN.get_or_init(Instant::now).elapsed() + Duration::from_secs(1)
 }

@@ -9,10 +9,11 @@ use std::time::{Duration, SystemTime};
 use squall_core::swap::{SwapError, SwapReport};
 use squall_core::{ClassInfo, Id};
 
+use super::clock::now;
 use super::posts::ring;
 use super::record::{Record, Wish};
 use super::sample::{Sample, rest};
-use super::state::{GROWN_TICK, HELD_TICK, HELD_TICK_MAX, NAME, now, state};
+use super::state::{GROWN_TICK, HELD_TICK, HELD_TICK_MAX, NAME, state};
 use crate::decision::{Decision, Held, Verdict, remember};
 use crate::family::{self, AnyFamily, Shape};
 use crate::settings::Settings;

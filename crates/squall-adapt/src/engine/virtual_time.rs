@@ -1,0 +1,123 @@
+//! Virtual time: the engine on a clock that a test moves.
+//!
+//! Problem: a test of an adaptive object must wait until the engine has seen a load, and the load depends on the
+//! threads that the system lets run. Idea: one thread holds the engine. It moves the clock step by step, makes the
+//! calls of each step, and runs the rounds that fall due, as the engine's thread would.
+//!
+//! - I1. While a `VirtualTime` exists, the engine's thread runs no round.
+//! - I2. At most one exists in a process. A second [`VirtualTime::start`] waits for the end of the first.
+
+use std::marker::PhantomData;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::clock::{self, CallLoad};
+use super::{Action, Rounds, pause_thread, resume_thread};
+
+static HOLDER: Mutex<()> = Mutex::new(());
+
+/// Holds the adaptation engine on virtual time: decisions of a test depend on its calls alone, and neither on the
+/// machine's speed nor on other programs.
+///
+/// For tests of adaptive objects and of [families](crate::family). While the value exists, the engine's thread
+/// pauses and the engine's clock stands still. [`run`](VirtualTime::run) moves the clock, calls a *load* for each
+/// step, and runs the rounds that fall due in that time. The load makes the calls of a step, for example each from a
+/// [`Vp::with_vp`](squall_machine::Vp::with_vp). Swaps and grace periods happen for real, and take no virtual time.
+///
+/// A swap that takes longer than its [deadline](crate::settings::DEADLINE) of real time is still rolled back. Set
+/// a deadline of a minute in tests.
+///
+/// ```
+/// use squall_adapt::engine::VirtualTime;
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+/// use std::time::Duration;
+///
+/// let mut time = VirtualTime::start();
+/// let milliseconds = Rc::new(Cell::new(0));
+/// let count = Rc::clone(&milliseconds);
+/// time.set_load(move |_span| count.set(count.get() + 1));
+/// time.run(Duration::from_secs(1));
+/// assert_eq!(milliseconds.get(), 1000);
+/// ```
+#[derive(Debug)]
+pub struct VirtualTime {
+    rounds: Rounds,
+    /// State of the engine's thread before, to be restored.
+    thread: u8,
+    _holder: MutexGuard<'static, ()>,
+    /// The load belongs to this thread.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl VirtualTime {
+    /// Stops the engine's clock and pauses its thread, until the value is dropped.
+    ///
+    /// Waits for a round in progress, and for the end of another `VirtualTime`.
+    pub fn start() -> VirtualTime {
+        let holder = HOLDER.lock().unwrap_or_else(|poison| poison.into_inner());
+        let thread = pause_thread();
+        clock::begin_virtual();
+        VirtualTime { rounds: Rounds::default(), thread, _holder: holder, _not_send: PhantomData }
+    }
+
+    /// Sets the load: a function that makes the calls of a span of at most one millisecond.
+    ///
+    /// A round lets time pass between its readings. The load is called in that time, too, on this thread.
+    pub fn set_load(&mut self, load: impl FnMut(Duration) + 'static) {
+        clock::set_load(Some(Box::new(load) as CallLoad));
+    }
+
+    /// Removes the load, so that time passes without calls.
+    pub fn clear_load(&mut self) {
+        clock::set_load(None);
+    }
+
+    /// Returns the time of the engine's clock.
+    pub fn now(&self) -> Duration {
+        clock::now()
+    }
+
+    /// Returns `true` if the engine's thread would sleep until an object posts: no round is due, now or later.
+    pub fn is_idle(&self) -> bool {
+        super::next_action() == Action::Wait(None)
+    }
+
+    /// Lets a span of virtual time pass. Runs the rounds that fall due in it.
+    pub fn run(&mut self, span: Duration) {
+        self.run_until(span, || false);
+    }
+
+    /// Lets virtual time pass until `condition` is `true`, for at most `limit`. Returns `true` if it became so.
+    ///
+    /// Checks the condition before the first step, and after each step and round.
+    pub fn run_until(&mut self, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+        let end = clock::now() + limit;
+        loop {
+            if condition() {
+                return true;
+            }
+            let left = end.saturating_sub(clock::now());
+            if left.is_zero() {
+                return false;
+            }
+            match super::next_action() {
+                Action::Round => {
+                    if let Err(pause) = self.rounds.run(super::turn) {
+                        clock::advance(pause.min(left));
+                    }
+                }
+                Action::Wait(wait) => clock::advance(wait.unwrap_or(left).min(left)),
+                Action::Pause(pause) => clock::advance(pause.min(left)),
+            }
+        }
+    }
+}
+
+impl Drop for VirtualTime {
+    fn drop(&mut self) {
+        self.clear_load();
+        clock::end_virtual();
+        resume_thread(self.thread);
+    }
+}
