@@ -32,11 +32,11 @@ pub static FREEZE: Attribute<bool> = Attribute::new("freeze", false).about("leav
 pub static DRY: Attribute<bool> =
     Attribute::new("dry-run", false).about("records decisions without carrying them out");
 
-/// Shortest time between two swaps of an object. A load that was steady for this time is followed at once.
-/// Default: 200 ms.
+/// Shortest time between two swaps of an object. If a load was steady for this time and then changes, the
+/// engine follows the change at once. Default: 200 ms.
 pub static COOLDOWN: Attribute<Duration> = Attribute::new("cooldown", Duration::from_millis(200))
     .between(Duration::from_millis(1), Duration::from_secs(3600))
-    .about("the shortest time between two swaps; a load that was steady for this time is followed at once");
+    .about("the shortest time between two swaps; a change after a load that was steady for this time is followed at once");
 
 /// Factor by which the present form must be more expensive than another one. Default: 1.3.
 pub static MARGIN: Attribute<f64> = Attribute::new("margin", 1.3)
