@@ -1,12 +1,13 @@
-//! Adaptive counters. Each thread runs on the VP that a test gives it.
+//! Adaptive counters. Each thread runs on the VP that a test gives it. Tests of decisions run on virtual time.
 
-use crate::common::{alone, eventually, form, made, on};
+use crate::common::{Crew, Time, alone, eventually, form, made, on, virtual_time};
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
-use squall_adapt::{engine, settings};
+use squall_adapt::settings;
 use squall_core::{Handle, Id, info_of, snapshot};
 use squall_machine::Vp;
 use squall_objects::counter::{self, Counter, DISTRIBUTED, SHARED};
 use squall_policy::attribute::AttributeError;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -15,104 +16,103 @@ fn verdicts(id: Id) -> Vec<Verdict> {
     control::history(id).into_iter().map(|decision| decision.verdict).collect()
 }
 
-/// State of threads that call a counter until `stop` is set, each on its own VP.
-struct Crowd<'a> {
-    stop: &'a AtomicBool,
-    counted: &'a AtomicU64,
+/// Four VPs that add to a counter, and the sum that they added.
+fn adders(handle: Handle<dyn Counter>) -> (Crew, Arc<AtomicU64>) {
+    let added = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&added);
+    let body = move |calls: u32| {
+        (0..calls).for_each(|_| handle.inc());
+        count.fetch_add(u64::from(calls), Ordering::Relaxed);
+    };
+    (Crew::new(&[0, 1, 2, 3], 256, body), added)
 }
 
-/// One step of a thread of a crowd.
-#[derive(Clone, Copy)]
-enum Mix {
-    Adds,
-    MostlyTotals,
-}
-
-/// Runs `f` while `threads` threads call the counter. Returns the sum that they added.
-fn with_crowd(handle: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) -> u64 {
-    let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
-    let crowd = Crowd { stop: &stop, counted: &counted };
-    thread::scope(|scope| {
-        for vp in 0..threads {
-            let crowd = &crowd;
-            scope.spawn(move || on(vp, || crowd.work(handle, mix)));
-        }
-        /// Sets the flag even if `f` panics, so that the threads end.
-        struct Stop<'a>(&'a AtomicBool);
-        impl Drop for Stop<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-            }
-        }
-        let _stop = Stop(&stop);
-        f();
-    });
-    counted.load(Ordering::Relaxed)
-}
-
-impl Crowd<'_> {
-    fn work(&self, handle: Handle<dyn Counter>, mix: Mix) {
-        let mut added = 0;
-        while !self.stop.load(Ordering::Relaxed) {
-            match mix {
-                Mix::Adds => (0..256).for_each(|_| handle.inc()),
-                Mix::MostlyTotals => (0..256).for_each(|_| {
-                    handle.inc();
-                    (0..99).for_each(|_| _ = std::hint::black_box(handle.total()));
-                }),
-            }
-            added += 256;
-            // Lets all threads run, also on few processors.
-            thread::yield_now();
-        }
-        self.counted.fetch_add(added, Ordering::Relaxed);
-    }
+/// Has four VPs add to a counter until it is distributed.
+fn grow(time: &mut Time, handle: Handle<dyn Counter>) -> u64 {
+    let (crew, added) = adders(handle);
+    let id = Handle::id(handle);
+    time.with(crew, |time| time.until("the counter is distributed", || form(id) == DISTRIBUTED));
+    added.load(Ordering::Relaxed)
 }
 
 #[test]
-fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_addition() {
-    let _alone = alone();
+fn a_counter_grows_where_several_vps_add_and_shrinks_when_it_is_quiet() {
+    let mut time = virtual_time();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
     let (counter, id) = made();
     let before = info_of(id).unwrap();
     assert_eq!((form(id), before.reps.len()), (SHARED, 1));
-    let added =
-        with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
+    let added = grow(&mut time, counter.handle());
     assert_eq!(counter.total(), added);
     assert!(info_of(id).unwrap().bytes > before.bytes);
-    eventually("it folds", || form(id) == SHARED);
+    time.until("the counter shrinks", || form(id) == SHARED);
     assert_eq!(counter.total(), added);
     let after = info_of(id).unwrap();
     assert_eq!((after.bytes, after.reps.len()), (before.bytes, 1), "its memory comes back");
-    eventually("both are told", || control::history(id).len() >= 2);
     let history = control::history(id);
-    let [grown, .., folded] = &history[..] else { unreachable!() };
+    let [grown, shrunk] = &history[..] else { panic!("{history:?}") };
     assert_eq!((grown.from, grown.to, &grown.verdict), (SHARED, DISTRIBUTED, &Verdict::Swapped));
     assert!(grown.why.contains("inc") && grown.why.contains("foreign"), "{grown}");
     assert_eq!(grown.report.as_ref().unwrap().id, id);
-    assert_eq!((folded.from, folded.to, &folded.verdict), (DISTRIBUTED, SHARED, &Verdict::Swapped));
-    assert!(folded.why.starts_with("nothing happened for"), "{folded}");
+    assert_eq!((shrunk.from, shrunk.to, &shrunk.verdict), (DISTRIBUTED, SHARED, &Verdict::Swapped));
+    assert!(shrunk.why.starts_with("nothing happened for"), "{shrunk}");
 }
 
 #[test]
-fn it_folds_where_sums_are_what_is_asked_for() {
+fn additions_during_swaps_by_the_engines_thread_are_kept() {
     let _alone = alone();
+    settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
     let handle = counter.handle();
-    let mut added = with_crowd(handle, 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
-    added += with_crowd(handle, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == SHARED));
-    assert_eq!(handle.total(), added);
-    eventually("it is told", || control::history(id).iter().any(|decision| decision.why.contains("total")));
-    let folded = control::history(id).pop().unwrap();
-    assert!(folded.why.contains("total"), "{folded}");
+    let stop = &AtomicBool::new(false);
+    let swaps = || control::history(id).iter().filter(|d| d.verdict == Verdict::Swapped).count();
+    let added: u64 = thread::scope(|scope| {
+        let body = move |vp| {
+            let mut added = 0;
+            while !stop.load(Ordering::Relaxed) {
+                on(vp, || (0..256).for_each(|_| handle.inc()));
+                added += 256;
+                // Lets all threads run, also on few processors.
+                thread::yield_now();
+            }
+            added
+        };
+        let threads = [0, 1, 2, 3].map(|vp| scope.spawn(move || body(vp)));
+        eventually("the counter was swapped", || swaps() > 0);
+        stop.store(true, Ordering::Relaxed);
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    assert_eq!(counter.total(), added);
 }
 
 #[test]
-fn pr_17_what_nobody_shares_is_left_alone_and_the_policy_keeps_nothing_of_it() {
-    let _alone = alone();
+fn a_counter_shrinks_where_most_calls_are_sums() {
+    let mut time = virtual_time();
+    let (counter, id) = made();
+    let handle = counter.handle();
+    let added = Arc::new(AtomicU64::new(grow(&mut time, handle)));
+    let count = Arc::clone(&added);
+    let mostly_sums = move |calls: u32| {
+        for _ in 0..calls {
+            handle.inc();
+            (0..99).for_each(|_| _ = std::hint::black_box(handle.total()));
+        }
+        count.fetch_add(u64::from(calls), Ordering::Relaxed);
+    };
+    let crew = Crew::new(&[0, 1, 2, 3], 16, mostly_sums);
+    time.with(crew, |time| time.until("the counter shrinks", || form(id) == SHARED));
+    assert_eq!(handle.total(), added.load(Ordering::Relaxed));
+    let shrunk = control::history(id).pop().unwrap();
+    assert!(shrunk.why.contains("total"), "{shrunk}");
+}
+
+#[test]
+fn pr_17_a_counter_of_one_vp_is_left_alone_and_the_policy_keeps_nothing_of_it() {
+    let mut time = virtual_time();
     let (counter, id) = made();
     let known = control::statuses().len();
     on(0, || (0..100).for_each(|_| counter.inc()));
+    time.pass(Duration::from_secs(10));
     assert_eq!((control::history(id).len(), control::statuses().len()), (0, known));
     let status = control::status(id).unwrap();
     assert_eq!((status.family, status.form, status.swaps_count), ("counter", SHARED, 0));
@@ -123,96 +123,83 @@ fn pr_17_what_nobody_shares_is_left_alone_and_the_policy_keeps_nothing_of_it() {
 }
 
 #[test]
-fn where_there_are_no_sequences_nothing_is_won_by_a_move_to_the_vp_that_calls() {
-    let _alone = alone();
+fn without_restartable_sequences_a_counter_does_not_move_to_the_vp_that_calls() {
+    let mut time = virtual_time();
     let (counter, id) = made();
     let handle = counter.handle();
     let place = || handle.sensors().place;
     assert_eq!(place(), Some(Vp::new(0)));
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            on(9, || {
-                while !stop.load(Ordering::Relaxed) {
-                    handle.inc();
-                }
-            });
-        });
-        // A virtual machine has no restartable sequences.
-        eventually("it is looked at", || control::statuses().iter().any(|status| status.id == id));
-        stop.store(true, Ordering::Relaxed);
+    let crew = Crew::new(&[9], 1000, move |calls| (0..calls).for_each(|_| handle.inc()));
+    // A virtual machine has no restartable sequences.
+    time.with(crew, |time| {
+        time.until("the counter is sampled", || control::statuses().iter().any(|status| status.id == id));
+        time.pass(Duration::from_secs(2));
     });
     assert_eq!((form(id), place()), (SHARED, Some(Vp::new(0))));
 }
 
 #[test]
-fn a_frozen_object_stays_and_says_why_and_goes_on_when_it_is_thawed() {
-    let _alone = alone();
+fn a_frozen_counter_stays_and_grows_when_it_is_thawed() {
+    let mut time = virtual_time();
     let (counter, id) = made();
     control::freeze(id, true).unwrap();
     assert!(control::status(id).unwrap().frozen);
-    with_crowd(counter.handle(), 4, Mix::Adds, || {
-        eventually("it is held", || verdicts(id).contains(&Verdict::Held(Held::Frozen)));
+    time.with(adders(counter.handle()).0, |time| {
+        time.pass(Duration::from_secs(2));
         assert_eq!(form(id), SHARED);
+        assert_eq!(verdicts(id), [Verdict::Held(Held::Frozen)], "a repeated decision is recorded once");
         control::freeze(id, false).unwrap();
-        eventually("it grows", || form(id) == DISTRIBUTED);
+        time.until("the counter grows", || form(id) == DISTRIBUTED);
     });
-    let held = control::history(id).into_iter().filter(|d| d.verdict == Verdict::Held(Held::Frozen)).count();
-    assert_eq!(held, 1, "what is held is news once");
+    assert_eq!(verdicts(id), [Verdict::Held(Held::Frozen), Verdict::Swapped]);
 }
 
 #[test]
-fn all_are_frozen_and_thawed_at_once() {
-    let _alone = alone();
+fn all_objects_are_frozen_and_thawed_at_once() {
+    let mut time = virtual_time();
     control::freeze_all(true);
     assert!(control::all_frozen());
     let (counter, id) = made();
-    with_crowd(counter.handle(), 4, Mix::Adds, || {
-        eventually("it is held", || verdicts(id).contains(&Verdict::Held(Held::Frozen)));
+    time.with(adders(counter.handle()).0, |time| {
+        time.pass(Duration::from_secs(2));
+        assert_eq!(verdicts(id), [Verdict::Held(Held::Frozen)]);
         control::freeze_all(false);
-        eventually("it grows", || form(id) == DISTRIBUTED);
+        time.until("the counter grows", || form(id) == DISTRIBUTED);
     });
 }
 
 #[test]
-fn a_dry_run_only_says_what_it_would_do() {
-    let _alone = alone();
+fn a_dry_run_records_the_decision_and_changes_nothing() {
+    let mut time = virtual_time();
     let (counter, id) = made();
     control::set_attribute(id, "dry-run", "true").unwrap();
-    with_crowd(counter.handle(), 4, Mix::Adds, || {
-        eventually("it says so", || verdicts(id).contains(&Verdict::DryRun));
-        // The decision repeats, and is recorded once.
-        thread::sleep(Duration::from_millis(300));
-        let mut said = verdicts(id);
-        // If other processes keep the crowd from its processors, its load is unsteady. Later decisions are
-        // recorded again.
-        said.retain(|verdict| *verdict != Verdict::Held(Held::Unsteady));
-        said.dedup();
-        assert_eq!((form(id), said), (SHARED, vec![Verdict::DryRun]));
+    time.with(adders(counter.handle()).0, |time| {
+        time.pass(Duration::from_secs(2));
+        assert_eq!((form(id), verdicts(id)), (SHARED, vec![Verdict::DryRun]), "recorded once");
         control::set_attribute(id, "dry-run", "false").unwrap();
-        eventually("it grows", || form(id) == DISTRIBUTED);
+        time.until("the counter grows", || form(id) == DISTRIBUTED);
     });
 }
 
 #[test]
-fn the_budget_and_the_bound_on_memory_hold_it() {
-    let _alone = alone();
+fn the_budget_and_the_bound_on_memory_hold_a_counter() {
+    let mut time = virtual_time();
     settings::ALL.set(&settings::SWAPS, 0.0).unwrap();
     let (counter, id) = made();
-    with_crowd(counter.handle(), 4, Mix::Adds, || {
-        eventually("the budget holds it", || verdicts(id).contains(&Verdict::Held(Held::Budget)));
+    time.with(adders(counter.handle()).0, |time| {
+        time.until("the budget holds it", || verdicts(id).contains(&Verdict::Held(Held::Budget)));
         settings::ALL.set(&settings::BYTES, 100).unwrap();
         settings::ALL.set(&settings::SWAPS, 50.0).unwrap();
-        eventually("the bound holds it", || verdicts(id).contains(&Verdict::Held(Held::Memory)));
+        time.until("the bound holds it", || verdicts(id).contains(&Verdict::Held(Held::Memory)));
         assert_eq!(form(id), SHARED);
         settings::ALL.unset("bytes").unwrap();
-        eventually("it grows", || form(id) == DISTRIBUTED);
+        time.until("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
 #[test]
-fn people_swap_by_hand_and_it_is_remembered() {
-    let _alone = alone();
+fn a_swap_by_hand_is_recorded() {
+    let _time = virtual_time();
     let (counter, id) = made();
     on(3, || counter.add(40));
     let report = control::swap(id, DISTRIBUTED).unwrap();
@@ -234,7 +221,7 @@ fn implementations_are_those_of_the_family_and_those_that_the_program_registered
     assert_eq!(control::implementations(id), [SHARED, DISTRIBUTED, "plain"]);
     counter.add(7);
     control::swap(id, "plain").unwrap();
-    assert!(control::status(id).is_none(), "what serves does not adapt");
+    assert!(control::status(id).is_none(), "the plain implementation does not adapt");
     assert_eq!(counter.total(), 7);
     control::swap(id, DISTRIBUTED).unwrap();
     assert_eq!((form(id), counter.total()), (DISTRIBUTED, 7));
@@ -246,7 +233,7 @@ fn implementations_are_those_of_the_family_and_those_that_the_program_registered
 }
 
 #[test]
-fn bad_requests_are_errors_that_say_what_would_be_right() {
+fn errors_of_bad_requests_name_the_valid_ones() {
     let _alone = alone();
     let (counter, id) = made();
     let unknown = control::set_attribute(id, "cool-down", "1s").unwrap_err();
@@ -277,7 +264,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
 }
 
 #[test]
-fn calls_are_counted_by_method_and_vp_only_while_someone_looks() {
+fn a_sample_counts_calls_by_method_and_vp() {
     let _alone = alone();
     let counter = counter::shared();
     let (handle, id) = (counter.handle(), Handle::id(counter.handle()));
@@ -305,56 +292,39 @@ fn calls_are_counted_by_method_and_vp_only_while_someone_looks() {
 }
 
 #[test]
-fn a_counter_that_ends_in_the_midst_of_it_disturbs_nobody() {
+fn counters_that_are_dropped_under_load_leave_the_others_alone() {
     let _alone = alone();
     settings::ALL.set(&settings::COOLDOWN, Duration::from_millis(1)).unwrap();
-    let (steady, steady_id) = made();
-    for _ in 0..20 {
+    let (steady, _) = made();
+    for round in 0..20 {
         let (counter, _) = made();
         let handle = counter.handle();
         thread::scope(|scope| {
             for vp in 0..3 {
                 scope.spawn(move || on(vp, || while handle.try_add(1).is_ok() {}));
             }
-            thread::sleep(Duration::from_millis(10));
+            // Any moment will do: the counter may be sampled or swapped by now, or not.
+            thread::sleep(Duration::from_millis(round));
             drop(counter);
         });
         assert!(handle.try_total().is_err());
     }
-    let added = with_crowd(steady.handle(), 4, Mix::Adds, || {
-        eventually("it grows", || form(steady_id) == DISTRIBUTED)
-    });
-    assert_eq!(steady.total(), added);
+    on(0, || steady.inc());
+    assert_eq!(steady.total(), 1);
     assert!(control::statuses().iter().all(|status| info_of(status.id).is_some()));
 }
 
-/// Returns the voluntary context switches of the engine's thread: the number of times that it slept and woke.
-fn wakeups() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let of =
-        |path: &std::path::Path, file: &str| std::fs::read_to_string(path.join(file)).unwrap_or_default();
-    let task = tasks.map(|task| task.unwrap().path()).find(|task| of(task, "comm").trim() == "squall-adapt");
-    let status = of(&task.expect("an adaptive counter was made"), "status");
-    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 #[test]
-fn the_thread_sleeps_while_every_counter_has_the_form_in_which_it_began() {
-    let _alone = alone();
+fn the_engine_is_idle_while_every_counter_has_its_first_form() {
+    let mut time = virtual_time();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
-    assert_eq!(engine::thread_state(), engine::EngineState::Running);
-    with_crowd(counter.handle(), 4, Mix::Adds, || eventually("it grows", || form(id) == DISTRIBUTED));
-    eventually("all fold", || control::statuses().iter().all(|status| status.form == SHARED));
-    // The engine may still examine objects of earlier tests once.
-    eventually("it sleeps", || {
-        let before = wakeups();
-        thread::sleep(Duration::from_millis(400));
-        wakeups() == before
-    });
-    let before = wakeups();
+    grow(&mut time, counter.handle());
+    assert!(!time.engine.is_idle());
+    time.until("the counter shrinks", || form(id) == SHARED);
+    // Objects of earlier tests are examined once.
+    time.pass(Duration::from_secs(2));
+    assert!(time.engine.is_idle());
     on(0, || (0..100).for_each(|_| counter.inc()));
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(wakeups(), before, "nothing is shared, and nobody wakes");
+    assert!(time.engine.is_idle(), "the calls of one VP wake no thread");
 }

@@ -1,11 +1,13 @@
 //! The virtual machine of these tests, and helpers that several of them use.
 
+use squall_adapt::engine::VirtualTime;
 use squall_adapt::{control, settings};
 use squall_core::{Handle, Id, Owned};
 use squall_machine::{Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
-use std::sync::{Mutex, MutexGuard, Once};
-use std::thread;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// VPs of the machine: two nodes of two caches of four cores of two threads.
@@ -40,6 +42,103 @@ pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(300), "waited 300 s in vain: {what}");
         thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Excludes other tests, and holds the engine on virtual time.
+pub(crate) struct Time {
+    pub(crate) engine: VirtualTime,
+    // Dropped last.
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// Excludes other tests, resets all settings, and stops the engine's clock.
+pub(crate) fn virtual_time() -> Time {
+    let alone = alone();
+    // Swaps take real time.
+    settings::ALL.set(&settings::DEADLINE, Duration::from_secs(60)).unwrap();
+    Time { engine: VirtualTime::start(), _alone: alone }
+}
+
+impl Time {
+    /// Lets virtual time pass until `is_so` returns true. Panics after a minute of virtual time.
+    pub(crate) fn until(&mut self, what: &str, is_so: impl FnMut() -> bool) {
+        assert!(self.engine.run_until(Duration::from_secs(60), is_so), "waited in vain: {what}");
+    }
+
+    /// Lets virtual time pass.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        self.engine.run(span);
+    }
+
+    /// Runs `f` with a crew as the load.
+    pub(crate) fn with<T>(&mut self, crew: Crew, f: impl FnOnce(&mut Time) -> T) -> T {
+        let mut crew = crew;
+        self.engine.set_load(move |span| crew.work(span));
+        let result = f(self);
+        self.engine.clear_load();
+        result
+    }
+}
+
+/// Threads on VPs that call an object. In each step of virtual time they make their calls one thread after the
+/// other, so all runs of a test are alike.
+pub(crate) struct Crew {
+    members: Vec<Member>,
+    calls_per_ms: u32,
+    /// Calls that are due, in parts of a million.
+    due: u128,
+}
+
+struct Member {
+    orders: Option<Sender<u32>>,
+    done: Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Crew {
+    /// Starts a thread on each of these VPs. Each calls `body` with the number of calls to make, so many in a
+    /// virtual millisecond.
+    pub(crate) fn new(vps: &[u32], calls_per_ms: u32, body: impl Fn(u32) + Send + Sync + 'static) -> Crew {
+        let body = Arc::new(body);
+        let members = vps.iter().map(|vp| {
+            let (body, vp) = (Arc::clone(&body), *vp);
+            let ((orders, ordered), (reports, done)) = (channel(), channel());
+            let work = move || {
+                on(vp, || {
+                    for calls in ordered {
+                        body(calls);
+                        // The test ended by a panic if there is no receiver.
+                        let _ = reports.send(());
+                    }
+                });
+            };
+            Member { orders: Some(orders), done, thread: Some(thread::spawn(work)) }
+        });
+        Crew { members: members.collect(), calls_per_ms, due: 0 }
+    }
+
+    /// Makes the calls of a span.
+    pub(crate) fn work(&mut self, span: Duration) {
+        const MS: u128 = 1_000_000;
+        self.due += span.as_nanos() * u128::from(self.calls_per_ms);
+        let calls = (self.due / MS) as u32;
+        self.due %= MS;
+        for member in &self.members {
+            member.orders.as_ref().unwrap().send(calls).expect("the thread lives");
+            member.done.recv().expect("the calls did not panic");
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            member.orders = None;
+            if member.thread.take().unwrap().join().is_err() && !thread::panicking() {
+                panic!("a thread of the crew panicked");
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The engine with families that misbehave, settings that change, and loads that are hard to recognize. Each
 //! thread runs on the VP that a test gives it.
 
-use crate::common::{alone, eventually, form, made, on};
+use crate::common::{Crew, form, made, on, virtual_time};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
 use squall_adapt::{engine, settings};
@@ -9,40 +9,18 @@ use squall_core::swap::{Replacement, State, StateFormats, arbitrate};
 use squall_core::{CallError, Handle, Id, Owned, info_of, swappable_with};
 use squall_macros::interface;
 use squall_objects::counter::{Counter, DISTRIBUTED, SHARED};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
-/// Runs `f` while `vps` VPs repeat `body`.
-fn with_crowd(vps: u32, body: impl Fn() + Sync, f: impl FnOnce()) {
-    /// Sets the flag even if `f` panics, so that the threads end.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for vp in 0..vps {
-            let (stop, body) = (&stop, &body);
-            scope.spawn(move || {
-                on(vp, || {
-                    while !stop.load(Ordering::Relaxed) {
-                        body();
-                        // Lets all threads run, also on few processors.
-                        thread::yield_now();
-                    }
-                });
-            });
-        }
-        let _stop = Stop(&stop);
-        f();
-    });
+/// VPs that add to a counter.
+fn adders(vps: &[u32], handle: Handle<dyn Counter>) -> Crew {
+    Crew::new(vps, 256, move |calls| (0..calls).for_each(|_| handle.inc()))
 }
 
-fn adds(handle: Handle<dyn Counter>) -> impl Fn() + Sync {
-    move || (0..256).for_each(|_| handle.inc())
+/// VPs that call an object of the program's family.
+fn hitters(vps: &[u32], thing: Handle<dyn Thing>) -> Crew {
+    Crew::new(vps, 256, move |calls| (0..calls).for_each(|_| thing.hit()))
 }
 
 // --- a family that the program defines ---
@@ -141,43 +119,43 @@ fn thing() -> (Owned<dyn Thing>, Id) {
 }
 
 #[test]
-fn a_familys_panic_harms_nobody_and_its_object_adapts_all_the_same() {
-    let _alone = alone();
+fn objects_adapt_after_a_panic_of_their_family() {
+    let mut time = virtual_time();
     for function in [READ, JUDGE, MAKE] {
         let ((thing, thing_id), (counter, id)) = (thing(), made());
-        let (thing, hits) = (thing.handle(), adds(counter.handle()));
+        let (thing, counter) = (thing.handle(), counter.handle());
         PANICS_IN.store(function, Ordering::Relaxed);
-        with_crowd(
-            3,
-            || {
-                (0..256).for_each(|_| thing.hit());
-                hits();
-            },
-            || {
-                eventually("the family panics", || PANICS_IN.load(Ordering::Relaxed) == 0);
-                eventually("the counter grows", || form(id) == DISTRIBUTED);
-                eventually("the object of that family grows", || form(thing_id) == "large");
-            },
-        );
+        let both = move |calls| {
+            (0..calls).for_each(|_| {
+                thing.hit();
+                counter.inc();
+            });
+        };
+        time.with(Crew::new(&[0, 1, 2], 256, both), |time| {
+            time.until("the family panics", || PANICS_IN.load(Ordering::Relaxed) == 0);
+            time.until("the counter grows", || form(id) == DISTRIBUTED);
+            time.until("the object of that family grows", || form(thing_id) == "large");
+        });
     }
 }
 
 #[test]
-fn a_swap_that_fails_is_tried_again_less_and_less_and_logged_once() {
-    let _alone = alone();
+fn a_failed_swap_is_tried_again_ever_more_rarely_and_recorded_once() {
+    let mut time = virtual_time();
     let (thing, id) = thing();
-    let thing = thing.handle();
     TRIED.store(0, Ordering::Relaxed);
     FAILS.store(true, Ordering::Relaxed);
-    with_crowd(
-        2,
-        || (0..256).for_each(|_| thing.hit()),
-        || {
-            eventually("it is tried three times", || TRIED.load(Ordering::Relaxed) >= 3);
-            FAILS.store(false, Ordering::Relaxed);
-            eventually("it grows when it can", || form(id) == "large");
-        },
-    );
+    time.with(hitters(&[0, 1], thing.handle()), |time| {
+        let mut tried = Vec::new();
+        for attempt in 1..=5 {
+            time.until("it is tried", || TRIED.load(Ordering::Relaxed) == attempt);
+            tried.push(time.engine.now());
+        }
+        let pauses: Vec<Duration> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        FAILS.store(false, Ordering::Relaxed);
+        time.until("it grows when it can", || form(id) == "large");
+    });
     let failed =
         |verdict: &Verdict| matches!(verdict, Verdict::Failed(why) if why.contains("it does not fit"));
     let failures = control::history(id).iter().filter(|decision| failed(&decision.verdict)).count();
@@ -185,24 +163,24 @@ fn a_swap_that_fails_is_tried_again_less_and_less_and_logged_once() {
 }
 
 #[test]
-fn a_class_that_is_thawed_goes_on() {
-    let _alone = alone();
+fn an_object_of_a_class_that_is_thawed_adapts() {
+    let mut time = virtual_time();
     let (counter, id) = made();
     settings::ALL.set(&settings::FREEZE, true).unwrap();
-    with_crowd(4, adds(counter.handle()), || {
-        eventually("it is held", || !control::history(id).is_empty());
+    time.with(adders(&[0, 1, 2, 3], counter.handle()), |time| {
+        time.until("it is held", || !control::history(id).is_empty());
         assert_eq!(form(id), SHARED);
         settings::ALL.set(&settings::FREEZE, false).unwrap();
-        eventually("it grows", || form(id) == DISTRIBUTED);
+        time.until("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
 #[test]
-fn an_object_whose_sensors_are_refused_is_looked_at_again() {
-    let _alone = alone();
+fn an_object_with_rejected_sensor_calls_is_sampled_again() {
+    let mut time = virtual_time();
     let (counter, id) = made();
-    let refused = std::sync::Arc::new(AtomicU32::new(0));
-    let count = std::sync::Arc::clone(&refused);
+    let refused = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&refused);
     let arbiter = arbitrate(counter.handle(), move |call| {
         if call.method() == "sensors" {
             count.fetch_add(1, Ordering::Relaxed);
@@ -210,38 +188,38 @@ fn an_object_whose_sensors_are_refused_is_looked_at_again() {
         }
     });
     let arbiter = arbiter.unwrap();
-    with_crowd(4, adds(counter.handle()), || {
-        eventually("it is refused", || refused.load(Ordering::Relaxed) > 0);
+    time.with(adders(&[0, 1, 2, 3], counter.handle()), |time| {
+        time.until("it is refused", || refused.load(Ordering::Relaxed) > 0);
         arbiter.detach();
-        eventually("it grows", || form(id) == DISTRIBUTED);
+        time.until("it grows", || form(id) == DISTRIBUTED);
     });
 }
 
 #[test]
-fn a_gauge_that_goes_up_and_down_is_not_taken_for_quiet() {
-    let _alone = alone();
+fn a_counter_that_goes_up_and_down_is_not_taken_for_quiet() {
+    let mut time = virtual_time();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let (counter, id) = made();
     let handle = counter.handle();
-    let up_and_down = || {
-        (0..64).for_each(|_| {
+    let up_and_down = move |calls| {
+        (0..calls).for_each(|_| {
             handle.inc();
             handle.sub(1);
         });
     };
-    with_crowd(4, up_and_down, || {
+    time.with(Crew::new(&[0, 1, 2, 3], 64, up_and_down), |time| {
         control::swap(id, DISTRIBUTED).unwrap();
-        // Many idle periods, in each of which the engine may find an unchanged sum.
-        thread::sleep(Duration::from_secs(2));
+        // Twenty idle periods. At each sample the sum is unchanged.
+        time.pass(Duration::from_secs(2));
     });
-    let folded = |decision: &control::Decision| decision.why.starts_with("nothing happened");
-    assert!(!control::history(id).iter().any(folded), "{:?}", control::history(id));
+    let shrunk = |decision: &control::Decision| decision.why.starts_with("nothing happened");
+    assert!(!control::history(id).iter().any(shrunk), "{:?}", control::history(id));
     assert_eq!(handle.total(), 0);
 }
 
 #[test]
-fn who_steers_makes_no_representatives() {
-    let _alone = alone();
+fn a_thread_that_steers_an_object_makes_no_representatives() {
+    let _time = virtual_time();
     let (counter, id) = made();
     control::freeze(id, true).unwrap();
     control::swap(id, DISTRIBUTED).unwrap();
@@ -254,9 +232,20 @@ fn who_steers_makes_no_representatives() {
 }
 
 #[test]
-fn half_a_swap_in_a_second_is_one_in_two() {
-    let _alone = alone();
+fn half_a_swap_per_second_allows_one_swap_in_two_seconds() {
+    let mut time = virtual_time();
     settings::ALL.set(&settings::SWAPS, 0.5).unwrap();
-    let (counter, id) = made();
-    with_crowd(4, adds(counter.handle()), || eventually("it grows", || form(id) == DISTRIBUTED));
+    let counters: [_; 3] = std::array::from_fn(|_| made());
+    let handles = [0, 1, 2].map(|at: usize| counters[at].0.handle());
+    let all = move |calls| (0..calls).for_each(|_| handles.iter().for_each(|handle| handle.inc()));
+    let mut grown = Vec::new();
+    time.with(Crew::new(&[0, 1, 2, 3], 256, all), |time| {
+        for count in 1..=3 {
+            let forms = || counters.iter().map(|(_, id)| form(*id));
+            time.until("one more grows", || forms().filter(|form| *form == DISTRIBUTED).count() == count);
+            grown.push(time.engine.now());
+        }
+    });
+    assert!(grown[1] - grown[0] >= Duration::from_secs(2), "{grown:?}");
+    assert!(grown[2] - grown[1] >= Duration::from_secs(2), "{grown:?}");
 }

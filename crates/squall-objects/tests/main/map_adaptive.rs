@@ -1,24 +1,32 @@
 //! The replicated form of the adaptive map, and its changes of form, on a virtual machine of two nodes.
 //! Each thread runs on the VP that a test gives it.
 
-use crate::common::{eventually, on};
+use crate::common::{Crew, Time, eventually, on};
 use crate::maps::Form;
 use squall_adapt::decision::Verdict;
 use squall_adapt::{control, settings};
 use squall_core::{Handle, Id};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
 use squall_objects::map::{Compute, Map, MapExt, OwnedMap, REPLICATED, SHARED, SMALL};
+use std::cell::Cell;
 use std::hash::RandomState;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Locks out the other tests, and makes the policy assume caches without any room.
+/// Excludes other tests, and makes the policy assume caches without any room.
 fn alone() -> MutexGuard<'static, ()> {
     let alone = crate::common::alone();
     settings::ALL.set(&settings::CACHE, 0).unwrap();
     alone
+}
+
+/// Excludes other tests, makes the policy assume caches without any room, and stops the engine's clock.
+fn virtual_time() -> Time {
+    let time = crate::common::virtual_time();
+    settings::ALL.set(&settings::CACHE, 0).unwrap();
+    time
 }
 
 type Co = Handle<dyn Map<u64, u64, RandomState>>;
@@ -37,9 +45,45 @@ fn filled(keys: u64) -> OwnedMap<u64, u64> {
     map
 }
 
-/// Runs `f` while threads on these VPs call the map. One in so many calls adds to a key, and the others
-/// read. Returns the sum of the additions.
-fn with_callers(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
+thread_local! {
+    /// Calls made by a thread of a crew.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    /// Key of its next call.
+    static KEY: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Threads on these VPs that call a map with 64 keys, and the sum of their additions. One in so many calls adds to
+/// a key, and the others read.
+fn callers(handle: Co, vps: &[u32], one_in: u64) -> (Crew, Arc<AtomicU64>) {
+    let added = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&added);
+    let body = move |calls| {
+        for _ in 0..calls {
+            let key = KEY.replace((KEY.get() + 1) % 64);
+            CALLS.set(CALLS.get() + 1);
+            if CALLS.get().is_multiple_of(one_in) {
+                assert!(handle.update(&key, |value| value + 1), "{key} was lost");
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            handle.get(&key).expect("it stays");
+        }
+    };
+    (Crew::new(vps, CALLS_PER_MS, body), added)
+}
+
+/// Calls of each thread in a virtual millisecond.
+const CALLS_PER_MS: u32 = 1000;
+
+/// Runs `f` with these callers as the load. Returns the sum of their additions.
+fn with_callers(time: &mut Time, handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce(&mut Time)) -> u64 {
+    let (crew, added) = callers(handle, vps, one_in);
+    time.with(crew, f);
+    added.load(Ordering::Relaxed)
+}
+
+/// Runs `f` while threads on these VPs call the map in real time. Returns the sum of their additions.
+fn with_threads(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
+    /// Sets the flag even if `f` panics, so that the threads end.
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -60,12 +104,8 @@ fn with_callers(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
                                 added.fetch_add(1, Ordering::Relaxed);
                             }
                             let now = handle.get(&key).expect("it stays");
-                            assert!(
-                                now >= last[key as usize],
-                                "{key} was {}, and is {now}",
-                                last[key as usize]
-                            );
-                            last[key as usize] = now;
+                            let before = std::mem::replace(&mut last[key as usize], now);
+                            assert!(now >= before, "{key} was {before}, and is {now}");
                         }
                         // Lets all threads run, on few processors.
                         thread::yield_now();
@@ -87,58 +127,67 @@ const READERS: [u32; 4] = [0, 1, 17, 25];
 
 #[test]
 fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_goes_back() {
-    let _alone = alone();
+    let mut time = virtual_time();
     let map = on(0, || filled(64));
     assert_eq!(form(&map), SMALL);
-    let mut added = with_callers(map.handle(), &READERS, 100_000, || {
-        eventually("it is copied", || form(&map) == REPLICATED);
-        eventually("copies are made", || map.sensors().copies >= 64);
+    let mut added = with_callers(&mut time, map.handle(), &READERS, 100_000, |time| {
+        time.until("it is replicated", || form(&map) == REPLICATED);
+        time.until("copies are made", || map.sensors().copies >= 64);
         assert!(map.sensors().reps <= 3, "one for each node, and none for each VP: {:?}", map.sensors());
     });
-    let copied = || control::history(id(&map)).into_iter().find(|decision| decision.to == REPLICATED);
-    eventually("it is told", || copied().is_some());
-    let why = copied().unwrap().why;
+    let replicated = control::history(id(&map)).into_iter().find(|decision| decision.to == REPLICATED);
+    let why = replicated.unwrap().why;
     assert!(why.contains(REPLICATED) && why.contains("read"), "{why}");
     assert_eq!(sum(&map), added, "an addition was lost");
-    added += with_callers(map.handle(), &READERS, 1, || eventually("it goes back", || form(&map) == SHARED));
+    added += with_callers(&mut time, map.handle(), &READERS, 1, |time| {
+        time.until("it is shared", || form(&map) == SHARED);
+    });
+    assert_eq!((map.len(), sum(&map)), (64, added), "an addition was lost");
+}
+
+#[test]
+fn additions_and_reads_during_swaps_by_the_engines_thread_are_kept() {
+    let _alone = alone();
+    let map = on(0, || filled(64));
+    let added = with_threads(map.handle(), &READERS, 100, || {
+        let swaps =
+            || control::history(id(&map)).into_iter().filter(|d| d.verdict == Verdict::Swapped).count();
+        eventually("the map was swapped", || swaps() > 0);
+    });
     assert_eq!((map.len(), sum(&map)), (64, added), "an addition was lost");
 }
 
 #[test]
 fn hu_16_readers_of_a_table_are_sampled_too() {
-    let _alone = alone();
+    let mut time = virtual_time();
     let map = on(0, || filled(64));
-    control::freeze(id(&map), true).unwrap();
-    eventually("no other swap is under way", || control::swap(id(&map), SHARED).is_ok());
-    control::freeze(id(&map), false).unwrap();
-    with_callers(map.handle(), &READERS, u64::MAX, || {
-        eventually("it is copied", || form(&map) == REPLICATED)
+    control::swap(id(&map), SHARED).unwrap();
+    with_callers(&mut time, map.handle(), &READERS, u64::MAX, |time| {
+        time.until("it is replicated", || form(&map) == REPLICATED)
     });
     assert_eq!((map.len(), sum(&map)), (64, 0));
 }
 
 #[test]
-fn one_node_s_readers_have_no_copies() {
-    let _alone = alone();
+fn readers_on_one_node_get_no_copies() {
+    let mut time = virtual_time();
     let map = on(0, || filled(64));
-    with_callers(map.handle(), &[0, 1, 5, 9], 100_000, || {
-        eventually("it is a table", || form(&map) != SMALL);
-        thread::sleep(Duration::from_millis(300));
+    with_callers(&mut time, map.handle(), &[0, 1, 5, 9], 100_000, |time| {
+        time.until("it is a table", || form(&map) != SMALL);
+        time.pass(Duration::from_secs(3));
     });
     let decided = control::history(id(&map));
     assert!(decided.iter().all(|decision| decision.to != REPLICATED), "{decided:?}");
 }
 
 #[test]
-fn the_table_moves_between_central_and_copied_as_it_is() {
-    let _alone = alone();
+fn swaps_between_the_shared_and_the_replicated_form_keep_the_table() {
+    let _time = virtual_time();
     // Values that do not move within the table.
     let map: OwnedMap<u64, Box<u64>> = Form::Adaptive.make(RandomState::new());
     on(0, || (0..5000).for_each(|key| _ = map.set(key, Box::new(key))));
     let id = Handle::id(map.handle());
-    control::freeze(id, true).unwrap();
-    // A swap that was decided before may be under way.
-    eventually("no other swap is under way", || control::swap(id, SHARED).is_ok());
+    control::swap(id, SHARED).unwrap();
     let place = || on(3, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap());
     let before = place();
     for to in [REPLICATED, SHARED, REPLICATED] {
@@ -153,18 +202,15 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
 
 #[test]
 fn a_spilled_small_form_becomes_the_shared_form_by_reads_alone() {
-    let _alone = alone();
+    let mut time = virtual_time();
     for left in [140_000, 100] {
         let map = on(0, || filled(0));
-        control::freeze(id(&map), true).unwrap();
         on(0, || (0..140_000).for_each(|key| _ = map.set(key, 0)));
         // The map shrinks below the limit of the small form.
         map.retain(|key, _| *key < left);
-        thread::sleep(Duration::from_millis(20));
         assert_eq!((form(&map), map.sensors().spilled), (SMALL, true));
-        control::freeze(id(&map), false).unwrap();
-        with_callers(map.handle(), &[0, 1], u64::MAX, || {
-            eventually("it has a form of its own", || form(&map) != SMALL)
+        with_callers(&mut time, map.handle(), &[0, 1], u64::MAX, |time| {
+            time.until("it has another form", || form(&map) != SMALL)
         });
         assert_eq!((map.len() as u64, map.sensors().spilled), (left, false));
     }
@@ -173,55 +219,51 @@ fn a_spilled_small_form_becomes_the_shared_form_by_reads_alone() {
 /// Each read of the small form clones the value.
 #[test]
 fn a_map_of_one_thread_with_expensive_clones_is_a_table() {
-    let _alone = alone();
+    let mut time = virtual_time();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
-    // For slow machines.
-    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map: OwnedMap<u64, Vec<u8>> = Form::Adaptive.make(RandomState::new());
-    let id = Handle::id(map.handle());
-    on(0, || {
-        (0..64).for_each(|key| _ = map.set(key, vec![1; 1000]));
-        let began = Instant::now();
-        let mut since = None;
-        // The map becomes a table, and stays one.
-        while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(2500)) {
-            assert!(began.elapsed() < Duration::from_secs(60), "{:?}", control::history(id));
-            (0..64).for_each(|key| assert_eq!(map.with(&key, Vec::len), Some(1000)));
-            match (control::status(id).unwrap().form == SHARED, since) {
-                (true, None) => since = Some(Instant::now()),
-                (is_table, since) => assert!(is_table || since.is_none(), "{:?}", control::history(id)),
-            }
+    let (handle, id) = (map.handle(), Handle::id(map.handle()));
+    on(0, || (0..64).for_each(|key| _ = map.set(key, vec![1; 1000])));
+    let body = move |calls: u32| {
+        for call in 0..u64::from(calls) {
+            assert_eq!(handle.with(&(call % 64), Vec::len), Some(1000));
         }
-        assert!(map.contains_key(&1) && !map.contains_key(&64));
+    };
+    let form = || control::status(id).unwrap().form;
+    time.with(Crew::new(&[0], CALLS_PER_MS, body), |time| {
+        time.until("it is a table", || form() == SHARED);
+        time.pass(Duration::from_secs(5));
     });
-    settings::ALL.unset(settings::GAIN.name()).unwrap();
-    settings::ALL.unset(settings::QUIET.name()).unwrap();
+    let history = control::history(id);
+    assert_eq!((form(), history.len()), (SHARED, 1), "it stays a table: {history:?}");
+    assert!(map.contains_key(&1) && !map.contains_key(&64));
 }
 
 #[test]
 fn a_large_table_of_one_thread_stays_one_and_a_small_one_goes_back() {
-    let _alone = alone();
+    let mut time = virtual_time();
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let maps = [64, 140_000].map(|entries| {
         let map = on(0, || filled(0));
-        control::freeze(id(&map), true).unwrap();
         on(0, || (0..entries).for_each(|key| _ = map.set(key, 0)));
-        eventually("no other swap is under way", || control::swap(id(&map), SHARED).is_ok());
-        control::freeze(id(&map), false).unwrap();
+        control::swap(id(&map), SHARED).unwrap();
         map
     });
     let [small, large] = &maps;
-    with_callers(large.handle(), &[0], u64::MAX, || {
-        _ = with_callers(small.handle(), &[0], u64::MAX, || {
-            eventually("the small one goes back", || form(small) == SMALL);
-            // The policy looks at the called map each second, and waits for three quiet rounds.
-            thread::sleep(Duration::from_millis(2500));
-        });
+    let handles = [small.handle(), large.handle()];
+    let both = move |calls: u32| {
+        for call in 0..u64::from(calls) {
+            handles.iter().for_each(|handle| assert!(handle.get(&(call % 64)).is_some()));
+        }
+    };
+    time.with(Crew::new(&[0], CALLS_PER_MS, both), |time| {
+        time.until("the small one goes back", || form(small) == SMALL);
+        // The policy looks at the called map each second, and waits for three quiet rounds.
+        time.pass(Duration::from_secs(5));
     });
     let decided = control::history(id(large));
     let swaps = decided.iter().filter(|decision| decision.verdict == Verdict::Swapped).count();
     assert_eq!((form(large), swaps), (SHARED, 0), "{decided:?}");
-    settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
 /// Returns the number of swaps to the small form by the policy.
@@ -233,59 +275,45 @@ fn folds(map: &OwnedMap<u64, u64>) -> usize {
 
 #[test]
 fn a_single_writer_gets_the_lock_without_a_quiet_time() {
-    let _alone = alone();
+    let mut time = virtual_time();
     settings::ALL.set(&settings::QUIET, Duration::from_secs(86_400)).unwrap();
-    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
     let map = on(0, || filled(64));
     let mut added = 0;
     for (vps, expected) in [([3, 9].as_slice(), SHARED), (&[3], SMALL), (&[3, 9], SHARED), (&[9], SMALL)] {
-        added += with_callers(map.handle(), vps, 2, || {
-            eventually("it has the form for these", || form(&map) == expected);
+        added += with_callers(&mut time, map.handle(), vps, 2, |time| {
+            time.until("it has the form for these", || form(&map) == expected);
             // Longer than a cool-down, so that the policy follows the next change at once.
-            thread::sleep(Duration::from_millis(250));
+            time.pass(Duration::from_millis(250));
         });
     }
     assert_eq!((sum(&map), folds(&map)), (added, 2));
-    settings::ALL.unset(settings::GAIN.name()).unwrap();
-    settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
 /// Threads of one processor take turns. Each seems to be alone for a while, and takes the lock from the one
 /// before. In the end the lock has no owner any more.
 #[test]
 fn several_threads_of_one_vp_cause_few_swaps() {
-    let _alone = alone();
-    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
+    let mut time = virtual_time();
     let map = on(0, || filled(64));
-    let (turn, stop, handle) = (&AtomicUsize::new(0), &AtomicBool::new(false), map.handle());
-    let began = Instant::now();
-    let added: u64 = thread::scope(|scope| {
-        let body = |thread: usize| {
-            let mut added = 0;
-            while !stop.load(Ordering::Relaxed) {
-                if turn.load(Ordering::Acquire) % 2 != thread {
-                    thread::sleep(Duration::from_micros(100));
-                    continue;
-                }
-                (0..40_000).for_each(|call| assert!(handle.update(&(call % 64), |value| value + 1)));
-                added += 40_000;
-                turn.fetch_add(1, Ordering::Release);
-            }
-            added
-        };
-        let threads = [0, 1].map(|thread| scope.spawn(move || on(3, || body(thread))));
-        eventually("it is a table", || form(&map) == SHARED);
-        // Time for ten swaps, if each were made as soon as the first.
-        thread::sleep(Duration::from_secs(4));
-        stop.store(true, Ordering::Relaxed);
-        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    let [mut one, mut other] = [0, 1].map(|_| callers(map.handle(), &[3], 1));
+    let added = [Arc::clone(&one.1), Arc::clone(&other.1)];
+    let mut steps = 0;
+    time.engine.set_load(move |span| {
+        steps += 1;
+        // Turns of 40 milliseconds.
+        if steps / 40 % 2 == 0 { one.0.work(span) } else { other.0.work(span) }
     });
+    time.until("it is a table", || form(&map) == SHARED);
+    let began = time.engine.now();
+    // Time for many swaps, if each were made as soon as the first.
+    time.pass(Duration::from_secs(10));
+    time.engine.clear_load();
     // Times after which the policy takes the threads for one.
     let times = [0.05, 0.2, 0.8, 3.2, 12.8, 51.2, 204.8];
     let needed: f64 = times[..folds(&map).min(times.len())].iter().sum();
-    assert!(needed < began.elapsed().as_secs_f64(), "{:?}", control::history(id(&map)));
-    assert_eq!(sum(&map), added);
-    settings::ALL.unset(settings::GAIN.name()).unwrap();
+    let took = time.engine.now() - began;
+    assert!(needed < took.as_secs_f64(), "{:?}", control::history(id(&map)));
+    assert_eq!(sum(&map), added.iter().map(|added| added.load(Ordering::Relaxed)).sum::<u64>());
 }
 
 // --- the checks of a concurrent map ---
