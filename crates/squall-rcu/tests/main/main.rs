@@ -17,8 +17,8 @@ mod reclaimer;
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Whether the reclaimer thread sleeps until it is woken: it waits on a futex without a timeout. `None` if
-/// this kernel does not say what threads wait for.
+/// Returns whether the reclaimer thread sleeps until it is woken: it waits on a futex without a timeout. On a
+/// kernel that does not report the waits of threads, returns `None`.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn reclaimer_rests() -> Option<bool> {
     let is_reclaimer = |task: &std::path::Path| {

@@ -106,7 +106,7 @@ fn pr_12_it_rests_when_nothing_is_pending_whatever_threads_do() {
     };
     tell.recv().unwrap();
     // The reclaimer may have to look for up to a second until it has freed the lists of the busy thread. Then
-    // it rests, whatever that thread does.
+    // it rests, also beside a busy thread.
     let begun = Instant::now();
     while reclaimer_rests() == Some(false) {
         thread::sleep(Duration::from_millis(1));
