@@ -18,7 +18,7 @@ mod reclaimer;
 use std::sync::{Mutex, MutexGuard};
 
 /// Returns whether the reclaimer thread sleeps until it is woken: it waits on a futex without a timeout. On a
-/// kernel that does not report the waits of threads, returns `None`.
+/// kernel that does not report the waits of threads, the answer is missing.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn reclaimer_rests() -> Option<bool> {
     let is_reclaimer = |task: &std::path::Path| {
