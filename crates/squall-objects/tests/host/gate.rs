@@ -90,6 +90,7 @@ fn those_that_wait_are_admitted_or_refused() {
                 };
                 let waiting: Vec<_> = (0..3).map(|_| threads.spawn(waits)).collect();
                 until(|| came.load(Ordering::Relaxed) == 3);
+                // No event shows that a request waits. The check cannot fail on a correct gate.
                 std::thread::sleep(SHORT);
                 assert!(waiting.iter().all(|request| !request.is_finished()), "none is admitted");
                 if last { handle.shutdown() } else { handle.restart() }.unwrap();
@@ -143,6 +144,7 @@ fn a_shutdown_whose_time_was_over_is_waited_for() {
         assert_eq!(handle.drained_for(SHORT), Err(ControlError::TimedOut));
         std::thread::scope(|threads| {
             let drained = threads.spawn(move || handle.drained_for(LONG));
+            // The check cannot fail on a correct gate.
             std::thread::sleep(SHORT);
             assert!(!drained.is_finished(), "one is inside");
             drop(request);
@@ -236,6 +238,7 @@ fn the_end_of_the_object_ends_all_waits() {
             handle.try_await_turn()
         });
         came.recv().unwrap();
+        // Mostly, the thread waits by then.
         std::thread::sleep(SHORT);
         drop(owned);
         // Both calls return. Their results depend on the order.

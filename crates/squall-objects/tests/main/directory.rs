@@ -189,6 +189,10 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
     let work = |mut log: random::MapLog, thread: usize| {
         let mut rng = Rng::new(seed, thread as u64);
         for round in 0..rounds {
+            // A busy machine may run the swapping thread late. Without calls, its swap succeeds.
+            while round + 1 == rounds && swaps.load(Relaxed) == 0 {
+                thread::yield_now();
+            }
             meeting.wait();
             for call in 0..calls {
                 let new = ((round * calls + call) * threads + thread) as u64;
@@ -225,7 +229,6 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
         History::from_logs(logs)
     });
     random::check(&history, true).unwrap();
-    assert!(swaps.load(Relaxed) > 0 || cfg!(miri));
 }
 
 /// The total of the counts equals the results of the removals and of the last question, in any interleaving.
