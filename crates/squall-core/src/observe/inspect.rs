@@ -241,8 +241,8 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
 }
 
 /// Not public: returns the number of calls that have had to wait for the current swap of the object of this
-/// id, 32 at most. Returns `None` if no swap is under way, or if a cached entry may still lead past its
-/// mediator. Tests wait for this number instead of sleeping.
+/// id, 32 at most. Returns a number only while a swap is under way and each new call meets its mediator.
+/// Tests wait for this number instead of sleeping.
 #[doc(hidden)]
 pub fn __calls_parked(id: Id) -> Option<usize> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;

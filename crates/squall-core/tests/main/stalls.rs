@@ -117,8 +117,7 @@ fn nothing<'a>() -> Box<dyn FnOnce() + 'a> {
 fn a_stall_names_the_object_whose_call_it_is() {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
-    // Without the reclaimer only `stalls_of` waits for grace periods. A report then comes after its
-    // `meanwhile`.
+    // Only `stalls_of` waits for grace periods then, so a report comes after its `meanwhile`.
     squall_rcu::set_reclaimer(false);
     squall_rcu::set_stall_timeout(Duration::from_millis(1));
     squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));

@@ -320,7 +320,7 @@ fn co_56_callers_wait_for_a_fill_and_readers_miss() {
                 });
             }
             (0..4).for_each(|_| begins.recv().unwrap());
-            // Time for the others to violate a rule. A correct table passes whatever they do meanwhile.
+            // Time for the others to violate a rule. A correct table passes in any case.
             for _ in 0..100 {
                 assert!(
                     locals.iter().all(|local| local.read(&1, |_| ()).is_none()),

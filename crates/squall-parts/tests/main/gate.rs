@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Time for other threads to violate a rule. A correct counter passes whatever they do meanwhile.
+/// Time for other threads to violate a rule. A correct counter passes in any case.
 const SHORT: Duration = Duration::from_millis(1);
 /// Longer than any test: a wait of this length has lost its wake-up.
 const LONG: Duration = Duration::from_secs(60);
