@@ -1,9 +1,9 @@
 //! Maps as objects: nested calls, destruction, swaps, and implementations of `std`'s traits. Runs on a
 //! virtual machine of 32 VPs, where each thread is on the VP that a test gives it.
 
-use crate::common::{VPS, alone, eventually, on};
+use crate::common::{Crew, VPS, alone, eventually, on, virtual_time};
 use crate::maps::{FORMS, Form, NEW, swap_to};
-use squall_adapt::{control, settings};
+use squall_adapt::control;
 use squall_core::swap::{Swap, SwapReport, swap};
 use squall_core::{Handle, ObjectState, Owned, info_of};
 use squall_machine::ClusterSize;
@@ -581,53 +581,34 @@ fn form<V: Send + Sync>(map: &OwnedMap<u64, V>) -> &'static str {
     control::status(Handle::id(map.handle())).expect("it is adaptive").form
 }
 
-/// Runs `f` while these VPs read and write.
-fn with_callers(handle: Co, vps: &[u32], f: impl FnOnce()) {
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        for vp in vps {
-            scope.spawn(move || {
-                on(*vp, || {
-                    while !stop.load(Ordering::Relaxed) {
-                        for key in 0..64 {
-                            assert!(handle.update(&key, |value| value + 1), "{key} was lost");
-                            assert!(handle.get(&key).is_some_and(|value| value > key));
-                        }
-                        // Lets all threads run, on few processors.
-                        thread::yield_now();
-                    }
-                });
-            });
-        }
-        let _stop = Stop(stop);
-        f();
-    });
-}
-
 #[test]
 fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
-    let _alone = alone();
-    settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
+    let mut time = virtual_time();
     let map = on(0, || filled(Form::Adaptive, 64));
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
-    with_callers(map.handle(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == SHARED));
-    let decided = || control::history(Handle::id(map.handle()));
-    eventually("it is told", || decided().iter().any(|decision| decision.why.contains("write")));
+    let handle = map.handle();
+    let before = map.fold(0, |sum, _, value| sum + value);
+    let updates = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&updates);
+    let body = move |calls| {
+        for call in 0..calls {
+            let key = u64::from(call) % 64;
+            assert!(handle.update(&key, |value| value + 1), "{key} was lost");
+            assert!(handle.get(&key).is_some_and(|value| value > key));
+        }
+        count.fetch_add(calls as usize, Ordering::Relaxed);
+    };
+    time.with(Crew::new(&[0, 1, 9, 25], 200, body), |time| time.until("it grows", || form(&map) == SHARED));
+    let decisions = control::history(Handle::id(handle));
+    assert!(decisions.iter().any(|decision| decision.why.contains("write")), "{decisions:?}");
+    time.until("it folds", || form(&map) == SMALL);
     let sum = map.fold(0, |sum, _, value| sum + value);
-    eventually("it folds", || form(&map) == SMALL);
-    assert_eq!((map.len(), map.fold(0, |sum, _, value| sum + value)), (64, sum), "an update was lost");
-    settings::ALL.unset(settings::QUIET.name()).unwrap();
+    assert_eq!((map.len(), sum), (64, before + updates.load(Ordering::Relaxed) as u64), "an update was lost");
 }
 
 #[test]
 fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
-    let _alone = alone();
+    let _time = virtual_time();
     const MANY: u64 = 140_000;
     let map = on(0, || made(Form::Adaptive));
     let id = Handle::id(map.handle());
@@ -650,7 +631,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
 
 #[test]
 fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() {
-    let _alone = alone();
+    let _time = virtual_time();
     let map = on(0, || filled(Form::Adaptive, 10));
     let id = Handle::id(map.handle());
     control::freeze(id, true).unwrap();
