@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const THREADS: usize = 4;
-/// Only ends a test that would hang.
+/// Ends a test that would hang.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// The bytes that may be cached at the end, of some 180 MiB. If the program's own blocks come from this
 /// allocator, it goes on to cache some.
