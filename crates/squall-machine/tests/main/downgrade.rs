@@ -112,8 +112,8 @@ fn give_up_and_add_from_elsewhere() {
                 }
             });
         }
-        // Time for sequences to be in flight. The test waits for no end of one, since a busy processor lets few
-        // of them end.
+        // Time for sequences to be in flight. The test waits for no end of one, since a busy processor lets
+        // few of them end.
         thread::sleep(Duration::from_millis(15));
         squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
         squall_sys::area::set_own_cache(CacheSlot::Machine, *there as u32, ADDITIONS as u32 + 1);
