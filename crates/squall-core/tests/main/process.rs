@@ -176,7 +176,7 @@ fn pitfall_05_a_signal_handler_may_call_a_cached_object_at_any_instruction() {
         // SAFETY: the handler makes a call that does not miss, on a registered thread, and touches only
         // atomics.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
-        while HANDLED.load(Ordering::Relaxed) < 1000 {
+        while HANDLED.load(Ordering::Relaxed) < 300 {
             // SAFETY: the thread lives until it is joined below.
             unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
             thread::yield_now();
