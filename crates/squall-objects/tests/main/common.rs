@@ -81,8 +81,8 @@ impl Time {
     }
 }
 
-/// Threads on VPs that call an object. In each step of virtual time they make their calls one thread after the
-/// other, so all runs of a test are alike.
+/// VPs that call an object. In each step of virtual time they make their calls one after the other, so all runs of
+/// a test are alike.
 pub(crate) struct Crew {
     members: Vec<Member>,
     calls_per_ms: u32,
@@ -90,31 +90,39 @@ pub(crate) struct Crew {
     due: u128,
 }
 
-struct Member {
+/// Makes so many calls.
+type Body = Arc<dyn Fn(u32) + Send + Sync>;
+
+enum Member {
+    /// A VP on which the thread of the test makes the calls.
+    Vp(u32, Body),
+    /// A thread of its own.
+    Thread(Worker),
+}
+
+struct Worker {
     orders: Option<Sender<u32>>,
     done: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Crew {
-    /// Starts a thread on each of these VPs. Each calls `body` with the number of calls to make, so many in a
-    /// virtual millisecond.
+    /// Makes a crew on these VPs. On each, `body` is called with the number of calls to make, so many in a virtual
+    /// millisecond.
     pub(crate) fn new(vps: &[u32], calls_per_ms: u32, body: impl Fn(u32) + Send + Sync + 'static) -> Crew {
-        let body = Arc::new(body);
-        let members = vps.iter().map(|vp| {
-            let (body, vp) = (Arc::clone(&body), *vp);
-            let ((orders, ordered), (reports, done)) = (channel(), channel());
-            let work = move || {
-                on(vp, || {
-                    for calls in ordered {
-                        body(calls);
-                        // The test ended by a panic if there is no receiver.
-                        let _ = reports.send(());
-                    }
-                });
-            };
-            Member { orders: Some(orders), done, thread: Some(thread::spawn(work)) }
-        });
+        let body: Body = Arc::new(body);
+        let members = vps.iter().map(|vp| Member::Vp(*vp, Arc::clone(&body)));
+        Crew { members: members.collect(), calls_per_ms, due: 0 }
+    }
+
+    /// Makes a crew with a thread on each of these VPs, for objects that tell threads apart.
+    pub(crate) fn of_threads(
+        vps: &[u32],
+        calls_per_ms: u32,
+        body: impl Fn(u32) + Send + Sync + 'static,
+    ) -> Crew {
+        let body: Body = Arc::new(body);
+        let members = vps.iter().map(|vp| Member::Thread(Worker::start(*vp, Arc::clone(&body))));
         Crew { members: members.collect(), calls_per_ms, due: 0 }
     }
 
@@ -125,19 +133,40 @@ impl Crew {
         let calls = (self.due / MS) as u32;
         self.due %= MS;
         for member in &self.members {
-            member.orders.as_ref().unwrap().send(calls).expect("the thread lives");
-            member.done.recv().expect("the calls did not panic");
+            match member {
+                Member::Vp(vp, body) => on(*vp, || body(calls)),
+                Member::Thread(worker) => worker.work(calls),
+            }
         }
     }
 }
 
-impl Drop for Crew {
+impl Worker {
+    fn start(vp: u32, body: Body) -> Worker {
+        let ((orders, ordered), (reports, done)) = (channel(), channel());
+        let work = move || {
+            on(vp, || {
+                for calls in ordered {
+                    body(calls);
+                    // The test ended by a panic if there is no receiver.
+                    let _ = reports.send(());
+                }
+            });
+        };
+        Worker { orders: Some(orders), done, thread: Some(thread::spawn(work)) }
+    }
+
+    fn work(&self, calls: u32) {
+        self.orders.as_ref().unwrap().send(calls).expect("the thread lives");
+        self.done.recv().expect("the calls did not panic");
+    }
+}
+
+impl Drop for Worker {
     fn drop(&mut self) {
-        for member in &mut self.members {
-            member.orders = None;
-            if member.thread.take().unwrap().join().is_err() && !thread::panicking() {
-                panic!("a thread of the crew panicked");
-            }
+        self.orders = None;
+        if self.thread.take().unwrap().join().is_err() && !thread::panicking() {
+            panic!("a thread of the crew panicked");
         }
     }
 }

@@ -68,7 +68,7 @@ fn callers(handle: Co, vps: &[u32], one_in: u64) -> (Crew, Arc<AtomicU64>) {
             handle.get(&key).expect("it stays");
         }
     };
-    (Crew::new(vps, CALLS_PER_MS, body), added)
+    (Crew::of_threads(vps, CALLS_PER_MS, body), added)
 }
 
 /// Calls of each thread in a virtual millisecond.
@@ -230,7 +230,7 @@ fn a_map_of_one_thread_with_expensive_clones_is_a_table() {
         }
     };
     let form = || control::status(id).unwrap().form;
-    time.with(Crew::new(&[0], CALLS_PER_MS, body), |time| {
+    time.with(Crew::of_threads(&[0], CALLS_PER_MS, body), |time| {
         time.until("it is a table", || form() == SHARED);
         time.pass(Duration::from_secs(5));
     });
@@ -256,7 +256,7 @@ fn a_large_table_of_one_thread_stays_one_and_a_small_one_goes_back() {
             handles.iter().for_each(|handle| assert!(handle.get(&(call % 64)).is_some()));
         }
     };
-    time.with(Crew::new(&[0], CALLS_PER_MS, both), |time| {
+    time.with(Crew::of_threads(&[0], CALLS_PER_MS, both), |time| {
         time.until("the small one goes back", || form(small) == SMALL);
         // The policy looks at the called map each second, and waits for three quiet rounds.
         time.pass(Duration::from_secs(5));
@@ -295,25 +295,32 @@ fn a_single_writer_gets_the_lock_without_a_quiet_time() {
 fn several_threads_of_one_vp_cause_few_swaps() {
     let mut time = virtual_time();
     let map = on(0, || filled(64));
-    let [mut one, mut other] = [0, 1].map(|_| callers(map.handle(), &[3], 1));
-    let added = [Arc::clone(&one.1), Arc::clone(&other.1)];
+    let (handle, added) = (map.handle(), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&added);
+    let body = move |calls: u32| {
+        for call in 0..u64::from(calls) {
+            assert!(handle.update(&(call % 64), |value| value + 1));
+        }
+        count.fetch_add(calls.into(), Ordering::Relaxed);
+    };
+    let mut threads = [0, 1].map(|_| Crew::of_threads(&[3], CALLS_PER_MS, body.clone()));
     let mut steps = 0;
     time.engine.set_load(move |span| {
         steps += 1;
         // Turns of 40 milliseconds.
-        if steps / 40 % 2 == 0 { one.0.work(span) } else { other.0.work(span) }
+        threads[steps / 40 % 2].work(span);
     });
     time.until("it is a table", || form(&map) == SHARED);
     let began = time.engine.now();
-    // Time for many swaps, if each were made as soon as the first.
-    time.pass(Duration::from_secs(10));
+    // Time for ten swaps, if each were made as soon as the first.
+    time.pass(Duration::from_secs(4));
     time.engine.clear_load();
     // Times after which the policy takes the threads for one.
     let times = [0.05, 0.2, 0.8, 3.2, 12.8, 51.2, 204.8];
     let needed: f64 = times[..folds(&map).min(times.len())].iter().sum();
     let took = time.engine.now() - began;
     assert!(needed < took.as_secs_f64(), "{:?}", control::history(id(&map)));
-    assert_eq!(sum(&map), added.iter().map(|added| added.load(Ordering::Relaxed)).sum::<u64>());
+    assert_eq!(sum(&map), added.load(Ordering::Relaxed));
 }
 
 // --- the checks of a concurrent map ---
