@@ -1,9 +1,9 @@
 //! Clock of the engine: the system's monotonic clock, or the virtual clock of a
 //! [`VirtualTime`](super::VirtualTime).
 //!
-//! Problem: the engine measures rates and waits for spans, so a test of its decisions depends on the load of the
-//! machine. Idea: all code of the engine reads its time and sleeps here. On virtual time a sleep moves the clock
-//! and calls a load of the test, which makes the calls of that span.
+//! Problem: the engine measures rates and waits for spans, so a test of its decisions depends on the load of
+//! the machine. Idea: all code of the engine reads its time and sleeps here. On virtual time a sleep moves
+//! the clock and calls a load of the test, which makes the calls of that span.
 //!
 //! - I1. The clock never goes back, also where virtual time begins or ends.
 //! - I2. Only the thread that holds a `VirtualTime` sleeps on virtual time. No other thread runs a round
@@ -33,7 +33,8 @@ thread_local! {
 
 /// Returns the time since the first use of the engine plus one second, so that no event has an earlier time.
 pub(crate) fn now() -> Duration {
-    // Relaxed: the clock orders no other data. The lock of the rounds orders the start and end of virtual time.
+    // Relaxed: the clock orders no other data. The lock of the rounds orders the start and end of virtual
+    // time.
     match VIRTUAL_NS.load(Ordering::Relaxed) {
         0 => system(),
         virtual_ns => Duration::from_nanos(virtual_ns),
@@ -46,7 +47,8 @@ fn system() -> Duration {
     BEGAN.get_or_init(Instant::now).elapsed() + Duration::from_secs(1) + ahead
 }
 
-/// Lets a span pass: the calling thread sleeps. On virtual time the load of the calling thread is called instead.
+/// Lets a span pass: the calling thread sleeps. On virtual time the load of the calling thread is called
+/// instead.
 pub(super) fn sleep(span: Duration) {
     if VIRTUAL_NS.load(Ordering::Relaxed) == 0 {
         return thread::sleep(span);
@@ -57,8 +59,8 @@ pub(super) fn sleep(span: Duration) {
     }
 }
 
-/// Moves the virtual clock by at most `span`, and calls the load for this time. Without a load it moves by the
-/// whole span.
+/// Moves the virtual clock by at most `span`, and calls the load for this time. Without a load it moves by
+/// the whole span.
 pub(super) fn advance(span: Duration) {
     // Taken out during the call, so that a load that sleeps does not call itself.
     let load = LOAD.take();

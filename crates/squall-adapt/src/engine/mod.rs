@@ -210,8 +210,8 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Runs a round. Returns an error with the pause before the next round if a family's code panicked. The work
-    /// of that round is lost; its objects can post again.
+    /// Runs a round. Returns an error with the pause before the next round if a family's code panicked. The
+    /// work of that round is lost; its objects can post again.
     fn run(&mut self, round: fn() -> usize) -> Result<(), Duration> {
         if std::panic::catch_unwind(round).is_ok() {
             return Ok(());
@@ -241,8 +241,8 @@ fn work() {
     }
 }
 
-/// Pauses the engine's thread, or keeps it from starting, and waits for the round in progress. Returns the state
-/// before, for [`resume_thread`].
+/// Pauses the engine's thread, or keeps it from starting, and waits for the round in progress. Returns the
+/// state before, for [`resume_thread`].
 fn pause_thread() -> u8 {
     let before = THREAD.load(Ordering::Relaxed);
     set_thread(false);

@@ -1,8 +1,8 @@
 //! Virtual time: the engine on a clock that a test moves.
 //!
-//! Problem: a test of an adaptive object must wait until the engine has seen a load, and the load depends on the
-//! threads that the system lets run. Idea: one thread holds the engine. It moves the clock step by step, makes the
-//! calls of each step, and runs the rounds that fall due, as the engine's thread would.
+//! Problem: a test of an adaptive object must wait until the engine has seen a load, and the load depends on
+//! the threads that the system lets run. Idea: one thread holds the engine. It moves the clock step by step,
+//! makes the calls of each step, and runs the rounds that fall due, as the engine's thread would.
 //!
 //! - I1. While a `VirtualTime` exists, the engine's thread runs no round.
 //! - I2. At most one exists in a process. A second [`VirtualTime::start`] waits for the end of the first.
@@ -16,16 +16,17 @@ use super::{Action, Rounds, pause_thread, resume_thread};
 
 static HOLDER: Mutex<()> = Mutex::new(());
 
-/// Holds the adaptation engine on virtual time: decisions of a test depend on its calls alone, and neither on the
-/// machine's speed nor on other programs.
+/// Holds the adaptation engine on virtual time: decisions of a test depend on its calls alone, and neither on
+/// the machine's speed nor on other programs.
 ///
-/// For tests of adaptive objects and of [families](crate::family). While the value exists, the engine's thread
-/// pauses and the engine's clock stands still. [`run`](VirtualTime::run) moves the clock, calls a *load* for each
-/// step, and runs the rounds that fall due in that time. The load makes the calls of a step, for example each from a
-/// [`Vp::with_vp`](squall_machine::Vp::with_vp). Swaps and grace periods happen for real, and take no virtual time.
+/// For tests of adaptive objects and of [families](crate::family). While the value exists, the engine's
+/// thread pauses and the engine's clock stands still. [`run`](VirtualTime::run) moves the clock, calls a
+/// *load* for each step, and runs the rounds that fall due in that time. The load makes the calls of a step,
+/// for example each from a [`Vp::with_vp`](squall_machine::Vp::with_vp). Swaps and grace periods happen for
+/// real, and take no virtual time.
 ///
-/// A swap that takes longer than its [deadline](crate::settings::DEADLINE) of real time is still rolled back. Set
-/// a deadline of a minute in tests.
+/// A swap that takes longer than its [deadline](crate::settings::DEADLINE) of real time is still rolled back.
+/// Set a deadline of a minute in tests.
 ///
 /// ```
 /// use squall_adapt::engine::VirtualTime;
@@ -78,7 +79,8 @@ impl VirtualTime {
         clock::now()
     }
 
-    /// Returns `true` if the engine's thread would sleep until an object posts: no round is due, now or later.
+    /// Returns `true` if the engine's thread would sleep until an object posts: no round is due, now or
+    /// later.
     pub fn is_idle(&self) -> bool {
         super::next_action() == Action::Wait(None)
     }
@@ -88,7 +90,8 @@ impl VirtualTime {
         self.run_until(span, || false);
     }
 
-    /// Lets virtual time pass until `condition` is `true`, for at most `limit`. Returns `true` if it became so.
+    /// Lets virtual time pass until `condition` is `true`, for at most `limit`. Returns `true` if it became
+    /// so.
     ///
     /// Checks the condition before the first step, and after each step and round.
     pub fn run_until(&mut self, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {

@@ -1,4 +1,5 @@
-//! Adaptive counters. Each thread runs on the VP that a test gives it. Tests of decisions run on virtual time.
+//! Adaptive counters. Each thread runs on the VP that a test gives it. Tests of decisions run on virtual
+//! time.
 
 use crate::common::{Crew, Time, alone, eventually, form, made, on, virtual_time};
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};

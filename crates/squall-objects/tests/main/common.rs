@@ -81,8 +81,8 @@ impl Time {
     }
 }
 
-/// VPs that call an object. In each step of virtual time they make their calls one after the other, so all runs of
-/// a test are alike.
+/// VPs that call an object. In each step of virtual time they make their calls one after the other, so all
+/// runs of a test are alike.
 pub(crate) struct Crew {
     members: Vec<Member>,
     calls_per_ms: u32,
@@ -107,8 +107,8 @@ struct Worker {
 }
 
 impl Crew {
-    /// Makes a crew on these VPs. On each, `body` is called with the number of calls to make, so many in a virtual
-    /// millisecond.
+    /// Makes a crew on these VPs. On each, `body` is called with the number of calls to make, so many in a
+    /// virtual millisecond.
     pub(crate) fn new(vps: &[u32], calls_per_ms: u32, body: impl Fn(u32) + Send + Sync + 'static) -> Crew {
         let body: Body = Arc::new(body);
         let members = vps.iter().map(|vp| Member::Vp(*vp, Arc::clone(&body)));

@@ -52,8 +52,8 @@ thread_local! {
     static KEY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Threads on these VPs that call a map with 64 keys, and the sum of their additions. One in so many calls adds to
-/// a key, and the others read.
+/// Threads on these VPs that call a map with 64 keys, and the sum of their additions. One in so many calls
+/// adds to a key, and the others read.
 fn callers(handle: Co, vps: &[u32], one_in: u64) -> (Crew, Arc<AtomicU64>) {
     let added = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&added);
