@@ -15,8 +15,9 @@
 //!
 //! - I1. Everything here is written before [`READY`], once, and stays. No thread has a block before that.
 //! - I2. A slot of a table of bases at first holds the address of two parts of zeros. Later it holds the
-//!   address of the class's magazine in the part of VP 0. Shifted by the number of a VP, or back by one or
-//!   two parts, either is the address of a magazine or of zeros.
+//!   address of the class's magazine in the part of VP 0. The fast path moves that address forward by as many
+//!   parts as the number of its VP says, or back by one or two parts. The result is always the address of a
+//!   magazine or of zeros.
 //! - I3. In the restartable mode a VP is the kernel's number of a processor, and `AREA_OFFSET` is the offset
 //!   of the C library's rseq areas. In the locked mode it is the offset of an area of this library with a
 //!   negative number, so that every thread takes the slow path. A VP is only a hint then.

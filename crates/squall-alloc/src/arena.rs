@@ -28,8 +28,8 @@ pub enum Placement {
     /// Packed with other blocks of the allocating VP, like blocks of the global allocator.
     General,
     /// For data of one VP's threads: packed with other strictly local blocks of the allocating VP. No other
-    /// kind of block shares its lines. If whole lines serve the size, the block may be one that another VP of
-    /// the node had.
+    /// kind of block shares its lines. If the block consists of whole lines, another VP of the node may have
+    /// used it before.
     Local,
     /// Like `Local`, but from the heap of the given VP, also if the caller runs on another VP. A block that
     /// is aligned to 64 bytes or more shares no 64-byte line with any other block.

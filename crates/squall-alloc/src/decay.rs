@@ -15,8 +15,8 @@
 //!   [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES) for each VP, pages by
 //!   `page_pool/I3`, and slabs with a block that is in use or cached (`heap/I2`). These slabs may be many
 //!   times the bytes of the blocks.
-//! - I4. After a pass, a quiet VP has no empty slab. A busy VP has no empty slab that it could spare since
-//!   the previous pass.
+//! - I4. After a pass, a quiet VP has no empty slab. A busy VP has only empty slabs that it needed since the
+//!   previous pass.
 //!
 //! Not promised: that a VP with emptied caches is idle. A VP that needs only its caches counts as idle, and
 //! refills them at its next call.

@@ -63,8 +63,8 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// Prefetches its first lines, with the bits of most classes, so that they arrive together and not one by
-    /// one.
+    /// Prefetches the first lines of the slab's metadata, with the bits of most classes, so that they arrive
+    /// together and not one by one.
     #[cfg(not(loom))]
     #[inline]
     fn prefetch(this: *mut Slab) {
@@ -93,7 +93,7 @@ impl Slab {
         unsafe { (&raw mut (*this).first).write(first) };
     }
 
-    /// Makes it a slab of this class, with all blocks free, in no list.
+    /// Begins a slab of this class, with all blocks free, in no list.
     ///
     /// # Safety
     /// The units were given to the caller alone.
@@ -114,7 +114,7 @@ impl Slab {
     /// Returns the class.
     ///
     /// # Safety
-    /// It is a slab, and the caller has one of its blocks.
+    /// `this` is a slab, and the caller has one of its blocks.
     #[inline]
     pub(crate) unsafe fn class(this: *const Slab) -> usize {
         // SAFETY: as in `first`.

@@ -125,7 +125,7 @@ pub fn stats() -> Option<AllocStats> {
     address_space().map(collect)
 }
 
-/// Like [`stats`], but returns `None` as well if this allocator was never used.
+/// Like [`stats`], but also returns `None` if this allocator was never used.
 ///
 /// # Example
 /// ```

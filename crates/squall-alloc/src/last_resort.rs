@@ -1,29 +1,28 @@
-//! Last resort: where a block is searched for before an allocation fails.
+//! Last resort: the search for a free block before an allocation fails.
 //!
 //! Problem: if the system has no more pages, other VPs may still have free blocks in their slabs, magazines,
-//! outboxes and spare slabs. One cached block may keep a whole slab. A thread that moved to another processor
-//! would run out of memory that it had a moment before. Idea: before an allocation fails, its thread searches
-//! all these places, at any cost.
+//! outboxes and spare slabs. One cached block may keep a whole slab from the pool. A thread that moves to
+//! another processor would lose access to memory that it could use before. Idea: before an allocation fails,
+//! its thread searches all these places, at any cost.
 //!
-//! - I1. Before an allocation fails, all caches were sent home. After that, the thread found each heap
-//!   without a free block of the class, and each page pool without room for a slab of it. The visits are one
-//!   after the other, not at one moment. For a strictly local class, the thread searched its own heap and all
+//! - I1. An allocation fails only after two steps. The thread sends the blocks of all caches home. Then it
+//!   visits each heap and each page pool, one after the other. No heap had a free block of the class, and no
+//!   pool had room for a slab of it. For a strictly local class, the thread searched its own heap and all
 //!   pools. Then it searched every heap for the class of whole lines.
-//! - I2. A strictly local block never comes from a slab of another VP. A block of whole lines replaces it,
-//!   which shares no line with any other block.
+//! - I2. A strictly local block never comes from a slab of another VP. If its own heap has none, the thread
+//!   gets a block of whole lines. Such a block shares no line with any other block.
 //!
 //! Not promised: blocks that other threads free, take or hold meanwhile. If the kernel cannot restart
-//! sequences, the cached blocks of VPs stay cached.
-//! Cost: a lock for each VP, and two system calls for each VP with cached blocks. The system calls are paid
-//! once, because the blocks stay at home. Threads that search at the same time begin behind their own VPs, so
-//! they spread over the heaps.
+//! sequences, the cached blocks of VPs stay cached. Cost: a lock for each VP, and two system calls for each
+//! VP with cached blocks. The system calls are paid once, because the blocks stay at home. Each thread begins
+//! its search at the VP after its own, so threads that search at the same time spread over the heaps.
 
 use crate::address_space::AddressSpace;
 use crate::classes::{self, LINES_BYTES, SIZES};
 use crate::drain;
 
-/// Finds a block of `class`, or another that serves as well, in any heap; the heap of `vp` has no free one.
-/// Null if there is no memory.
+/// Finds a block of `class`, or of a class that can replace it, in any heap. The heap of `vp` has no free
+/// block. Returns null if there is no memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn search(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {

@@ -22,7 +22,8 @@ pub(crate) static MAP: CachePadded<AtomicPtr<AtomicPtr<Magazine>>> =
 pub(crate) static NEAR: CachePadded<AtomicPtr<u8>> = CachePadded::new(AtomicPtr::new(std::ptr::null_mut()));
 
 /// The dummy magazine of units without a slab: it looks full, so a free there comes to the slow path. It has
-/// no room, whichever VP its address suggests. On lines of its own, because many remote frees read it.
+/// no room, so the VP that its address yields does not matter. On lines of its own, because many remote frees
+/// read it.
 pub(crate) static NO_SLAB: CachePadded<Magazine> =
     CachePadded::new(Magazine { count: AtomicU32::new(0), low: AtomicU32::new(0), high: AtomicU32::new(0) });
 

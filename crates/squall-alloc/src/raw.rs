@@ -357,8 +357,9 @@ pub(crate) fn put_block(space: &AddressSpace, block: *mut u8) {
     }
 }
 
-/// Sends a block home, together with up to so many blocks of a full magazine. `is_home`: the home of all of
-/// them is `vp`. Out of line, because the batch is a KiB of stack, and most remote frees do not need it.
+/// Sends a block home, together with blocks of a full magazine, up to the number in `full`. `is_home`: the
+/// home of all of them is `vp`. Out of line, because the batch is a KiB of stack, and most remote frees do
+/// not need it.
 #[cold]
 #[inline(never)]
 fn put_many(
