@@ -1,10 +1,10 @@
 //! The access of a representative to its root and its peers.
 //!
 //! Problem: a `RepContext` is an ordinary value. Its author could move it out of the representative and use
-//! it when the peers are freed.
-//! Idea: methods that reach peers work only while the `RepContext` lies *inside* its representative. Code
-//! that can borrow it there is inside a call of the object, or in the representative's drop, which the object
-//! knows. So the peers are valid as long as the borrow. The check compares two addresses.
+//! it when the peers are freed. Idea: methods that reach peers work only while the `RepContext` lies *inside*
+//! its representative. Code that can borrow it there runs in a call of the object, or in the representative's
+//! drop. The object is closed before that drop. So the peers are valid as long as the borrow. The check
+//! compares two addresses.
 //!
 //! - I1. A borrow of a representative's field exists only in three situations: within an operation or a hold
 //!   in which the representative was found; within a borrow of a peer of the same object that began so; or in
@@ -229,7 +229,7 @@ impl<R: Root> RepContext<R> {
     }
 
     /// Iterates over the current representatives, in no particular order. It may miss representatives that
-    /// are made meanwhile.
+    /// are made during the iteration.
     ///
     /// # Panics
     /// If this value was moved out of its representative.

@@ -207,7 +207,7 @@ where
 /// If [`try_shared`] returns an error.
 /// # Cost
 /// About a hundred instructions if an object of this size ended on this VP before; its block and id are used
-/// again. Otherwise an allocation, and the VP's list of free ids, whose lock may block for a few
+/// again. Otherwise an allocation and the lock of the VP's list of free ids, which may block for a few
 /// instructions. It touches no other VP's memory.
 /// # Source
 /// Appavoo 2005, §5.3.1 (`CObjRootSingleRep`).

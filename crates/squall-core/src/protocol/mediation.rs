@@ -150,8 +150,8 @@ pub(crate) fn leave(platform: &impl Platform, mediator: &Mediator) {
 #[must_use]
 pub(crate) enum Settled {
     /// The winner serves, or served before it was destroyed; the caller ends the other object. `attached`
-    /// says whether the first slot has the next mediator, or without one the winner. If it has not, the
-    /// caller frees the next mediator after a grace period.
+    /// says whether the first slot has the next mediator or, if there is no next mediator, the winner. If
+    /// not, the caller frees the next mediator after a grace period.
     Decided { attached: bool },
     /// The object was destroyed: the caller ends the new object.
     Doomed,

@@ -22,13 +22,13 @@
 //!   otherwise the old one. In the second case the owner can no longer reach `Complete`. The owner ends the
 //!   other object.
 //! - I3. A mediator has one owner: the thread that put it into the first slot. An arbitration has no owner
-//!   once it is in `Arbitrate`. The thread that changes that phase becomes its owner. So does a thread that
-//!   takes it out of the slot by a tag in that phase. The owner frees the mediator, a grace period after
-//!   every slot has another occupant.
+//!   once it is in `Arbitrate`. The thread that changes that phase becomes its owner. A thread that replaces
+//!   it in the slot by a tag in that phase also becomes its owner. The owner frees the mediator, a grace
+//!   period after every slot has another occupant.
 //!
 //! Source: Appavoo 2005, *Clustered Objects*, §6.2 (CO-34 to CO-40). K42's mediator has separate words for
-//! the phase and the count of each processor. There a thread that is tracked elsewhere can enter between two
-//! loads, so here both are one word, changed by an exchange.
+//! the phase and the count of each processor. There, a thread that another processor counts can enter between
+//! two loads. Here phase and count are one word, changed by an exchange.
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;

@@ -5,7 +5,7 @@
 //! on small ones.
 //!
 //! - I1. A slot's occupant, an object or a mediator, is read within an operation. It is replaced before the
-//!   gate is shut. So it is replaced before the gate is drained, and before the grace period begins after
+//!   gate is shut. So the replacement comes before the drain of the gate, and before the grace period after
 //!   which the occupant is freed. An occupant that a miss finds stays valid until the end of the miss's
 //!   operation.
 //! - I2. Only a miss inside the gate stores entries of an object, after it added the VP to the translation

@@ -64,10 +64,10 @@ pub struct Arbiter {
 /// [`SwapError`] if the object is gone, if another function arbitrates it, or while it is being swapped. Also
 /// if the handle's interface is one that the object's own interface extends.
 /// # Cost
-/// Other objects pay for none of it, and this one only while the function is attached. Each call of the
-/// object, of any method, takes the slow path, which writes no shared data: some tens of nanoseconds.
-/// Attaching and detaching cost in proportion to the representatives. No call waits. Progress: lock-free,
-/// except while another thread attaches or detaches a function.
+/// Other objects pay nothing. This object pays only while the function is attached. Each call of the object,
+/// of any method, takes the slow path, which writes no shared data: some tens of nanoseconds. Attaching and
+/// detaching cost in proportion to the representatives. No call waits. Progress: lock-free, except while
+/// another thread attaches or detaches a function.
 /// # Source
 /// Appavoo 2005, §8.3.
 ///

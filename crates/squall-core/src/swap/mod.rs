@@ -148,8 +148,8 @@ impl<I: ?Sized + Interface> Swap<I> {
     /// Sets the time limit for the phase `Block`, in which calls wait for the calls that are still in the
     /// object. Default: 20 ms.
     ///
-    /// The limit always exists, since a lock that is held across calls can cause a deadlock between the two
-    /// groups. When it expires, the swap is rolled back.
+    /// The limit always exists, since a lock that is held across calls can cause a deadlock between the
+    /// waiting calls and those in the object. When it expires, the swap is rolled back.
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -166,7 +166,7 @@ impl<I: ?Sized + Interface> Swap<I> {
         self
     }
 
-    /// Rolls the swap back if `cancel` is cancelled meanwhile.
+    /// Rolls the swap back if `cancel` is cancelled before the swap has ended.
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;

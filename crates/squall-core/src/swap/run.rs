@@ -2,8 +2,8 @@
 //!
 //! - I1. From `attach` on, the swapping thread is inside the old object's gate. So the old object stays valid
 //!   outside operations, too. The new object belongs to this thread until it serves.
-//! - I2. User code (exports, imports, drops) runs under no lock and outside every operation. Calls that wait
-//!   meanwhile wait only for this user code.
+//! - I2. User code (exports, imports, drops) runs under no lock and outside every operation. While user code
+//!   runs, the waiting calls wait only for this code.
 //! - I3. Callers wait from `block` until `decide`. Between the two, no thread of the swap waits for a grace
 //!   period.
 
@@ -457,7 +457,7 @@ impl<'a> Run<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Serving,
-    /// The object was destroyed meanwhile.
+    /// The object was destroyed during the swap.
     Destroyed,
 }
 
