@@ -14,7 +14,7 @@
 //!   cycle: the lock's recorded holder is this thread, or empty.
 //! - I4. The last thread to enter the list finds a cycle of recorded owners. The others are in the list
 //!   already, and their locks were recorded before.
-//! - I5. Recording and removing an owner never allocates. Either waits only for a short section that does not
+//! - I5. Recording and removing an owner never allocates. Both wait only for a short section that does not
 //!   allocate. So the locks of an allocator may be recorded too.
 //! - I6. Locks that a thread takes inside this module are neither recorded nor listed. (Recording a wait and
 //!   writing a report allocate, and the allocator may have locks.) So this module never re-enters a lock it

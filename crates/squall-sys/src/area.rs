@@ -1,12 +1,12 @@
 //! Per-thread block with the number of the thread's processor, in the layout of `struct rseq`.
 //!
 //! Problem: a thread asks for its processor before every local operation. The answer must cost one load, in
-//! any crate and without link-time optimisation; std's `thread_local!` is a call there. The kernel keeps such
-//! a word up to date in the area that the C library registered for restartable sequences. But not every
-//! platform has that area, and a virtual topology cannot use it.
+//! any crate and without link-time optimisation. From another crate, std's `thread_local!` is a call. The
+//! kernel keeps such a word up to date in the area that the C library registered for restartable sequences.
+//! But not every platform has that area, and a virtual topology cannot use it.
 //!
-//! Idea: a block of our own with the same layout. The reader of the number then needs only the offset of one
-//! of the two blocks from the thread pointer, whichever it is.
+//! Idea: a block of our own with the same layout. The reader of the number then needs only one offset from
+//! the thread pointer: that of the block in use.
 //!
 //! - I1. Each thread has one own block for its whole life, at the same offset in all threads ([`own_offset`],
 //!   never 0). It begins with both processor numbers negative. Only the thread itself (or its signal

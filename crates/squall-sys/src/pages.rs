@@ -294,8 +294,8 @@ pub unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
 
 /// Returns the value of an environment variable, without allocating.
 ///
-/// It is read where the C library keeps it. So no thread may change the environment meanwhile, which std
-/// requires of programs too.
+/// The function reads the C library's own copy. So no thread may change the environment during the call; std
+/// requires that of programs, too.
 pub fn variable(name: &std::ffi::CStr) -> Option<&'static [u8]> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {

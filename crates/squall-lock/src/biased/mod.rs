@@ -15,8 +15,8 @@
 //! - I2. A thread is inside as the owner only if it saw itself as the owner after its mark and a light fence.
 //! - I3. The holder of `common` is inside only if the lock has no owner, and the mark of the last owner was
 //!   seen cleared. That read follows a heavy fence, which follows the end of the ownership; any threads may
-//!   have made these steps. Until then the last owner is `leaving`, also for threads that come after one that
-//!   gave up. By `asym/I1` the owner sees that it lost the ownership, or its mark is seen.
+//!   have made these steps. Until then `leaving` names the last owner, even if the thread that ended the
+//!   ownership gives up. By `asym/I1` the owner sees that it lost the ownership, or its mark is seen.
 //! - I4. A thread becomes the owner when it releases `common`, so never while it has a guard. A thread that
 //!   takes the lock twice therefore finds its own mark, or waits for its own `common`.
 //!
@@ -417,7 +417,7 @@ enum Way {
     Held,
 }
 
-/// Returns whether locks may have owners: light fences order something, or are full fences.
+/// Returns whether locks may have owners: light fences have an effect, or are full fences.
 fn may_be_owned() -> bool {
     asym::CHECKED || asym::mode() == asym::Mode::Membarrier
 }

@@ -29,8 +29,8 @@ pub(super) struct Monitor {
     pub(super) contended: AtomicU64,
     /// Holder: the most other waiters seen by a thread that got the lock. Any thread may read and reset it.
     pub(super) peak: AtomicU32,
-    /// Holder: the part of `contended` that received the lock directly from the previous holder, which counts
-    /// it.
+    /// Holder: the acquisitions among `contended` to which the previous holder gave the lock directly. The
+    /// previous holder counts them.
     pub(super) handed: AtomicU64,
     /// Holder: times a thread took a lock that was reserved for waiters, because the waiters did not come.
     pub(super) missed: AtomicU64,

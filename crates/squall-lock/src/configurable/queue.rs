@@ -116,8 +116,8 @@ impl Inner {
     }
 }
 
-/// Wakes the waiter of the node at this address, and no other. The node may be gone by now, and its memory be
-/// another lock.
+/// Wakes the waiter of the node at this address, and no other. The node may be gone by now, and its memory
+/// may have become another lock.
 fn wake(key: usize) {
     let ours = |token: ParkToken| if token.0 == key { FilterOp::Unpark } else { FilterOp::Skip };
     parking::unpark_filter(key, ours, |_| UnparkToken(super::tokens::AGAIN));

@@ -97,16 +97,16 @@ const _: () = assert!(
 #[cfg(not(loom))]
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether a light fence orders anything in this process. The answer stays true unless `membarrier`
-/// is refused later.
+/// Returns whether light fences have an effect in this process. The answer stays true unless `membarrier` is
+/// refused later.
 #[cfg(not(loom))]
 fn may_be_quick() -> bool {
     // Relaxed: if a lock becomes quick in spite of REFUSED, its next sleeper tries the heavy fence again.
     (asym::CHECKED || asym::mode() == asym::Mode::Membarrier) && !REFUSED.load(Ordering::Relaxed)
 }
 
-/// Returns whether zeroed memory is a valid free lock. Zero means quick, which is valid while light fences
-/// order something.
+/// Returns whether zeroed memory is a valid free lock. Zero means quick, and a quick lock is valid while
+/// light fences have an effect.
 #[cfg(not(loom))]
 pub fn zeros_are_free() -> bool {
     may_be_quick()

@@ -12,8 +12,8 @@
 //! - I2. A thread that was woken, or that gives up, tries the lock once afterwards. So its wake-up is never
 //!   lost: it takes a free lock, or else the release of the current holder wakes the next sleeper.
 //! - I3. A thread that is handed the lock never sees it free.
-//! - I4. A thread that announced itself leaves only after it saw the lock held later than that, or after it
-//!   took the lock.
+//! - I4. A thread that announced itself leaves only after it took the lock, or after it saw the lock held at
+//!   a time after the announcement.
 //!
 //! Not promised: order. A thread that arrives while the lock is free takes it before woken threads (barging).
 //! A thread that was woken [`VAIN`] times and found the lock taken again is impatient. The releasing thread

@@ -263,7 +263,8 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         (entry == Entry::Inside).then(|| self.written(turn))
     }
 
-    /// Locks for writing, or gives up after `limit` and returns `None`. Readers that arrive meanwhile wait.
+    /// Locks for writing, or gives up after `limit` and returns `None`. Readers that arrive during the
+    /// attempt wait.
     ///
     /// # Example
     /// ```

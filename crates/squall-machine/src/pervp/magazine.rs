@@ -26,14 +26,14 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 /// One bounded stack of pointers per VP: a cache of blocks that may be freed at any time, also on other VPs.
 ///
-/// A magazine may report that it is empty or full although it is not. Users need another source of blocks in
-/// that case anyway.
+/// A magazine may report that it is empty or full although it is not. Users need another source of blocks for
+/// that case, as for a magazine that is really empty or full.
 ///
 /// # Cost
 /// A word per pointer and VP, in pages that exist only where they were touched. `push_on` and `pop` are a
 /// dozen plain instructions, and access no line that another VP writes. Progress: wait-free except for
-/// restarts. The atomic form is wait-free too, but a thread preempted in it makes its VP's magazine unusable
-/// meanwhile. Linearized at the store to the count.
+/// restarts. The atomic form is wait-free too, but while a thread is preempted in it, its VP's magazine is
+/// unusable. Linearized at the store to the count.
 ///
 /// # Example
 /// ```

@@ -52,8 +52,8 @@ use std::ptr::NonNull;
 ///
 /// # Safety
 /// The macro must be used in an `unsafe` block with an argument that
-/// 1. no instruction but the last stores to memory that another thread may read; or, if one does, that the
-///    sequence may be cut short after it and begin again;
+/// 1. only the last instruction stores to memory that another thread may read; or, after any earlier such
+///    store, the sequence may be cut short and begin again;
 /// 2. the templates change no register but `{tmp}`, the `out` operands and the flags, do not use the stack,
 ///    and make no call;
 /// 3. addresses formed with `{part}` are in an extent of per-VP memory; every other thread that writes there

@@ -287,9 +287,9 @@ impl<const N: usize> PerVpWords<N> {
     /// succeeds, both words hold the new values at that instant. A thread that [loads](PerVpWords::load) the
     /// new key sees the value of the side word.
     ///
-    /// When the call fails, `side` may have been written nevertheless, but not after another call of this
-    /// method succeeded. So write side words by this method only, and give the key a version that never comes
-    /// back.
+    /// A failed call may still have written `side`. If the call failed because another call of this method
+    /// succeeded, its write came before that success. So write side words by this method only, and give the
+    /// key a version that never comes back.
     ///
     /// The atomic form holds a lock per VP. There, a preempted thread delays others that call this method on
     /// the same VP and object. A signal handler must not call it on an object on which the interrupted thread

@@ -29,8 +29,8 @@ impl<T> Chain<T> {
     /// Returns the first element for which `wanted` holds. If `wanted` holds for no element, appends
     /// the result of `make` and returns it.
     ///
-    /// `make` runs at most once for each element that other threads append meanwhile. `wanted` must hold for
-    /// its result.
+    /// `make` runs at most once, and once more for each element that another thread appends during the call.
+    /// `wanted` must hold for its result.
     pub(crate) fn find_or_push(&self, wanted: impl Fn(&T) -> bool, make: impl Fn() -> T) -> &T {
         let mut place = &self.head;
         loop {

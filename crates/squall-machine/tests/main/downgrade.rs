@@ -88,9 +88,10 @@ fn by_force_with_visits_to_every_processor() {
     trials(&[("SQUALL_MEMBARRIER", "off")], "downgrade::by_force_with_visits_to_every_processor");
 }
 
-/// A sequence in flight must not commit over an atomic addition made after the mode was given up. To hit such
-/// a sequence, sequences take most of a millisecond. The thread that gives the mode up then adds to the words
-/// of another processor. A thread may really do that if its cached processor number is out of date.
+/// Checks that no sequence in flight overwrites an atomic addition made after the process gave restartable
+/// mode up. Each sequence takes most of a millisecond, so that some are in flight at that time. The thread
+/// that gives the mode up then adds to the word of another processor. Such an addition can really happen: a
+/// thread's cached processor number may be out of date.
 fn give_up_and_add_from_elsewhere() {
     let allowed = squall_sys::affinity::allowed().expect("an affinity mask");
     let (RestartMode::Restartable, [there, .., here]) = (pervp::restart_mode(), &allowed[..]) else {
