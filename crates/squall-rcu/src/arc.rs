@@ -7,8 +7,8 @@ use std::ops::Deref;
 
 use crate::pin::Guard;
 
-/// An `Arc` that lends its value for the rest of an operation, even if the `RcuArc` itself is dropped
-/// meanwhile.
+/// An `Arc` that lends its value for the rest of an operation, even if the `RcuArc` itself is dropped before
+/// the end.
 ///
 /// Dropping an `RcuArc` releases its share of the value once every operation open at that time has ended,
 /// possibly on another thread.

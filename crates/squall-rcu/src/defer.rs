@@ -115,8 +115,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
     add(kind, free::<T>, value.cast(), bytes_of::<T>());
 }
 
-/// Not public: retires a value like [`retire_raw`], for a type with a `Drop` that only frees memory. Its drop
-/// may then run anywhere on the thread that retired it, as for values without a drop.
+/// Not public. Retires a value like [`retire_raw`], for a type with a `Drop` that only frees memory. As for
+/// values without a drop, the drop may then run inside an operation.
 ///
 /// # Safety
 /// The conditions of [`retire_raw`]. The drop of `T` must only free memory.
@@ -191,8 +191,8 @@ pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
     add(Kind::Code, call, data, u32::try_from(bytes).unwrap_or(u32::MAX));
 }
 
-/// Not public: defers a call like [`defer_raw`], for objects created and destroyed by the million: in larger
-/// batches and with a bound of their own ([`Kind::Object`]).
+/// Not public. Defers a call like [`defer_raw`], for objects created and destroyed by the million. Such calls
+/// have larger batches and a bound of their own ([`Kind::Object`]).
 ///
 /// # Safety
 /// The conditions of [`defer_raw`].
@@ -202,8 +202,8 @@ pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32
     add_plain(Kind::Object, call, data, bytes);
 }
 
-/// Not public: calls `call(data, bytes)` once every operation that is open now has ended. The call may run
-/// anywhere, like the freeing of memory.
+/// Not public. Calls `call(data, bytes)` once every operation that is open now has ended. The call may run on
+/// any thread, even inside an operation ([`Kind::Memory`]).
 ///
 /// # Safety
 /// The conditions of [`defer_raw`]. The call must only free memory, and run no users' code.

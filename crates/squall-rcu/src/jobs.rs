@@ -106,8 +106,8 @@ pub(crate) fn has_jobs() -> bool {
 
 /// Runs all queued jobs. The caller is outside every operation.
 ///
-/// A job stays in the queue until its moment has passed. `enter` is called then; the job runs while this
-/// function keeps the result. If `enter` returns `None`, the job and later ones stay in the queue.
+/// A job stays in the queue until its moment has passed. Then this function calls `enter`, and keeps the
+/// result while the job runs. If `enter` returns `None`, the job and later ones stay in the queue.
 pub(crate) fn run_jobs<P>(enter: impl Fn() -> Option<P>) {
     loop {
         let Some(moment) = jobs().front().map(|job| job.moment) else { return };

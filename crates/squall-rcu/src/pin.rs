@@ -123,7 +123,7 @@ pub fn in_operation() -> bool {
     current().depth() > 0
 }
 
-/// Runs `f`, and keeps deferred calls from running on this thread meanwhile.
+/// Runs `f`, and keeps deferred calls from running on this thread until `f` returns.
 ///
 /// Calls that fall due inside `f` run later: once `f` has returned or panicked, and the thread is outside
 /// every operation. The thread is not made to wait for its bound inside `f` either. Scopes nest; the end of

@@ -88,8 +88,8 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// The function does not wait inside an operation, a deferred call, a quiescent-do,
 /// [`without_callbacks`](crate::without_callbacks) or the transfer of a hot-swap, where the wait could be a
 /// deadlock. It then returns while the reclaimer thread still runs the calls that it has taken; the thread
-/// takes no more. [`reclaimer_state`] returns [`ReclaimerState::Stopping`] meanwhile. A second
-/// `set_reclaimer(false)` elsewhere waits for the end.
+/// takes no more. Until these calls have ended, [`reclaimer_state`] returns [`ReclaimerState::Stopping`]. A
+/// second `set_reclaimer(false)`, in a place where waiting is allowed, waits for the end.
 ///
 /// While it is forbidden, callers do the work: users' deferred calls then also run when a thread leaves an
 /// operation. The pending calls of a thread that stopped retiring stay until the thread ends, or until it or

@@ -80,9 +80,9 @@ pub(crate) fn orphaned() -> (u64, u64) {
 /// Waits until the calls of the chosen threads and of ended threads are ripe, and runs those that are still
 /// pending then.
 ///
-/// Calls stay in their list until they are ripe. They stay counted meanwhile, and their owner may run them
-/// first. `enter` is called then; the calls run while the caller keeps its result. If `enter` returns `None`,
-/// the calls stay in their lists, and their owners ask for the reclaimer again.
+/// Calls stay in their list until they are ripe. Until then they stay counted, and their owner may run them
+/// first. Then this function calls `enter`, and keeps the result while the calls run. If `enter` returns
+/// `None`, the calls stay in their lists, and their owners ask for the reclaimer again.
 pub(crate) fn run_everything<P>(
     record: &'static Record,
     choose: impl FnMut(&Record) -> bool,

@@ -37,8 +37,8 @@
 //!   holds another operation's data, except in the signal-handler case of I3. It exists only in builds with
 //!   debug assertions.
 //! - I8. Only the owner writes `quiet`. While `quiet` counts a callback-free scope, the owner runs no
-//!   deferred users' code and does not wait for its bound. `POSTPONED` says that work fell due meanwhile. A
-//!   mark made by a signal handler may be lost, which only delays.
+//!   deferred users' code and does not wait for its bound. `POSTPONED` says that work fell due in that scope.
+//!   A mark made by a signal handler may be lost, which only delays.
 //!
 //! Source: liburcu's `urcu_memb` reader, which keeps depth and phase in one word for the same reason; K42's
 //! count of requests per generation (CO-21), here per thread.

@@ -1,7 +1,7 @@
 //! The registry: all records, and their assignment to threads.
 //!
-//! Problem: threads come and go by the thousand. The driver reads all records meanwhile, without being
-//! stopped by the threads and without stopping them.
+//! Problem: threads come and go by the thousand. At the same time the driver reads all records. Neither the
+//! driver nor the threads may stop the other.
 //!
 //! - I1. A record, once made, is never freed or moved. A free record has no owner and shows no open
 //!   operation.

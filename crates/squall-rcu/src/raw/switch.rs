@@ -1,9 +1,9 @@
 //! The switch by which any thread allows or forbids the reclaimer, and waits for the calls that it runs.
 //!
-//! Problem: once a program has forbidden the reclaimer, no deferred call may run there. So the thread must
-//! have ended the calls that it had begun.
-//! Idea: one word says whether the reclaimer is allowed and whether it runs calls. So each side makes one
-//! atomic step, and needs no handshake with fences.
+//! Problem: once a program has forbidden the reclaimer, no deferred call may run on the reclaimer thread. So
+//! the program must wait until that thread has ended the calls that it had begun. Idea: one word says whether
+//! the reclaimer is allowed and whether it runs calls. So each side makes one atomic step, and needs no
+//! handshake with fences.
 //!
 //! ```text
 //! begin a turn: RUNNING -> TURN. In any other state the reclaimer takes no call
