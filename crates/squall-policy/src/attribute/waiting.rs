@@ -13,9 +13,9 @@
 //!   requires.
 //! - I3. The vector owns no memory while `top` is within the array.
 //!
-//! Not promised: use in a signal handler.
-//! Cost: each attribute is copied once. Words that are accessed together are separate cells: the compiler
-//! would join their loads, and the processor cannot forward two stores to one load.
+//! Not promised: use in a signal handler. Cost: each attribute is copied once. Words that are accessed
+//! together are separate cells. In one cell the compiler would join their loads into one, and the processor
+//! cannot forward two stores to one load.
 
 use squall_core::Id;
 use std::cell::{Cell, RefCell};
@@ -215,8 +215,9 @@ impl Waiting {
 
 /// Guard of a frame. Dropping it, also in a panic, restores the entries that waited before.
 ///
-/// The guard finds the thread-local stack again, which takes a few instructions. A borrow could not leave
-/// [`with_waiting`], and the caller's closure would have to run inside it, without inlining.
+/// The guard looks up the thread-local stack again, which takes a few instructions. It keeps no borrow of the
+/// stack: a borrow cannot leave [`with_waiting`], so the caller's closure would have to run inside it,
+/// without inlining.
 pub struct Frame {
     callee: Id,
     span: Span,

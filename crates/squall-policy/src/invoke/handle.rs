@@ -2,8 +2,8 @@
 //!
 //! - I1. Exactly one party takes the function of an invocation: the executor that runs it, the executor that
 //!   drops it, a waiter that helps, or a cancelled event. That party stores the result.
-//! - I2. A result is stored once. It is taken once, or dropped with the last of `PendingCall` and `Runner`.
-//!   No lock is held then.
+//! - I2. A result is stored once. It is then taken once, or dropped when both the `PendingCall` and the
+//!   `Runner` are gone. The drop runs under no lock.
 
 use squall_core::wrap::catching;
 use std::fmt;
@@ -143,7 +143,7 @@ impl<R> PendingCall<R> {
         !matches!(&*lock(&self.0.slot), Slot::Empty(_))
     }
 
-    /// Takes the result, if it is there. Take it only once.
+    /// Takes the result, if the invocation has ended. Take it only once.
     ///
     /// # Panics
     /// If the result was taken before.
@@ -167,8 +167,8 @@ impl<R> PendingCall<R> {
     /// wait for each other do not exhaust the pool.
     ///
     /// # Errors
-    /// [`InvokeError`]. Inside an operation, if the result is not there yet, [`InvokeError::InOperation`] at
-    /// once.
+    /// [`InvokeError`]. Inside an operation, if the invocation has not ended yet,
+    /// [`InvokeError::InOperation`] at once.
     /// # Panics
     /// If the result was taken before.
     pub fn wait(self) -> Result<R, InvokeError> {
@@ -179,8 +179,8 @@ impl<R> PendingCall<R> {
     /// the result only once.
     ///
     /// # Errors
-    /// [`InvokeError`]. Inside an operation, if the result is not there yet, [`InvokeError::InOperation`] at
-    /// once.
+    /// [`InvokeError`]. Inside an operation, if the invocation has not ended yet,
+    /// [`InvokeError::InOperation`] at once.
     /// # Panics
     /// If the result was taken before.
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<R, InvokeError>> {

@@ -1,7 +1,8 @@
-//! Record buffer of a thread, and its end.
+//! Record buffer of a thread, and its removal when the thread ends.
 //!
-//! - I1. The centre knows a buffer from before its first record until its thread has ended.
-//! - I2. When a thread ends, it gathers its last records itself. After that the buffer has no owner.
+//! - I1. The centre (`centre`) lists a buffer from before its first record until its thread has ended.
+//! - I2. An ending thread delivers its last records to the subscriptions itself. After that the buffer has no
+//!   owner.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

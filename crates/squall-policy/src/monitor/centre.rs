@@ -14,9 +14,9 @@
 //! rest signals after the collector has read the count, so the sleep ends (`park/I1`). A buffer that is
 //! unknown when the collector checks joins later, under the lock, so its writer sees the rest.
 //!
-//! A collector that found records naps for [`NAP`] before it checks again, without a request to be called. So
-//! in a stream of records a writer makes one system call per half a buffer. If the system refuses the heavy
-//! fence, rests are short.
+//! A collector that found records naps for [`NAP`] and then checks again. A nap is no rest: a half-full
+//! buffer ends it, a single record does not. So in a stream of records a writer makes one system call per
+//! half a buffer. If the system refuses the heavy fence, rests are short.
 //!
 //! Cost of a round: one check of each buffer. At rest: zero.
 

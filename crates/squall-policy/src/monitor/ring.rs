@@ -5,8 +5,8 @@
 //! - I1. One thread writes at a time (the buffer's owner), and one reads at a time (the thread that holds the
 //!   centre's lock). `push` calls no other function, so the owner does not enter it twice.
 //! - I2. No record is torn. The writer stores to a place only if `tail - head` is below the capacity, with a
-//!   `head` that it acquired. So the reader has finished with the old record there. The reader reads only
-//!   places below a `tail` that it acquired, so all words of the record are there.
+//!   `head` that it acquired. So the reader has finished with the old record in that place. The reader reads
+//!   only places below a `tail` that it acquired, so all words of the record are there.
 //! - I3. No record is lost silently: each `push` either advances `tail` or counts one dropped record.
 //!
 //! Progress: both sides are wait-free. Cost of a `push`: five stores of words and one of `tail`, on lines

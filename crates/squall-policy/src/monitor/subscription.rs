@@ -105,7 +105,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Returns the next batch, and waits for it. Returns `None` once the subscription is closed and the queue
+    /// Waits for the next batch and returns it. Returns `None` once the subscription is closed and the queue
     /// empty.
     ///
     /// A subscription without a collector waits until another thread calls [`collect`](super::collect).

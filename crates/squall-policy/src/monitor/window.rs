@@ -125,8 +125,7 @@ pub struct Every {
 }
 
 impl Every {
-    /// Selects the callers number `period`, twice `period`, and so on. Selects every caller if `period` is 0
-    /// or 1.
+    /// Selects every `period`-th caller. If `period` is 0 or 1, selects every caller.
     pub const fn new(period: u32) -> Every {
         Every { period, left: AtomicU32::new(period) }
     }

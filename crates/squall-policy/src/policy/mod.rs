@@ -1,9 +1,9 @@
 //! Policies: code around an object that decides how each call is made, chosen when the object is created.
 //!
-//! An object has two views. Its callers see its interface. Its [`Policy`] sees each call as a [`Block`]: the
-//! object, the operation, the attributes given to the call, and a way to [`proceed`](Block::proceed). The
-//! policy lets the call go on, refuses it with a reason, has another thread run it, or makes it wait. Neither
-//! the implementation nor its callers change for that.
+//! The callers of an object see its interface. Its [`Policy`] sees each call as a [`Block`]: the object, the
+//! operation, the attributes given to the call, and a way to [`proceed`](Block::proceed). The policy lets the
+//! call go on, refuses it with a reason, has another thread run it, or makes it wait. Neither the
+//! implementation nor its callers change for that.
 //!
 //! A policy is bound to an object at its creation ([`governed`], [`Binding`]) and stays. A swap to another
 //! implementation made by the same binding ([`Binding::next`]) keeps the policy with its state, for example
@@ -198,8 +198,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn wake(&self) {}
 
     /// Called when the policy governs no object any more: the object was destroyed and its calls have
-    /// returned. If a root made a representative that lost a race and was dropped, this may come early, and
-    /// calls may still follow.
+    /// returned. There is one exception. If two threads race to make a representative, the root drops the
+    /// loser. This function may then run although the object still lives and calls follow.
     ///
     /// Runs on the thread that drops the object, outside every operation, and must not block.
     fn ended(&self) {}

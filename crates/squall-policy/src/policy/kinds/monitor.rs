@@ -27,7 +27,7 @@ use super::IN_OPERATION;
 use crate::policy::{Block, Policy};
 
 /// Monitor: one call of the object runs at a time, on its caller's thread. Calls enter in order of arrival. A
-/// call may wait for a [`Condition`] and lets other calls in meanwhile.
+/// call may wait for a [`Condition`]; other calls enter during the wait.
 ///
 /// A call from inside the monitor to the same object is refused, because it would wait for itself.
 ///
@@ -419,9 +419,9 @@ impl Condition {
         self.name
     }
 
-    /// Waits until the condition is signalled. Other calls may enter meanwhile. On return the calling thread
-    /// is alone inside again. Another call may have run between the signal and the return: check again, or
-    /// use [`wait_until`](Condition::wait_until).
+    /// Waits until the condition is signalled. Other calls may enter during the wait. On return the calling
+    /// thread is alone inside again. Another call may have run between the signal and the return: check
+    /// again, or use [`wait_until`](Condition::wait_until).
     ///
     /// # Errors
     /// [`Interrupted`]: the object was destroyed, or a swap waits for this call. Return soon, and leave the

@@ -23,8 +23,8 @@ use crate::invoke::threads;
 use crate::policy::{Block, Policy};
 
 /// Task: an object with one thread of its own, which runs the calls one at a time, in order of arrival. Calls
-/// with arguments or results that are not `Send` run elsewhere (see below). Callers wait. The methods may use
-/// thread-locals of the task's thread.
+/// with arguments or results that are not `Send` run on their callers' threads (see below). Callers wait. The
+/// methods may use thread-locals of the task's thread.
 ///
 /// The first call starts the thread, named `squall-task` or as given to [`Task::named`] and listed by
 /// [`invoke::threads`](crate::invoke::threads()). It ends when the object has ended. The thread and the order
