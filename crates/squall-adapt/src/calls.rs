@@ -139,10 +139,10 @@ impl Sampler {
     }
 }
 
-/// Counts the calls of an object for a span, by VP and method. The calling thread sleeps meanwhile.
+/// Counts the calls of an object for a span, by VP and method. The calling thread sleeps during the span.
 ///
-/// Only one arbiter can be attached to an object, so [`squall_core::swap::arbitrate`] returns an error
-/// meanwhile. For an adaptive object the engine counts from time to time, for a fraction of a millisecond.
+/// Only one arbiter can be attached to an object, so [`squall_core::swap::arbitrate`] returns an error during
+/// the span. For an adaptive object the engine counts from time to time, for a fraction of a millisecond.
 ///
 /// # Errors
 /// [`SwapError`]: the object was destroyed, is being swapped, or has another arbiter.

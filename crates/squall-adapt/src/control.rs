@@ -477,8 +477,8 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     }
 }
 
-/// Counts the calls of an object for a span of at most one second. The calling thread sleeps meanwhile. See
-/// [`count_calls`].
+/// Counts the calls of an object for a span of at most one second. The calling thread sleeps during the span.
+/// See [`count_calls`].
 ///
 /// # Errors
 /// [`ControlError`]: the object was destroyed, the span is too long, the calls cannot be counted now, or the

@@ -219,8 +219,8 @@ impl Record {
         news
     }
 
-    /// Returns `true` if a decision about it was recorded, which would be recorded again if this record were
-    /// removed.
+    /// Returns `true` if a decision about the object was recorded that would be recorded again after the
+    /// removal of this record.
     pub(super) fn has_logged(&self) -> bool {
         self.logged.is_some()
     }

@@ -187,7 +187,8 @@ pub(super) fn rest(sample: &Sample) {
 }
 
 /// Ends a sample with too few calls for an estimate. Arms the sensor with the longest interval, and removes
-/// the record if it is not needed. Most of many objects are like that, and each of them posts some time.
+/// the record if it is not needed. In a program with many objects, most objects are like that, and each posts
+/// from time to time.
 pub(super) fn forget(sample: &Sample) {
     let mut state = state();
     let Some(record) = state.records.get_mut(&sample.id) else { return };

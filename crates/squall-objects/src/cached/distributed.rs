@@ -17,8 +17,8 @@
 //! - I1. A change runs within a call of the object. So a swap waits for the change, or the change completes
 //!   before the store moves.
 //! - I2. A view that a call gives to an operation serves one lookup, which began before that call. If the
-//!   object is swapped meanwhile, the old cache shows the state at the swap or later. Both are within the
-//!   lookup.
+//!   object is swapped during the lookup, the old cache shows the state at the swap or later. Both are within
+//!   the lookup.
 //! - I3. Representatives are made, become full and become thin regardless of changes under way. The code that
 //!   fills a cache must ensure that changes find the new entry there (`lines`, `items`). A cache is
 //!   registered at its place, where changes find it, before any entry enters it. Entries that are taken over

@@ -9,9 +9,9 @@
 //! problems (`squall_parts::replica`, header of `raw.rs`). While a change goes from replica to replica these
 //! are empty, and a reader of an empty replica reads the master.
 //!
-//! - I1. A key has a value if the store's table has a line for it, and the line's master has one. A line
-//!   with a value is never taken out of the table or replaced. A line that has lost its value, which is
-//!   final, is *dead*, and may be both.
+//! - I1. A key has a value if the store's table has a line for it, and the line's master has one. A line with
+//!   a value is never taken out of the table or replaced. The loss of a value is final. The line is then
+//!   *dead*, and may be taken out or replaced.
 //! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value
 //!   is in its cache's table as long as its line is alive, except for I5 and `distributed/I4`. It is recorded
 //!   in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that holds the old

@@ -30,8 +30,9 @@
 //!
 //! # Limits
 //! - Signal handlers must not use a gate.
-//! - After a fork, a gate made by the parent is useless in the child. Requests inside on other threads of the
-//!   parent never leave there. Waits return at once, so [`GateExt::enter`] on a stopped gate spins forever.
+//! - After a fork, a gate made by the parent is useless in the child. In the child, requests that were inside
+//!   on other threads of the parent never leave. Waits return at once, so [`GateExt::enter`] on a stopped
+//!   gate spins forever.
 //! - There is no adaptive form, since a service has one gate and knows its form beforehand. The two forms
 //!   cannot be swapped for each other, since each request must leave the object that it entered.
 
@@ -56,8 +57,8 @@ use shared::Shared;
 /// may leave on another thread or VP than it entered on.
 ///
 /// Progress: entering is wait-free unless the gate is stopped. Leaving is wait-free in the distributed form
-/// and lock-free in the shared form. A request that stays inside delays a stop or a shutdown. Requests may
-/// cause misses and new representatives meanwhile.
+/// and lock-free in the shared form. A request that stays inside delays a stop or a shutdown. While the
+/// control waits, requests may cause misses and new representatives.
 ///
 /// ```
 /// use squall_objects::gate::{self, Gate, Rejected, State};
@@ -80,7 +81,7 @@ pub trait Gate: Send + Sync {
     /// [`Rejected`]: the request has not entered, and must not leave.
     fn enter_now(&self) -> Result<(), Rejected>;
 
-    /// Leaves.
+    /// Counts a request out of the service.
     ///
     /// # Panics
     /// If more requests left than entered and the gate detects it. The shared form detects it when no request
@@ -94,7 +95,7 @@ pub trait Gate: Send + Sync {
 
     /// Stops the gate: later requests wait. Returns when all requests inside have left.
     ///
-    /// A request that stops its own gate waits for itself. Use [`stop_for`](Gate::stop_for) there.
+    /// A request that stops its own gate waits for itself. In a request, use [`stop_for`](Gate::stop_for).
     ///
     /// # Errors
     /// [`ControlError`]: the gate is unchanged.

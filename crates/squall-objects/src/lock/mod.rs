@@ -150,8 +150,8 @@ struct State {
     temper: Hysteresis,
     /// The form found best in the last runs, and the number of those runs in a row.
     agreed: (usize, u32),
-    /// `regrets` counts how often in a row a risky form did not last; `chosen` is the time of the last
-    /// change.
+    /// `regrets` counts how often in a row a risky form (`policy::is_bold`) lasted for less than `LASTS`.
+    /// `chosen` is the time of the last change of form.
     regrets: u32,
     chosen: Instant,
     /// Last decision recorded, so that it is recorded once.
@@ -404,7 +404,8 @@ struct Noted {
 
 /// Number of runs in a row that must find a form best, since a single run may see an unusual moment.
 const AGREED: u32 = 2;
-/// The number for risky forms. It doubles each time such a form did not last for `LASTS`.
+/// Like `AGREED`, for risky forms (`policy::is_bold`). The number doubles each time such a form did not last
+/// for `LASTS`.
 const AGREED_IF_BOLD: u32 = 4;
 const LASTS: Duration = Duration::from_secs(1);
 const REGRETS_MAX: u32 = 10;

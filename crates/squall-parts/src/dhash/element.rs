@@ -25,11 +25,11 @@ pub enum Locking {
     Each,
 }
 
-/// An element of the master, locked while the closure runs that it is lent to.
+/// An element of the master, locked while the closure that gets it runs.
 ///
-/// Meanwhile no thread makes a replica of the element, and no other thread empties it or locks it through the
-/// master. Local tables with a replica of it still find and lock that replica, unless an operation from here
-/// holds its lock.
+/// During that time no thread makes a replica of the element, and no other thread empties it or locks it
+/// through the master. Local tables with a replica of it still find and lock that replica, unless an
+/// operation from here holds its lock.
 pub struct Locked<'a, K, G, L, S>
 where
     K: Send + Sync + 'static,

@@ -301,8 +301,8 @@ where
     /// Empties the key, in all tables at one moment. Returns whether it was present. See
     /// [`Locked::empty_data`].
     ///
-    /// A key that is being filled is emptied afterwards. So a value that `fill` read before some change does
-    /// not survive it.
+    /// If another thread is filling the key, this call waits for the fill and then empties the key. So a
+    /// value that `fill` computed before this call does not stay.
     ///
     /// # Source
     /// CO-61.

@@ -11,12 +11,12 @@
 //!   element never comes back: the next life of the key is a new element.
 //! - I2. A replica belongs to one element and is in one local table, under the element's key. It has its
 //!   local part once the element is full.
-//! - I3. While a thread holds a replica's lock, having found its element full, the element stays full. For
-//!   the emptying thread holds the element's lock and the locks of all replicas. Replicas are made under the
-//!   element's lock, so that it knows them all.
+//! - I3. While a thread holds a replica's lock, having found its element full, the element stays full. The
+//!   reason: the emptying thread holds the element's lock and the locks of all replicas. It knows all
+//!   replicas, because they are made under the element's lock.
 //! - I4. A thread that finds an element neither full nor gone waits for its `filling` lock, and holds no
-//!   other lock meanwhile. So no thread that holds a lock the filler may want waits for the filler, which
-//!   holds `filling` and its own replica's lock.
+//!   other lock meanwhile. The filler holds `filling` and its own replica's lock. So a thread that waits for
+//!   the filler holds no lock that the filler may want.
 //! - I5. An element is marked gone before it or any replica of it is removed from a table. Until then
 //!   every table finds it; from then on the tables find a gone element. A thread that finds a gone element in
 //!   a table removes it, so that it need not wait for the thread that is emptying.
@@ -29,11 +29,12 @@
 //!   threads that lock or walk change counts; readers do not.
 //! - I8. When the thread that inserted an element ends its call, in any way, an element that others may find
 //!   is full or gone. The guard for this exists before the element is inserted. Removing a gone element from
-//!   the tables is mere tidiness (I5). While the thread already panics, a panic of that removal is caught.
-//! - I9. Under the locks runs no foreign code except the table's own: keys' code and the closures. A thread
-//!   under locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Counts of
-//!   elements and replicas that may be the last ones are also released after that. So a user's drop of a part
-//!   may lock in the same table, the same key included.
+//!   the tables is not needed for correctness (I5). While the thread already panics, a panic of that removal
+//!   is caught.
+//! - I9. The only users' code that runs under the locks is that of keys, and the closures. A thread under
+//!   locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Counts of elements
+//!   and replicas that may be the last ones are also released after that. So a user's drop of a part may lock
+//!   in the same table, the same key included.
 //!
 //! Linearization: a fill takes effect when the global part is set, emptying when the element is marked gone.
 //! A lookup takes effect when it checks these two. A miss takes effect when the master's table has no element

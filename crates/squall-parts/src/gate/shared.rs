@@ -192,7 +192,7 @@ impl<S: Steps> SharedGate<S> {
         let _ = wait::<S>(&self.turn, is_over, limits);
     }
 
-    /// Leaves.
+    /// Counts a request out.
     ///
     /// # Panics
     /// If no request is inside: this one had not entered, or left twice. The gate is unchanged. While
@@ -390,7 +390,7 @@ impl<S: Steps> SharedGate<S> {
     /// # Errors
     /// [`ControlError`], as described at [`shutdown_for`](SharedGate::shutdown_for). After
     /// [`Interrupted`](ControlError::Interrupted) the gate has its previous state. Requests that arrived
-    /// meanwhile were rejected.
+    /// during the call were rejected.
     pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         let before = self.begin(phase::shut_down)?;
         S::step();
@@ -466,8 +466,8 @@ impl<S: Steps> SharedGate<S> {
         }
     }
 
-    /// Returns to STOP after a shutdown that gave up. Requests that wait for the restart, and did not check
-    /// meanwhile, continue to wait.
+    /// Returns to STOP after a shutdown that gave up. Requests that wait for the restart, and did not see the
+    /// shutdown, continue to wait.
     fn stop_again(&self) {
         const FROM: u64 = (SHUTDOWN | BUSY) as u64;
         // Release: pairs with the Acquire in `begin`.

@@ -27,17 +27,17 @@
 //! synchronisation agree on the order of changes of two values. The reason is that stores reach all other
 //! processors at once, as on x86-64 and aarch64. The language's memory model alone does not imply this.
 //!
-//! A node with a tag and a pointer to its predecessor would do the same. It would cost one more word per node
-//! and one more step per read: a reader that met the tag would still have to read the master.
+//! Alternative: a node with a tag and a pointer to its predecessor. It would cost one more word per node and
+//! one more step per read: a reader that met the tag would still have to read the master.
 //!
 //! A word left out by the walk is not updated: it keeps its old value until a walk visits it. That is a stale
 //! answer, and no memory error: the word has a reference to its node (I2).
 //!
 //! Progress: reads are wait-free; `attach` tries the lock once. Updates block each other. A thread that
-//! stalls in an update or in `attach` blocks updates; readers of empty words read the master's word
-//! meanwhile. Cost: a read is one load of the word; an update changes each word twice.
-//! Source: TO-04 (Tornado, §3.1), HU-17 (Hurricane: passed down the tree of clusters), K42's coordinated
-//! swings of all representatives; the order is ours.
+//! stalls in an update or in `attach` blocks updates; during that time readers of empty words read the
+//! master's word. Cost: a read is one load of the word; an update changes each word twice. Source: TO-04
+//! (Tornado, §3.1), HU-17 (Hurricane: passed down the tree of clusters), K42's coordinated swings of all
+//! representatives; the order is ours.
 
 use squall_lock::Lock;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};

@@ -141,7 +141,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         Err(if state == STOP { Rejected::Stopped } else { Rejected::ShutDown })
     }
 
-    /// Leaves. The request may have entered through this gate or another one of the same counter.
+    /// Counts a request out. The request may have entered through this gate or another gate of the same
+    /// counter.
     ///
     /// # Panics
     /// In builds with debug assertions, if more requests left than entered. The counter is then unchanged. In

@@ -3,8 +3,8 @@
 //!
 //! Problem: requests that share one counter slow each other down. Idea: each processor counts on its own
 //! proxy, made at its first call. Only the control visits all proxies. Where processors have *gates*,
-//! counting and checking for permission are a single step there. The danger is a proxy that is made meanwhile
-//! and misses a change of state.
+//! counting and checking for permission are a single step there. The danger is a proxy that is made during a
+//! change of state and misses the change.
 //!
 //! ```text
 //! current = head of the list of proxies | FENCED | state     one word, replaced at once
@@ -26,8 +26,9 @@
 //! ```
 //!
 //! - I1. The control operations of one counter exclude each other. Each begins with a compare-exchange of
-//!   `first`'s state, and ends there. So a second stop fails there, and cannot slip into an unfinished
-//!   restart (X-04). A control operation changes gates only before its end.
+//!   `first`'s state, and ends with a change of that state. So a second stop fails at the compare-exchange,
+//!   and cannot slip into an unfinished restart (X-04). A control operation changes gates only before its
+//!   end.
 //! - I2. Every callable proxy has the state of `current`, except between the two steps of the control. It was
 //!   made in that state, or was in the list when the state changed. Its gates are open if the state is NORMAL
 //!   without FENCED, and closed otherwise.
