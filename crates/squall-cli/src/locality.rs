@@ -174,8 +174,8 @@ fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
     Ok(told)
 }
 
-/// Returns whether a process ignores `signal`. `status` is the text of its `/proc/PID/status`, with one bit
-/// per signal, from 1 on, in hexadecimal.
+/// Returns whether a process ignores `signal`. `status` is the text of its `/proc/PID/status`. The line
+/// `SigIgn` has a hexadecimal mask. Its lowest bit stands for signal 1.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

@@ -1,9 +1,9 @@
 //! Rejection of traits that cannot be interfaces, with advice.
 //!
 //! Problem: a call through a handle is one virtual call inside an operation that ends with it. Other threads
-//! may replace or destroy the object meanwhile. Much that a trait can express does not fit, and the
-//! compiler's errors about the expansion explain little.
-//! Idea: read the whole trait, collect every reason at its own token, and report them together.
+//! may replace or destroy the object during the call. Much that a trait can express does not fit, and the
+//! compiler's errors about the expansion explain little. Idea: read the whole trait, collect every reason at
+//! its own token, and report them together.
 //!
 //! - I1. Every message names the fault of the token it points at, and the fix.
 //! - I2. A name or a position is a reason only if a generated name would collide with it.

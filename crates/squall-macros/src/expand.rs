@@ -253,8 +253,8 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    /// Returns the parts of a call of the method, or of its checked form, on a `&of`: the name of the borrow,
-    /// the call, and the `Answer` for a call that does not happen.
+    /// Generates a call of the method, or of its checked form, on a reference to an `of`. Returns the name of
+    /// the reference, the call, and the `Answer` for an object that is gone.
     fn inner_call(&self, method: &Method, of: &Ident, checked: bool) -> (Ident, TokenStream, TokenStream) {
         let bound = &self.bound;
         let name = &method.item.sig.ident;

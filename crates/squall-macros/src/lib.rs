@@ -35,8 +35,8 @@ use proc_macro::TokenStream;
 
 /// Makes a trait the interface of clustered objects.
 ///
-/// `#[interface]` stands before the trait. `#[interface(crate = some::path)]` names the crate `squall` if it
-/// has another name there, for example inside a crate that re-exports it.
+/// Put `#[interface]` before the trait. If the crate `squall` has another path in that module, give the path:
+/// `#[interface(crate = some::path)]`. An example is a crate that re-exports `squall`.
 ///
 /// # Expansion
 ///
@@ -76,7 +76,7 @@ use proc_macro::TokenStream;
 /// - `async`, `const`, `unsafe` and `extern` functions;
 /// - returned borrows of the object, and `Self` in a signature;
 /// - associated types and constants, and lifetime parameters of the trait;
-/// - names that generated methods or handles already have.
+/// - method names that a generated method or a handle already has.
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand::attribute(arguments.into(), item.into()).into()

@@ -1,5 +1,5 @@
-//! The index in use. One thread builds it first, then all threads build, and then all threads query it.
-//! Decisions about its objects are printed meanwhile.
+//! The index in use. One thread builds it first, then all threads build, and then all threads query it. The
+//! decisions about its objects are printed when they happen.
 //!
 //! - I1. Answers are given only from an index that equals the index built by one thread in plain variables.
 
