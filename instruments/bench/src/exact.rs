@@ -1,4 +1,4 @@
-//! Runs an exact number of operations between two barriers, for instruments that count from outside.
+//! Runs an exact number of operations between two barriers, for external instruments that count accesses.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -74,8 +74,8 @@ pub fn run_exact(
     run.made.check(ops * threads as u64).map_err(RunError)
 }
 
-/// States of the door. Threads wait while it is shut. It opens once all threads were started; otherwise they
-/// go home.
+/// States of the door. Threads wait while it is shut. It opens once all threads were started. If a thread
+/// cannot be started, the others end.
 const SHUT: u8 = 0;
 const OPEN: u8 = 1;
 const GO_HOME: u8 = 2;

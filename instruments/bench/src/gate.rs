@@ -1,9 +1,10 @@
 //! A barrier that releases threads almost simultaneously and causes few shared accesses.
 //!
 //! A waiting thread spins for a moment, then yields, then sleeps, so the gate also works with many more
-//! threads than processors. It serves runs that count shared cache lines from outside. A passing thread
-//! touches one line that every thread writes once, and polls another that is written once per pass. std's
-//! barrier passes a mutex and a condition variable from thread to thread, which showed up in the counts.
+//! threads than processors. Some runs are observed by an instrument that counts accesses to shared cache
+//! lines, so the gate must cause few of them. A passing thread touches one line that every thread writes
+//! once, and polls another that is written once per pass. The mutex and the condition variable of std's
+//! barrier move from thread to thread, and this showed in the counts.
 //!
 //! - I1. `wait` returns from pass n only after all parties have called it for the n-th time. Everything that
 //!   a party did before its call is visible to all parties after it.

@@ -1,11 +1,12 @@
-//! `call`: one call of a trivial method on an object shared by all threads and never replaced meanwhile.
+//! `call`: one call of a trivial method on an object that all threads share and that is not replaced during
+//! the run.
 //!
 //! Every subject reaches one type through one method of one `dyn` trait. The method is not inlined; it adds
 //! its argument to a field. The reference is read from memory for each call, and the compiler cannot know its
-//! target. Calls are independent, as in a server's loop, so the processor may overlap them. The cost of a
-//! rival over `arc-dyn` is the price of an object that may be destroyed or replaced meanwhile; `arc-dyn`
-//! itself allows neither. `squall-swapped` is `squall` after a hundred swaps, which must leave no cost
-//! behind.
+//! target. Calls are independent, as in a server's loop, so the processor may overlap them. The time of a
+//! rival less that of `arc-dyn` is the price of an object that may be destroyed or replaced during calls.
+//! `arc-dyn` itself allows neither. `squall-swapped` is `squall` after a hundred swaps, which must leave no
+//! cost behind.
 
 use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_core;

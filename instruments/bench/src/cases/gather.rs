@@ -3,9 +3,9 @@
 //! The object is a counter with a representative on each of the first 1, 2, 8, 32 or 64 processors. Each of
 //! them has counted one. `squall-flat` visits them one after the other, `squall-tree` along the machine's
 //! tree of clusters. `padded` is an array of as many words, each on a line of its own: the floor of any
-//! gather. No thread adds meanwhile, so the lines stay in the reader's cache, and the figure is the cost of
-//! the walk. In a program that counts, each line written since the last sum costs a transfer in addition, for
-//! all three alike.
+//! gather. No thread adds during the sum, so the lines stay in the reader's cache, and the figure is the cost
+//! of the walk. In a program that counts, each line written since the last sum costs a transfer in addition,
+//! for all three alike.
 //!
 //! More representatives than processors need a virtual topology; without one, a variant is reported on stderr
 //! as missing: `SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 squall bench gather`.

@@ -1,9 +1,9 @@
 //! `percpu`: one addition to a counter that every thread of the machine adds to.
 //!
-//! The rivals range from one shared word to words of a single thread. So the case shows the cost of sharing,
-//! and the cost of its cure without sharing. `percpu-paced` is the experiment of Tornado's figure 1. The
-//! threads pause between additions, so the counter is never contended. The shared forms are slow
-//! nevertheless, because the line has moved away meanwhile.
+//! The rivals range from one shared word to words of a single thread. So the case shows the cost of sharing
+//! and the cost of avoiding it. `percpu-paced` is the experiment of Tornado's figure 1. The threads pause
+//! between additions, so the counter is not contended. Even so, shared counters are slow, because another
+//! processor has taken the line during the pause.
 //!
 //! Source: Gamsa, Krieger, Appavoo, Stumm, "Tornado", OSDI 1999, figure 1.
 
@@ -11,8 +11,9 @@ use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_machine::PerVp;
 use crate::rivals::counters::{LockedAdd, Paced, PauseOnly, ThreadLocal, Tight, counting};
 
-/// Lists the subjects of a case that counts at pace `$pace`: `$first`, then the rivals of every such case.
-/// `$plain` follow the other plain counters.
+/// Lists the subjects of a counting case: first `$first`, then the rivals that all such cases share. `$plain`
+/// are further rivals, listed after the shared plain counters. The type `$pace` says whether threads pause
+/// between additions.
 macro_rules! counters {
     ($pace:ty, [$($first:expr),+], [$($plain:expr),*] $(,)?) => {{
         use $crate::rivals::counters::{Atomic, Contatori, FastCounter, Locked, Padded, Unpadded};

@@ -1,7 +1,7 @@
 //! `rcu-read`: enter, load a shared pointer, read one word through it, leave.
 //!
-//! This is the smallest useful read section. No pointer is replaced meanwhile, so every line stays in the
-//! reader's cache, and the figure is the cost of the protection itself.
+//! These four steps are the smallest useful read section. No pointer is replaced during the run, so every
+//! line stays in the reader's cache, and the figure is the cost of the protection itself.
 
 use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_rcu;

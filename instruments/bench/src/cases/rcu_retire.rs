@@ -1,4 +1,4 @@
-//! `rcu-retire`: throughput of retiring and reclaiming, and the number of items waiting meanwhile.
+//! `rcu-retire`: throughput of retiring and reclaiming, and the number of items that wait for it.
 //!
 //! In one operation a thread allocates an item of 64 bytes and reads the item of the next thread in a read
 //! section. It then puts the new item into its own slot and retires the old one. Every thread reads another's

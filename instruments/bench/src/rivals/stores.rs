@@ -1,9 +1,9 @@
 //! The rivals' maps as the table of the cache server, each used as its documentation advises, with its own
 //! hasher.
 //!
-//! They have no positions, so a look at a few entries begins at the first. Its cost is not measured: the
-//! benchmark stays below the memory limit, and the sweeper looks at an equal number of entries per second in
-//! all stores.
+//! These maps have no positions, so the sweeper starts each look at the first entry. The cost of this is not
+//! measured: the benchmark stays below the memory limit, and the sweeper looks at an equal number of entries
+//! per second in all stores.
 
 use dashmap::DashMap;
 use papaya::Operation;

@@ -1,4 +1,4 @@
-//! The subject of `lifecycle`: makes, calls and destroys objects in any way for them to come and go.
+//! The subject of `lifecycle`: makes, calls and destroys objects, with any library.
 //!
 //! - I1. A drop is counted on a line that only the dropping thread writes; each object knows the tally of its
 //!   subject.

@@ -25,8 +25,9 @@ pub(super) const HOT: usize = 10;
 const COLD_ONE_IN: u64 = 100;
 /// Time for which the load runs before any measurement, while the policy decides.
 const DECIDES: Duration = Duration::from_millis(1500);
-/// A turn: first until its caches are warm, then the measured part. Four turns of other sets are shorter than
-/// a policy's quiet time. So an object that is hot in its own turns does not shrink in theirs.
+/// The two parts of a turn: until the caches are warm, and measured. Between two turns of a set lie four
+/// turns of other sets. These are shorter than the policy's quiet time, so the hot objects of the set do not
+/// shrink in between.
 const AGAIN: Duration = Duration::from_millis(50);
 const STEADY: Duration = Duration::from_millis(120);
 

@@ -5,8 +5,9 @@
 //!   shared. Each turn makes new counters, except in `ten-thousand-objects`.
 //! - A turn plays a script: loads of some hundred milliseconds each. The time just after a change of load,
 //!   when the policy may still decide, is left out of all subjects' rows. `ratio_whole` includes it.
-//! - `squall-adaptive/best-fixed` is taken in each part of a script against the fixed counter that is better
-//!   in that part and round. With several parts the worst counts, so that no part makes up for another.
+//! - `squall-adaptive/best-fixed` is the ratio to the fixed counter that is faster in the same part of the
+//!   script and the same round. Of several parts the worst ratio counts, so that no part makes up for
+//!   another.
 //!
 //! - I1. Each sum is checked: the counter holds all additions of the threads, across all swaps.
 //! - I2. The case tells the policy nothing. The times of its decisions are read from its history afterwards.

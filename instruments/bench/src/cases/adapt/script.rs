@@ -12,8 +12,9 @@ const fn ms(ms: u64) -> Duration {
 const MAY_TAKE: (Duration, Duration) = (ms(100), ms(200));
 /// The steady time of a load, in a full and in a quick run.
 const STEADY: (Duration, Duration) = (ms(300), ms(150));
-/// The steady time of a load that others follow. Together with the time allowed before it, this is longer
-/// than a cool-down. So a policy must follow each change at once.
+/// The steady time of a load that is followed by another load, in a full and in a quick run. Together with
+/// the time allowed before it, the steady time exceeds a cool-down. So a policy has no reason to delay a
+/// change.
 const PHASE: (Duration, Duration) = (ms(400), ms(300));
 /// Time for which an alternating load runs unobserved, and then the observed time.
 const SETTLE: Duration = ms(400);

@@ -3,8 +3,8 @@
 //!
 //! `alloc` has patterns of blocks with one size each, known at compile time, or of mixed sizes from 16 to
 //! 1,024 bytes. `tight` frees each block at once. `random` keeps 1,000 and replaces one at random. `burst`
-//! allocates 10,000 and then frees them in that order. A word of each block is written. An operation is one
-//! block in and out.
+//! allocates 10,000 and then frees them in that order. A word of each block is written. An operation
+//! allocates one block and frees one.
 //!
 //! Source: Tornado §4 and figure 8 (n threads malloc and free).
 

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Number of runs, of which the shortest counts as undisturbed; turns of the loop in each, some ten
-/// microseconds.
+/// Number of timed runs. The shortest counts as undisturbed. Each run has `RUN_TURNS` turns of the loop and
+/// takes some ten microseconds.
 const RUNS: u32 = 200;
 const RUN_TURNS: u64 = 10_000;
 /// Assumed nanoseconds per turn if no clock may be read.

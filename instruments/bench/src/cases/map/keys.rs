@@ -1,11 +1,11 @@
 //! The two kinds of keys, and rows of them.
 //!
-//! - I1. Two numbers never give one key, and a number always gives an equal key.
+//! - I1. Different numbers give different keys, and equal numbers give equal keys.
 //!
-//! A row holds the keys themselves, one behind the other, in the order of their lookups. So the next key lies
-//! in a prefetched line, and drawing keys costs no map any time. The loop prefetches explicitly. The
-//! processor's own prefetcher guesses by the low bits of load addresses. If a map's own loads share these
-//! bits, the row's lines arrive late, for a map that chance selects.
+//! A row holds the keys themselves, one after the other, in the order of their lookups. Reading the next key
+//! then adds almost no time to a lookup, because its cache line was prefetched. The loop prefetches
+//! explicitly. The processor's own prefetcher guesses by the low bits of load addresses. If the loads of a
+//! map share these bits, the row's lines arrive late, and chance slows that map down.
 
 use std::borrow::Borrow;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use squall_sys::prefetch;
 pub(crate) trait Key: Borrow<Self::Query> + Clone + Ord + Hash + Send + Sync + 'static {
     /// The form in which a key is looked up.
     type Query: ?Sized + Ord + Hash + ToOwned<Owned = Self>;
-    /// Many keys, one behind the other.
+    /// Many keys, one after the other.
     type Row: Send + Sync + 'static;
 
     /// The key with this number.

@@ -87,8 +87,8 @@ impl Figures {
         self.quantile(&format!("{name}_p99_us"), values_us, 0.99);
     }
 
-    /// Counts values per power of two: below it, and not below the one before. Bins go from the first used to
-    /// the last used.
+    /// Counts values in bins, one for each power of two. A bin has the values below its power and not below
+    /// the previous power. Only the bins from the first to the last used one are printed.
     pub(super) fn histogram(&mut self, name: &str, values_us: &[f64]) {
         let mut counts = [0u64; BINS];
         for &value in values_us {

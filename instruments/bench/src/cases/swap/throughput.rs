@@ -215,7 +215,7 @@ impl Turns {
         }
     }
 
-    /// The part of the extra thread, which is the one that made this.
+    /// The body of the extra thread that swaps. It runs on the thread that made this value.
     fn swap_beside<T: Replace>(&self, target: &T) -> Result<Swaps, String> {
         let (mut swaps, mut next) = (Swaps::default(), Instant::now());
         loop {
