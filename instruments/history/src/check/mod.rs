@@ -9,10 +9,11 @@
 //! - I1. A call is done once, and after all calls that were before it.
 //! - I2. A call that never returned may be done at any time after the calls before it, in this window or a
 //!   later one, or never.
-//! - I3. A call that fits and only reads is done at once, without alternatives. Any order with it later can
-//!   be changed to have it here, because it changes nothing for the calls it passes, and all calls before it
-//!   are done. This does not apply to a call that merely happens to change nothing here, such as a write of
-//!   the present value. It may have to come later, where it does change the state.
+//! - I3. A call that fits and only reads is done at once, without alternatives. In any order that has the
+//!   call later, the call can be moved to this place: it changes nothing for the calls that it passes, and
+//!   all calls before it are done. The rule does not cover a write that happens to change nothing at this
+//!   place, such as a write of the present value. Such a write may have to come later, where it does change
+//!   the state.
 //! - I4. A history is refused as wrong only after a complete search. Lack of time or space has other variants
 //!   of the error.
 //!

@@ -2,8 +2,8 @@
 //!
 //! - I1. The rest is wrong only if the whole is. A call that only reads may be omitted. The answer of another
 //!   call may be forgiven, so that it is done at any time or never. Both steps only allow more orders. A
-//!   writing call is never omitted, because another call may have read its value, unless it could only come
-//!   after all remaining calls.
+//!   writing call is omitted only if it could only come after all remaining calls. Otherwise another call may
+//!   have read its value.
 
 use super::search::{Found, Mark, Marked, Start, Window};
 use super::{PENDING_CALLS_MAX, show};

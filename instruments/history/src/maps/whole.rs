@@ -214,9 +214,9 @@ pub(super) fn len_at_rest<M: Maker>(maker: &M, load: &Load) -> Outcome {
     Ok(())
 }
 
-/// Two threads each write a key, then read the other's. One of them begins to read last and must see the
-/// other's write. This makes one order of all keys out of the orders per key. A write that returns while its
-/// store is still buffered fails here, if the threads run in parallel and the code is optimised.
+/// Two threads each write a key, then read the other's. The thread that begins its read last must see the
+/// other's write. With this rule the orders per key become one order of all keys. A write that returns while
+/// its store is still buffered fails here, if the threads run in parallel and the code is optimised.
 pub(super) fn each_sees_the_other<M: Maker>(maker: &M, load: &Load) -> Outcome {
     if !load.one_order {
         return Ok(());

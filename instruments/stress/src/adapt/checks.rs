@@ -20,8 +20,8 @@ use crate::skeleton::cleanup::ProcessSnapshot;
 /// Maximum number of polls until all objects have shrunk, and the sleep between two.
 const FOLDS: u32 = 3_000;
 const FOLD_PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of intervals to find one in which the engine's thread was not woken, and their length. An
-/// interval is longer than any time after which the engine looks again by itself.
+/// Maximum number of intervals `NAP` in which the check looks for one without a wake-up of the engine's
+/// thread. An interval is longer than the engine's longest sleep with a time limit.
 const NAPS: u32 = 60;
 const NAP: Duration = Duration::from_millis(400);
 /// Maximum number of sleeps in an interval of a run with a planned break.

@@ -1,7 +1,7 @@
 //! The program's log of decisions, collected and checked during the run.
 //!
 //! - I1. Every decision has a reason. A decision that swapped also has the readings, and the report of a swap
-//!   that happened from the named form to the named form.
+//!   between the two forms that it names.
 //! - I2. Every swap of an adaptive counter to a form of its family is in the log of decisions. Every decision
 //!   that swapped is in the log of swaps.
 //! - I3. Two swaps of one object to other forms by its policy are a cool-down apart, from the end of one to

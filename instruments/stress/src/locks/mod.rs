@@ -12,11 +12,11 @@
 //! - I4. At the end each lock has counted the sections that the threads reported, and is free.
 //! - I5. Each planned break must end the run with a violation (`breaks`).
 //!
-//! Each lock exists as shipped, and with [`Disturbed`](disturbed::Disturbed) steps. That is the same code,
-//! delayed at random wherever its next action depends on an earlier observation; there, wake-ups are lost.
-//! Each of these exists twice, once behind a [`Turnstile`](turnstile::Turnstile), because a lost wake-up
-//! shows only if no further thread comes. It shows best in [`duels`], which a few threads fight beside the
-//! crowd.
+//! Each lock exists as shipped, and with [`Disturbed`](disturbed::Disturbed) steps. The second is the same
+//! code, delayed at random wherever its next action depends on an earlier observation. Faults at such places
+//! lose wake-ups. A lost wake-up shows only if no further thread comes, so each lock also exists behind a
+//! [`Turnstile`](turnstile::Turnstile). It shows best in the [`duels`], for which each lock has a few threads
+//! of its own.
 //!
 //! Not detected: reorderings that the processor of the run does not perform. The models cover them.
 

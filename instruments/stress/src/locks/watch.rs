@@ -2,12 +2,12 @@
 //!
 //! - I1. A lock has lost a wake-up if no thread is inside, no section has finished for [`LOOKS`] looks, and
 //!   the same thread has waited for it without a limit all the time.
-//! - I2. A wait that was cancelled, or that has a deadline (always near), must not be the same after as many
-//!   looks.
+//! - I2. A wait that was cancelled, or that has a deadline, must have ended after as many looks. All
+//!   deadlines are near.
 //!
-//! The watch counts looks instead of time, so it is slow on a slow machine. A waiter that is forgotten while
-//! other threads come and go is found after they have gone: when other places are in front, or when the run
-//! is over.
+//! The watch counts looks instead of time, so it is slow on a slow machine. While other threads come and go,
+//! a forgotten waiter is not found. It is found when the crowd has moved to another lock, or when the run is
+//! over.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

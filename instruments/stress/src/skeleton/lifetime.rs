@@ -1,5 +1,5 @@
-//! The lifetime of one thread of a worker: a begin, random steps until its time or the run is over, and an
-//! end.
+//! The lifetime of one thread of a worker: a beginning, a random number of steps, and an end. The end of the
+//! run cuts the steps short.
 
 use squall::rcu::{in_operation, pin};
 
@@ -11,11 +11,11 @@ use crate::run::Rng;
 /// One thread in this many ends by a planned panic, which unwinds through two nested operations.
 const PANICS_ONE_IN: u64 = 8;
 
-/// Runs a thread of `worker`: `begin`, less than `2^steps_log + 1` calls of `step`, each with its number, and
+/// Runs a thread of `worker`: `begin`, then at most `2^steps_log` calls of `step` with their numbers, then
 /// `end`.
 ///
-/// The first threads exist before the library's first use, so `begin` runs after the first checkpoint. If a
-/// step panics, the state is dropped and the thread is detached, but `end` does not run.
+/// The thread passes a checkpoint before `begin`, so that the first threads can start before the library's
+/// first use. If a step panics, the state is dropped and the thread is detached, but `end` does not run.
 pub(crate) fn run_thread<L>(
     (run_state, worker): (&RunState, &'static Worker),
     steps_log: u64,

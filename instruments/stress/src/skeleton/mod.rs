@@ -6,8 +6,8 @@
 //!
 //! - I1. The random numbers of a thread depend on the run's seed, its worker, and the number of threads that
 //!   the worker had before. The supervisor's depend on the seed alone.
-//! - I2. The first threads exist before the library is used for the first time. They wait at a checkpoint
-//!   meanwhile.
+//! - I2. The first threads exist before the library is used for the first time. Until then they wait at a
+//!   checkpoint.
 //! - I3. The first violation ends the run. The process is checked only if no violation was found before.
 
 pub(crate) mod breaks;

@@ -2,11 +2,11 @@
 //! paused.
 //!
 //! - I1. The first violation counts and ends the run. Later ones may be its consequences.
-//! - I2. A run that ends is not paused: no thread stays at a checkpoint. The supervisor alone begins pauses,
-//!   and ends a pause that it began meanwhile.
+//! - I2. A run that ends is not paused: no thread stays at a checkpoint. Only the supervisor begins pauses.
+//!   If a run ends while the supervisor begins a pause, the supervisor ends that pause.
 //!
-//! A thread that passes a checkpoint loads two words that are not written meanwhile, and stores none. A
-//! checkpoint with a fence would hide a missing one.
+//! A thread that passes a checkpoint loads two words that are rarely written, and stores none. A checkpoint
+//! with a fence would hide a missing one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};

@@ -27,7 +27,7 @@ const AUDIT_EACH: u64 = 256;
 /// Maximum number of consecutive swaps of one object.
 const SWAPS_MAX: u64 = 40;
 /// The place of duels, the maximum number of objects destroyed there in a row, and the maximum number of
-/// spins before.
+/// spins before each destruction.
 const DUEL_PLACE: usize = 7;
 const DUELS_MAX: u64 = 100;
 const SPIN_MAX: u64 = 20_000;

@@ -19,8 +19,9 @@ use super::times::SwapTimes;
 use crate::run::lock;
 use crate::skeleton;
 
-/// The place that the object of each place calls. Two places call each other. A chain of three leads back to
-/// its first. Another chain of three ends. Two places hold the factory's objects, which call into the others.
+/// Entry `n` is the place of the object that the object of place `n` calls. Two places call each other. A
+/// chain of three leads back to its first. Another chain of three ends. Two places hold the factory's
+/// objects, which call into the others.
 const NEXT: [usize; 10] = [1, 0, 3, 4, 2, 6, 7, 7, 0, 2];
 pub(super) const FACTORY: std::ops::Range<usize> = 8..10;
 

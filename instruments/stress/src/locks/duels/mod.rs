@@ -6,8 +6,9 @@
 //!
 //! - I1. From the first thread's release until all others have ended, only the others touch the lock. Each
 //!   requests it once.
-//! - I2. A thread is forgotten if it has not ended after [`LOOKS`] looks at which no thread was inside. So is
-//!   one that outlasts its deadline or cancellation while the first stayed for its sake. Looks are counted
+//! - I2. A thread is forgotten if it has not ended after [`LOOKS`] looks at which no thread was inside. In
+//!   some rounds the first thread stays inside until a deadline or a cancellation has ended another's wait.
+//!   If that wait does not end within [`LOOKS`] looks, its thread is forgotten, too. Looks are counted
 //!   instead of time. A first thread that does not get a free lock is found when the run is over.
 //! - I3. The times of a round have the magnitude of the sleeps between the steps of the protocols
 //!   ([`Disturbed`]), of which one in three sleeps. So every order of two steps occurs often.
@@ -190,8 +191,8 @@ impl Duel {
         Ok(DuelThreads { duel: self, first, others })
     }
 
-    /// Returns whether the first thread ends after the run is over. It looks for other threads for at most
-    /// [`LOOKS`] looks, twice.
+    /// Returns whether the first thread ends after the run is over. The first thread waits for the others at
+    /// most twice, each time for at most [`LOOKS`] looks.
     fn comes_to_an_end(&self, first: &JoinHandle<u64>) -> bool {
         for _ in 0..4 * LOOKS {
             if first.is_finished() {
