@@ -144,8 +144,9 @@ fn ask(request: Request) -> Result<usize, isize> {
     })
 }
 
-/// Maps `bytes` bytes of a file in the folder, from `offset` (a multiple of the page size). The range is
-/// allocated, and zero where it is new. The caller owns the mapping.
+/// Maps `bytes` bytes of a file in the folder, from `offset` (a multiple of the page size). If `new` is set,
+/// the file must not exist; otherwise it must. The range is allocated, and zero where it is new. The caller
+/// owns the mapping.
 pub(crate) fn map(name: &CStr, offset: usize, bytes: usize, new: bool) -> Result<*mut u8, isize> {
     ask(Request::Map { name: name.as_ptr().cast(), offset, bytes, new }).map(|at| at as *mut u8)
 }

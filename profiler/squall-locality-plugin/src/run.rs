@@ -1,9 +1,9 @@
 //! The page shared by all processes of a run; forked children inherit the mapping.
 //!
 //! Problem: a program may have thousands of threads and children with small tables, and the memory limit
-//! applies to all together. Idea: shared counters hold the totals. Entries are counted per sample of their
-//! table, so that the entries which sleeping threads have yet to drop can be predicted. The sample becomes
-//! coarser only if the predicted rest is too large, and not repeatedly because a thread sleeps.
+//! applies to all together. Idea: shared counters hold the totals. A sleeping thread cannot drop entries
+//! after the sample has become coarser. So entries are counted per sample of their table, and the number that
+//! will stay is predicted. The sample becomes coarser again only if the predicted number is too large.
 //!
 //! - I1. `TAKEN` is the size of all files and of the indexes of live tables. It never exceeds `BYTES_MAX`.
 //! - I2. Every unrecorded access, thread, process and record is counted here, so that the report can tell.

@@ -79,8 +79,8 @@ pub struct Options {
     /// Whether this process has no other children until the run is over.
     ///
     /// If so, orphaned processes of the program become its children (`PR_SET_CHILD_SUBREAPER`). They are then
-    /// found when the run is stopped, even if they changed their environment. A process that outlives a run
-    /// that ends by itself stays a child of this process.
+    /// found when the run is stopped, even if they changed their environment. If the run ends by itself, a
+    /// process that outlives it stays a child of this process.
     pub no_other_children: bool,
     /// Whether to preload the library that reports heap blocks.
     pub preload: bool,

@@ -38,8 +38,9 @@ pub struct Thread {
     pub crossing: u64,
     /// Number of those accesses that atomic instructions made.
     pub atomics: u64,
-    /// Whether its operations count. If threads marked, those that marked work. With known operations,
-    /// threads with at least that many accesses work, usually without the first thread. Otherwise all work.
+    /// Whether the thread works, so that its operations count. If some threads used marks, those threads
+    /// work. Otherwise, if the operations per thread are known, the threads with at least as many accesses
+    /// work. That usually excludes the first thread. Otherwise all threads work.
     pub works: bool,
 }
 
