@@ -79,7 +79,9 @@ mod urcu {
 
     /// Whether headers and libraries for this target are present; tries to link a small program.
     fn links(flags: &[String], libs: &[String]) -> bool {
-        let dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+        let dir = PathBuf::from(
+            env::var_os("OUT_DIR").expect("OUT_DIR is not set; Cargo sets it for build scripts"),
+        );
         let (source, program) = (dir.join("probe.c"), dir.join("probe"));
         let text = "#include <urcu/urcu-memb.h>\n#include <urcu/urcu-qsbr.h>\n\
                     int main(void) { urcu_memb_synchronize_rcu(); urcu_qsbr_synchronize_rcu(); return 0; }\n";

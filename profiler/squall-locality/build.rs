@@ -17,7 +17,8 @@ use squall_locality_plugin::{PRELOAD, SOURCES};
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=SQUALL_LOCALITY_RUSTC");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
+    let out =
+        PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is not set; Cargo sets it for build scripts"));
     let target = plugin_target();
     println!("cargo::rustc-env=SQUALL_PLUGIN_TARGET={}", target.as_deref().unwrap_or("the target"));
     let mut plugin_why = String::new();
@@ -32,7 +33,7 @@ fn main() {
             if name == "plugin" {
                 plugin_why = why;
             }
-            fs::write(&library, []).expect("OUT_DIR is writable");
+            fs::write(&library, []).expect("cannot write to OUT_DIR");
         }
     }
     // A `cargo::rustc-env` value must be a single line.

@@ -143,8 +143,8 @@ pub(crate) struct Setting {
     pub(crate) threads: usize,
     /// The variant.
     pub(crate) variant: &'static Variant,
-    /// Whether an external instrument counts. An adaptive subject is then in its form for `threads` from the
-    /// start.
+    /// Whether an external instrument counts accesses. If so, an adaptive subject starts in its form for
+    /// `threads`.
     pub(crate) counted: bool,
 }
 
@@ -247,9 +247,9 @@ impl Background {
         // Release: pairs with the Acquire in `await_ready`.
         self.running.fetch_add(1, Ordering::Release);
         if self.reading == Reading::Once {
-            let mut asleep = self.sleepers.lock().expect("the lock is not poisoned");
+            let mut asleep = self.sleepers.lock().expect("a thread panicked under the lock");
             while !self.is_stopped() {
-                asleep = self.stopped.wait(asleep).expect("the lock is not poisoned");
+                asleep = self.stopped.wait(asleep).expect("a thread panicked under the lock");
             }
         }
         while !self.is_stopped() {
@@ -263,7 +263,7 @@ impl Background {
     }
 
     pub(crate) fn stop(&self) {
-        let _asleep = self.sleepers.lock().expect("the lock is not poisoned");
+        let _asleep = self.sleepers.lock().expect("a thread panicked under the lock");
         self.stop.store(true, Ordering::Relaxed);
         self.stopped.notify_all();
     }

@@ -55,10 +55,10 @@ impl Reach for Swapped {
         for _ in 0..SWAPS {
             called.get(0);
             let swap = Swap::new(called.co).without_state();
-            swap.run(Replacement::shared(Field::new())).expect("no other thread calls the swapped object");
+            swap.run(Replacement::shared(Field::new())).expect("the swap failed");
         }
         // Drops the replaced objects now, so that the counted calls do not.
-        squall::rcu::barrier().expect("outside every operation");
+        squall::rcu::barrier().expect("the grace period failed");
         Swapped(called)
     }
 
@@ -195,7 +195,7 @@ struct Fresh {
 
 impl Subject for Fresh {
     fn worker(&self, _: usize) -> Worker<'_> {
-        squall::rcu::register().expect("this process is no child of a fork");
+        squall::rcu::register().expect("the thread cannot register");
         let mut batch = Batch::new(self.make);
         Box::new(move |ops| batch.run(ops))
     }
@@ -243,7 +243,7 @@ impl Live for Lives {
     }
 
     fn register(&self) {
-        squall::rcu::register().expect("this process is no child of a fork");
+        squall::rcu::register().expect("the thread cannot register");
     }
 
     #[inline(always)]
@@ -253,7 +253,7 @@ impl Live for Lives {
     }
 
     fn flush(&self) {
-        squall::rcu::reclaim().expect("outside every operation");
+        squall::rcu::reclaim().expect("the grace period failed");
     }
 }
 

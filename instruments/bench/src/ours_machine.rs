@@ -40,7 +40,7 @@ pub(crate) fn is_virtual() -> bool {
 pub(crate) fn assign_vp(thread: usize) {
     if is_virtual() {
         let vp = (thread % machine().vp_limit()) as u32;
-        Vp::assign_current(Vp::new(vp)).expect("the topology is virtual and has this VP");
+        Vp::assign_current(Vp::new(vp)).expect("the VP cannot be assigned");
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn on_processor<R: Send>(index: usize, f: impl FnOnce() -> R + Send) 
         let there = scope.spawn(|| env::pin(place).then(f));
         there
             .join()
-            .expect("the measured function does not panic")
+            .expect("the measured function panicked")
             .ok_or_else(|| Missing(format!("cannot run on processor {}", place[0])))
     })
 }

@@ -54,7 +54,7 @@ impl<K: Key, S: Hashing> Mapping<K> for Table<K, u64, S> {
     }
 
     fn settle() {
-        squall_rcu::barrier().expect("outside every operation");
+        squall_rcu::barrier().expect("the grace period failed");
     }
 }
 
@@ -166,6 +166,6 @@ impl<K: Key, S: Hashing, F: Form> Mapping<K> for Object<K, S, F> {
     }
 
     fn settle() {
-        squall_rcu::barrier().expect("outside every operation");
+        squall_rcu::barrier().expect("the grace period failed");
     }
 }

@@ -42,7 +42,7 @@ impl Subject for Read {
 
 /// Registers the calling thread before the clock runs. Otherwise its first operation would.
 fn register() {
-    squall_rcu::register().expect("this process is no child of a fork");
+    squall_rcu::register().expect("the thread cannot register");
 }
 
 struct Wait {
@@ -65,7 +65,7 @@ impl Subject for Wait {
         Box::new(|ops| {
             for _ in 0..ops {
                 self.spacing.before();
-                (self.wait)().expect("outside every operation");
+                (self.wait)().expect("the grace period failed");
             }
         })
     }
@@ -101,6 +101,6 @@ impl Reclaim for Slots {
     }
 
     fn flush(&self, _: &mut ()) {
-        squall_rcu::reclaim().expect("outside every operation");
+        squall_rcu::reclaim().expect("the grace period failed");
     }
 }

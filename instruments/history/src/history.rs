@@ -95,7 +95,7 @@ impl<O, R> History<O, R> {
                 }
                 Event::Answer(thread, ret) => {
                     let open = raw[thread].last_mut().filter(|(_, ret, _)| ret.is_none());
-                    open.expect("the thread has asked").1 = Some(ret);
+                    open.expect("a thread returned from a call that it had not begun").1 = Some(ret);
                     ended[thread] = raw[thread].len() as u32;
                 }
             }

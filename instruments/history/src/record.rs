@@ -105,7 +105,7 @@ impl<O, R> Log<O, R> {
     ///
     /// If no call is open.
     pub fn end(&mut self, ret: R) {
-        let line = self.lines.last_mut().expect("a call was begun");
+        let line = self.lines.last_mut().expect("a call ended that was not begun");
         assert!(line.ret.is_none(), "the call has ended before");
         line.ret = Some(ret);
         // Release: pairs with the Acquire in `begin`. A thread that sees the number also sees the call's

@@ -101,7 +101,8 @@ impl Block {
     fn owned(rng: &mut Rng) -> Result<Block, Violation> {
         // Alignments up to a cache line are equally likely; larger ones are rare.
         let align = 1 << if rng.one_in(4) { rng.below(ALIGN_SHIFT_MAX + 1) } else { rng.below(7) };
-        let layout = Layout::from_size_align(size(rng), align).expect("a small size");
+        let layout =
+            Layout::from_size_align(size(rng), align).expect("the size of a block is too large for a layout");
         let mark = if rng.one_in(3) { 0 } else { rng.next() as u8 };
         let owned = if mark == 0 { Owned::zeroed(layout) } else { Owned::filled(layout, mark) };
         let none = || Violation(format!("there is no memory for {layout:?}"));

@@ -198,7 +198,7 @@ impl Table {
     pub(crate) fn set_u32(&self, at: usize, value: u32) {
         debug_assert!(
             at + 4 <= HEAD_BYTES && at.is_multiple_of(4),
-            "offset {at} is no aligned field of the head"
+            "offset {at} is not an aligned field of the head"
         );
         // SAFETY: inside the head, which is mapped (shared/I1), and aligned.
         unsafe { self.chunks[0].start().add(at).cast::<u32>().write(value) };
@@ -208,7 +208,7 @@ impl Table {
     pub(crate) fn set_u64(&self, at: usize, value: u64) {
         debug_assert!(
             at + 8 <= HEAD_BYTES && at.is_multiple_of(8),
-            "offset {at} is no aligned field of the head"
+            "offset {at} is not an aligned field of the head"
         );
         // SAFETY: inside the head, which is mapped (shared/I1), and aligned.
         unsafe { self.chunks[0].start().add(at).cast::<u64>().write(value) };

@@ -97,7 +97,7 @@ pub struct SwapReport {
     /// The longest time from the moment when a call began to wait to the moment when all could continue. The
     /// time until the system then ran its thread is not included.
     pub longest_pause: Duration,
-    /// The pause of each call that waited, for the first [`SwapReport::PAUSES_MAX`] of them, which waited
+    /// The pauses of the first [`SwapReport::PAUSES_MAX`] calls that waited. The first calls to wait wait
     /// longest.
     pub pauses: Vec<Duration>,
     /// The format in which the state moved, if it did.
@@ -218,7 +218,7 @@ impl fmt::Display for SwapFailure {
             SwapFailure::Replaced => {
                 f.write_str("the object was swapped for another class after the factory listed it")
             }
-            SwapFailure::Arbitrated => f.write_str("another function arbitrates its calls"),
+            SwapFailure::Arbitrated => f.write_str("another function arbitrates the calls of the object"),
             SwapFailure::InOperation => {
                 f.write_str("a swap inside an operation would wait for itself; swap outside operations")
             }

@@ -93,7 +93,7 @@ impl Chunk {
 
     fn mark(&mut self, first: usize, count: usize, used: bool) {
         for granule in first..first + count {
-            assert!(self.is_used(granule) != used, "per-VP granule taken or freed twice");
+            assert!(self.is_used(granule) != used, "a per-VP granule was taken or freed twice");
             self.used[granule / 64] ^= 1 << (granule % 64);
         }
         self.used_count = if used { self.used_count + count } else { self.used_count - count };

@@ -173,7 +173,7 @@ impl fmt::Display for AttributeError {
                 write!(f, "attribute `{name}` of {holder}: {value} is out of range; it takes {takes}")
             }
             Refusal::TooMany { max } => {
-                write!(f, "attribute `{name}` of {holder}: a call can have {max} at most")
+                write!(f, "attribute `{name}` of {holder}: a call can have at most {max} attributes")
             }
         }
     }

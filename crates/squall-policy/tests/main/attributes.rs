@@ -772,7 +772,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
     assert_eq!(call.len(), CALL_ATTRIBUTES_MAX);
     assert_eq!(
         words(call.set(&STRANGER, 1).map(drop)),
-        "attribute `stranger` of a call: a call can have 8 at most"
+        "attribute `stranger` of a call: a call can have at most 8 attributes"
     );
     call.set(&SPINS, 1).unwrap();
 

@@ -48,29 +48,32 @@ pub(crate) fn run(documents: Vec<(String, String)>) -> u64 {
     let key = schema.add_text_field("key", STRING | STORED);
     let length = schema.add_u64_field("length", FAST);
     let index = Index::create_in_ram(schema.build());
-    let mut writer =
-        index.writer_with_num_threads::<TantivyDocument>(WRITERS, WRITERS_BYTES).expect("a writer");
+    let mut writer = index
+        .writer_with_num_threads::<TantivyDocument>(WRITERS, WRITERS_BYTES)
+        .expect("the index has no writer");
     for batch in documents.chunks(DOCUMENTS.div_ceil(COMMITS)) {
         for (title_text, text) in batch {
             let bytes = text.len() as u64;
             let document = doc!(title => title_text.as_str(), body => text.as_str(), key => &title_text[..6.min(title_text.len())], length => bytes);
-            writer.add_document(document).expect("the index takes the document");
+            writer.add_document(document).expect("the index rejected a document");
         }
-        writer.commit().expect("the index commits the documents");
+        writer.commit().expect("the index did not commit the documents");
     }
-    writer.wait_merging_threads().expect("the merging threads end");
-    let searcher = index.reader().expect("a reader").searcher();
+    writer.wait_merging_threads().expect("a merging thread of the index failed");
+    let searcher = index.reader().expect("the index has no reader").searcher();
     let parser = QueryParser::for_index(&index, vec![title, body]);
     let mut random = Random(7);
     let mut sum = searcher.num_docs();
     for _ in 0..QUERIES {
         let text = format!("{} {}", word(number(&mut random)), word(number(&mut random)));
-        let query = parser.parse_query(&text).expect("a query");
-        let (top, count) =
-            searcher.search(&query, &(TopDocs::with_limit(10).order_by_score(), Count)).expect("an answer");
+        let query = parser.parse_query(&text).expect("the query is malformed");
+        let (top, count) = searcher
+            .search(&query, &(TopDocs::with_limit(10).order_by_score(), Count))
+            .expect("the index did not answer the query");
         sum += count as u64;
         for (_, address) in top {
-            let _document: TantivyDocument = searcher.doc(address).expect("the index has the found document");
+            let _document: TantivyDocument =
+                searcher.doc(address).expect("the index lost a document that it found");
         }
     }
     sum

@@ -51,9 +51,9 @@ pub(crate) fn run() -> u64 {
             std::thread::spawn(|| {
                 let mut engine = Engine::new();
                 engine.set_max_expr_depths(0, 0);
-                engine.eval::<INT>(SCRIPT).expect("a script that runs") as u64
+                engine.eval::<INT>(SCRIPT).expect("the script failed") as u64
             })
         })
         .collect();
-    threads.into_iter().map(|thread| thread.join().expect("the script's thread does not panic")).sum()
+    threads.into_iter().map(|thread| thread.join().expect("a thread of the script panicked")).sum()
 }

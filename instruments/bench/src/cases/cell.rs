@@ -1,6 +1,7 @@
 //! `cell`: a value of 64 bytes, read by many threads and rarely replaced.
 //!
-//! A row is one read of one word of the value. Each read finds the value again. No thread writes meanwhile.
+//! A row is one read of one word of the value. Each read loads the way to the value anew. No thread writes
+//! during the reads.
 //!
 //! Metrics: `SUBJECT_update_ns` is one replacement of the whole value by one thread, while all others read
 //! without a pause. With one thread there are no readers. It is wall time, and the median over rounds that go
@@ -172,7 +173,7 @@ fn update_ns<C: Kept>(threads: usize, length: Duration) -> Result<f64, String> {
             }
         };
         done.store(true, Ordering::Relaxed);
-        readers.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))?;
+        readers.into_iter().try_for_each(|reader| reader.join().expect("a reader panicked"))?;
         let seen = kept.read(&mut kept.reader());
         if seen == number {
             Ok(ns)

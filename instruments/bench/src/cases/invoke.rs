@@ -9,9 +9,9 @@
 //! Each metric is the median over rounds of a difference within the round, of the threads' processor time:
 //!
 //! - `intercepted_ns`, `synchronous_ns`, `deadline_ns`: over the plain call.
-//! - `per_attribute_ns`: over a call without attributes, per attribute; the worst of one, two and four
-//!   counts, so that the fixed cost of giving any is included. `per_further_attribute_ns`: for each of the
-//!   second to the fourth.
+//! - `per_attribute_ns`: over a call without attributes, per attribute. The figure is the largest of those
+//!   for one, two and four attributes, so it includes the fixed cost of the first.
+//!   `per_further_attribute_ns`: for each of the second to the fourth.
 //!
 //! Source: KTK, tables 1 and 2 (invocations with 0, 1 and 2 attributes on GP1000 and KSR1).
 
@@ -208,7 +208,7 @@ impl Reach for Locked {
 
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
-        self.0.lock().expect("the lock is not poisoned").get(n)
+        self.0.lock().expect("a thread panicked under the lock").get(n)
     }
 }
 
@@ -235,7 +235,7 @@ fn spawned() -> impl Fn(u64) -> u64 + Send + Sync {
     let object: Arc<dyn Probe> = Arc::new(Field::new());
     move |n| {
         let object = Arc::clone(&object);
-        std::thread::spawn(move || object.get(n)).join().expect("the called method does not panic")
+        std::thread::spawn(move || object.get(n)).join().expect("the called method panicked")
     }
 }
 
@@ -251,7 +251,9 @@ impl Subject for Mailed {
             asked.iter().map(|n| object.get(n)).try_for_each(|result| answer.send(result))
         });
         Box::new(move |ops| {
-            let call = |n| ask.send(n).ok().and_then(|()| answered.recv().ok()).expect("the server waits");
+            let call = |n| {
+                ask.send(n).ok().and_then(|()| answered.recv().ok()).expect("the server thread has ended")
+            };
             let sum = (0..ops).fold(0u64, |sum, n| sum.wrapping_add(call(n)));
             assert_eq!(sum, sum_of_calls(ops), "a call was lost, or ran twice");
         })

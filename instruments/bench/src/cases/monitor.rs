@@ -104,7 +104,7 @@ const BATCHES_MAX: usize = 1 << 20;
 
 impl General {
     fn subscription(&self) -> std::sync::MutexGuard<'_, Option<Subscription>> {
-        self.subscription.lock().expect("the lock is not poisoned")
+        self.subscription.lock().expect("a thread panicked under the lock")
     }
 
     fn count(&self, subscription: &Subscription) -> u64 {
@@ -126,7 +126,8 @@ impl Log for General {
 
     fn begin(&self) {
         self.subscription().get_or_insert_with(|| {
-            monitor::subscribe_without_collector(BATCHES_MAX).expect("this process is no child of a fork")
+            monitor::subscribe_without_collector(BATCHES_MAX)
+                .expect("no subscription: this process is the child of a fork")
         });
         // The thread's first record makes its buffer. It is about no object of the case, so it does not
         // count.
@@ -299,7 +300,8 @@ impl Parts {
             object.decide();
         }));
         let mutex = Mutex::new(0u64);
-        self.mutex_ns.push(each_ns(|n| *black_box(&mutex).lock().expect("the lock is not poisoned") += n));
+        self.mutex_ns
+            .push(each_ns(|n| *black_box(&mutex).lock().expect("a thread panicked under the lock") += n));
         if read == CHUNK {
             Ok(())
         } else {
@@ -343,7 +345,7 @@ impl Trips {
         let (sender, receiver) = mpsc::sync_channel(CHUNK);
         Trips::made(
             count,
-            |n| sender.try_send([n; 5]).expect("the channel has room"),
+            |n| sender.try_send([n; 5]).expect("the channel is full"),
             move || receiver.recv().is_ok(),
             || true,
         )

@@ -209,9 +209,9 @@ impl Sleepers {
                 let lock = DistributedRwLock::new(());
                 drop(lock.read());
                 told.wait();
-                let mut morning = bed.morning.lock().expect("the lock is not poisoned");
+                let mut morning = bed.morning.lock().expect("a thread panicked under the lock");
                 while !*morning {
-                    morning = bed.bell.wait(morning).expect("the lock is not poisoned");
+                    morning = bed.bell.wait(morning).expect("a thread panicked under the lock");
                 }
             };
             let small = std::thread::Builder::new().stack_size(64 << 10);
@@ -222,10 +222,10 @@ impl Sleepers {
     }
 
     fn end(self) {
-        *self.bed.morning.lock().expect("the lock is not poisoned") = true;
+        *self.bed.morning.lock().expect("a thread panicked under the lock") = true;
         self.bed.bell.notify_all();
         for thread in self.threads {
-            thread.join().expect("a sleeping thread does not panic");
+            thread.join().expect("a sleeping thread panicked");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The measured threads of one thread count. They are made once, pinned if they fit, and handed one slice
-//! after another.
+//! The pool of measured threads, for one number of threads. The threads are made once and then run one slice
+//! after another. They are pinned if each has a processor of its own.
 //!
 //! In a slice each thread makes its worker, warms up and passes a gate. It then reads the clock, does the
 //! operations and reads the clock again. After a second gate, one thread asks the subject for its report.
-//! After a third, the workers are dropped. So only the operations are between the clock readings, and all
-//! workers live while any thread measures.
+//! After a third gate, the workers are dropped. So only the operations lie between the clock readings, and
+//! all workers exist while any thread measures.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -171,8 +171,8 @@ impl<'scope, 'env> Pool<'scope, 'env> {
             .map(|s| ((s.end - s.start).as_nanos() as f64 - s.uncounted.wall_ns as f64).max(0.0))
             .collect();
         let mean = walls.iter().sum::<f64>() / threads;
-        let start = samples.iter().map(|s| s.start).min().expect("at least one thread");
-        let end = samples.iter().map(|s| s.end).max().expect("at least one thread");
+        let start = samples.iter().map(|s| s.start).min().expect("no thread was measured");
+        let end = samples.iter().map(|s| s.end).max().expect("no thread was measured");
         let wall_ns = (end - start).as_nanos() as f64;
         let processors = self.place.processors.len() as f64;
         let per_thread = match scale {
@@ -182,7 +182,7 @@ impl<'scope, 'env> Pool<'scope, 'env> {
             }
             _ => mean,
         };
-        let said = std::mem::take(&mut *self.end.lock().expect("the lock is not poisoned"));
+        let said = std::mem::take(&mut *self.end.lock().expect("a thread panicked under the lock"));
         let begun = ops as f64 * threads;
         let done = said.done.map_or(begun, |done| (done as f64).clamp(1.0, begun));
         let (slow, fast) = walls.iter().fold((0.0f64, f64::MAX), |(s, f), w| (s.max(*w), f.min(*w)));
@@ -226,7 +226,7 @@ fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
     let uncounted = take_uncounted();
     shared.gate.wait();
     if index == 0 {
-        *shared.end.lock().expect("the lock is not poisoned") =
+        *shared.end.lock().expect("a thread panicked under the lock") =
             job.subject.end_slice(job.ops * shared.place.threads as u64);
     }
     shared.gate.wait();

@@ -114,13 +114,13 @@ impl Count for Locked {
 
     fn add(&self, _: usize, ops: u64, mut between: impl FnMut()) {
         for _ in 0..ops {
-            *self.0.lock().expect("the lock is not poisoned") += 1;
+            *self.0.lock().expect("a thread panicked under the lock") += 1;
             between();
         }
     }
 
     fn sum(&self) -> u64 {
-        *self.0.lock().expect("the lock is not poisoned")
+        *self.0.lock().expect("a thread panicked under the lock")
     }
 }
 

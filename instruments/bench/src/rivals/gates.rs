@@ -1,5 +1,5 @@
-//! Gates that admit requests and let a closer wait until all have left: enter and leave, in ways of a plain
-//! program.
+//! Gates that admit requests and let a closer wait until all have left: enter and leave, as a program would
+//! write them by hand.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -80,7 +80,7 @@ impl Atomic {
 
     #[cold]
     fn wake(&self) {
-        drop(self.waits.lock().expect("the lock is not poisoned"));
+        drop(self.waits.lock().expect("a thread panicked under the lock"));
         self.gone.notify_all();
     }
 }
@@ -104,9 +104,10 @@ impl Gate for Atomic {
     fn is_empty(&self) -> bool {
         // SeqCst, here and below: pairs with the accesses of requests in `enter` and `leave`.
         self.closed.store(true, Ordering::SeqCst);
-        let waits = self.waits.lock().expect("the lock is not poisoned");
+        let waits = self.waits.lock().expect("a thread panicked under the lock");
         let inside = |_: &mut ()| self.inside.load(Ordering::SeqCst) != 0;
-        let waited = self.gone.wait_timeout_while(waits, DRAIN, inside).expect("the lock is not poisoned");
+        let waited =
+            self.gone.wait_timeout_while(waits, DRAIN, inside).expect("a thread panicked under the lock");
         self.closed.store(false, Ordering::SeqCst);
         !waited.1.timed_out()
     }
@@ -157,7 +158,7 @@ impl Gate for std::sync::RwLock<()> {
 
     #[inline]
     fn pass(&self) {
-        drop(black_box(self.read().expect("the lock is not poisoned")));
+        drop(black_box(self.read().expect("a thread panicked under the lock")));
     }
 
     fn is_empty(&self) -> bool {

@@ -26,7 +26,8 @@ impl Subject for Read {
         Box::new(move |ops| {
             let mut sum = 0u64;
             for _ in 0..ops {
-                sum = sum.wrapping_add(*self.cell.safe_load(&mut hazard).expect("never null"));
+                sum = sum
+                    .wrapping_add(*self.cell.safe_load(&mut hazard).expect("the pointer of a cell is null"));
                 hazard.reset_protection();
             }
             black_box(sum);
@@ -85,7 +86,7 @@ impl Subject for Wait {
         Box::new(move |ops| {
             for _ in 0..ops {
                 self.spacing.before();
-                let old = self.cell.swap(Node::new()).expect("never null");
+                let old = self.cell.swap(Node::new()).expect("the pointer of a cell is null");
                 // SAFETY: the dereference requires a live object. It is freed only after it is retired, which
                 // is done below, and only by this thread, since one swap returns it.
                 let gone = Arc::clone(unsafe { &old.as_ref().as_ref().gone });
@@ -107,7 +108,9 @@ impl Subject for Wait {
         let mut sum = 0u64;
         run.read(|| {
             for _ in 0..64 {
-                sum = sum.wrapping_add(self.cell.safe_load(&mut hazard).expect("never null").value);
+                sum = sum.wrapping_add(
+                    self.cell.safe_load(&mut hazard).expect("the pointer of a cell is null").value,
+                );
                 hazard.reset_protection();
             }
         });
@@ -146,9 +149,9 @@ impl Reclaim for Slots {
         other: usize,
         fresh: Box<Item>,
     ) -> u64 {
-        let value = self.0[other].safe_load(hazard).expect("never null").value;
+        let value = self.0[other].safe_load(hazard).expect("the pointer of a cell is null").value;
         hazard.reset_protection();
-        let old = self.0[own].swap(fresh).expect("never null");
+        let old = self.0[own].swap(fresh).expect("the pointer of a cell is null");
         // SAFETY: as in `Wait::worker`: the object left its only cell, and one swap returned it.
         unsafe { old.retire() };
         value

@@ -28,7 +28,7 @@ impl Exclusive for std::sync::Mutex<u64> {
 
     #[inline(always)]
     fn with<R>(&self, section: impl FnOnce(&mut u64) -> R) -> R {
-        section(&mut self.lock().expect("the lock is not poisoned"))
+        section(&mut self.lock().expect("a thread panicked under the lock"))
     }
 }
 

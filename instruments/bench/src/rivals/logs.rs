@@ -47,7 +47,7 @@ pub(crate) trait Log: Send + Sync {
 /// As large as a record of Squall: place, time, object, two values.
 type Record = [u64; 5];
 
-/// Reads the time, as Squall does. The place is the thread's number, which costs no time.
+/// Reads the time, as Squall does. The place is the thread's number, because that costs no time.
 #[inline(always)]
 fn record(began: Instant, thread: usize, n: u64) -> Record {
     [thread as u64, began.elapsed().as_nanos() as u64, 1, n, 0]
@@ -67,7 +67,7 @@ impl Log for Locked {
     #[inline(always)]
     fn note(&self, thread: usize, n: u64) {
         let record = record(self.began, thread, n);
-        let mut ring = self.ring.lock().expect("the lock is not poisoned");
+        let mut ring = self.ring.lock().expect("a thread panicked under the lock");
         // The buffer is bounded: a record that does not fit is lost, and the count then shows it.
         if ring.len() < ring.capacity() {
             ring.push_back(record);
@@ -75,7 +75,7 @@ impl Log for Locked {
     }
 
     fn read(&self) -> u64 {
-        let mut ring = self.ring.lock().expect("the lock is not poisoned");
+        let mut ring = self.ring.lock().expect("a thread panicked under the lock");
         ring.drain(..).count() as u64
     }
 }
@@ -100,6 +100,6 @@ impl Log for Channel {
     }
 
     fn read(&self) -> u64 {
-        self.receiver.lock().expect("the lock is not poisoned").try_iter().count() as u64
+        self.receiver.lock().expect("a thread panicked under the lock").try_iter().count() as u64
     }
 }

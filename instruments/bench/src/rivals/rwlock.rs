@@ -15,7 +15,7 @@ impl Reach for Locked {
 
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
-        self.0.read().expect("the lock is not poisoned").get(n)
+        self.0.read().expect("a thread panicked under the lock").get(n)
     }
 }
 
@@ -27,7 +27,7 @@ impl Replace for Locked {
 
     fn replace(&self) -> Result<Replaced, String> {
         let new: Box<dyn Probe> = Box::new(Field::new());
-        let old = std::mem::replace(&mut *self.0.write().expect("the lock is not poisoned"), new);
+        let old = std::mem::replace(&mut *self.0.write().expect("a thread panicked under the lock"), new);
         // Drops outside the lock.
         drop(old);
         Ok(Replaced::PLAIN)

@@ -59,6 +59,6 @@ impl Batch {
         }
         self.references.clear();
         self.objects.clear();
-        squall::rcu::reclaim().expect("outside every operation");
+        squall::rcu::reclaim().expect("the grace period failed");
     }
 }

@@ -166,14 +166,14 @@ thread_local! {
 
 impl Dropper {
     fn take() -> Dropper {
-        let reused = DROPPERS_FREE.lock().expect("the lock is not poisoned").pop();
+        let reused = DROPPERS_FREE.lock().expect("a thread panicked under the lock").pop();
         Dropper(reused.unwrap_or_else(|| DROPPERS_USED.fetch_add(1, Ordering::Relaxed) as usize))
     }
 }
 
 impl Drop for Dropper {
     fn drop(&mut self) {
-        DROPPERS_FREE.lock().expect("the lock is not poisoned").push(self.0);
+        DROPPERS_FREE.lock().expect("a thread panicked under the lock").push(self.0);
     }
 }
 

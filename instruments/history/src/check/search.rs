@@ -145,7 +145,7 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
         if !ends.is_empty() {
             return Found::Ends(ends.into_iter().collect());
         }
-        let (node, mut way) = longest.expect("there is a start");
+        let (node, mut way) = longest.expect("the search has no start");
         let mut calls = Vec::new();
         while way != root {
             calls.extend(ways[way].by.iter().rev());

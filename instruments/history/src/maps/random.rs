@@ -170,7 +170,11 @@ fn record<V: Value>(
             return come_and_go(map, &over);
         };
         let (member, _until) = (rounds.member(), over.until_dropped());
-        let mut log = place.lock().expect("one thread").take().expect("one log");
+        let mut log = place
+            .lock()
+            .expect("a thread panicked under the lock")
+            .take()
+            .expect("the log of a thread was taken twice");
         for round in 0..load.rounds {
             member.wait();
             for call in 0..calls {
@@ -180,10 +184,12 @@ fn record<V: Value>(
                 log.call(at, |at| perform(map, at.key, &at.op, &mut rng));
             }
         }
-        *place.lock().expect("one thread") = Some(log);
+        *place.lock().expect("a thread panicked under the lock") = Some(log);
         Ok(())
     })?;
-    let logs = places.into_iter().map(|place| place.into_inner().expect("no panic").expect("a log is there"));
+    let logs = places.into_iter().map(|place| {
+        place.into_inner().expect("a thread panicked under the lock").expect("the log of a thread is missing")
+    });
     Ok(History::from_logs(logs.collect()))
 }
 

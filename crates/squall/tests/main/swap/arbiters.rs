@@ -410,7 +410,10 @@ fn co_17_a_rejected_attachment_says_why() {
     let (arbiter, _) = counting(handle);
     let error = arbitrate(handle, |_| {}).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::Arbitrated);
-    assert_eq!(error.to_string(), format!("swap of {handle}: another function arbitrates its calls"));
+    assert_eq!(
+        error.to_string(),
+        format!("swap of {handle}: another function arbitrates the calls of the object")
+    );
     assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(handle)));
     drop(arbiter);
     // Attaching does not wait, so it may happen inside an operation.

@@ -1,4 +1,4 @@
-//! Threads that call while their load changes, and the processor time it took.
+//! Threads that call while their load changes, and the processor time that they take.
 //!
 //! - I1. A batch of calls counts for the step in which it began. A batch takes some microseconds, a step some
 //!   milliseconds.
@@ -97,7 +97,7 @@ struct Stage {
 
 impl Stage {
     fn change_to(&self, step: usize) {
-        let guard = self.change.lock().expect("the lock is not poisoned");
+        let guard = self.change.lock().expect("a thread panicked under the lock");
         // Relaxed: the number publishes no other data.
         self.now.store(step, Ordering::Relaxed);
         drop(guard);
@@ -106,9 +106,9 @@ impl Stage {
 
     /// Sleeps until `step` is over.
     fn sleep_through(&self, step: usize) {
-        let guard = self.change.lock().expect("the lock is not poisoned");
+        let guard = self.change.lock().expect("a thread panicked under the lock");
         let is_on = |_: &mut ()| self.now.load(Ordering::Relaxed) == step;
-        drop(self.changed.wait_while(guard, is_on).expect("the lock is not poisoned"));
+        drop(self.changed.wait_while(guard, is_on).expect("a thread panicked under the lock"));
     }
 }
 

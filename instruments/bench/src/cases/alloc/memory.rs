@@ -93,7 +93,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     let mut threads = Vec::new();
     // Memory of the threads and their tables is taken before the first reading.
     for index in 0..THREADS {
-        let (_, receive) = channels[index].take().expect("each thread has a channel");
+        let (_, receive) = channels[index].take().expect("a thread has no channel");
         let (send, barrier) = (senders[(index + 1) % THREADS].clone(), barrier.clone());
         threads.push(thread::spawn(move || keep::<A>(index, blocks, &barrier, &send, &receive)));
     }
@@ -105,7 +105,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     barrier.wait();
     let churn = resident_bytes()?.saturating_sub(before);
     barrier.wait();
-    let live = threads.into_iter().map(|thread| thread.join().expect("threads do not panic")).sum();
+    let live = threads.into_iter().map(|thread| thread.join().expect("a thread of the churn panicked")).sum();
     let freed = resident_bytes()?.saturating_sub(before);
     A::collect();
     let idle = resident_bytes()?.saturating_sub(before);

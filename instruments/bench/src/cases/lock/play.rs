@@ -1,8 +1,8 @@
 //! Threads that contend for one lock while their number and their load change.
 //!
 //! - I1. An acquisition counts for the step in which it ended. Each thread publishes its count after each
-//!   acquisition, and the conductor reads all counts when a step begins and ends. So a step has a sharp end,
-//!   however unfair the lock.
+//!   acquisition, and the conductor reads all counts when a step begins and ends. So the end of a step is
+//!   exact, even if the lock is unfair.
 //! - I2. The word under the lock equals the counted acquisitions. Otherwise two threads were inside at once.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -82,7 +82,7 @@ impl Stage {
     }
 
     fn change_to(&self, step: usize) {
-        let guard = self.change.lock().expect("the lock is not poisoned");
+        let guard = self.change.lock().expect("a thread panicked under the lock");
         // Relaxed: the number publishes no other data.
         self.now.store(step, Ordering::Relaxed);
         drop(guard);
@@ -91,9 +91,9 @@ impl Stage {
 
     /// Sleeps until `step` is over.
     fn sleep_through(&self, step: usize) {
-        let guard = self.change.lock().expect("the lock is not poisoned");
+        let guard = self.change.lock().expect("a thread panicked under the lock");
         let is_on = |_: &mut ()| self.is_on(step);
-        drop(self.changed.wait_while(guard, is_on).expect("the lock is not poisoned"));
+        drop(self.changed.wait_while(guard, is_on).expect("a thread panicked under the lock"));
     }
 
     fn read(&self) -> (Instant, Vec<u64>) {

@@ -191,7 +191,7 @@ fn against_best_fair(seen: &[Seen<'_>], phases: &[&str], table: &mut Table) {
     for ours in seen.iter().filter(|seen| seen.entry.role == Role::Ours) {
         let ratios: Vec<(f64, &'static str)> =
             (0..ours.phases()).map(|phase| over_best_fair(ours, seen, phase)).collect();
-        let (worst, rival) = *ratios.iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("a turn has a phase");
+        let (worst, rival) = *ratios.iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("a turn has no phase");
         table.ratios.push((format!("{}/best-fair", ours.entry.name), worst, rival));
         if ours.entry.name != ADAPTIVE {
             continue;
@@ -212,7 +212,7 @@ fn over_best_fair(ours: &Seen<'_>, all: &[Seen<'_>], phase: usize) -> (f64, &'st
     let best = rivals()
         .filter(|seen| seen.min_share(phase) >= fair)
         .min_by(|a, b| median(&a.ns(phase)).total_cmp(&median(&b.ns(phase))))
-        .expect("the fairest rival at least");
+        .expect("no rival is about as fair");
     (paired_ratio(&ours.ns(phase), &best.ns(phase)), best.entry.name)
 }
 

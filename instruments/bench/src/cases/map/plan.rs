@@ -9,7 +9,7 @@
 //! - Reads draw from all keys, so one in seventeen finds no entry. Updates draw from the keys that stay.
 //!
 //! - I1. Only its own thread inserts and removes the keys of a ring.
-//! - I2. A plan alternates between insertions and removals, so it has as many of the one as of the other.
+//! - I2. A plan alternates between insertions and removals, so it has equally many of both.
 //! - I3. All subjects get the same plan. Each thread has its own position in the plan, and continues from
 //!   that position in the next slice.
 //!
@@ -86,7 +86,7 @@ impl<K: Key> Plan<K> {
     fn shared(shape: &Shape, churn: bool) -> Arc<Plan<K>> {
         let Shape { keys, entries, law, writes, .. } = *shape;
         let made = Made { keys, entries, law, writes, churn };
-        let mut last = LAST.lock().expect("the lock is not poisoned");
+        let mut last = LAST.lock().expect("a thread panicked under the lock");
         if let Some((of, plan)) = &*last
             && *of == made
             && let Ok(plan) = plan.clone().downcast()

@@ -107,7 +107,7 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
     }
 
     fn place(&self, thread: usize) -> MutexGuard<'_, Place> {
-        self.threads[thread].lock().expect("the lock is not poisoned")
+        self.threads[thread].lock().expect("a thread panicked under the lock")
     }
 
     /// Triggers the map's work that it does once per thread.
@@ -115,8 +115,8 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
         black_box(self.map.get(key));
     }
 
-    /// Looks up all keys for a map that learns from a first lookup. Twice: a lookup may be ineffective while
-    /// other threads look up too.
+    /// Looks up all keys, for a map that learns from a first lookup. Each key is looked up twice, because a
+    /// lookup may have no effect while other threads look up too.
     fn look_at_all(&self, thread: usize) {
         if !M::LEARNS || mem::replace(&mut self.place(thread).looked, true) {
             return;
@@ -133,10 +133,7 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
         for thread in 0..self.threads.len() {
             let place = self.place(thread);
             if place.failed != 0 {
-                return Err(format!(
-                    "{} operations of thread {thread} did not do what they say",
-                    place.failed
-                ));
+                return Err(format!("{} operations of thread {thread} had a wrong result", place.failed));
             }
             (expected, updates) = (expected + place.ring.there(), updates + place.updates);
         }

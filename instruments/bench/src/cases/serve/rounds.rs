@@ -61,7 +61,7 @@ impl Contestant {
                 scope.spawn(move || ask(client, begin, length))
             };
             let threads: Vec<_> = self.clients.iter_mut().map(asking).collect();
-            let joined = threads.into_iter().map(|thread| thread.join().expect("a client returns its error"));
+            let joined = threads.into_iter().map(|thread| thread.join().expect("a client panicked"));
             joined.collect::<Result<Vec<Asked>, _>>()
         });
         let asked = asked.map_err(|error| format!("{}: {error}", self.entry.name))?;

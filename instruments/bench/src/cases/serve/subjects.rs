@@ -99,10 +99,10 @@ fn asked(entry: &'static Entry, setting: &Setting) -> Result<Box<dyn Subject>, M
 impl Subject for Asked {
     fn worker(&self, thread: usize) -> Worker<'_> {
         let client = Client::new(self.running.address, &self.script, thread);
-        let mut client = client.expect("the server answered a moment ago");
+        let mut client = client.expect("the server answers no more, although it answered a moment ago");
         Box::new(move |ops| {
             for _ in 0..ops {
-                client.ask().expect("the server answers");
+                client.ask().expect("the server does not answer");
             }
             // Relaxed: read after the threads have met at the end.
             self.answered.fetch_add(ops, Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub(in crate::cases) fn crew<R: Send, B>(
             .collect();
         let _guard = NoUnwind;
         let done = beside();
-        let results = all.into_iter().map(|thread| thread.join().expect("a panic aborts the process"));
+        let results = all.into_iter().map(|thread| thread.join().expect("a thread of the crew panicked"));
         (results.collect(), done)
     })
 }
@@ -54,8 +54,8 @@ pub(super) fn timed(threads: usize, ops: u64, body: impl Fn(u64) + Sync) -> f64 
         },
         || (),
     );
-    let began = spans.iter().map(|span| span.0).min().expect("at least one thread");
-    let ended = spans.iter().map(|span| span.1).max().expect("at least one thread");
+    let began = spans.iter().map(|span| span.0).min().expect("no thread was measured");
+    let ended = spans.iter().map(|span| span.1).max().expect("no thread was measured");
     let at_once = threads.min(env::processors().len());
     (ended - began).as_nanos() as f64 * at_once as f64 / (ops as f64 * threads as f64)
 }

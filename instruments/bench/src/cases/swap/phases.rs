@@ -196,7 +196,7 @@ impl<'a> Arbitrating<'a> {
 
     /// Durations of attaching, and of detaching.
     pub(super) fn into_times_us(self) -> (Vec<f64>, Vec<f64>) {
-        self.times_us.into_inner().expect("the lock is not poisoned")
+        self.times_us.into_inner().expect("a thread panicked under the lock")
     }
 }
 
@@ -214,7 +214,7 @@ impl Replace for Arbitrating<'_> {
         let detaching = Instant::now();
         arbiter.detach();
         let detached = detaching.elapsed();
-        let mut times = self.times_us.lock().expect("the lock is not poisoned");
+        let mut times = self.times_us.lock().expect("a thread panicked under the lock");
         times.0.push(us(attached - began));
         times.1.push(us(detached));
         Ok(Replaced::PLAIN)

@@ -208,7 +208,7 @@ unsafe impl<A: Allocator> Send for Any<A> {}
 impl<A: Allocator> Any<A> {
     #[inline(always)]
     fn layout(size: usize) -> Layout {
-        Layout::from_size_align(size, 8).expect("a small size")
+        Layout::from_size_align(size, 8).expect("the size of a block is too large for a layout")
     }
 
     /// Allocates a block of `size` bytes, at least 8.
@@ -217,7 +217,7 @@ impl<A: Allocator> Any<A> {
         assert!(size >= 8, "a block holds a word");
         // SAFETY: at least eight bytes.
         let block = unsafe { A::take(Self::layout(size)) };
-        Any(NonNull::new(block).expect("memory is not exhausted"), size, PhantomData)
+        Any(NonNull::new(block).expect("memory is exhausted"), size, PhantomData)
     }
 
     /// Writes its first word.

@@ -55,14 +55,14 @@ impl Allocator for Tcmalloc {
 
     #[inline(always)]
     unsafe fn take(layout: Layout) -> *mut u8 {
-        let functions = functions().expect("`missing` has found the library");
+        let functions = functions().expect("the library is gone, although `missing` found it");
         // SAFETY: passed on; blocks are aligned to 8 at least.
         unsafe { (functions.malloc)(layout.size()).cast() }
     }
 
     #[inline(always)]
     unsafe fn put(block: *mut u8, layout: Layout) {
-        let functions = functions().expect("`missing` has found the library");
+        let functions = functions().expect("the library is gone, although `missing` found it");
         // SAFETY: passed on.
         unsafe { (functions.free_sized)(block.cast(), layout.size()) };
     }

@@ -1,9 +1,9 @@
 //! `map-adapt`: a map that changes its form, compared with its fixed forms and with rivals, after a change of
 //! load.
 //!
-//! - A turn makes a map, runs another load for a while, then the variant's: first for the time allowed to a
-//!   policy, then timed. Both are shorter for maps that never change. Growing and shrinking alternate, and
-//!   one of them is timed.
+//! - A turn makes a map and runs another load for a while. Then it runs the variant's load: first for the
+//!   time that a policy may take, then timed. Both times are shorter for maps that never change their form.
+//!   Growing and shrinking alternate, and one of them is timed.
 //! - `squall-adaptive/best-fixed` is the median over the rounds of the ratio to the form of ours that was
 //!   fastest in that round.
 //! - `adapt_ms`: from the phase's start to the end of the last swap; zero if the form could stay.
@@ -331,7 +331,7 @@ struct Looping<K: Key, M> {
 
 impl<K: Key, M> Looping<K, M> {
     fn hand(&self, thread: usize) -> MutexGuard<'_, Hand> {
-        self.hands[thread].lock().expect("the lock is not poisoned")
+        self.hands[thread].lock().expect("a thread panicked under the lock")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads that use one map while their load changes, and the time it took.
+//! Threads that use one map while their load changes, and the time that they take.
 //!
 //! - I1. A batch of operations counts for the step in which it began. A batch takes some microseconds, a step
 //!   some milliseconds.
@@ -60,7 +60,7 @@ struct Stage {
 
 impl Stage {
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().expect("the lock is not poisoned")
+        self.now.lock().expect("a thread panicked under the lock")
     }
 
     fn change_to(&self, step: usize) {
@@ -79,12 +79,14 @@ impl Stage {
             now.done += 1;
             self.changed.notify_all();
         }
-        drop(self.changed.wait_while(now, |now| now.step == step).expect("the lock is not poisoned"));
+        drop(self.changed.wait_while(now, |now| now.step == step).expect("a thread panicked under the lock"));
     }
 
     fn await_done(&self, threads: usize) {
         drop(
-            self.changed.wait_while(self.now(), |now| now.done < threads).expect("the lock is not poisoned"),
+            self.changed
+                .wait_while(self.now(), |now| now.done < threads)
+                .expect("a thread panicked under the lock"),
         );
     }
 }
@@ -127,7 +129,11 @@ pub(super) fn play<K: Key, M: Mapping<K>>(
     let (stage, begin) = (Stage::default(), Gate::new(threads + 1));
     let places: Vec<Mutex<Option<Hand>>> = hands.drain(..).map(|hand| Mutex::new(Some(hand))).collect();
     let body = |thread: usize, _: &Gate| {
-        let mut hand = places[thread].lock().expect("threads do not panic").take().expect("taken once");
+        let mut hand = places[thread]
+            .lock()
+            .expect("a thread panicked under the lock")
+            .take()
+            .expect("the hand of a thread was taken twice");
         let mut did = vec![Did::default(); steps.len()];
         begin.wait();
         loop {
