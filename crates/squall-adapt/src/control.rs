@@ -315,7 +315,7 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
 ///
 /// # Errors
 /// [`ControlError`]: the object was destroyed or has no attributes; or the name, the type or the value is
-/// wrong. In the latter case the error names the values allowed.
+/// wrong. If the value is wrong, the error names the values allowed.
 ///
 /// ```
 /// use squall_adapt::control::{ControlError, set_attribute};

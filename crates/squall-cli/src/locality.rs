@@ -182,8 +182,8 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// Starts a thread for the time after the program's end. On a signal it removes the run's files and ends this
-/// process as the signal does by default.
+/// Starts a thread that handles signals after the program's end. On a signal the thread removes the run's
+/// files and ends this process as the signal does by default.
 fn end_if_told(told: Arc<AtomicUsize>, folder: PathBuf) {
     told.store(0, Ordering::Relaxed);
     std::thread::spawn(move || {

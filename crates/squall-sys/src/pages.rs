@@ -184,7 +184,8 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// Reserves address space of `len` bytes such that the byte at offset `before` is at a multiple of
-/// `multiple`. That may be far larger than `len`, even larger than the free address space around it.
+/// `multiple`. `multiple` may be far larger than `len`, even larger than the free address space around the
+/// reservation.
 ///
 /// # Errors
 /// The error of mmap(2), or `AddrNotAvailable` if no free place was found.

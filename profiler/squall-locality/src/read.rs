@@ -298,7 +298,7 @@ fn log(source: &Source, bytes_max: u64, is_wanted: fn(&Event) -> bool) -> Option
 /// process was not forked in this run.
 ///
 /// The events are limited to facts about memory that a fork inherits: blocks, allocation sites, futex words.
-/// A missing log ends the chain, because it named the next ancestor.
+/// A missing log ends the chain, because each log names the next ancestor.
 #[must_use]
 pub fn inherited(log: &Log, by_process: &HashMap<u32, Vec<Source>>) -> Vec<Log> {
     let mut found: Vec<Log> = Vec::new();

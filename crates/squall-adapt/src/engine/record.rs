@@ -73,14 +73,14 @@ pub(crate) struct Record {
     backoff: u32,
     /// Start of the time without events, as seen by the samples.
     pub(super) quiet_since: Option<Duration>,
-    /// Start of the time in which at most one VP called it. Time at which its table entries were removed to
-    /// see its callers.
+    /// Start of the time in which at most one VP called the object. `forgotten_at` is the time at which the
+    /// object's table entries were removed, so that its callers show.
     pub(super) alone_caller_since: Option<Duration>,
     pub(super) forgotten_at: Option<Duration>,
     /// Number of times that its quiet time is doubled.
     calm: u32,
     /// Time at which the object returned to its first form, because it had few events or one VP alone called
-    /// it. Number of quiet times within which growing again counts as premature.
+    /// it. The number of quiet times within which growing again counts as premature.
     shrunk_at: Option<(Duration, u32)>,
     /// Start of the time in which each sample saw one VP alone call it, and lose by its form.
     pub(super) alone_since: Option<Duration>,

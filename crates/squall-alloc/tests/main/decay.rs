@@ -73,8 +73,8 @@ fn global_units() -> usize {
     if cfg!(squall_global_alloc) { units() } else { 0 }
 }
 
-/// Calls `step` until little more than those units is kept, or until a time limit. Returns the cached bytes
-/// and the kept units at the end.
+/// Calls `step` until the allocator keeps little more than `global_units`, or until a time limit. Returns the
+/// cached bytes and the kept units at the end.
 fn wait_until_little_is_kept(global_units: usize, mut step: impl FnMut()) -> (u64, usize) {
     let end = Instant::now() + TIME_LIMIT;
     loop {

@@ -312,8 +312,8 @@ fn look(tables: &Tables, slot: u32) -> Option<ObjectInfo> {
     (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object, state))
 }
 
-/// Describes an object. Called within an operation in which the object was found, or while it is kept
-/// otherwise.
+/// Describes an object. Called within an operation in which the object was found, or while the object is kept
+/// alive by other means.
 fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> ObjectInfo {
     // SAFETY: valid within this operation, and not closed before it ends.
     let object = unsafe { block.as_ref() };

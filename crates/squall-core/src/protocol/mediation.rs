@@ -71,8 +71,6 @@ pub(crate) enum Attach {
 /// The caller is within an operation that found the old object in its slot. It has entered that object's gate
 /// as owner (`Gate::enter_as_owner`), for as long as the mediator has an owner. The mediator is built, in
 /// `Forward`, and is freed as `mediator/I3` says.
-///
-/// `Gate::enter_as_owner`: super::gate::Gate::enter_as_owner
 pub(crate) unsafe fn attach(platform: &impl Platform, mediator: NonNull<Mediator>) -> Attach {
     // SAFETY: the mediator is the caller's own, and the old object is valid.
     let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };

@@ -122,12 +122,10 @@ impl<G: Platform> Drop for InFlight<'_, G> {
 
 /// Leaves the gate that a mediator's owner entered with `Gate::enter_as_owner`.
 ///
-/// If the object died meanwhile and the gate is now drained, this also asks for the grace period.
+/// If the object has died and the gate is now drained, this also asks for the grace period.
 ///
 /// # Safety
 /// Call it once, within an operation.
-///
-/// `Gate::enter_as_owner`: super::gate::Gate::enter_as_owner
 pub(crate) unsafe fn leave_as_owner(platform: &impl Platform, object: NonNull<Object>) {
     drop(InFlight { platform, object, index: 0 });
 }

@@ -177,8 +177,7 @@ impl Reps {
 ///
 /// - I5. The first `count` of `pending` are initialised.
 pub(crate) struct Walk {
-    /// Kept outside `pending`, so that the array is not written and copied before the walk reaches its final
-    /// place.
+    /// Kept outside `pending`, so that the array is still unwritten when the walk moves to its final place.
     next: Option<NonNull<Rep>>,
     pending: [MaybeUninit<NonNull<Rep>>; PENDING],
     count: usize,

@@ -1,7 +1,7 @@
 //! Arbiters: a user's function around every call of an object, or of one method.
 //!
-//! - I1. Between the returns of [`arbitrate`] and [`Arbiter::detach`] every call of the object that begins
-//!   goes through the function, whichever implementation serves. A call that begins later bypasses it.
+//! - I1. A call that begins after the return of [`arbitrate`] and before [`Arbiter::detach`] goes through the
+//!   function, whichever implementation serves. A call that begins after the return of `detach` bypasses it.
 //! - I2. An arbitrating mediator is freed by its owner (`mediator/I3`).
 //!
 //! Cost: see [`arbitrate`].

@@ -13,8 +13,9 @@
 //! bits 8-15  AWAKE      counted waiters: they have promised to take the lock when it is free
 //! ```
 //!
-//! - W1. Exclusion: HELD is set by a compare-and-swap that found it clear. Or it stays set when the holder
-//!   gives the lock to a waiter removed from the list or the table. The holder tells only that waiter.
+//! - W1. Exclusion: A thread gets the lock in one of two ways. It sets HELD by a compare-and-swap that found
+//!   HELD clear. Or the holder leaves HELD set, removes a waiter from the list or the table, and tells only
+//!   that waiter.
 //! - W2. A thread that is about to sleep sets its bit in the word. Then it checks whether the lock is held,
 //!   under the lock of the queue in which it will sleep. A holder that releases afterwards finds PARKED or
 //!   QUEUED.

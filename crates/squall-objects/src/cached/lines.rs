@@ -16,23 +16,24 @@
 //!   is in its cache's table as long as its line is alive, except for I5 and `distributed/I4`. It is recorded
 //!   in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that holds the old
 //!   value.
-//! - I3. When a removal has returned, no cache has a replica of its line, with two exceptions. The thread
-//!   that made the replica is about to take it out (`places/I2`: the step that makes an entry is the
-//!   insertion into the cache's table). Or the cache was removed (`distributed/I4`). A removal that ended by
-//!   a panic of `Eq` or `Hash` may leave dead replicas; each is replaced when its cache adds the key again.
+//! - I3. When a removal has returned, no cache has a replica of its line, with two exceptions. In the first,
+//!   the thread that made the replica is about to take it out (`places/I2`: the step that makes an entry is
+//!   the insertion into the cache's table). In the second, the cache was removed (`distributed/I4`). A
+//!   removal that ended by a panic of `Eq` or `Hash` may leave dead replicas; each is replaced when its cache
+//!   adds the key again.
 //! - I4. User closures run under no lock. Under a line's lock run lookups in caches, hence `Eq` and `Hash` of
 //!   keys, and no other user code. The first reader clones a value, under no lock.
 //! - I5. A replica that a cache drops to keep its limit stays reachable only from lookups that had found it
-//!   before. Changes reached it until then. One of these lookups may read a value in it that another of them
-//!   fills in later. That value was the key's value at a moment of the reading lookup.
+//!   before. Changes reach it until it is dropped. After that, one of these lookups may read a value that
+//!   another of them has filled in. That value was the key's value at a moment of the reading lookup.
 //!
 //! Linearization:
 //!
 //! - A change of a value, and a removal: the change of the master's word.
 //! - An insertion: the insertion of the line into the table.
 //! - A successful lookup: the read of the replica or of the master. By I1 the key has that value then.
-//! - A failed lookup: the moment when the store's table has no line for the key. With a dead line, the lookup
-//!   itself if the line was dead then, else the line's death.
+//! - A failed lookup: the search of the store's table, if at that moment the table has no line for the key,
+//!   or a dead line. If the line dies after the search: the line's death.
 //!
 //! Each line records its holders (Unrau et al. 1995, Hurricane: HU-15), so a change needs no broadcast. Most
 //! lines have few holders, and a change of a line without holders is free for the other clusters. The

@@ -236,7 +236,7 @@ where
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
 
     /// Calls `f` for each entry. A key that is present throughout is visited once. A key that comes or goes
-    /// meanwhile may be skipped.
+    /// during the walk may be skipped.
     ///
     /// Each call of the object visits a few entries, so a swap may happen in between.
     fn for_each(self, f: impl FnMut(&K, &V));

@@ -262,8 +262,8 @@ where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>;
 
-    /// Folds `f` over the parts of all keys, one key at a time. A key that comes or goes meanwhile may be
-    /// skipped.
+    /// Folds `f` over the parts of all keys, one key at a time. A key that comes or goes during the walk may
+    /// be skipped.
     ///
     /// ```
     /// use squall_objects::directory::{self, Parts};
@@ -274,7 +274,7 @@ where
     /// ```
     fn gather_all<A>(self, gathered: A, f: impl FnMut(&mut A, &K, &G, &mut L)) -> A;
 
-    /// Calls `f` with each key and its entry, without locks. A key that comes or goes meanwhile may be
+    /// Calls `f` with each key and its entry, without locks. A key that comes or goes during the walk may be
     /// skipped.
     ///
     /// The walk consists of several short operations.

@@ -122,8 +122,8 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Returns an empty table with this hasher, of which local tables get clones. `local_of` makes the local
-    /// part of a new replica, as in [`new`](MasterTable::new).
+    /// Returns an empty table with this hasher. Local tables get clones of the hasher. `local_of` makes the
+    /// local part of a new replica, as in [`new`](MasterTable::new).
     pub fn with_hasher(
         hasher: S,
         local_of: impl Fn(&G) -> L + Send + Sync + 'static,

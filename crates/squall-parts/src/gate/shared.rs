@@ -8,13 +8,15 @@
 //! stop:  state = STOP, BUSY; wait until the count is 0; clear BUSY
 //! ```
 //!
-//! - I1. From the return of a stop until the restart, no request is inside. The addition of an entering
-//!   request returns the state set by the stop. Or the addition precedes the stop, and the stop waits for its
-//!   count.
-//! - I2. No thread sleeps forever. The request that takes the count to 0 sees a state other than NORMAL, and
-//!   signals. Or it precedes the stop, which then sees the count. Both facts are in the same word.
+//! - I1. From the return of a stop until the restart, no request is inside. If the addition of an entering
+//!   request comes after the stop, it returns the state set by the stop, and the request does not enter. If
+//!   it comes before, the stop waits for its count.
+//! - I2. No thread sleeps forever. If the request that takes the count to 0 leaves after the stop, it sees a
+//!   state other than NORMAL, and signals. If it leaves before, the stop sees the count. Both facts are in
+//!   the same word.
 //! - I3. An addition that is subtracted again counts for a moment. A stop may wait a moment longer because of
-//!   it, never less. Each thread makes at most one per stop, because it then sees the state before it adds.
+//!   it, never less. Each thread makes at most one such addition per stop, because from then on it sees the
+//!   state before it adds.
 //! - I4. The count never goes below 0: a leave reads the word it subtracts from. So one leave too many
 //!   changes no state visible to another thread.
 //!

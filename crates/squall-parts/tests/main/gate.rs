@@ -398,8 +398,8 @@ fn leaving_without_having_entered_panics() {
     }
 }
 
-/// Threads leave without having entered, beside proper requests and stops. The others must not see any
-/// effect.
+/// Threads leave without having entered, while other threads make proper requests and stops. These must not
+/// be affected.
 #[test]
 fn stray_leaves_do_not_delay_a_stop() {
     let rounds = if cfg!(miri) { 5 } else { 500 };
