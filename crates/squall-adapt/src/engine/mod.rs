@@ -143,24 +143,30 @@ fn spawn() {
 /// assert_eq!(turn(), 0, "no object has posted");
 /// ```
 pub fn set_thread(allowed: bool) {
+    switch_thread(allowed);
+    if allowed {
+        start();
+    }
+}
+
+/// Notes that the engine's thread is allowed or forbidden, and wakes it. Returns the state before.
+fn switch_thread(allowed: bool) -> u8 {
     let change = |state| match (state, allowed) {
         (RUNNING | PAUSED, true) => RUNNING,
         (RUNNING | PAUSED, false) => PAUSED,
         (_, true) => ALLOWED,
         (_, false) => OFF,
     };
-    let _ = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(change(state)));
+    let before = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(change(state)));
     ring();
-    if allowed {
-        start();
-    }
+    before.unwrap_or_else(|state| state)
 }
 
 /// Runs one round on the calling thread, as the engine's thread would: samples objects that posted, and those
 /// that are grown or held. Returns the number of objects sampled.
 ///
-/// For programs that switched the thread off. Returns 0 at once if another thread runs a round, and inside an
-/// operation or a method. For an example see [`set_thread`].
+/// For programs that switched the thread off. Returns 0 at once if another thread runs a round or holds a
+/// [`VirtualTime`], and inside an operation or a method. For an example see [`set_thread`].
 ///
 /// # Cost
 /// Some milliseconds if there are objects to sample.
@@ -179,7 +185,7 @@ fn turn_if(may_run: impl FnOnce() -> bool) -> usize {
         Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
         Err(TryLockError::WouldBlock) => return 0,
     };
-    if may_run() { round::run(take_posts()) } else { 0 }
+    if may_run() && !clock::is_held_elsewhere() { round::run(take_posts()) } else { 0 }
 }
 
 /// Next action of the thread that runs the rounds.
@@ -241,12 +247,12 @@ fn work() {
     }
 }
 
-/// Pauses the engine's thread, or keeps it from starting, and waits for the round in progress. Returns the
-/// state before, for [`resume_thread`].
-fn pause_thread() -> u8 {
-    let before = THREAD.load(Ordering::Relaxed);
-    set_thread(false);
-    drop(IN_ROUND.lock());
+/// Pauses the engine's thread, or keeps it from starting, and waits for the round in progress. Then calls
+/// `then`, while no other round can begin. Returns the state before, for [`resume_thread`].
+fn pause_thread(then: impl FnOnce()) -> u8 {
+    let before = switch_thread(false);
+    let _no_round = IN_ROUND.lock();
+    then();
     before
 }
 

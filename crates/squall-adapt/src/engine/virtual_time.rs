@@ -4,10 +4,11 @@
 //! the threads that the system lets run. Idea: one thread holds the engine. It moves the clock step by step,
 //! makes the calls of each step, and runs the rounds that fall due, as the engine's thread would.
 //!
-//! - I1. While a `VirtualTime` exists, the engine's thread runs no round.
+//! - I1. While a `VirtualTime` exists, only the thread that holds it runs rounds.
 //! - I2. At most one exists in a process. A second [`VirtualTime::start`] waits for the end of the first.
 
 use std::marker::PhantomData;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,10 +21,11 @@ static HOLDER: Mutex<()> = Mutex::new(());
 /// the machine's speed nor on other programs.
 ///
 /// For tests of adaptive objects and of [families](crate::family). While the value exists, the engine's
-/// thread pauses and the engine's clock stands still. [`run`](VirtualTime::run) moves the clock, calls a
-/// *load* for each step, and runs the rounds that fall due in that time. The load makes the calls of a step,
-/// for example each from a [`Vp::with_vp`](squall_machine::Vp::with_vp). Swaps and grace periods happen for
-/// real, and take no virtual time.
+/// thread pauses, [`turn`](super::turn) does nothing on other threads, and the engine's clock stands still.
+/// [`run`](VirtualTime::run) moves the clock, calls a *load* for each step, and runs the rounds that fall due
+/// in that time. The load makes the calls of a step, for example each from a
+/// [`Vp::with_vp`](squall_machine::Vp::with_vp). Swaps and grace periods happen for real, and take no virtual
+/// time.
 ///
 /// A swap that takes longer than its [deadline](crate::settings::DEADLINE) of real time is still rolled back.
 /// Set a deadline of a minute in tests.
@@ -57,14 +59,14 @@ impl VirtualTime {
     /// Waits for a round in progress, and for the end of another `VirtualTime`.
     pub fn start() -> VirtualTime {
         let holder = HOLDER.lock().unwrap_or_else(|poison| poison.into_inner());
-        let thread = pause_thread();
-        clock::begin_virtual();
+        let thread = pause_thread(clock::begin_virtual);
         VirtualTime { rounds: Rounds::default(), thread, _holder: holder, _not_send: PhantomData }
     }
 
     /// Sets the load: a function that makes the calls of a span of at most one millisecond.
     ///
-    /// A round lets time pass between its readings. The load is called in that time, too, on this thread.
+    /// A round lets time pass between its readings. The load is called in that time, too, on this thread. If
+    /// the load panics, it is dropped, and [`run`](VirtualTime::run) panics after the round.
     pub fn set_load(&mut self, load: impl FnMut(Duration) + 'static) {
         clock::set_load(Some(Box::new(load) as CallLoad));
     }
@@ -86,6 +88,9 @@ impl VirtualTime {
     }
 
     /// Lets a span of virtual time pass. Runs the rounds that fall due in it.
+    ///
+    /// # Panics
+    /// If the load panics.
     pub fn run(&mut self, span: Duration) {
         self.run_until(span, || false);
     }
@@ -94,6 +99,9 @@ impl VirtualTime {
     /// so.
     ///
     /// Checks the condition before the first step, and after each step and round.
+    ///
+    /// # Panics
+    /// If the load panics.
     pub fn run_until(&mut self, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
         let end = clock::now() + limit;
         loop {
@@ -113,6 +121,9 @@ impl VirtualTime {
                 Action::Wait(wait) => clock::advance(wait.unwrap_or(left).min(left)),
                 Action::Pause(pause) => clock::advance(pause.min(left)),
             }
+            if let Some(panic) = clock::take_panic() {
+                resume_unwind(panic);
+            }
         }
     }
 }
@@ -120,7 +131,61 @@ impl VirtualTime {
 impl Drop for VirtualTime {
     fn drop(&mut self) {
         self.clear_load();
+        drop(clock::take_panic());
         clock::end_virtual();
         resume_thread(self.thread);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::{advance, now, sleep};
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    #[test]
+    fn a_panic_of_the_load_reaches_the_test_also_from_a_round() {
+        let mut time = VirtualTime::start();
+        time.set_load(|_| panic!("the load failed"));
+        // A round sleeps like this. The round goes on.
+        let before = time.now();
+        sleep(Duration::from_millis(3));
+        assert_eq!(time.now() - before, Duration::from_millis(3));
+        let caught = catch_unwind(AssertUnwindSafe(|| time.run(Duration::from_millis(1))));
+        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"the load failed"));
+        time.run(Duration::from_millis(1));
+    }
+
+    #[test]
+    fn other_threads_run_no_round_on_virtual_time() {
+        let time = VirtualTime::start();
+        let before = time.now();
+        let elsewhere = thread::spawn(|| (clock::is_held_elsewhere(), super::super::turn()));
+        assert_eq!(elsewhere.join().unwrap(), (true, 0));
+        assert_eq!((time.now(), clock::is_held_elsewhere()), (before, false));
+    }
+
+    #[test]
+    fn the_clock_never_goes_back() {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut last = Duration::ZERO;
+                    while !over.load(Ordering::Relaxed) {
+                        let time = now();
+                        assert!(time >= last, "{time:?} after {last:?}");
+                        last = time;
+                    }
+                });
+            }
+            for _ in 0..if cfg!(miri) { 5 } else { 2000 } {
+                let _time = VirtualTime::start();
+                advance(Duration::from_millis(2));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
     }
 }
