@@ -1,13 +1,14 @@
 //! Maps as objects: nested calls, destruction, swaps, and implementations of `std`'s traits. Runs on a
 //! virtual machine of 32 VPs, where each thread is on the VP that a test gives it.
 
-use crate::common::{Crew, VPS, alone, eventually, on, virtual_time};
+use crate::common::{Crew, Time, VPS, alone, eventually, on, virtual_time};
 use crate::maps::{FORMS, Form, NEW, swap_to};
 use squall_adapt::control;
 use squall_core::swap::{Swap, SwapReport, swap};
 use squall_core::{Handle, ObjectState, Owned, info_of};
 use squall_machine::ClusterSize;
 use squall_objects::map::{self, Compute, Computed, Map, MapExt, OwnedMap, SHARED, SMALL};
+use squall_rcu::ReclaimerState;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher, RandomState};
@@ -15,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
@@ -152,43 +153,116 @@ fn calls_within_calls_go_on_while_a_swap_waits_for_them() {
     }
 }
 
+/// Keeps the engine and the reclaimer from waiting for grace periods, until the value is dropped.
+struct OnlySwapsWait {
+    reclaimer_was_on: bool,
+    // Dropped last.
+    _time: Time,
+}
+
+impl OnlySwapsWait {
+    fn begin() -> OnlySwapsWait {
+        let _time = virtual_time();
+        let reclaimer_was_on = squall_rcu::reclaimer_state() != ReclaimerState::Off;
+        squall_rcu::set_reclaimer(false);
+        OnlySwapsWait { reclaimer_was_on, _time }
+    }
+}
+
+impl Drop for OnlySwapsWait {
+    fn drop(&mut self) {
+        if self.reclaimer_was_on {
+            squall_rcu::set_reclaimer(true);
+        }
+    }
+}
+
+/// A thread with an open operation, which keeps a swap in phase `Forward`.
+struct Reader {
+    leave: Option<mpsc::Sender<()>>,
+    /// Grace periods that ended before the operation.
+    periods: u64,
+}
+
+impl Reader {
+    fn start<'scope>(scope: &'scope thread::Scope<'scope, '_>) -> Reader {
+        // Without pending calls, no thread begins a grace period before the swap does.
+        squall_rcu::barrier().unwrap();
+        let ((leave, left), (tell, is_in)) = (mpsc::channel::<()>(), mpsc::channel());
+        scope.spawn(move || {
+            squall_rcu::pin(|_| {
+                tell.send(()).unwrap();
+                _ = left.recv();
+            });
+        });
+        is_in.recv().unwrap();
+        Reader { leave: Some(leave), periods: 0 }
+    }
+
+    /// Waits until a grace period waits for the operation during a swap.
+    fn delays(&mut self, handle: Co) {
+        eventually("the swap begins", || is_swapping(handle));
+        eventually("a grace period begins", || squall_rcu::stats().sleepers > 0);
+        self.periods = squall_rcu::stats().grace_periods;
+    }
+
+    /// Ends the operation.
+    fn leave(&mut self) {
+        self.leave = None;
+    }
+
+    /// After the end of the operation, waits until `is_so` returns true. Returns false if a later grace
+    /// period began instead. It waits for the caller's operation, and the swap may wait for it: a grace period
+    /// that was under way when the swap began does not count for the swap.
+    fn ends_before(&self, what: &str, is_so: impl Fn() -> bool) -> bool {
+        let is_later = || {
+            let stats = squall_rcu::stats();
+            stats.grace_periods > self.periods && stats.sleepers > 0
+        };
+        eventually(what, || is_so() || is_later());
+        is_so()
+    }
+}
+
+/// Makes calls within a call in phase `Block`. Returns false if the swap waited for the call in `Forward`.
+fn calls_within_a_call_in_block(form: Form, new: Form) -> bool {
+    let map = filled(form, 4);
+    let handle = map.handle();
+    let mut in_block = false;
+    thread::scope(|scope| {
+        // Keeps the swap in `Forward` until the call below has begun, so that the swap counts that call.
+        let mut reader = Reader::start(scope);
+        let swapper = scope.spawn(move || patiently(handle, new));
+        reader.delays(handle);
+        // No call inside changes this key; otherwise the closure would run again and again.
+        let updated = handle.update(&3, |value| {
+            reader.leave();
+            // In `Forward`, and soon in `Block`, in which other threads wait for this call.
+            scope.spawn(move || {
+                while is_swapping(handle) {
+                    handle.get(&1);
+                }
+            });
+            let parked = || squall_core::__calls_parked(Handle::id(handle));
+            in_block = reader.ends_before("a call of another thread waits", || parked() >= Some(1));
+            within_each_closure(handle);
+            assert!(is_swapping(handle), "this call was not waited for");
+            *value
+        });
+        assert!(updated);
+        let report = swapper.join().unwrap();
+        assert!(!in_block || report.blocked > 0, "{report:?}");
+    });
+    assert_eq!((handle.len(), handle.get(&1)), (4, Some(1)));
+    in_block
+}
+
 #[test]
 fn calls_within_a_call_go_on_when_new_calls_must_wait() {
-    let _alone = alone();
-    for form in FORMS {
-        for new in NEW {
-            let map = filled(form, 4);
-            let handle = map.handle();
-            let (leave, left) = mpsc::channel::<()>();
-            thread::scope(|scope| {
-                // Keeps the swap in `Forward` until the call below has begun, so that the swap counts that
-                // call.
-                let (tell, is_in) = mpsc::channel();
-                scope.spawn(move || {
-                    squall_rcu::pin(|_| {
-                        tell.send(()).unwrap();
-                        _ = left.recv();
-                    });
-                });
-                is_in.recv().unwrap();
-                let swapper = scope.spawn(move || patiently(handle, new));
-                eventually("the swap begins", || is_swapping(handle));
-                let mut leave = Some(leave);
-                // No call inside changes this key; otherwise the closure would run again and again.
-                let updated = handle.update(&3, |value| {
-                    drop(leave.take());
-                    // In `Forward`, and mostly soon in `Block`, in which other threads wait for this call.
-                    let other = scope.spawn(move || handle.get(&1));
-                    thread::sleep(Duration::from_millis(2));
-                    within_each_closure(handle);
-                    drop(other);
-                    *value
-                });
-                assert!(updated);
-                swapper.join().unwrap();
-            });
-            assert_eq!((handle.len(), handle.get(&1)), (4, Some(1)));
-        }
+    let _alone = OnlySwapsWait::begin();
+    for (form, new) in FORMS.into_iter().flat_map(|form| NEW.map(|new| (form, new))) {
+        // Goes on until the swap was in `Block`.
+        while !calls_within_a_call_in_block(form, new) {}
     }
 }
 
@@ -197,59 +271,44 @@ fn has_a_table(form: Form) -> bool {
     matches!(form, Form::Shared | Form::Replicated)
 }
 
+/// Swaps a map and clears it while an operation has its store. Returns false if the swap waited for that
+/// operation.
+fn a_store_outlives_a_swap(form: Form, new: Form) -> bool {
+    let map = filled(form, 100);
+    let handle = map.handle();
+    thread::scope(|scope| {
+        let mut reader = Reader::start(scope);
+        let swapper = scope.spawn(move || {
+            patiently(handle, new);
+            if !(has_a_table(form) && has_a_table(new)) {
+                handle.clear();
+            }
+        });
+        reader.delays(handle);
+        squall_rcu::pin(|guard| {
+            let store = handle.read(guard);
+            reader.leave();
+            if !reader.ends_before("the swap comes and goes", || swapper.is_finished()) {
+                return false;
+            }
+            // A form that cloned the entries left the old structure unchanged. A form that shares the table
+            // has continued with it.
+            let shares = has_a_table(form) && has_a_table(new);
+            assert!(shares || handle.is_empty());
+            let seen: Vec<_> =
+                (0..100_u64).filter_map(|key| store.read(guard, &key, |value| *value)).collect();
+            assert_eq!(seen, (0..100).collect::<Vec<_>>(), "{form:?} to {new:?}");
+            true
+        })
+    })
+}
+
 #[test]
 fn a_store_from_before_a_swap_keeps_its_entries() {
-    let _alone = alone();
-    let seen_through = AtomicUsize::new(0);
-    // Goes on until an operation has seen a swap come and go.
-    let mut rounds = 0;
-    while seen_through.load(Ordering::Relaxed) == 0 {
-        rounds += 1;
-        assert!(rounds < 20, "no operation saw a swap come and go");
-        for (form, new) in FORMS.into_iter().flat_map(|form| NEW.map(|new| (form, new))) {
-            let seen_through = &seen_through;
-            let map = filled(form, 100);
-            let handle = map.handle();
-            let (leave, left) = mpsc::channel::<()>();
-            thread::scope(|scope| {
-                let (tell, is_in) = mpsc::channel();
-                scope.spawn(move || {
-                    squall_rcu::pin(|_| {
-                        tell.send(()).unwrap();
-                        _ = left.recv();
-                    });
-                });
-                is_in.recv().unwrap();
-                let swapper = scope.spawn(move || {
-                    swap(handle, new.to_come()).unwrap();
-                    if !(has_a_table(form) && has_a_table(new)) {
-                        handle.clear();
-                    }
-                });
-                eventually("the swap begins", || is_swapping(handle));
-                squall_rcu::pin(|guard| {
-                    let store = handle.read(guard);
-                    drop(leave);
-                    // A swap that began to wait for operations after this one did waits for this one, too.
-                    // Then the test has no result.
-                    let begun = Instant::now();
-                    while !swapper.is_finished() {
-                        if begun.elapsed() > Duration::from_secs(2) {
-                            return;
-                        }
-                        thread::yield_now();
-                    }
-                    seen_through.fetch_add(1, Ordering::Relaxed);
-                    // A form that cloned the entries left the old structure unchanged. A form that shares
-                    // the table has continued with it.
-                    let shares = has_a_table(form) && has_a_table(new);
-                    assert!(shares || handle.is_empty());
-                    let seen: Vec<_> =
-                        (0..100_u64).filter_map(|key| store.read(guard, &key, |value| *value)).collect();
-                    assert_eq!(seen, (0..100).collect::<Vec<_>>(), "{form:?} to {new:?}");
-                });
-            });
-        }
+    let _alone = OnlySwapsWait::begin();
+    for (form, new) in FORMS.into_iter().flat_map(|form| NEW.map(|new| (form, new))) {
+        // Goes on until an operation has seen the swap come and go.
+        while !a_store_outlives_a_swap(form, new) {}
     }
 }
 
@@ -598,7 +657,8 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
         }
         count.fetch_add(calls as usize, Ordering::Relaxed);
     };
-    time.with(Crew::new(&[0, 1, 9, 25], 200, body), |time| time.until("it grows", || form(&map) == SHARED));
+    let crew = Crew::of_threads(&[0, 1, 9, 25], 200, body);
+    time.with(crew, |time| time.until("it grows", || form(&map) == SHARED));
     let decisions = control::history(Handle::id(handle));
     assert!(decisions.iter().any(|decision| decision.why.contains("write")), "{decisions:?}");
     time.until("it folds", || form(&map) == SMALL);

@@ -535,9 +535,10 @@ fn hu_16_an_adaptive_value_is_copied_where_several_clusters_read_what_changes_an
 
 #[test]
 fn an_adaptive_value_that_nobody_changes_is_left_alone() {
-    let _time = virtual_time();
+    let mut time = virtual_time();
     let value = read_mostly::adaptive(1);
     (0..VPS).for_each(|vp| on(vp, || (0..1000).for_each(|_| _ = value.get())));
+    time.pass(Duration::from_secs(2));
     let id = Handle::id(value.handle());
     assert_eq!((control::history(id).len(), form(&value)), (0, SHARED));
     control::swap(id, COPIED).unwrap();
