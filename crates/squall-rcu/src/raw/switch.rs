@@ -118,8 +118,8 @@ impl Switch {
         began.is_ok().then(|| Turn(self))
     }
 
-    /// Waits until no turn is open that began before the reclaimer was forbidden. Returns at once if another
-    /// thread has allowed the reclaimer since.
+    /// Waits until no turn is open that began before the reclaimer was forbidden. Does not wait for the next
+    /// turns if another thread has allowed the reclaimer since.
     pub(crate) fn wait_turn_end(&self) {
         loop {
             let seen = self.ended.prepare();
