@@ -212,8 +212,8 @@ impl Reader {
     }
 
     /// After the end of the operation, waits until `is_so` returns true. Returns false if a later grace
-    /// period began instead. It waits for the caller's operation, and the swap may wait for it: a grace period
-    /// that was under way when the swap began does not count for the swap.
+    /// period began instead. The later period waits for the caller's operation, and the swap may need that
+    /// period: one that was under way when the swap began does not count for the swap.
     fn ends_before(&self, what: &str, is_so: impl Fn() -> bool) -> bool {
         let is_later = || {
             let stats = squall_rcu::stats();

@@ -84,8 +84,8 @@ fn a_thread_that_retires_seldom_does_not_hold_on_to_batches() {
             self.0.fetch_sub(1, Ordering::SeqCst);
         }
     }
-    // Too few calls for a batch, but the thread is never idle for a whole round of the reclaimer. All take more
-    // than a second. On a loaded machine the reclaimer may run too late, so the thread tries again.
+    // Too few calls for a batch, but the thread is never idle for a whole round of the reclaimer. All calls
+    // take more than a second. On a loaded machine the reclaimer may run too late, so the thread tries again.
     let (few, pause) = if cfg!(miri) { (2, 600) } else { (120, 9) };
     let ran_soon = (0..100).any(|_| {
         barrier().unwrap();
