@@ -113,8 +113,8 @@ fn an_idle_server_thread_is_not_woken() {
     let polls_forever = || {
         let call = fs::read_to_string(task.join("syscall")).ok()?;
         let words: Vec<&str> = call.split_whitespace().collect();
-        // The number of the call and its arguments, or `running`. The third argument is the limit: negative for
-        // `poll`, absent for `ppoll`.
+        // The number of the call and its arguments, or `running`. The third argument is the limit: negative
+        // for `poll`, absent for `ppoll`.
         let polls = if cfg!(target_arch = "x86_64") { ["7", "271"].as_slice() } else { &["73"] };
         let forever = ["0x0", "0xffffffff", "0xffffffffffffffff"];
         Some(polls.contains(&words[0]) && forever.contains(&words[3]))
