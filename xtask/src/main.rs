@@ -6,6 +6,7 @@
 //! - `cargo run -p xtask -- sharing` counts the accesses per operation to cache lines that several threads
 //!   write.
 //! - `cargo run -p xtask -- instructions` counts the instructions of one operation.
+//! - `cargo run -p xtask -- compile-cost` measures the cost of compiling programs that use Squall.
 //! - `cargo run -p xtask -- locality-model` compares the profiler's model of sharing with measured times.
 //! - `cargo run -p xtask -- vm` boots emulated machines of many processors and runs the stresses on them.
 //!
@@ -17,6 +18,7 @@
 #[cfg(all(test, squall_global_alloc))]
 use squall_alloc as _;
 
+mod compile_cost;
 mod instructions;
 mod model;
 mod sharing;
@@ -50,6 +52,8 @@ enum Task {
     LocalityModel(model::Options),
     /// Counts the instructions of one operation with callgrind
     Instructions(instructions::Options),
+    /// Measures the processor time, memory and binary size of builds, beside those of other crates
+    CompileCost(compile_cost::Options),
     /// Boots emulated machines of many processors and runs the stresses on them
     Vm(vm::Options),
 }
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Task::Sharing(options) => sharing::command(&options),
         Task::LocalityModel(options) => model::command(&options),
         Task::Instructions(options) => instructions::command(&options),
+        Task::CompileCost(options) => compile_cost::command(&options),
         Task::Vm(options) => vm::command(&options),
     };
     match outcome {
