@@ -4,9 +4,8 @@
 //! other thread writes to that home. It is compiled into the caller and reports all other cases as an error.
 
 use crate::table::compute::{Compute, Computed};
-use crate::table::hash_table::{Entries, Table, either, is_flat, is_wide};
+use crate::table::hash_table::{Table, either};
 use crate::table::ops::{compute_if_present_at_home, find_at_home, put_at_home, read_at_home, take_at_home};
-use crate::table::word::has_stable_bits;
 use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};

@@ -22,7 +22,7 @@
 //!   present at that moment.
 
 use crate::table::hash::tag_above;
-use crate::table::layout::{IsKey, Layout};
+use crate::table::layout::{DynIsKey, IsKey, Layout};
 use crate::table::platform::store_with_barrier;
 use crate::table::sites;
 use crate::table::tags::{SLOTS, Tags};
@@ -216,12 +216,11 @@ impl<'a, L: Layout> Bucket<'a, L> {
     ///
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
-    #[inline(always)]
     pub(crate) unsafe fn probe(
         self,
         mut state: State,
         mixed: u64,
-        is_key: impl IsKey<L::Key>,
+        is_key: DynIsKey<'_, L::Key>,
     ) -> Probe<L::Raw> {
         'again: loop {
             let mut hits = self.tag_hits(state, mixed);

@@ -8,7 +8,7 @@
 
 use crate::table::bucket::{FirstProbe, is_moved};
 use crate::table::hash::{mix, tag};
-use crate::table::layout::{IsKey, Layout};
+use crate::table::layout::{DynHash, IsKey, Layout};
 use crate::table::raw::{Found, Raw};
 use crate::table::resize::EMPTIED_LOG2;
 use crate::table::sites;
@@ -63,7 +63,7 @@ impl<L: Layout> Raw<L> {
             match self.find_fast(hash, is_key) {
                 FastFind::Found(found) => Some(found.raw()),
                 FastFind::Absent => None,
-                FastFind::Unknown => self.find(hash, is_key).map(|found| found.raw()),
+                FastFind::Unknown => self.find(hash, &is_key).map(|found| found.raw()),
             }
         }
     }
@@ -197,7 +197,7 @@ impl<L: Layout> Raw<L> {
     /// In an operation.
     #[cold]
     #[inline(never)]
-    unsafe fn resize_if_sampled(&self, mixed: u64, rehash: &impl Fn(&L::Key) -> u64) {
+    unsafe fn resize_if_sampled(&self, mixed: u64, rehash: DynHash<'_, L::Key>) {
         // SAFETY: the caller.
         if unsafe { self.current() }.is_sampled(mixed, EMPTIED_LOG2) {
             // SAFETY: the caller.

@@ -4,11 +4,12 @@
 use crate::table::layout::{Boxed, Flat, Split, Wide};
 use crate::table::ops::{both, read};
 use crate::table::raw::Raw;
-use crate::table::word::{fits_word, fits_words, has_stable_bits};
+use crate::table::word::{Words, fits_word, fits_words, has_stable_bits};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::mem::ManuallyDrop;
 
 /// A concurrent hash table. Readers take no lock.
 ///
@@ -60,15 +61,17 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// assert_eq!(hits.read("about", |n| n + 1), None);
 /// ```
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+    /// Dropped by the table's own drop.
     pub(crate) entries: Entries<K, V>,
     pub(crate) hasher: S,
 }
 
-pub(crate) enum Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    Flat(Raw<Flat<K, V>>),
-    Wide(Raw<Wide<K, V>>),
-    Boxed(Raw<Boxed<K, V>>),
-    Split(Raw<Split<K, V>>),
+/// The entries, in the layout that the types select ([`either`]).
+pub(crate) union Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    pub(crate) flat: ManuallyDrop<Raw<Flat<K, V>>>,
+    pub(crate) wide: ManuallyDrop<Raw<Wide<K, V>>>,
+    pub(crate) boxed: ManuallyDrop<Raw<Boxed<K, V>>>,
+    pub(crate) split: ManuallyDrop<Raw<Split<K, V>>>,
 }
 
 // Implemented for the table itself, and not derived from its fields, so that a value may own a table of its
@@ -79,21 +82,47 @@ unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send fo
 // SAFETY: as above.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
-/// Runs an expression on the table in its layout. The types select the layout, so that the other three are
-/// compiled out.
+/// Runs an expression on the table in its layout. The types select the layout.
+///
+/// The sizes of most types exclude a layout. Code for an excluded layout is not even compiled: each such
+/// condition is a constant of its own.
 macro_rules! either {
-    ($table:expr, $raw:ident => $do:expr) => {
-        match &$table.entries {
-            Entries::Flat($raw) if is_flat::<K, V>() => $do,
-            Entries::Wide($raw) if is_wide::<K, V>() => $do,
-            Entries::Boxed($raw) if !is_flat::<K, V>() && !is_wide::<K, V>() && has_stable_bits::<K>() => $do,
-            Entries::Split($raw) if !is_flat::<K, V>() && !has_stable_bits::<K>() => $do,
-            // SAFETY: `with_capacity_and_hasher` selected the layout by the same constant conditions.
-            _ => unsafe { std::hint::unreachable_unchecked() },
+    ($table:expr, $raw:ident => $do:expr) => {{
+        use $crate::table::hash_table::{is_flat, is_wide, may_be_flat, may_be_wide};
+        if const { may_be_flat::<K, V>() } && is_flat::<K, V>() {
+            // SAFETY: `with_capacity_and_hasher` selected the layout by the same conditions.
+            let $raw = unsafe { &*$table.entries.flat };
+            $do
+        } else if const { may_be_wide::<K, V>() } && is_wide::<K, V>() {
+            // SAFETY: as above.
+            let $raw = unsafe { &*$table.entries.wide };
+            $do
+        } else if $crate::table::word::has_stable_bits::<K>() {
+            // SAFETY: as above.
+            let $raw = unsafe { &*$table.entries.boxed };
+            $do
+        } else {
+            // SAFETY: as above.
+            let $raw = unsafe { &*$table.entries.split };
+            $do
         }
-    };
+    }};
 }
 pub(crate) use either;
+
+/// Whether the sizes of these types allow the flat layout.
+pub(crate) const fn may_be_flat<K, V>() -> bool {
+    const WORD: usize = size_of::<u64>();
+    let are_plain = !std::mem::needs_drop::<K>() && !std::mem::needs_drop::<V>();
+    are_plain && size_of::<K>() <= WORD && size_of::<V>() <= WORD
+}
+
+/// Whether the sizes of these types allow the wide layout.
+pub(crate) const fn may_be_wide<K, V>() -> bool {
+    const WORD: usize = size_of::<u64>();
+    let fits_value = !std::mem::needs_drop::<V>() && size_of::<V>() <= WORD;
+    fits_value && size_of::<K>() > WORD && size_of::<K>() <= size_of::<Words>()
+}
 
 /// Whether entries of these types lie in the slots, one word each for key and value.
 #[inline(always)]
@@ -155,14 +184,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// # Panics
     /// If memory is exhausted.
     pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
-        let entries = if is_flat::<K, V>() {
-            Entries::Flat(Raw::new(entries))
-        } else if is_wide::<K, V>() {
-            Entries::Wide(Raw::new(entries))
+        let entries = if const { may_be_flat::<K, V>() } && is_flat::<K, V>() {
+            Entries { flat: ManuallyDrop::new(Raw::new(entries)) }
+        } else if const { may_be_wide::<K, V>() } && is_wide::<K, V>() {
+            Entries { wide: ManuallyDrop::new(Raw::new(entries)) }
         } else if has_stable_bits::<K>() {
-            Entries::Boxed(Raw::new(entries))
+            Entries { boxed: ManuallyDrop::new(Raw::new(entries)) }
         } else {
-            Entries::Split(Raw::new(entries))
+            Entries { split: ManuallyDrop::new(Raw::new(entries)) }
         };
         Table { entries, hasher }
     }
@@ -346,6 +375,24 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn shrink_to_fit(&self) {
         // SAFETY: within the operation.
         pin(|_| either!(self, raw => unsafe { raw.resize_to(0, true, &self.rehash()) }));
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
+    fn drop(&mut self) {
+        let entries = &mut self.entries;
+        // SAFETY: `with_capacity_and_hasher` selected the layout by the same conditions. Dropped once, here.
+        unsafe {
+            if const { may_be_flat::<K, V>() } && is_flat::<K, V>() {
+                ManuallyDrop::drop(&mut entries.flat);
+            } else if const { may_be_wide::<K, V>() } && is_wide::<K, V>() {
+                ManuallyDrop::drop(&mut entries.wide);
+            } else if has_stable_bits::<K>() {
+                ManuallyDrop::drop(&mut entries.boxed);
+            } else {
+                ManuallyDrop::drop(&mut entries.split);
+            }
+        }
     }
 }
 

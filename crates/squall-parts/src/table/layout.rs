@@ -30,6 +30,11 @@ pub(crate) trait IsKey<K>: Fn(&K) -> bool + Copy {}
 
 impl<K, F: Fn(&K) -> bool + Copy> IsKey<K> for F {}
 
+/// Compares a key with the wanted one, on slow paths. These are compiled once for all callers.
+pub(crate) type DynIsKey<'a, K> = &'a dyn Fn(&K) -> bool;
+/// Hashes a key again, on slow paths.
+pub(crate) type DynHash<'a, K> = &'a dyn Fn(&K) -> u64;
+
 /// A layout. `Raw` is the loaded content of a slot; references into it are valid within the operation of the
 /// load.
 pub(crate) trait Layout: Sized + 'static {

@@ -46,7 +46,7 @@ fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) 
 /// Slow path of `set`.
 fn set_slow<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
-    unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::new_entry(key, value)), ())) }
+    unsafe { table.write(key, &|found| *found == key, &hash, &mut |_| Change::Put(L::new_entry(key, value))) }
 }
 
 /// Like `Table::take_in`.
@@ -60,12 +60,14 @@ fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool 
 
 /// Slow path of `discard`.
 fn discard_slow<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
-    let remove = |found: Option<L::Raw>| match found {
-        Some(_) => (Change::Remove, true),
-        None => (Change::Nothing, false),
+    let mut was_there = false;
+    let mut remove = |found: Option<L::Raw>| {
+        was_there = found.is_some();
+        if was_there { Change::Remove } else { Change::Nothing }
     };
     // SAFETY: as in `get`.
-    unsafe { table.write(key, |found| *found == key, &hash, remove) }
+    unsafe { table.write(key, &|found| *found == key, &hash, &mut remove) };
+    was_there
 }
 
 /// Adds one to a value by a lookup and a change, like `Table::update`.
@@ -75,21 +77,21 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
         unsafe {
             let found = match table.find_fast(key, |found| *found == key) {
                 FastFind::Found(found) => found,
-                FastFind::Unknown => table.find(key, |found| *found == key).expect("the key is present"),
+                FastFind::Unknown => table.find(key, &|found| *found == key).expect("the key is present"),
                 FastFind::Absent => panic!("the key is present"),
             };
             let (seen, new) = (found.raw(), L::value(found.raw(), |value| *value + 1));
             let done = match table.change(found, Change::Value(L::new_value(new)), &hash) {
                 Ok(done) => done,
-                Err(change) => table.write(
-                    key,
-                    |found| *found == key,
-                    &hash,
-                    |now| match now {
-                        Some(now) if L::is_same(now, seen) => (change, true),
-                        _ => (Change::Nothing, false),
-                    },
-                ),
+                Err(change) => {
+                    let mut change = Some(change);
+                    let mut decide = |now| match now {
+                        Some(now) if L::is_same(now, seen) => change.take().unwrap_or(Change::Nothing),
+                        _ => Change::Nothing,
+                    };
+                    table.write(key, &|found| *found == key, &hash, &mut decide);
+                    change.is_none()
+                }
             };
             if done {
                 return;
@@ -237,7 +239,9 @@ fn never_of_two_keys() {
         let new_entry = TwiceLayout::new_entry([key, key], value);
         // SAFETY: as in `get`.
         unsafe {
-            table.write(key, |found| *found == [key, key], &hash_twice, |_| (Change::Put(new_entry), ()))
+            let mut new_entry = Some(new_entry);
+            let mut put = |_| new_entry.take().map_or(Change::Nothing, Change::Put);
+            table.write(key, &|found| *found == [key, key], &hash_twice, &mut put);
         }
     };
     set(&table, a, 5);
@@ -252,9 +256,12 @@ fn never_of_two_keys() {
         assert!(matches!(found, None | Some(6)), "{found:?}");
     };
     beside(&table, read, || {
-        let remove = |found: Option<_>| (Change::Remove, assert!(found.is_some()));
+        let mut remove = |found: Option<_>| {
+            assert!(found.is_some());
+            Change::Remove
+        };
         // SAFETY: as in `get`.
-        unsafe { table.write(a, |found| *found == [a, a], &hash_twice, remove) };
+        unsafe { table.write(a, &|found| *found == [a, a], &hash_twice, &mut remove) };
         set(&table, b, 6);
     });
 }
@@ -282,7 +289,7 @@ fn moves_under_a_slow_lookup<L: Layout<Key = u64, Value = u64>>() {
     table.grow();
     let read = move |table: &Raw<L>| {
         // SAFETY: as in `get`.
-        let found = unsafe { table.find(a, |found| *found == a) };
+        let found = unsafe { table.find(a, &|found| *found == a) };
         let found = found.expect("the entry is always present");
         // SAFETY: as in `get`.
         assert_eq!(unsafe { L::value(found.raw(), |value| *value) }, 5);
@@ -298,7 +305,7 @@ fn moves_under_a_restarted_lookup<L: Layout<Key = u64, Value = u64>>() {
     set(&table, a, 5);
     let read = move |table: &Raw<L>| {
         // SAFETY: as in `get`.
-        let found = unsafe { table.find(a, |found| *found == a) };
+        let found = unsafe { table.find(a, &|found| *found == a) };
         assert!(found.is_some(), "the entry is always present");
     };
     beside(&table, read, || {

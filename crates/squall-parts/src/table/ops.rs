@@ -3,7 +3,7 @@
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::fast::{FastFind, NeedsSlowPath};
-use crate::table::layout::{IsKey, Layout};
+use crate::table::layout::{DynHash, DynIsKey, IsKey, Layout};
 use crate::table::raw::{Found, Raw};
 use crate::table::write::Change;
 use squall_rcu::pin;
@@ -72,7 +72,7 @@ unsafe fn read_slow<L: Layout, R>(
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
     // SAFETY: the caller.
-    unsafe { raw.find(hash, is_key).map(|found| L::value(found.raw(), f)) }
+    unsafe { raw.find(hash, &is_key).map(|found| L::value(found.raw(), f)) }
 }
 
 #[inline(always)]
@@ -98,7 +98,7 @@ pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
     unsafe {
         match put_entry(raw, hash, L::new_entry(key, value)) {
             Ok(old) => old.map(|entry| L::value(entry, f)),
-            Err(new_entry) => put_slow(raw, hash, new_entry, rehash, f),
+            Err(new_entry) => put_slow(raw, hash, new_entry, rehash).map(|entry| L::value(entry, f)),
         }
     }
 }
@@ -132,23 +132,26 @@ unsafe fn put_entry<L: Layout<Key: Eq>>(
     unsafe { raw.put_fast(hash, new_entry, move |found: &L::Key| L::key(new, |key| key == found)) }
 }
 
+/// Slow path of `put`. Returns the replaced entry, which stays until the operation ends.
 #[cold]
 #[inline(never)]
-unsafe fn put_slow<L: Layout<Key: Eq>, R>(
+unsafe fn put_slow<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     hash: u64,
     new_entry: L::NewEntry,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: impl FnOnce(&L::Value) -> R,
-) -> Option<R> {
+    rehash: DynHash<'_, L::Key>,
+) -> Option<L::Raw> {
     let new = L::as_raw(&new_entry);
-    // SAFETY: the caller; `new` is compared before it goes into the table. An entry retired by `write` stays
-    // until the operation ends.
+    let (mut new_entry, mut old) = (Some(new_entry), None);
+    // SAFETY: the caller; `new` is compared before it goes into the table.
     unsafe {
         let is_key = move |found: &L::Key| L::key(new, |key| key == found);
-        let old = raw.write(hash, is_key, rehash, |found| (Change::Put(new_entry), found));
-        old.map(|entry| L::value(entry, f))
+        raw.write(hash, &is_key, rehash, &mut |found| {
+            old = found;
+            new_entry.take().map_or(Change::Nothing, Change::Put)
+        });
     }
+    old
 }
 
 #[inline(always)]
@@ -161,7 +164,8 @@ pub(crate) unsafe fn take<L: Layout, R>(
 ) -> Option<R> {
     // SAFETY: the caller.
     unsafe {
-        take_at_home(raw, hash, is_key, rehash, f).unwrap_or_else(|f| take_slow(raw, hash, is_key, rehash, f))
+        take_at_home(raw, hash, is_key, rehash, f)
+            .unwrap_or_else(|f| take_slow(raw, hash, &is_key, rehash).map(|entry| L::value(entry, f)))
     }
 }
 
@@ -183,60 +187,72 @@ pub(crate) unsafe fn take_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     }
 }
 
+/// Slow path of `take`. Returns the removed entry, which stays until the operation ends.
 #[cold]
 #[inline(never)]
-unsafe fn take_slow<L: Layout, R>(
+unsafe fn take_slow<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
-    is_key: impl IsKey<L::Key>,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: impl FnOnce(&L::Value) -> R,
-) -> Option<R> {
-    let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
-    // SAFETY: the caller; an entry retired by `write` stays until the operation ends.
-    unsafe { raw.write(hash, is_key, rehash, remove).map(|entry| L::value(entry, f)) }
+    is_key: DynIsKey<'_, L::Key>,
+    rehash: DynHash<'_, L::Key>,
+) -> Option<L::Raw> {
+    let mut removed = None;
+    // SAFETY: the caller.
+    unsafe {
+        raw.write(hash, is_key, rehash, &mut |found| {
+            removed = found;
+            if found.is_some() { Change::Remove } else { Change::Nothing }
+        });
+    }
+    removed
 }
 
-pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(
+/// Inserts an entry if its key is absent. Otherwise calls `f` with the present value, and key and value come
+/// back.
+pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     hash: u64,
     key: L::Key,
     value: L::Value,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: impl FnOnce(&L::Value) -> R,
-) -> Result<(), (L::Key, L::Value, R)> {
+    rehash: DynHash<'_, L::Key>,
+    f: &mut dyn FnMut(&L::Value),
+) -> Result<(), (L::Key, L::Value)> {
     // SAFETY: the caller, as in `put`.
     unsafe {
         // Search first: making an entry that is not inserted may cost an allocation.
         if let Some(entry) = raw.find_raw(hash, |found| *found == key) {
-            return Err((key, value, L::value(entry, f)));
+            L::value(entry, f);
+            return Err((key, value));
         }
         let new_entry = L::new_entry(key, value);
         let new = L::as_raw(&new_entry);
+        let (mut new_entry, mut there) = (Some(new_entry), None);
         let is_key = move |found: &L::Key| L::key(new, |key| key == found);
-        let insert = |found| match found {
-            None => (Change::Put(new_entry), None),
-            Some(entry) => (Change::Nothing, Some((new_entry, entry))),
-        };
-        match raw.write(hash, is_key, rehash, insert) {
-            None => Ok(()),
-            Some((new_entry, entry)) => {
-                let there = L::value(entry, f);
-                let (key, value) = L::into_parts(new_entry);
-                Err((key, value, there))
+        raw.write(hash, &is_key, rehash, &mut |found| {
+            there = found;
+            match found {
+                None => new_entry.take().map_or(Change::Nothing, Change::Put),
+                Some(_) => Change::Nothing,
             }
+        });
+        match (there, new_entry) {
+            (Some(entry), Some(new_entry)) => {
+                L::value(entry, f);
+                Err(L::into_parts(new_entry))
+            }
+            _ => Ok(()),
         }
     }
 }
 
 /// Applies the wanted change to the entry that was found, if it is unchanged.
-#[inline(always)]
+#[inline(never)]
 unsafe fn change_entry<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
     found: Found<'_, L>,
-    is_key: impl IsKey<L::Key>,
-    rehash: &impl Fn(&L::Key) -> u64,
+    is_key: DynIsKey<'_, L::Key>,
+    rehash: DynHash<'_, L::Key>,
     wanted: Compute<L::Value>,
 ) -> Option<Computed> {
     let (change, computed) = match wanted {
@@ -260,17 +276,19 @@ unsafe fn change_entry_slow<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
     seen: L::Raw,
-    is_key: impl IsKey<L::Key>,
-    rehash: &impl Fn(&L::Key) -> u64,
+    is_key: DynIsKey<'_, L::Key>,
+    rehash: DynHash<'_, L::Key>,
     change: Change<L>,
 ) -> bool {
-    // An unused change comes back: its drop runs user code, and this closure runs under a lock.
-    let decide = |found: Option<L::Raw>| match found {
-        Some(now) if L::is_same(now, seen) => (change, None),
-        _ => (Change::Nothing, Some(change)),
+    // An unused change stays here: its drop runs user code, and the closure runs under a lock.
+    let mut change = Some(change);
+    let mut decide = |found: Option<L::Raw>| match found {
+        Some(now) if L::is_same(now, seen) => change.take().unwrap_or(Change::Nothing),
+        _ => Change::Nothing,
     };
     // SAFETY: the caller.
-    unsafe { raw.write(hash, is_key, rehash, decide).is_none() }
+    unsafe { raw.write(hash, is_key, rehash, &mut decide) };
+    change.is_none()
 }
 
 #[inline(always)]
@@ -286,14 +304,14 @@ pub(crate) unsafe fn change<L: Layout>(
         match raw.find_fast(hash, is_key) {
             FastFind::Found(found) => {
                 let wanted = L::value(found.raw(), &mut f);
-                if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                if let Some(computed) = change_entry(raw, hash, found, &is_key, rehash, wanted) {
                     return computed;
                 }
             }
             FastFind::Absent => return Computed::Kept,
             FastFind::Unknown => {}
         }
-        change_slow(raw, hash, is_key, rehash, f)
+        change_slow(raw, hash, &is_key, rehash, &mut f)
     }
 }
 
@@ -319,7 +337,7 @@ pub(crate) unsafe fn compute_if_present_at_home<L: Layout, F: FnMut(&L::Value) -
                 raw.change_value_fast(found, L::new_value(value)).then_some(Computed::Updated)
             }
             Compute::Remove => {
-                let removed = change_entry_slow(raw, hash, found.raw(), is_key, rehash, Change::Remove);
+                let removed = change_entry_slow(raw, hash, found.raw(), &is_key, rehash, Change::Remove);
                 removed.then_some(Computed::Removed)
             }
         };
@@ -332,15 +350,15 @@ pub(crate) unsafe fn compute_if_present_at_home<L: Layout, F: FnMut(&L::Value) -
 unsafe fn change_slow<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
-    is_key: impl IsKey<L::Key>,
-    rehash: &impl Fn(&L::Key) -> u64,
-    mut f: impl FnMut(&L::Value) -> Compute<L::Value>,
+    is_key: DynIsKey<'_, L::Key>,
+    rehash: DynHash<'_, L::Key>,
+    f: &mut dyn FnMut(&L::Value) -> Compute<L::Value>,
 ) -> Computed {
     loop {
         // SAFETY: the caller.
         unsafe {
             let Some(found) = raw.find(hash, is_key) else { return Computed::Kept };
-            let wanted = L::value(found.raw(), &mut f);
+            let wanted = L::value(found.raw(), &mut *f);
             if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
                 return computed;
             }
@@ -352,24 +370,24 @@ pub(crate) unsafe fn compute<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     hash: u64,
     mut key: L::Key,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: &mut impl FnMut(Option<&L::Value>) -> Compute<L::Value>,
+    rehash: DynHash<'_, L::Key>,
+    f: &mut dyn FnMut(Option<&L::Value>) -> Compute<L::Value>,
 ) -> Computed {
     loop {
         // SAFETY: the caller.
         unsafe {
             let is_key = |found: &L::Key| *found == key;
-            if let Some(found) = raw.find(hash, is_key) {
+            if let Some(found) = raw.find(hash, &is_key) {
                 let wanted = L::value(found.raw(), |value| f(Some(value)));
-                if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                if let Some(computed) = change_entry(raw, hash, found, &is_key, rehash, wanted) {
                     return computed;
                 }
                 continue;
             }
             let Compute::Put(value) = f(None) else { return Computed::Kept };
-            match try_insert(raw, hash, key, value, rehash, |_| ()) {
+            match try_insert(raw, hash, key, value, rehash, &mut |_| ()) {
                 Ok(()) => return Computed::Inserted,
-                Err((back, ..)) => key = back,
+                Err((back, _)) => key = back,
             }
         }
     }
@@ -379,20 +397,20 @@ pub(crate) unsafe fn compute<L: Layout<Key: Eq>>(
 pub(crate) unsafe fn keep_if<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     entry: L::Raw,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: &mut impl FnMut(&L::Key, &L::Value) -> bool,
+    rehash: DynHash<'_, L::Key>,
+    f: &mut dyn FnMut(&L::Key, &L::Value) -> bool,
 ) {
     // SAFETY: the caller; the entry's key stays until the operation ends.
     unsafe {
         let hash = L::key(entry, rehash);
         let is_key = move |found: &L::Key| L::key(entry, |key| key == found);
-        if both(raw, entry, &mut *f) || change_entry_slow(raw, hash, entry, is_key, rehash, Change::Remove) {
+        if both(raw, entry, &mut *f) || change_entry_slow(raw, hash, entry, &is_key, rehash, Change::Remove) {
             return;
         }
         // Another thread changed it meanwhile.
-        while let Some(found) = raw.find(hash, is_key) {
+        while let Some(found) = raw.find(hash, &is_key) {
             if both(raw, found.raw(), &mut *f)
-                || change_entry(raw, hash, found, is_key, rehash, Compute::Remove).is_some()
+                || change_entry(raw, hash, found, &is_key, rehash, Compute::Remove).is_some()
             {
                 return;
             }
@@ -401,11 +419,11 @@ pub(crate) unsafe fn keep_if<L: Layout<Key: Eq>>(
 }
 
 /// Calls `f` for each entry, within one operation per home.
-pub(crate) fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, mut f: impl FnMut(L::Raw)) {
+pub(crate) fn visit<L: Layout>(raw: &Raw<L>, rehash: DynHash<'_, L::Key>, f: &mut dyn FnMut(L::Raw)) {
     let mut from = Some(0);
     let mut entries = Vec::new();
     while let Some(at) = from {
-        from = step(raw, at, rehash, &mut entries, &mut f);
+        from = step(raw, at, rehash, &mut entries, f);
     }
 }
 
@@ -413,9 +431,9 @@ pub(crate) fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, m
 pub(crate) fn step<L: Layout>(
     raw: &Raw<L>,
     from: u64,
-    rehash: &impl Fn(&L::Key) -> u64,
+    rehash: DynHash<'_, L::Key>,
     entries: &mut Vec<L::Raw>,
-    f: impl FnMut(L::Raw),
+    f: &mut dyn FnMut(L::Raw),
 ) -> Option<u64> {
     pin(|_| {
         entries.clear();

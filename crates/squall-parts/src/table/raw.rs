@@ -39,7 +39,7 @@
 
 use crate::table::bucket::is_moved;
 use crate::table::hash::mix;
-use crate::table::layout::{IsKey, Layout};
+use crate::table::layout::{DynHash, DynIsKey, Layout};
 use crate::table::platform::Count;
 use crate::table::slab::{Location, Slab};
 use crate::table::tags::SLOTS;
@@ -131,18 +131,16 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation; the result is valid within it.
     #[inline(never)]
-    pub(crate) unsafe fn find(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<Found<'_, L>> {
+    pub(crate) unsafe fn find(&self, hash: u64, is_key: DynIsKey<'_, L::Key>) -> Option<Found<'_, L>> {
         // SAFETY: the caller.
         unsafe { Self::find_in_slabs(self.current(), mix(hash), is_key) }
     }
 
-    #[cold]
-    #[inline(never)]
-    unsafe fn find_in_slabs(
-        mut slab: &Slab<L>,
+    unsafe fn find_in_slabs<'s>(
+        mut slab: &'s Slab<L>,
         mixed: u64,
-        is_key: impl IsKey<L::Key>,
-    ) -> Option<Found<'_, L>> {
+        is_key: DynIsKey<'_, L::Key>,
+    ) -> Option<Found<'s, L>> {
         loop {
             let home = slab.home(mixed);
             let bucket = slab.bucket(home);
@@ -166,7 +164,7 @@ impl<L: Layout> Raw<L> {
     pub(crate) unsafe fn visit(
         &self,
         from: u64,
-        rehash: &impl Fn(&L::Key) -> u64,
+        rehash: DynHash<'_, L::Key>,
         entries: &mut Vec<L::Raw>,
     ) -> Option<u64> {
         // SAFETY: the caller.
@@ -182,7 +180,7 @@ impl<L: Layout> Raw<L> {
     unsafe fn visit_range(
         slab: &Slab<L>,
         (first, last): (u64, u64),
-        rehash: &impl Fn(&L::Key) -> u64,
+        rehash: DynHash<'_, L::Key>,
         found: &mut Vec<L::Raw>,
         entries: &mut Vec<L::Raw>,
     ) {

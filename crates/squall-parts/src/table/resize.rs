@@ -5,7 +5,7 @@
 
 use crate::table::bucket::is_moved;
 use crate::table::hash::{mix, tag};
-use crate::table::layout::Layout;
+use crate::table::layout::{DynHash, Layout};
 use crate::table::platform;
 use crate::table::raw::{GROW_PERCENT, MIN_HOMES, Raw, homes_for};
 use crate::table::sites;
@@ -64,11 +64,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
-    pub(crate) unsafe fn move_home(
-        home: usize,
-        rehash: &impl Fn(&L::Key) -> u64,
-        moving: &mut MoveBatch<'_, L>,
-    ) {
+    pub(crate) unsafe fn move_home(home: usize, rehash: DynHash<'_, L::Key>, moving: &mut MoveBatch<'_, L>) {
         let slab = moving.slab;
         let next = Self::next(slab);
         moving.found.clear();
@@ -102,7 +98,7 @@ impl<L: Layout> Raw<L> {
     /// In an operation.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn help(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) unsafe fn help(&self, slab: &Slab<L>, rehash: DynHash<'_, L::Key>) {
         // Relaxed: a ticket. Tickets wrap around, since a thread that took a home before may have been
         // stopped halfway.
         let first = slab.progress.cursor.fetch_add(HOMES_PER_HELP, Ordering::Relaxed);
@@ -120,7 +116,7 @@ impl<L: Layout> Raw<L> {
 
     /// # Safety
     /// In an operation; there is a next slab.
-    unsafe fn move_if_here(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut MoveBatch<'_, L>) {
+    unsafe fn move_if_here(home: usize, rehash: DynHash<'_, L::Key>, moving: &mut MoveBatch<'_, L>) {
         let bucket = moving.slab.bucket(home);
         let _lock = bucket.lock();
         if !is_moved(bucket.state()) {
@@ -151,7 +147,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation.
-    pub(crate) unsafe fn move_all(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) -> bool {
+    pub(crate) unsafe fn move_all(&self, slab: &Slab<L>, rehash: DynHash<'_, L::Key>) -> bool {
         // Acquire: pairs with the release of `begin_move`.
         if slab.next.load(Ordering::Acquire).is_null() {
             return false;
@@ -182,7 +178,7 @@ impl<L: Layout> Raw<L> {
     /// In an operation.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn resize(&self, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) unsafe fn resize(&self, rehash: DynHash<'_, L::Key>) {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         let (len, slots) = (self.len(), slab.slots());
@@ -227,7 +223,7 @@ impl<L: Layout> Raw<L> {
     /// Replaces a slab with an exhausted bucket by one of the same size.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn replace_exhausted(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) unsafe fn replace_exhausted(&self, slab: &Slab<L>, rehash: DynHash<'_, L::Key>) {
         // SAFETY: the caller. If the slab is not yet the current one, it becomes so.
         unsafe {
             let current = self.current();
@@ -249,12 +245,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation.
-    pub(crate) unsafe fn resize_to(
-        &self,
-        entries: usize,
-        less: bool,
-        rehash: &impl Fn(&L::Key) -> u64,
-    ) -> bool {
+    pub(crate) unsafe fn resize_to(&self, entries: usize, less: bool, rehash: DynHash<'_, L::Key>) -> bool {
         loop {
             // SAFETY: the caller.
             let slab = unsafe { self.current() };
@@ -294,7 +285,7 @@ impl<L: Layout> Raw<L> {
 
     /// Moves all homes to a slab of twice as many, unless another thread has started a move.
     #[cfg(all(test, loom))]
-    pub(crate) fn try_grow(&self, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) fn try_grow(&self, rehash: DynHash<'_, L::Key>) {
         // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
         if self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready {
@@ -304,7 +295,7 @@ impl<L: Layout> Raw<L> {
 
     /// Moves all homes that have not moved.
     #[cfg(all(test, loom))]
-    pub(crate) fn complete_move(&self, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) fn complete_move(&self, rehash: DynHash<'_, L::Key>) {
         // SAFETY: no memory is freed in a model.
         unsafe { self.move_all(self.current(), rehash) };
     }

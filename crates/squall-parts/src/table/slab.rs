@@ -7,7 +7,7 @@
 //! - I3. `next` is set once, and only in a slab that was the table's current one then (raw/I1).
 
 use crate::table::bucket::{Bucket, Head, Link, Probe, ROW, State};
-use crate::table::layout::{IsKey, Layout};
+use crate::table::layout::{DynIsKey, Layout};
 use crate::table::sites;
 use crate::table::tags::SLOTS;
 #[cfg(not(loom))]
@@ -330,13 +330,12 @@ impl<L: Layout> Slab<L> {
     ///
     /// # Safety
     /// The contract of [`Bucket::probe`].
-    #[inline(always)]
     pub(crate) unsafe fn probe(
         &self,
         home: usize,
         state: State,
         mixed: u64,
-        is_key: impl IsKey<L::Key>,
+        is_key: DynIsKey<'_, L::Key>,
     ) -> Option<Location<'_, L>> {
         let bucket = self.bucket(home);
         // SAFETY: the caller.
@@ -354,7 +353,7 @@ impl<L: Layout> Slab<L> {
         &self,
         home: usize,
         mixed: u64,
-        is_key: impl IsKey<L::Key>,
+        is_key: DynIsKey<'_, L::Key>,
     ) -> Option<Location<'_, L>> {
         for link in self.links(home) {
             let bucket = link.bucket();

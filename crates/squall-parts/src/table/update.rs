@@ -1,9 +1,8 @@
 //! Writes of `Table`: insertions, changes and removals.
 
 use crate::table::compute::{Compute, Computed};
-use crate::table::hash_table::{Entries, Table, either, is_flat, is_wide};
+use crate::table::hash_table::{Table, either};
 use crate::table::ops::{change, compute, put, take, try_insert};
-use crate::table::word::has_stable_bits;
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -73,7 +72,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(&key);
         pin(|_| {
             // SAFETY: within the operation.
-            either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), |_| ()).map_err(|(k, v, ())| (k, v)) })
+            either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), &mut |_| ()) })
         })
     }
 
@@ -99,10 +98,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         pin(|_| {
             // SAFETY: within the operation.
             either!(self, raw => unsafe {
-                match try_insert(raw, hash, key, value, &self.rehash(), V::clone) {
-                    Ok(()) => inserted,
-                    Err((.., there)) => there,
-                }
+                let mut there = None;
+                let _ = try_insert(raw, hash, key, value, &self.rehash(), &mut |value| there = Some(value.clone()));
+                there.unwrap_or(inserted)
             })
         })
     }

@@ -1,9 +1,8 @@
 //! Iteration over a `Table`: walks by position, and iterators.
 
 use crate::table::hash::mix;
-use crate::table::hash_table::{Entries, Table, either, is_flat, is_wide};
+use crate::table::hash_table::{Table, either};
 use crate::table::ops::{both, keep_if, step, visit};
-use crate::table::word::has_stable_bits;
 use squall_rcu::pin;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -22,9 +21,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(sum, 45);
     /// ```
     pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
-        either!(self, raw => visit(raw, &self.rehash(), |entry| {
+        self.visit_all(&mut f);
+    }
+
+    /// The body of [`for_each`](Table::for_each), compiled once for all closures.
+    fn visit_all(&self, f: &mut dyn FnMut(&K, &V)) {
+        either!(self, raw => visit(raw, &self.rehash(), &mut |entry| {
             // SAFETY: within the operation of `visit`.
-            unsafe { both(raw, entry, &mut f) };
+            unsafe { both(raw, entry, &mut *f) };
         }));
     }
 
@@ -42,9 +46,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(count, 100);
     /// ```
     pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
-        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
+        self.visit_home(from, &mut f)
+    }
+
+    /// The body of [`visit_from`](Table::visit_from), compiled once for all closures.
+    fn visit_home(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
+        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), &mut |entry| {
             // SAFETY: within the operation of `step`.
-            unsafe { both(raw, entry, &mut f) };
+            unsafe { both(raw, entry, &mut *f) };
         }))
     }
 
@@ -62,9 +71,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(table.len(), 50);
     /// ```
     pub fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
-        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
+        self.retain_home(from, &mut f)
+    }
+
+    /// The body of [`retain_from`](Table::retain_from), compiled once for all closures.
+    fn retain_home(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
+        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), &mut |entry| {
             // SAFETY: within the operation of `step`.
-            unsafe { keep_if(raw, entry, &self.rehash(), &mut f) };
+            unsafe { keep_if(raw, entry, &self.rehash(), &mut *f) };
         }))
     }
 
@@ -82,10 +96,10 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(table.len(), 5);
     /// ```
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) {
-        either!(self, raw => visit(raw, &self.rehash(), |entry| {
-            // SAFETY: within the operation of `visit`.
-            unsafe { keep_if(raw, entry, &self.rehash(), &mut f) };
-        }));
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = self.retain_home(at, &mut f);
+        }
     }
 
     /// Removes all entries. It may miss entries that come meanwhile.

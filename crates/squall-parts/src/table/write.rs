@@ -5,7 +5,7 @@
 
 use crate::table::bucket::{Bucket, Probe, is_moved};
 use crate::table::hash::{mix, tag};
-use crate::table::layout::{IsKey, Layout};
+use crate::table::layout::{DynHash, DynIsKey, Layout};
 use crate::table::raw::{Found, Raw};
 use crate::table::resize::{CROWDED_LOG2, EMPTIED_LOG2, MoveBatch};
 use crate::table::sites;
@@ -23,17 +23,19 @@ pub(crate) enum Change<L: Layout> {
     Remove,
 }
 
+/// Decides about an entry that was found, or about its absence. Called once for each write.
+pub(crate) type Decide<'a, L> = &'a mut dyn FnMut(Option<<L as Layout>::Raw>) -> Change<L>;
+
 /// The reason to retry a write.
-enum Retry<F> {
+enum Retry {
     /// The home has moved to the next slab.
-    Moved(F),
+    Moved,
     /// The bucket has no version left for a removal.
-    VersionsExhausted(F),
+    VersionsExhausted,
 }
 
 /// The work that remains after a write has released the lock.
-struct AfterUnlock<L: Layout, R> {
-    result: R,
+struct AfterUnlock<L: Layout> {
     /// The replaced or removed entry, and whether its key lives on in the new entry.
     replaced: Option<(L::Raw, bool)>,
     /// The unused rest of an inserted entry.
@@ -49,14 +51,14 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation. `decide` changes a value or removes an entry only if it got one.
-    #[inline(always)]
-    pub(crate) unsafe fn write<R>(
+    #[inline(never)]
+    pub(crate) unsafe fn write(
         &self,
         hash: u64,
-        is_key: impl IsKey<L::Key>,
-        rehash: &impl Fn(&L::Key) -> u64,
-        decide: impl FnOnce(Option<L::Raw>) -> (Change<L>, R),
-    ) -> R {
+        is_key: DynIsKey<'_, L::Key>,
+        rehash: DynHash<'_, L::Key>,
+        decide: Decide<'_, L>,
+    ) {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
@@ -80,9 +82,9 @@ impl<L: Layout> Raw<L> {
             // SAFETY: the caller.
             return unsafe { self.write_slow(slab, mixed, lock, is_key, rehash, decide) };
         };
-        let (change, result) = decide(found.as_ref().map(|location| location.raw));
+        let change = decide(found.as_ref().map(|location| location.raw));
         // SAFETY: found here, under the lock.
-        let done = unsafe { Self::apply(slab, bucket, mixed, change, found, result) };
+        let done = unsafe { Self::apply(slab, bucket, mixed, change, found) };
         drop(lock);
         // SAFETY: the caller.
         unsafe { self.finish_write(done, rehash) }
@@ -91,15 +93,15 @@ impl<L: Layout> Raw<L> {
     /// Slow path of `write`: the key may be in a chained bucket, the home is moving, or a version is used up.
     /// `lock` is the home's.
     #[inline(never)]
-    unsafe fn write_slow<R>(
+    unsafe fn write_slow(
         &self,
         mut slab: &Slab<L>,
         mixed: u64,
         lock: LockGuard<'_, ()>,
-        is_key: impl IsKey<L::Key>,
-        rehash: &impl Fn(&L::Key) -> u64,
-        mut decide: impl FnOnce(Option<L::Raw>) -> (Change<L>, R),
-    ) -> R {
+        is_key: DynIsKey<'_, L::Key>,
+        rehash: DynHash<'_, L::Key>,
+        decide: Decide<'_, L>,
+    ) {
         let mut lock = Some(lock);
         let done = loop {
             let home = slab.home(mixed);
@@ -107,16 +109,14 @@ impl<L: Layout> Raw<L> {
             // SAFETY: the caller.
             match unsafe { Self::write_in_slab(slab, mixed, lock, is_key, rehash, decide) } {
                 Ok(done) => break done,
-                Err(Retry::Moved(back)) => {
+                Err(Retry::Moved) => {
                     // SAFETY: the caller.
                     unsafe { self.help(slab, rehash) };
-                    decide = back;
                     slab = Self::next(slab);
                 }
-                Err(Retry::VersionsExhausted(back)) => {
+                Err(Retry::VersionsExhausted) => {
                     // SAFETY: the caller.
                     unsafe { self.replace_exhausted(slab, rehash) };
-                    decide = back;
                 }
             }
         };
@@ -131,12 +131,12 @@ impl<L: Layout> Raw<L> {
     /// The home is moving or its versions are exhausted. The change comes back, for [`write`](Raw::write).
     /// # Safety
     /// In the operation in which the entry was found.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) unsafe fn change(
         &self,
         found: Found<'_, L>,
         change: Change<L>,
-        rehash: &impl Fn(&L::Key) -> u64,
+        rehash: DynHash<'_, L::Key>,
     ) -> Result<bool, Change<L>> {
         let Found { slab, mixed, location } = found;
         let home = slab.home(mixed);
@@ -152,18 +152,18 @@ impl<L: Layout> Raw<L> {
             return Ok(false);
         }
         // SAFETY: found, and still there, under the lock.
-        let done = unsafe { Self::apply(slab, first, mixed, change, Some(location), true) };
+        let done = unsafe { Self::apply(slab, first, mixed, change, Some(location)) };
         drop(lock);
         // SAFETY: the caller.
-        Ok(unsafe { self.finish_write(done, rehash) })
+        unsafe { self.finish_write(done, rehash) };
+        Ok(true)
     }
 
     /// Finishes a write after its lock is released: counts, retires, and resizes if needed.
     ///
     /// # Safety
     /// In an operation; the write is complete.
-    #[inline(always)]
-    unsafe fn finish_write<R>(&self, done: AfterUnlock<L, R>, rehash: &impl Fn(&L::Key) -> u64) -> R {
+    unsafe fn finish_write(&self, done: AfterUnlock<L>, rehash: DynHash<'_, L::Key>) {
         if done.added != 0 {
             self.count.add(i64::from(done.added).cast_unsigned());
         }
@@ -180,18 +180,17 @@ impl<L: Layout> Raw<L> {
             // SAFETY: the caller.
             unsafe { self.resize(rehash) };
         }
-        done.result
     }
 
     /// Like [`write`](Raw::write), in this slab, unless the home has moved on. `_lock` is the home's lock.
-    unsafe fn write_in_slab<R, D: FnOnce(Option<L::Raw>) -> (Change<L>, R)>(
+    unsafe fn write_in_slab(
         slab: &Slab<L>,
         mixed: u64,
         _lock: LockGuard<'_, ()>,
-        is_key: impl IsKey<L::Key>,
-        rehash: &impl Fn(&L::Key) -> u64,
-        decide: D,
-    ) -> Result<AfterUnlock<L, R>, Retry<D>> {
+        is_key: DynIsKey<'_, L::Key>,
+        rehash: DynHash<'_, L::Key>,
+        decide: &mut dyn FnMut(Option<L::Raw>) -> Change<L>,
+    ) -> Result<AfterUnlock<L>, Retry> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let state = first.state();
@@ -201,32 +200,30 @@ impl<L: Layout> Raw<L> {
                 // SAFETY: the caller; under the home's lock.
                 unsafe { Self::move_home(home, rehash, &mut MoveBatch::new(slab)) };
             }
-            return Err(Retry::Moved(decide));
+            return Err(Retry::Moved);
         }
         // SAFETY: the caller.
         let found = unsafe { slab.probe(home, state, mixed, is_key) };
         if found.as_ref().is_some_and(|location| location.bucket.is_exhausted()) {
-            return Err(Retry::VersionsExhausted(decide));
+            return Err(Retry::VersionsExhausted);
         }
-        let (change, result) = decide(found.as_ref().map(|location| location.raw));
+        let change = decide(found.as_ref().map(|location| location.raw));
         // SAFETY: found here, under the lock.
-        Ok(unsafe { Self::apply(slab, first, mixed, change, found, result) })
+        Ok(unsafe { Self::apply(slab, first, mixed, change, found) })
     }
 
     /// Applies a change under the home's lock; `first` is the home's own bucket.
     ///
     /// # Safety
     /// In an operation; the found entry is still there.
-    #[inline(always)]
-    unsafe fn apply<R>(
+    unsafe fn apply(
         slab: &Slab<L>,
         first: Bucket<'_, L>,
         mixed: u64,
         change: Change<L>,
         found: Option<Location<'_, L>>,
-        result: R,
-    ) -> AfterUnlock<L, R> {
-        let mut done = AfterUnlock { result, replaced: None, leftover: None, added: 0, check_size: false };
+    ) -> AfterUnlock<L> {
+        let mut done = AfterUnlock { replaced: None, leftover: None, added: 0, check_size: false };
         match (change, found) {
             (Change::Nothing, _) => {}
             (Change::Put(new_entry), None) => {
