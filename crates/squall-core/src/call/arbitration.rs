@@ -27,35 +27,26 @@ impl Arbitration {
         self.method.is_none_or(|only| only == method)
     }
 
-    /// Sends a call through the function. Returns its result, or the error if the function refused the call.
-    pub(crate) fn call<R>(
+    /// Sends a call, which `run` makes, through the function. Returns an error if the function refused the
+    /// call, or caught a panic of its method.
+    pub(crate) fn call(
         &self,
         interface: &'static str,
         id: Id,
         method: &'static str,
-        f: impl FnOnce() -> R,
-    ) -> Result<R, CallError> {
-        let (mut f, mut result) = (Some(f), None);
-        let mut run = || {
-            if let Some(f) = f.take() {
-                result = Some(f());
-            }
-        };
-        let mut call = Call { interface, id, method, run: &mut run, state: CallState::Waiting };
+        run: &mut dyn FnMut(),
+    ) -> Result<(), CallError> {
+        let mut call = Call { interface, id, method, run, state: CallState::Waiting };
         (self.function)(&mut call);
         if let CallState::Waiting = call.state {
             call.proceed();
         }
-        let state = call.state;
-        match (result, state) {
-            (Some(result), _) => Ok(result),
-            (None, CallState::Refused(why)) => Err(CallError::unnamed(None, id, CallErrorKind::Refused(why))),
-            (None, _) => Err(CallError::unnamed(
-                None,
-                id,
-                CallErrorKind::Refused("its method panicked, and the arbiter caught the panic"),
-            )),
-        }
+        let why = match call.state {
+            CallState::Returned => return Ok(()),
+            CallState::Refused(why) => why,
+            CallState::Waiting | CallState::Made => "its method panicked, and the arbiter caught the panic",
+        };
+        Err(CallError::unnamed(None, id, CallErrorKind::Refused(why)))
     }
 }
 
@@ -91,7 +82,9 @@ pub struct Call<'a> {
 #[derive(Clone, Copy)]
 enum CallState {
     Waiting,
+    /// The method was called, and has not returned.
     Made,
+    Returned,
     Refused(&'static str),
 }
 
@@ -137,6 +130,7 @@ impl Call<'_> {
         if let CallState::Waiting = self.state {
             self.state = CallState::Made;
             (self.run)();
+            self.state = CallState::Returned;
         }
     }
 

@@ -35,11 +35,13 @@ impl<I: ?Sized + Interface> Handle<I> {
         };
         let mut frame = Frame::new(hold.object(), Again::Never);
         let _in_frame = frame.enter();
+        let (mut f, mut result) = (Some(f), None);
         // SAFETY: a header of this id (`handle/I1`), held while the call lasts (`handle/I2`).
-        let f = || f(unsafe { target(&hold.0) });
-        match arbitrated(arbitration.as_deref(), self, method, f) {
-            Ok(result) => result,
-            Err(error) => gone.answer(error),
+        let mut run = || result = f.take().map(|f| f(unsafe { target(&hold.0) }));
+        match (arbitrated(arbitration.as_deref(), self.bits_id(), I::NAME, method, &mut run), result) {
+            (Ok(()), Some(result)) => result,
+            (Err(error), _) => gone.answer(error),
+            (Ok(()), None) => unreachable!("a call of {}.{method} was made without its method", I::NAME),
         }
     }
 
@@ -60,14 +62,15 @@ impl<I: ?Sized + Interface> Handle<I> {
             };
             let mut frame = Frame::new(hold.object(), Again::May);
             let in_frame = frame.enter();
+            let mut result = None;
             // SAFETY: a header of this id (`handle/I1`), held while the call lasts (`handle/I2`).
-            let f = || f(unsafe { target(&hold.0) });
-            let result = arbitrated(arbitration.as_deref(), self, method, f);
+            let mut run = || result = Some(f(unsafe { target(&hold.0) }));
+            let made = arbitrated(arbitration.as_deref(), self.bits_id(), I::NAME, method, &mut run);
             drop(in_frame);
-            match result {
-                Ok(result) if !frame.must_repeat() => return result,
-                Ok(_) => {}
-                Err(error) => return gone.answer(error),
+            match (made, result) {
+                (Ok(()), Some(result)) if !frame.must_repeat() => return result,
+                (Ok(()), _) => {}
+                (Err(error), _) => return gone.answer(error),
             }
         }
     }
@@ -80,8 +83,8 @@ fn reach_by_parking<I: ?Sized + Interface>(
 ) -> Result<(Hold, Option<Arc<Arbitration>>), CallError> {
     let mut again = false;
     loop {
-        let reached =
-            squall_rcu::try_pin(|_| reach(handle, again)).map_err(|error| refused(handle, method, error))?;
+        let reached = squall_rcu::try_pin(|_| reach(handle, again))
+            .map_err(|error| refused(handle.bits_id(), I::NAME, method, error))?;
         match reached {
             Reached::Held(hold, arbitration) => return Ok((hold, arbitration)),
             Reached::Parked(park) => park.wait(),

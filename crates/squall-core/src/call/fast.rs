@@ -44,7 +44,7 @@ impl<I: ?Sized + Interface> Handle<I> {
         // SAFETY: dropped before this function returns or unwinds, here or in `miss`.
         let entered = match unsafe { squall_rcu::__enter(self.bits_id().bits()) } {
             Ok(entered) => entered,
-            Err(error) => return gone.answer(refused(self, method, error)),
+            Err(error) => return gone.answer(refused(self.bits_id(), I::NAME, method, error)),
         };
         macro_rules! done {
             ($found:path, $header:ident) => {{

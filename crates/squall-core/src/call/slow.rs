@@ -13,6 +13,7 @@ use crate::call::interface::Interface;
 use crate::call::mediated::{self, Met};
 use crate::call::resolve::{Resolved, resolve};
 use crate::protocol::header::Header;
+use crate::protocol::id::Id;
 use crate::protocol::mediator::Mediator;
 use crate::protocol::object::hit;
 use crate::protocol::tables::entry_here;
@@ -31,11 +32,8 @@ pub(super) fn run_slow<I: ?Sized + Interface, R>(
     // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The header is used within the
     // operation (`handle/I2`).
     match unsafe { hit(entry_here(handle.bits_id().slot()), handle.bits_id()) } {
-        Some(header) => {
-            // SAFETY: a header of this id (`handle/I1`), found in the operation.
-            let hit = unsafe { Hit::new(entered.guard(), header, entered.turn()) };
-            act.act(entered.guard(), hit)
-        }
+        // SAFETY: a header of this id (`handle/I1`), found in the operation.
+        Some(header) => unsafe { run_out_of_line(act, &entered, header) },
         None => miss(entered, handle, method, act, gone),
     }
 }
@@ -54,6 +52,11 @@ unsafe fn run_out_of_line<I: ?Sized, R>(
     act.act(entered.guard(), unsafe { Hit::new(entered.guard(), header, entered.turn()) })
 }
 
+/// Runs the action of a call on the representative with this header, once, within the operation.
+///
+/// The slow path gets the action in this form, so that it is compiled once for all calls.
+type Run<'a> = &'a mut dyn FnMut(&squall_rcu::Entered, NonNull<Header>);
+
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -64,44 +67,59 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
     act: impl Act<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    match resolve(handle.bits_id()).open() {
-        // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-        Resolved::Header(header) => unsafe { run_out_of_line(act, &entered, header) },
-        Resolved::Error(error) => {
-            drop(entered);
-            gone.answer(error.of(I::NAME, method))
+    let (mut act, mut result) = (Some(act), None);
+    let mut run = |entered: &squall_rcu::Entered, header: NonNull<Header>| {
+        if let Some(act) = act.take() {
+            // SAFETY: `make_call` passes a header of this id (`handle/I1`), used in the operation
+            // (`handle/I2`).
+            result = Some(unsafe { run_out_of_line(act, entered, header) });
         }
-        Resolved::Mediated(mediator) => meet_mediator(entered, mediator, handle, method, act, gone),
+    };
+    let made = make_call(entered, handle.bits_id(), I::NAME, method, &mut run);
+    match (made, result) {
+        (Ok(()), Some(result)) => result,
+        (Err(error), _) => gone.answer(error),
+        (Ok(()), None) => unreachable!("a call of {}.{method} was made without its action", I::NAME),
+    }
+}
+
+/// Makes a call that missed. `run` gets a header of this id, within an operation, if the call succeeds.
+fn make_call(
+    entered: squall_rcu::Entered,
+    id: Id,
+    interface: &'static str,
+    method: &'static str,
+    run: Run<'_>,
+) -> Result<(), CallError> {
+    match resolve(id).open() {
+        Resolved::Header(header) => {
+            run(&entered, header);
+            Ok(())
+        }
+        Resolved::Error(error) => Err(error.of(interface, method)),
+        Resolved::Mediated(mediator) => meet_mediator(entered, mediator, id, interface, method, run),
     }
 }
 
 /// Makes a call that met a mediator.
-#[cold]
-#[inline(never)]
-#[track_caller]
-fn meet_mediator<I: ?Sized + Interface, R>(
+fn meet_mediator(
     mut entered: squall_rcu::Entered,
     mut mediator: NonNull<Mediator>,
-    handle: Handle<I>,
+    id: Id,
+    interface: &'static str,
     method: &'static str,
-    act: impl Act<I, R>,
-    gone: impl Answer<R>,
-) -> R {
+    run: Run<'_>,
+) -> Result<(), CallError> {
     let mut again = false;
-    let error = loop {
+    loop {
         // SAFETY: found in this operation.
-        match unsafe { mediated::meet(handle.bits_id(), mediator, again) } {
+        match unsafe { mediated::meet(id, mediator, again) } {
             Met::Pass(pass) => {
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
-                // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-                let f = || unsafe { run_out_of_line(act, &entered, pass.header) };
                 // SAFETY: the mediator is valid in this operation, and so is the data it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
-                match arbitrated(arbitration, handle, method, f) {
-                    Ok(result) => return result,
-                    Err(error) => break error,
-                }
+                return arbitrated(arbitration, id, interface, method, &mut || run(&entered, pass.header));
             }
             Met::Park(park) => {
                 // An outermost operation ends here. An inner one stays open; the swap's time limit covers
@@ -109,48 +127,49 @@ fn meet_mediator<I: ?Sized + Interface, R>(
                 drop(entered);
                 park.wait();
                 // SAFETY: dropped before this function returns or unwinds.
-                entered = match unsafe { squall_rcu::__enter(handle.bits_id().bits()) } {
-                    Ok(entered) => entered,
-                    Err(error) => return gone.answer(refused(handle, method, error)),
-                };
-                match resolve(handle.bits_id()).open() {
+                entered = unsafe { squall_rcu::__enter(id.bits()) }
+                    .map_err(|error| refused(id, interface, method, error))?;
+                match resolve(id).open() {
                     Resolved::Header(header) => {
-                        // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-                        return unsafe { run_out_of_line(act, &entered, header) };
+                        run(&entered, header);
+                        return Ok(());
                     }
                     Resolved::Mediated(next) => {
                         again = next == mediator;
                         mediator = next;
                     }
-                    Resolved::Error(error) => break error,
+                    Resolved::Error(error) => return Err(error.of(interface, method)),
                 }
             }
-            Met::Error(error) => break error,
+            Met::Error(error) => return Err(error.of(interface, method)),
         }
-    };
-    drop(entered);
-    gone.answer(error.of(I::NAME, method))
+    }
 }
 
-/// Makes a call, through its arbitration if there is one.
-pub(super) fn arbitrated<I: ?Sized + Interface, R>(
+/// Makes a call by `run`, through its arbitration if there is one.
+pub(super) fn arbitrated(
     arbitration: Option<&Arbitration>,
-    handle: Handle<I>,
+    id: Id,
+    interface: &'static str,
     method: &'static str,
-    f: impl FnOnce() -> R,
-) -> Result<R, CallError> {
+    run: &mut dyn FnMut(),
+) -> Result<(), CallError> {
     match arbitration {
         Some(arbitration) if arbitration.is_of(method) => {
-            arbitration.call(I::NAME, handle.bits_id(), method, f).map_err(|error| error.of(I::NAME, method))
+            arbitration.call(interface, id, method, run).map_err(|error| error.of(interface, method))
         }
-        _ => Ok(f()),
+        _ => {
+            run();
+            Ok(())
+        }
     }
 }
 
 #[cold]
 #[inline(never)]
-pub(super) fn refused<I: ?Sized + Interface>(
-    handle: Handle<I>,
+pub(super) fn refused(
+    id: Id,
+    interface: &'static str,
     method: &'static str,
     error: squall_rcu::PinError,
 ) -> CallError {
@@ -158,5 +177,5 @@ pub(super) fn refused<I: ?Sized + Interface>(
         squall_rcu::PinError::Forked => CallErrorKind::Forked,
         squall_rcu::PinError::Reentrant => CallErrorKind::Reentrant,
     };
-    CallError::new(I::NAME, None, handle.bits_id(), method, reason)
+    CallError::new(interface, None, id, method, reason)
 }
