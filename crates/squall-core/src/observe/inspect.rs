@@ -242,7 +242,8 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
 
 /// Not public: returns the number of calls that have had to wait for the current swap of the object of this
 /// id, 32 at most. Returns a number only while a swap is under way and each new call meets its mediator.
-/// Tests wait for this number instead of sleeping.
+/// Tests wait for this number instead of sleeping. Inside an operation such a wait may never end: the swap
+/// then waits for that operation in `Forward`, where no call has to wait.
 #[doc(hidden)]
 pub fn __calls_parked(id: Id) -> Option<usize> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;
@@ -257,7 +258,7 @@ pub fn __calls_parked(id: Id) -> Option<usize> {
         }
         let active = Cell::new(false);
         for_each_header(mediator.old, old.class, |header| {
-            active.set(active.get() || header.is_of(id.offset(header.index()).bits()));
+            active.set(active.get() || header.is(id.offset(header.index()).bits()));
         });
         // Relaxed: each place is written once.
         let waits = || full.parked_at.iter().filter(|at| at.load(Ordering::Relaxed) != 0).count();
