@@ -82,6 +82,11 @@ const SUBJECTS: &[Subject] = &[
     subject("call", "", "seize", Scope::Operations),
     subject("call", "", "arc-swap", Scope::Operations),
     subject("counter", "", "squall-shared", Scope::Operations),
+    // A lookup in each form. The loop hashes a number and picks a key.
+    subject("map-get", "10k-u64-uniform", "squall-table", Scope::Operations),
+    subject("map-get", "10k-u64-uniform", "squall-central", Scope::Operations),
+    subject("map-get", "10k-u64-uniform", "squall-locked", Scope::Operations),
+    subject("map-get", "10k-u64-uniform", "squall-replicated", Scope::Operations),
     Subject { limit: Some(200.0), ..subject("miss", "cached", "squall", Scope::Function("first_calls")) },
     subject("miss", "make-rep", "squall", Scope::Function("first_calls")),
     subject("miss", "once", "squall", Scope::Function("first_calls")),
