@@ -2,9 +2,9 @@
 //! programs with other crates.
 //!
 //! Two programs use a map with 24 pairs of key and value types: Squall's adaptive map, and DashMap. The
-//! crates below them are built first and not counted. Three more programs are built from nothing, with all
-//! crates: one with a counter of Squall, one with DashMap, `arc-swap` and `parking_lot` together, and an
-//! empty one.
+//! crates below them are built first, outside the count. Three more programs are built from an empty folder,
+//! with all crates: one with a counter of Squall, one with DashMap, `arc-swap` and `parking_lot` together,
+//! and an empty one.
 //!
 //! Figures: processor time of all processes of the build, the peak memory of the largest process, and the
 //! size of the binary. Every figure depends on the compiler and the machine, so compare only figures of one
