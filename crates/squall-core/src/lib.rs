@@ -63,9 +63,8 @@ pub mod __macro {
     pub use crate::call::blocking::{Arguments, Blocking, CopiedArguments, MovedArguments};
     pub use crate::call::error::CallError;
     pub use crate::call::handle::Handle;
-    pub use crate::call::hit::{Act, Hit};
+    pub use crate::call::hit::{Action, Hit};
     pub use crate::call::interface::{Extends, Interface, InterfaceOf, Super};
-    pub use crate::call::view::{Lender, Lends, Lent};
     pub use crate::object::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};
     pub use crate::protocol::class::Source;
 }

@@ -153,11 +153,14 @@ impl<'a> Expansion<'a> {
             let (base, hidden) = (object(base), self.hidden(base));
             quote!(#hidden::Super::new::<#base>(|__sub| __sub))
         });
-        let lends = self.interface.lends.then(|| {
-            quote!(
-                const LENDS: ::core::primitive::bool = true;
-            )
-        });
+        let view = match &self.interface.view {
+            None => quote!(()),
+            Some(path) => {
+                let types = item.generics.type_params().map(|parameter| &parameter.ident);
+                let consts = item.generics.const_params().map(|parameter| &parameter.ident);
+                quote!(#path<'__rep, #(#types,)* #(#consts,)*>)
+            }
+        };
         let generics = static_types(&item.generics);
         let (parameters, _, condition) = generics.split_for_impl();
         quote_spanned! {here(&item.ident)=>
@@ -171,7 +174,13 @@ impl<'a> Expansion<'a> {
                 const SUPERS: &'static [#hidden::Super<Self>] = &[#(#supers),*];
                 const METHODS: &'static [&'static ::core::primitive::str] = &[#(#methods),*];
                 const BLOCKING: &'static [::core::primitive::bool] = &[#(#blocking),*];
-                #lends
+                type View<'__rep> = #view;
+                #[inline(always)]
+                fn __shorten<'__short, '__long: '__short>(
+                    __view: Self::View<'__long>,
+                ) -> Self::View<'__short> {
+                    __view
+                }
             }
         }
     }

@@ -24,7 +24,8 @@ pub(crate) struct Interface {
     /// The path to the crate `squall`.
     pub(crate) facade: TokenStream,
     /// Whether its representatives may publish a view.
-    pub(crate) lends: bool,
+    /// The view that representatives may publish.
+    pub(crate) view: Option<Path>,
     /// The trait, without `#[blocking]`.
     pub(crate) item: ItemTrait,
     /// The interfaces that it extends.
@@ -90,8 +91,8 @@ impl Interface {
             _ => None,
         });
         let methods = functions.zip(marks).map(|(item, blocking)| Method::new(item, *blocking)).collect();
-        let Arguments { facade, lends } = arguments;
-        Interface { facade, lends, item, supers, methods }
+        let Arguments { facade, view } = arguments;
+        Interface { facade, view, item, supers, methods }
     }
 }
 
@@ -147,16 +148,16 @@ fn mark(bound: &TraitBound) -> Option<&Ident> {
 }
 
 /// The arguments of the attribute: empty, or `crate = path`, the path to the crate `squall`. Squall's own
-/// interfaces may add `lends`.
+/// interfaces may add `view = path`, with a type of one lifetime and the parameters of the trait.
 struct Arguments {
     facade: TokenStream,
-    lends: bool,
+    view: Option<Path>,
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> syn::Result<Arguments> {
         if input.is_empty() {
-            return Ok(Arguments { facade: quote!(::squall), lends: false });
+            return Ok(Arguments { facade: quote!(::squall), view: None });
         }
         let expected =
             "`#[interface]` takes no arguments, or `crate = path` with the path of the crate `squall`";
@@ -165,18 +166,21 @@ impl Parse for Arguments {
             input.call(Path::parse_mod_style)
         });
         let facade = facade.map_err(|error| Error::new(error.span(), expected))?;
-        let lends = input.peek(Token![,]) && {
+        let view = |input: ParseStream<'_>| {
             input.parse::<Token![,]>()?;
-            let word = input.parse::<Ident>().map_err(|error| Error::new(error.span(), expected))?;
-            if word != "lends" {
+            let word = input.parse::<Ident>()?;
+            if word != "view" {
                 return Err(Error::new(word.span(), expected));
             }
-            true
+            input.parse::<Token![=]>()?;
+            input.call(Path::parse_mod_style)
         };
+        let view = input.peek(Token![,]).then(|| view(input)).transpose();
+        let view = view.map_err(|error| Error::new(error.span(), expected))?;
         if !input.is_empty() {
             return Err(input.error(expected));
         }
-        Ok(Arguments { facade: facade.into_token_stream(), lends })
+        Ok(Arguments { facade: facade.into_token_stream(), view })
     }
 }
 

@@ -6,7 +6,7 @@ use squall_rcu::Guard;
 
 use crate::call::answer::Answer;
 use crate::call::handle::Handle;
-use crate::call::hit::{Act, Hit};
+use crate::call::hit::{Action, Hit};
 use crate::call::interface::Interface;
 use crate::call::slow::{miss, refused, run_slow};
 use crate::protocol::object::cached;
@@ -32,47 +32,42 @@ impl<I: ?Sized + Interface> Handle<I> {
         f: impl for<'o> FnOnce(&'o Guard, &'o I) -> R,
         gone: impl Answer<R>,
     ) -> R {
-        self.__call_act(method, f, gone)
+        self.__call_action(method, f, gone)
     }
 
-    /// Not public: like [`__call_in`](Handle::__call_in), but `act` may also use the view, and its fast path
-    /// is always compiled into the caller.
+    /// Not public: like [`__call_in`](Handle::__call_in), but `action` may also use the view, and its fast
+    /// path is always compiled into the caller.
     #[doc(hidden)]
     #[inline(always)]
     #[track_caller]
-    pub fn __call_act<R>(self, method: &'static str, act: impl Act<I, R>, gone: impl Answer<R>) -> R {
+    pub fn __call_action<R>(
+        self,
+        method: &'static str,
+        action: impl Action<I, R>,
+        gone: impl Answer<R>,
+    ) -> R {
         // SAFETY: dropped before this function returns or unwinds, here or in `miss`.
         let entered = match unsafe { squall_rcu::__enter(self.bits_id().bits()) } {
             Ok(entered) => entered,
             Err(error) => return gone.answer(refused(self.bits_id(), I::NAME, method, error)),
         };
-        macro_rules! done {
-            ($found:path, $header:ident) => {{
-                // SAFETY: a header of this id (`handle/I1`), found in the operation. If the interface
-                // can have views, the header's view tag agrees with `$found` (`header/I1`).
-                let hit = unsafe { $found(entered.guard(), $header, entered.turn()) };
-                match act.act_briefly(entered.guard(), hit) {
-                    Ok(result) => {
-                        drop(entered);
-                        result
-                    }
-                    Err(act) => run_slow(entered, self, method, act, gone),
-                }
-            }};
-        }
         // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The operation is open, and
         // the header is used in it (`handle/I2`).
-        if let Some(header) = unsafe { cached(entry_here(self.bits_id().slot())) } {
+        if let Some(header) = unsafe { cached(entry_here(self.bits_id().slot())) }
             // SAFETY: the header is valid in this operation (`handle/I2`).
-            let it = unsafe { header.as_ref() };
-            if it.is(self.bits_id().bits()) {
-                return if I::LENDS { done!(Hit::with_first, header) } else { done!(Hit::new, header) };
-            }
-            if I::LENDS && it.lacks_first_view(self.bits_id().bits()) {
-                return done!(Hit::without_first, header);
-            }
+            && unsafe { header.as_ref() }.is(self.bits_id().bits())
+        {
+            // SAFETY: a header of this id (`handle/I1`), found in the operation.
+            let hit = unsafe { Hit::new(entered.guard(), header, entered.turn()) };
+            return match action.try_fast(entered.guard(), hit) {
+                Ok(result) => {
+                    drop(entered);
+                    result
+                }
+                Err(action) => run_slow(entered, self, method, action, gone),
+            };
         }
         // Out of line up to the end of the call, so that a hit does not test the outcome again.
-        miss(entered, self, method, act, gone)
+        miss(entered, self, method, action, gone)
     }
 }

@@ -10,18 +10,15 @@ use std::ptr::NonNull;
 
 use squall_rcu::Guard;
 
-use crate::call::interface::from_fat;
-use crate::call::layout::view_at;
-use crate::call::view::{self, Lends, ViewWords};
-use crate::protocol::header::{FIRST, Header};
+use crate::call::interface::{Interface, from_fat};
+use crate::call::view::read_view;
+use crate::protocol::header::Header;
 
 /// A representative that a call found, valid for the rest of the call's operation.
 pub struct Hit<'o, I: ?Sized> {
     header: NonNull<Header>,
     /// Number of the operation, for sampling.
     turn: u64,
-    /// Kind of the view that the representative publishes.
-    kind: u8,
     representative: PhantomData<&'o I>,
 }
 
@@ -38,34 +35,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// I1. The header's pointer may be used for its whole block.
     #[inline(always)]
     pub(crate) unsafe fn new(_: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
-        // SAFETY: I1.
-        let kind = unsafe { header.as_ref() }.view_kind();
-        Hit { header, turn, kind, representative: PhantomData }
-    }
-
-    /// Makes a hit on a representative that publishes the first view. The kind is not loaded again.
-    ///
-    /// # Safety
-    /// The representative publishes the first view. The conditions of [`new`](Hit::new) hold.
-    #[inline(always)]
-    pub(crate) unsafe fn with_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
-        // SAFETY: the caller.
-        Hit { kind: FIRST, ..unsafe { Hit::new(guard, header, turn) } }
-    }
-
-    /// Makes a hit on a representative that does not publish the first view. The compiler drops later tests
-    /// for it.
-    ///
-    /// # Safety
-    /// The representative does not publish the first view. The conditions of [`new`](Hit::new) hold.
-    #[inline(always)]
-    pub(crate) unsafe fn without_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
-        // SAFETY: the caller.
-        unsafe {
-            let hit = Hit::new(guard, header, turn);
-            std::hint::assert_unchecked(hit.kind & FIRST == 0);
-            hit
-        }
+        Hit { header, turn, representative: PhantomData }
     }
 
     #[inline(always)]
@@ -82,45 +52,14 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         unsafe { &*from_fat::<I>(self.header().target()) }
     }
 
-    /// Returns the first view, if the representative publishes it.
+    /// Returns the view that the representative publishes, or the default.
     #[inline(always)]
-    pub fn first(&self) -> Option<&'o I::First>
+    pub fn view(&self) -> I::View<'o>
     where
-        I: Lends,
+        I: Interface,
     {
-        // SAFETY: the header was written for `I` (I1). If a view is published, the root's interface is `I`
-        // (`view/I2`).
-        unsafe { view::first::<I>(self.kind, self.words()) }
-    }
-
-    /// Returns the companion of the first view, if the representative publishes both.
-    #[inline(always)]
-    pub fn beside(&self) -> Option<&'o I::Beside>
-    where
-        I: Lends,
-    {
-        // SAFETY: the conditions stated in `first` hold.
-        unsafe { view::beside::<I>(self.kind, self.words()) }
-    }
-
-    /// Returns the second view, if the representative publishes it.
-    #[inline(always)]
-    pub fn second(&self) -> Option<&'o I::Second>
-    where
-        I: Lends,
-    {
-        // SAFETY: the conditions stated in `first` hold.
-        unsafe { view::second::<I>(self.kind, self.words()) }
-    }
-
-    /// Returns the third view, if the representative publishes it.
-    #[inline(always)]
-    pub fn third(&self) -> Option<&'o I::Third>
-    where
-        I: Lends,
-    {
-        // SAFETY: the conditions stated in `first` hold.
-        unsafe { view::third::<I>(self.kind, self.words()) }
+        // SAFETY: the header was written for `I` (I1, interface/I1).
+        unsafe { read_view::<I>(self.header) }
     }
 
     /// Whether this call is sampled: true for one of `1 << log2` operations, spread evenly. For estimating
@@ -130,22 +69,6 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     #[inline(always)]
     pub fn is_chosen(&self, log2: u32) -> bool {
         is_chosen(self.turn, log2)
-    }
-
-    /// Returns the address of the view's pointers. The header is the first of its block, and the pointers
-    /// follow the last header.
-    #[inline(always)]
-    fn words(&self) -> *const ViewWords
-    where
-        I: Lends,
-    {
-        const {
-            assert!(
-                I::LENDS,
-                "mark an interface that implements `Lends` with `#[interface(crate = …, lends)]`"
-            )
-        };
-        self.header.as_ptr().wrapping_byte_add(view_at::<I>()).cast()
     }
 }
 
@@ -163,25 +86,25 @@ const SPREAD: u32 = 0x76d2_1313;
 /// An action that a call performs on the representative it found.
 ///
 /// A closure is such an action. Its body is compiled into the fast path if the compiler chooses so. The
-/// `act_briefly` of any other type is always compiled into the fast path.
-pub trait Act<I: ?Sized, R>: Sized {
-    /// Performs the action.
-    fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R;
-
-    /// Performs the action on the fast path if it is quick. The implementation should make no function calls:
-    /// then the compiler need not save registers for the end of the operation.
+/// `try_fast` of any other type is always compiled into the fast path.
+pub trait Action<I: ?Sized, R>: Sized {
+    /// Performs the action if it is quick. The implementation should make no function calls: then the
+    /// compiler need not save registers for the end of the operation.
     ///
     /// # Errors
-    /// Returns `self` unchanged if the slow path is needed; the caller then calls `act`.
+    /// Returns `self` unchanged if the slow path is needed; the caller then calls `run_slow`.
     #[inline(always)]
-    fn act_briefly<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> Result<R, Self> {
-        Ok(self.act(guard, hit))
+    fn try_fast<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> Result<R, Self> {
+        Ok(self.run_slow(guard, hit))
     }
+
+    /// Performs the action, on any representative.
+    fn run_slow<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R;
 }
 
-impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Guard, &'o I) -> R> Act<I, R> for F {
+impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Guard, &'o I) -> R> Action<I, R> for F {
     #[inline(always)]
-    fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R {
+    fn run_slow<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R {
         self(guard, hit.target())
     }
 }

@@ -11,6 +11,7 @@
 use std::any::TypeId;
 use std::mem::transmute_copy;
 
+use crate::call::view::view_bytes;
 use crate::protocol::class::Source;
 use crate::protocol::header::{Fat, Header, NEW};
 use crate::protocol::id::Id;
@@ -48,10 +49,14 @@ pub trait Interface: Send + Sync + 'static {
     const METHODS: &'static [&'static str] = &[];
     /// For each method, in the same order, whether it is marked `#[blocking]`.
     const BLOCKING: &'static [bool] = &[];
-    /// Not public: whether representatives may publish a view (`Lends`). Set by `#[interface(crate = …,
-    /// lends)]`.
+    /// Not public: the view that a representative may publish (`call/view.rs`). `()` unless the interface is
+    /// marked `#[interface(crate = …, view = …)]`.
     #[doc(hidden)]
-    const LENDS: bool = false;
+    type View<'rep>: Copy + Default + Send + Sync;
+
+    /// Not public: returns the view. An implementation proves that views are covariant in their lifetime.
+    #[doc(hidden)]
+    fn __shorten<'short, 'long: 'short>(view: Self::View<'long>) -> Self::View<'short>;
 }
 
 /// An interface that representatives of type `T` provide.
@@ -108,6 +113,7 @@ impl<I: ?Sized> std::fmt::Debug for Super<I> {
 impl<I: ?Sized + Interface> Super<I> {
     /// Makes the entry for the interface `S`, from the upcast to it.
     pub const fn new<S: ?Sized + Interface>(cast: fn(&I) -> &S) -> Super<I> {
+        const { assert!(view_bytes::<S>() == 0, "an interface with views cannot be extended") };
         unsafe fn fill<I: ?Sized, S: ?Sized + Interface>(cast: fn(), view: &I, headers: &mut Headers) {
             // SAFETY: the inverse of the transmutation in `new`, with the same types.
             let cast = unsafe { std::mem::transmute::<fn(), fn(&I) -> &S>(cast) };
@@ -230,9 +236,7 @@ impl Headers {
         assert!(self.count < self.limit);
         let id = self.id.map_or(NEW, |id| id.offset(self.count).bits());
         // SAFETY: within the room (checked above), which is ours to write.
-        unsafe {
-            self.place.add(self.count as usize).write(Header::new(id, to_fat(view), self.count, S::LENDS))
-        };
+        unsafe { self.place.add(self.count as usize).write(Header::new(id, to_fat(view), self.count)) };
         self.count += 1;
         for entry in S::SUPERS {
             // SAFETY: `cast` belongs to the same entry as `fill`.

@@ -1,36 +1,19 @@
-//! Layout of a representative's block: a prefix that ends in the owner, the headers, the view's pointers if
-//! the root publishes a view, and the author's value.
+//! Layout of a representative's block: a prefix that ends in the owner, the headers, the view if the
+//! interface has views, and the author's value.
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::call::interface::{Counted, Headers, InterfaceOf};
-use crate::call::view::{Lender, ViewWords};
+use crate::call::interface::{Headers, InterfaceOf};
+use crate::call::view::{MakeView, view_at, view_bytes, write_view};
 use crate::protocol::header::Header;
 use crate::protocol::id::Id;
 use crate::protocol::reps::Owner;
 
-/// A block with a prefix `P` that ends in its [`Owner`], the headers of interface `I`, room `L` for the
-/// view's pointers, and a value `T`.
-pub(crate) struct Block<P, I: ?Sized, T, L = NoView>(PhantomData<(P, T, L, *const I)>);
-
-/// The room for the view's pointers.
-pub(crate) trait Room {
-    const BYTES: usize;
-}
-
-/// No room: representatives of this class publish no view.
-pub(crate) struct NoView;
-
-impl Room for NoView {
-    const BYTES: usize = 0;
-}
-
-/// Returns the distance from the first header of a block of interface `I` to the view's pointers, in bytes.
-pub(crate) const fn view_at<I: ?Sized + Counted>() -> usize {
-    I::INTERFACES as usize * size_of::<Header>()
-}
+/// A block with a prefix `P` that ends in its [`Owner`], the headers of interface `I`, its view, and a value
+/// `T`.
+pub(crate) struct Block<P, I: ?Sized, T>(PhantomData<(P, T, *const I)>);
 
 const fn round_up(n: usize, align: usize) -> usize {
     n.div_ceil(align) * align
@@ -40,7 +23,7 @@ const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
+impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
     const HEADERS_AT: usize = {
         // The headers follow the owner without a gap.
         assert!(
@@ -51,7 +34,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
     };
     const OWNER_AT: usize = Self::HEADERS_AT - size_of::<Owner>();
     pub(crate) const VALUE_AT: usize =
-        round_up(Self::HEADERS_AT + view_at::<I>() + L::BYTES, align_of::<T>());
+        round_up(Self::HEADERS_AT + view_at::<I>() + view_bytes::<I>(), align_of::<T>());
     pub(crate) const ALIGN: usize = max(align_of::<P>(), max(align_of::<Header>(), align_of::<T>()));
     pub(crate) const BYTES: usize = round_up(Self::VALUE_AT + size_of::<T>(), Self::ALIGN);
     pub(crate) const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
@@ -78,12 +61,12 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
         unsafe { block.byte_add(Self::VALUE_AT) }.cast()
     }
 
-    /// Writes the value and the headers.
+    /// Writes the value, the headers and the view.
     ///
     /// # Safety
     /// The caller's own block, of this layout.
-    pub(crate) unsafe fn fill(block: NonNull<P>, id: Option<Id>, value: T) {
-        /// Drops the value if [`InterfaceOf::view`] panics.
+    pub(crate) unsafe fn fill(block: NonNull<P>, id: Option<Id>, value: T, view: MakeView<T, I>) {
+        /// Drops the value if [`InterfaceOf::view`] or `view` panics.
         struct Written<T>(NonNull<T>);
         impl<T> Drop for Written<T> {
             fn drop(&mut self) {
@@ -98,32 +81,8 @@ impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
             let written = Written(place);
             let headers = block.byte_add(Self::HEADERS_AT).cast::<Header>();
             Headers::write(id, headers.as_ptr(), I::view(place.as_ref()));
+            write_view::<T, I>(headers, place, view);
             std::mem::forget(written);
-        }
-    }
-
-    /// Publishes the view: writes its kind into the header of `I` itself, and its pointers behind the
-    /// headers.
-    ///
-    /// # Safety
-    /// The caller's own block, which is filled and not published.
-    #[inline]
-    pub(crate) unsafe fn publish_view(block: NonNull<P>, lender: &Lender<T, I>) {
-        if L::BYTES == 0 {
-            return;
-        }
-        const {
-            assert!(
-                L::BYTES == 0
-                    || L::BYTES == size_of::<ViewWords>() && align_of::<ViewWords>() <= align_of::<Header>()
-            )
-        };
-        // SAFETY: within the block, which is the caller's and filled; there is room for the view's pointers.
-        unsafe {
-            let (kind, words) = lender.find_view(Self::value(block).as_ref());
-            let mut header = block.byte_add(Self::HEADERS_AT).cast::<Header>();
-            header.byte_add(view_at::<I>()).cast::<ViewWords>().write(words);
-            header.as_mut().set_view(kind);
         }
     }
 }

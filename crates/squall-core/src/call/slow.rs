@@ -8,7 +8,7 @@ use crate::call::arbitration::Arbitration;
 use crate::call::error::{CallError, CallErrorKind};
 use crate::call::frames::{Again, Frame};
 use crate::call::handle::Handle;
-use crate::call::hit::{Act, Hit};
+use crate::call::hit::{Action, Hit};
 use crate::call::interface::Interface;
 use crate::call::mediated::{self, Met};
 use crate::call::resolve::{Resolved, resolve};
@@ -26,15 +26,15 @@ pub(super) fn run_slow<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
     handle: Handle<I>,
     method: &'static str,
-    act: impl Act<I, R>,
+    action: impl Action<I, R>,
     gone: impl Answer<R>,
 ) -> R {
     // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The header is used within the
     // operation (`handle/I2`).
     match unsafe { hit(entry_here(handle.bits_id().slot()), handle.bits_id()) } {
         // SAFETY: a header of this id (`handle/I1`), found in the operation.
-        Some(header) => unsafe { run_out_of_line(act, &entered, header) },
-        None => miss(entered, handle, method, act, gone),
+        Some(header) => unsafe { run_out_of_line(action, &entered, header) },
+        None => miss(entered, handle, method, action, gone),
     }
 }
 
@@ -44,12 +44,12 @@ pub(super) fn run_slow<I: ?Sized + Interface, R>(
 /// The conditions of [`Hit::new`] hold.
 #[inline(never)]
 unsafe fn run_out_of_line<I: ?Sized, R>(
-    act: impl Act<I, R>,
+    action: impl Action<I, R>,
     entered: &squall_rcu::Entered,
     header: NonNull<Header>,
 ) -> R {
     // SAFETY: the caller.
-    act.act(entered.guard(), unsafe { Hit::new(entered.guard(), header, entered.turn()) })
+    action.run_slow(entered.guard(), unsafe { Hit::new(entered.guard(), header, entered.turn()) })
 }
 
 /// Runs the action of a call on the representative with this header, once, within the operation.
@@ -64,15 +64,15 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
     handle: Handle<I>,
     method: &'static str,
-    act: impl Act<I, R>,
+    action: impl Action<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    let (mut act, mut result) = (Some(act), None);
+    let (mut action, mut result) = (Some(action), None);
     let mut run = |entered: &squall_rcu::Entered, header: NonNull<Header>| {
-        if let Some(act) = act.take() {
+        if let Some(action) = action.take() {
             // SAFETY: `make_call` passes a header of this id (`handle/I1`), used in the operation
             // (`handle/I2`).
-            result = Some(unsafe { run_out_of_line(act, entered, header) });
+            result = Some(unsafe { run_out_of_line(action, entered, header) });
         }
     };
     let made = make_call(entered, handle.bits_id(), I::NAME, method, &mut run);

@@ -21,8 +21,7 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 
 use crate::call::interface::{Counted, Interface};
-use crate::call::layout::{Block, Room};
-use crate::call::view::ViewWords;
+use crate::call::layout::Block;
 use crate::object::context::RepContext;
 use crate::object::create::{self, Place};
 use crate::object::owned::Owned;
@@ -39,14 +38,7 @@ use crate::protocol::object::{Object, header};
 use crate::protocol::reps::{Rep, Reps};
 use crate::protocol::tables::existing;
 
-type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep, ViewRoom<R>>;
-
-/// Room for the view of a root's representatives.
-struct ViewRoom<R>(PhantomData<R>);
-
-impl<R: Root> Room for ViewRoom<R> {
-    const BYTES: usize = if R::LENDER.lends() { size_of::<ViewWords>() } else { 0 };
-}
+type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
 
 /// An object with a root.
 #[repr(C)]
@@ -485,10 +477,8 @@ impl<R: Root> NewRep<R> {
         // SAFETY: the caller is within the object's gate.
         let value = unsafe { object.as_ref() }.root.make_rep(at);
         // SAFETY: our own block, with its prefix written.
-        unsafe { RepBlock::<R>::fill(rep, None, value) };
+        unsafe { RepBlock::<R>::fill(rep, None, value, R::view) };
         std::mem::forget(unfilled);
-        // SAFETY: filled above.
-        unsafe { RepBlock::<R>::publish_view(rep, &R::LENDER) };
         NewRep { object, rep }
     }
 

@@ -154,7 +154,7 @@ where
         // SAFETY: our own block; the prefix is written before the parts that follow it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });
-            Block::<Prefix, I, T>::fill(block, None, value);
+            Block::<Prefix, I, T>::fill(block, None, value, |_| Default::default());
         }
         std::mem::forget(room);
         block.cast()
@@ -180,7 +180,7 @@ where
         // SAFETY: our own block; the prefix is written before the parts that follow it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });
-            Block::<Prefix, I, T>::fill(block, Some(created.id), value);
+            Block::<Prefix, I, T>::fill(block, Some(created.id), value, |_| Default::default());
         }
         Ok(created.publish())
     }

@@ -258,7 +258,7 @@ pub fn __calls_parked(id: Id) -> Option<usize> {
         }
         let active = Cell::new(false);
         for_each_header(mediator.old, old.class, |header| {
-            active.set(active.get() || header.is_of(id.offset(header.index()).bits()));
+            active.set(active.get() || header.is(id.offset(header.index()).bits()));
         });
         // Relaxed: each place is written once.
         let waits = || full.parked_at.iter().filter(|at| at.load(Ordering::Relaxed) != 0).count();

@@ -7,12 +7,8 @@
 //!
 //! - I1. `id` is `NEW`, `SUSPENDED`, `POISON` or the object's id. Any value except `POISON` may become
 //!   `SUSPENDED` when a mediator is installed in front of the object. `NEW` and `SUSPENDED` become the
-//!   object's id when no mediator is in front of it. Any value may become `POISON`, which stays. The object's
-//!   id is stored together with the bits of `view_tag`, which are zero in every id. So one comparison tells a
-//!   call that it may use the representative, and that the representative publishes the first view of its
-//!   interface: the tag of the first view is zero (`view_tag`).
-//! - I2. `target`, `index`, `view_kind` and `view_tag` are written before the header is published, and never
-//!   after.
+//!   object's id when no mediator is in front of it. Any value may become `POISON`, which stays.
+//! - I2. `target` and `index` are written before the header is published, and never after.
 //! - I3. `holds` counts the calls that use the representative outside any operation. It grows only inside an
 //!   operation that found the header's id alive, or within a miss. So after the grace period that follows the
 //!   death it only falls.
@@ -25,7 +21,6 @@
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sites;
-use crate::protocol::id::SLOTS_MAX;
 
 /// The id of a dead header: its object was destroyed, or is being destroyed.
 const POISON: u64 = 0;
@@ -51,39 +46,7 @@ pub(crate) struct Header {
     target: Fat,
     holds: AtomicU32,
     index: u16,
-    view_kind: u8,
-    /// Derived from `view_kind`; in the lowest bits.
-    view_tag: u8,
 }
-
-/// The view that a representative publishes: none, or one of three. Each has a bit of its own, so that
-/// compiled tests run in source order, and the most frequent view can be tested first.
-pub(crate) const NO_VIEW: u8 = 0;
-pub(crate) const FIRST: u8 = 1;
-pub(crate) const SECOND: u8 = 1 << 1;
-pub(crate) const THIRD: u8 = 1 << 2;
-
-/// All view kinds.
-const VIEW_KINDS: u8 = FIRST | SECOND | THIRD;
-
-/// Returns the bits that stand beside the id: zero for the first view, and zero if the interface has no
-/// views.
-const fn view_tag(has_views: bool, kind: u8) -> u8 {
-    if has_views { kind ^ FIRST } else { 0 }
-}
-
-/// Combines an id with a view tag.
-#[inline(always)]
-fn tagged(id: u64, view_tag: u8) -> u64 {
-    // Most headers have the tag zero.
-    if view_tag == 0 { id } else { id | u64::from(view_tag) << VIEW_TAG_SHIFT }
-}
-
-/// Position of the view tag in `id`: above the slot bits of every id.
-const VIEW_TAG_SHIFT: u32 = 24;
-/// The bits of the view tag in `id`.
-const VIEW_TAGS: u64 = (VIEW_KINDS as u64) << VIEW_TAG_SHIFT;
-const _: () = assert!(SLOTS_MAX <= 1 << VIEW_TAG_SHIFT && VIEW_TAGS < 1 << u32::BITS);
 
 /// The result of releasing a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,64 +62,13 @@ pub(crate) enum Released {
 
 impl Header {
     /// Creates the header of interface `index` of a representative, under this id or `NEW`.
-    ///
-    /// If the interface has views, the header publishes none until [`set_view`](Header::set_view) is called.
-    pub(crate) fn new(id: u64, target: Fat, index: u32, has_views: bool) -> Header {
-        let view_tag = view_tag(has_views, NO_VIEW);
-        let id = if id == NEW { NEW } else { tagged(id, view_tag) };
+    pub(crate) fn new(id: u64, target: Fat, index: u32) -> Header {
         // A representative has at most sixteen interfaces.
         let index = index as u16;
-        Header {
-            id: AtomicU64::new(id),
-            target,
-            holds: AtomicU32::new(0),
-            index,
-            view_kind: NO_VIEW,
-            view_tag,
-        }
+        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index }
     }
 
-    /// Sets the view that the representative publishes, before the header itself is published (I2).
-    #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn set_view(&mut self, kind: u8) {
-        let id = self.id.load(Ordering::Relaxed);
-        (self.view_kind, self.view_tag) = (kind, view_tag(true, kind));
-        if id != NEW {
-            self.id.store(self.tagged(id & !VIEW_TAGS), Ordering::Relaxed);
-        }
-    }
-
-    /// Combines an id with this header's view tag (I1).
-    #[inline(always)]
-    fn tagged(&self, id: u64) -> u64 {
-        tagged(id, self.view_tag)
-    }
-
-    /// Returns whether a call with this id may use the representative, and the representative does not
-    /// publish the first view. For interfaces with views.
-    ///
-    /// One load answers both questions. The result of an earlier load is not enough: [`is`](Header::is) may
-    /// have failed because the header was inactive, and it may have become active since (I1).
-    #[inline(always)]
-    pub(crate) fn lacks_first_view(&self, id: u64) -> bool {
-        if sites::OTHER_AT_ONCE.is_weak() {
-            return self.is_of(id);
-        }
-        // Relaxed: as in `is`. The ids must differ in the view tag, and only there. The rotation puts the tag
-        // into the lowest bits and all lower id bits above it.
-        let differs = (self.id.load(Ordering::Relaxed) ^ id).rotate_right(VIEW_TAG_SHIFT);
-        differs.wrapping_sub(1) < VIEW_KINDS.into()
-    }
-
-    /// Returns whether a call with this id may use the representative, with any view or without one.
-    #[inline(always)]
-    pub(crate) fn is_of(&self, id: u64) -> bool {
-        // Relaxed: as in `is`.
-        (self.id.load(Ordering::Relaxed) ^ id) & !VIEW_TAGS == 0
-    }
-
-    /// Returns whether a call with this id may use the representative, and its view tag is zero. Zero means
-    /// that the first view is published, or that the interface has no views.
+    /// Returns whether a call with this id may use the representative.
     #[inline(always)]
     pub(crate) fn is(&self, id: u64) -> bool {
         // Relaxed: the entry that led here was loaded with acquire. A thread that knows that `destroy` has
@@ -185,7 +97,7 @@ impl Header {
     /// Activates a published header, unless it is poisoned or suspended.
     pub(crate) fn activate(&self, id: u64) {
         // Relaxed: only success or failure matters (I1), and one word orders this against `poison`.
-        let _ = self.id.compare_exchange(NEW, self.tagged(id), Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.id.compare_exchange(NEW, id, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Activates the header, again or for the first time, unless it is poisoned. The mediator in front of its
@@ -193,8 +105,7 @@ impl Header {
     pub(crate) fn resume(&self, id: u64) {
         for before in [SUSPENDED, NEW] {
             // Relaxed: as in `activate`.
-            if self.id.compare_exchange(before, self.tagged(id), Ordering::Relaxed, Ordering::Relaxed).is_ok()
-            {
+            if self.id.compare_exchange(before, id, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return;
             }
         }
@@ -231,13 +142,6 @@ impl Header {
     /// The number of this interface among those of the representative.
     pub(crate) fn index(&self) -> u32 {
         self.index.into()
-    }
-
-    /// The view that the representative publishes; [`NO_VIEW`] is zero.
-    #[inline(always)]
-    #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn view_kind(&self) -> u8 {
-        self.view_kind
     }
 
     /// Takes a hold: keeps the representative beyond the operation that found it (I3).
@@ -317,29 +221,20 @@ mod tests {
 
     const ID: u64 = 7 << 32 | 5;
 
-    fn all(kind: u8) -> Header {
-        let mut header = Header::new(ID, [std::ptr::null(); 2], 0, true);
-        header.set_view(kind);
-        header
-    }
-
     #[test]
-    fn comparisons_tell_the_view_of_an_active_header_only() {
-        for kind in [NO_VIEW, FIRST, SECOND, THIRD] {
-            let header = all(kind);
-            let says = |id| (header.is(id), header.lacks_first_view(id), header.is_of(id));
-            assert_eq!(says(ID), (kind == FIRST, kind != FIRST, true));
-            // Ids of other generations and slots.
-            for bit in (0..64).filter(|bit| VIEW_TAGS >> bit & 1 == 0) {
-                assert_eq!(says(ID ^ 1 << bit), (false, false, false), "bit {bit}");
-            }
-            header.suspend();
-            assert_eq!(says(ID), (false, false, false));
-            header.resume(ID);
-            assert_eq!(says(ID), (kind == FIRST, kind != FIRST, true));
-            header.poison();
-            header.resume(ID);
-            assert_eq!(says(ID), (false, false, false));
-        }
+    fn only_the_id_of_an_active_header_matches() {
+        let header = Header::new(NEW, [std::ptr::null(); 2], 0);
+        assert!(!header.is(ID));
+        header.activate(ID);
+        assert!(header.is(ID));
+        // Ids of other generations and slots.
+        assert!((0..64).all(|bit| !header.is(ID ^ 1 << bit)));
+        header.suspend();
+        assert!(!header.is(ID));
+        header.resume(ID);
+        assert!(header.is(ID));
+        header.poison();
+        header.resume(ID);
+        assert!(!header.is(ID));
     }
 }

@@ -391,6 +391,7 @@ twins! {
     twin_entry_store: sites::ENTRY_STORE, breaks same_vp,
     twin_entry_load: sites::ENTRY_LOAD, breaks same_vp,
     twin_rep_store: sites::REP_STORE, breaks same_cluster,
+    twin_view_first: sites::VIEW_FIRST, breaks same_cluster,
     twin_rep_load: sites::REP_LOAD, breaks same_cluster,
     twin_rep_load_beside: sites::REP_LOAD, breaks two_clusters,
     twin_words_store: sites::WORDS_STORE, breaks large_machine,

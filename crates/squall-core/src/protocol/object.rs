@@ -205,7 +205,7 @@ pub(crate) unsafe fn cached(entry: &AtomicPtr<Header>) -> Option<NonNull<Header>
 #[inline(always)]
 pub(crate) unsafe fn hit(entry: &AtomicPtr<Header>, id: Id) -> Option<NonNull<Header>> {
     // SAFETY: the caller's promise.
-    unsafe { cached(entry).filter(|header| header.as_ref().is_of(id.bits())) }
+    unsafe { cached(entry).filter(|header| header.as_ref().is(id.bits())) }
 }
 
 /// Returns the header of interface `index` of the representative, given its owner.

@@ -26,6 +26,8 @@ impl Interface for dyn Base {
     const NAME: &'static str = "Base";
     const SOURCE: Source = HERE;
     const SUPERS: &'static [Super<Self>] = &[];
+    type View<'rep> = ();
+    fn __shorten<'short, 'long: 'short>((): ()) {}
 }
 
 impl Interface for dyn Sub {
@@ -36,6 +38,8 @@ impl Interface for dyn Sub {
         Super::new::<dyn Base>(|sub: &(dyn Sub + 'static)| sub.base()),
         Super::new::<dyn Base>(|_| &Elsewhere),
     ];
+    type View<'rep> = ();
+    fn __shorten<'short, 'long: 'short>((): ()) {}
 }
 
 impl Extends<dyn Base> for dyn Sub {}

@@ -80,7 +80,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.__call_act("read", Read { key, f }, Panic)
+        self.__call_action("read", Read { key, f }, Panic)
     }
 
     #[inline]
@@ -89,7 +89,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.__call_act("read", Contains { key }, Panic)
+        self.__call_action("read", Contains { key }, Panic)
     }
 
     #[inline]
@@ -98,13 +98,13 @@ where
     where
         V: Clone,
     {
-        self.__call_act("write", Insert { key, value }, Panic)
+        self.__call_action("write", Insert { key, value }, Panic)
     }
 
     #[inline]
     #[track_caller]
     fn set(self, key: K, value: V) -> bool {
-        self.__call_act("write", Set { key, value }, Panic)
+        self.__call_action("write", Set { key, value }, Panic)
     }
 
     #[track_caller]
@@ -127,7 +127,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.__call_act("write", Remove { key }, Panic)
+        self.__call_action("write", Remove { key }, Panic)
     }
 
     #[inline]
@@ -136,7 +136,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.__call_act("write", Discard { key }, Panic)
+        self.__call_action("write", Discard { key }, Panic)
     }
 
     #[track_caller]
@@ -155,7 +155,7 @@ where
         K: Borrow<Q>,
     {
         let f = |value: &V| Compute::Put(f(value));
-        self.__call_act("write", Change { key, f }, Panic) == Computed::Updated
+        self.__call_action("write", Change { key, f }, Panic) == Computed::Updated
     }
 
     #[track_caller]
@@ -163,7 +163,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.__call_act("write", Change { key, f }, Panic)
+        self.__call_action("write", Change { key, f }, Panic)
     }
 
     #[track_caller]
@@ -241,7 +241,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.__call_act("read", TryRead(Read { key, f }), Checked)
+        self.__call_action("read", TryRead(Read { key, f }), Checked)
     }
 
     fn try_set(self, key: K, value: V) -> Result<bool, CallError> {

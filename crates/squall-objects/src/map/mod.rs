@@ -128,7 +128,7 @@ pub use store::Store;
 ///
 /// # Source
 /// CO-54 to CO-64 (K42's hash tables), HU-15 (Hurricane).
-#[interface(crate = squall_core, lends)]
+#[interface(crate = squall_core, view = view::MapView)]
 pub trait Map<
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,

@@ -1,11 +1,10 @@
 //! The frequent operations of a map, one type each, with an inlined fast path for each view.
 //!
 //! Problem: a closure that the compiler finds too long is called, not inlined, and a hit then saves and
-//! restores registers around it. Idea: a type with an `act_briefly` function is always compiled into the
-//! caller. That function is the fast path on a view. `act` is the slow path; it also serves forms without a
-//! view.
+//! restores registers around it. Idea: an [`Action`] has a `try_fast`, which is always compiled into the
+//! caller: the fast path on a view. Its `run_slow` also serves forms without a view.
 
-use squall_core::__macro::{Act, Hit};
+use squall_core::__macro::{Action, Hit};
 use squall_core::CallError;
 use squall_parts::table::{Compute, Computed};
 use squall_rcu::Guard;
@@ -13,17 +12,18 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Map;
-use super::store::Store;
-use super::view::{for_write, is_sampled};
+use super::sensor::{SAMPLE_LOG2, Sensor};
+use super::store::{Form, Store};
+use super::view::Viewed;
 
-/// Implements `Act` for an operation on maps of all types, within these bounds. `briefly` is its fast path.
-macro_rules! act {
+/// Implements `Action` for an operation on maps of all types, within these bounds.
+macro_rules! action {
     (
         [$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*]
-        |$this:pat_param, $guard:ident, $hit:ident| $do:expr
-        $(, briefly |$brief:pat_param| $briefly:expr)?
+        |$this:pat_param, $guard:ident, $hit:ident| $slow:expr,
+        fast |$fast_this:pat_param| $fast:expr
     ) => {
-        impl<K, V, S, $($of)*> Act<dyn Map<K, V, S>, $result> for $name
+        impl<K, V, S, $($of)*> Action<dyn Map<K, V, S>, $result> for $name
         where
             K: Eq + Hash + Send + Sync + 'static,
             V: Send + Sync + 'static,
@@ -31,18 +31,52 @@ macro_rules! act {
             $($bounds)*
         {
             #[inline(always)]
-            fn act<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> $result {
-                let $this = self;
-                $do
+            fn try_fast<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> Result<$result, Self> {
+                let $fast_this = self;
+                $fast
             }
 
-            $(#[inline(always)]
-            fn act_briefly<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> Result<$result, Self> {
-                let $brief = self;
-                $briefly
-            })?
+            fn run_slow<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> $result {
+                let $this = self;
+                $slow
+            }
         }
     };
+}
+
+/// Returns the store for a write by a view, if the representative has no more to record than is recorded
+/// here.
+#[inline(always)]
+fn for_write<'o, K, V, S>(hit: &Hit<'o, dyn Map<K, V, S>>) -> Option<Store<'o, K, V, S>>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    match hit.view().get() {
+        Viewed::Locked(locked) => {
+            let is_biased_to_me = locked.needs_no_record() && locked.spilled().is_none();
+            is_biased_to_me.then(|| Store::new(Form::Locked(locked)))
+        }
+        Viewed::Table { table, sensor } => {
+            if is_sampled(hit, sensor) {
+                hit.target().note_writes();
+            }
+            Some(Store::table(table))
+        }
+        Viewed::Copies(_) | Viewed::Hidden => None,
+    }
+}
+
+/// Whether this write of a table with this sensor is sampled, so that it is reported for many.
+#[inline(always)]
+fn is_sampled<K, V, S>(hit: &Hit<'_, dyn Map<K, V, S>>, sensor: Option<&Sensor>) -> bool
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    sensor.is_some() && hit.is_chosen(SAMPLE_LOG2)
 }
 
 /// Writes to the store of a call: to the view if that is allowed, otherwise to the store that the
@@ -63,28 +97,16 @@ where
 }
 
 /// Fast path of a write: to the view of a table, or by the owner of a locked map's lock. All other writes
-/// take the slow path, as does a write that is sampled. So a table's write tests for no other form. A macro
-/// is used because a closure would be called where the compiler finds it too long.
-macro_rules! in_table {
-    ($hit:ident, $guard:ident, $act:expr, |$table:ident| $do:expr, |$locked:ident| $as_owner:expr) => {{
-        // Tested first, and not as the last arm below: otherwise the compiled path of the locked form is
-        // slower. Measure it by `squall loop map-mixed --subject squall-locked --variant
-        // 10k-u64-uniform-50-50`.
-        if $hit.first().is_none() {
-            let act = match $hit.second() {
-                Some($locked) => match $as_owner {
-                    Ok(result) => return Ok(result),
-                    Err(act) => act,
-                },
-                None => $act,
-            };
-            return Ok(act.act($guard, $hit));
+/// take the slow path, as does a write that is sampled. A macro is used because a closure would be called
+/// where the compiler finds it too long.
+macro_rules! write_fast {
+    ($hit:ident, $action:expr, |$table:ident| $in_table:expr, |$locked:ident| $as_owner:expr) => {
+        match $hit.view().get() {
+            Viewed::Table { table: $table, sensor } if !is_sampled(&$hit, sensor) => $in_table,
+            Viewed::Locked($locked) => $as_owner,
+            _ => Err($action),
         }
-        match $hit.first() {
-            Some($table) if !is_sampled(&$hit) => $do,
-            _ => Err($act),
-        }
-    }};
+    };
 }
 
 /// Calls `f` with the key's value.
@@ -93,48 +115,44 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
     pub(super) f: F,
 }
 
-act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|Read { key, f }, guard, hit| match hit.first() {
-    Some(table) => table.read_in(guard, key, f),
-    None => hit.target().read(guard).read(guard, key, f),
+action!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
+|Read { key, f }, guard, hit| match hit.view().get() {
+    Viewed::Table { table, .. } => table.read_in(guard, key, f),
+    _ => hit.target().read(guard).read(guard, key, f),
 },
-briefly |Read { key, f }| {
-    if let Some(table) = hit.first() {
-        return table.read_at_home(guard, key, f).map_err(|f| Read { key, f });
-    }
-    if let Some(copies) = hit.third() {
-        return copies.find_at_home(guard, key, f).map(Some).map_err(|f| Read { key, f });
-    }
-    match hit.second().and_then(|locked| locked.biased_read(key)) {
+fast |Read { key, f }| match hit.view().get() {
+    Viewed::Table { table, .. } => table.__try_read(guard, key, f).map_err(|f| Read { key, f }),
+    Viewed::Copies(copies) => copies.__try_find(guard, key, f).map(Some).map_err(|f| Read { key, f }),
+    Viewed::Locked(locked) => match locked.biased_read(key) {
         Some(read) => Ok(read.map(|value| f(&value))),
         None => Err(Read { key, f }),
-    }
+    },
+    Viewed::Hidden => Err(Read { key, f }),
 });
 
 /// Calls `f` with the key's value, in a map that may have been destroyed.
 pub(super) struct TryRead<'q, Q: ?Sized, F>(pub(super) Read<'q, Q, F>);
 
-act!([Q: Eq + Hash + ?Sized, F, R] TryRead<'_, Q, F> => Result<Option<R>, CallError>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|TryRead(read), guard, hit| Ok(read.act(guard, hit)),
-briefly |TryRead(read)| read.act_briefly(guard, hit).map(Ok).map_err(TryRead));
+action!([Q: Eq + Hash + ?Sized, F, R] TryRead<'_, Q, F> => Result<Option<R>, CallError>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
+|TryRead(read), guard, hit| Ok(read.run_slow(guard, hit)),
+fast |TryRead(read)| read.try_fast(guard, hit).map(Ok).map_err(TryRead));
 
 /// Tests whether the key is present.
 pub(super) struct Contains<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
 }
 
-act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
-|Contains { key }, guard, hit| match hit.first() {
-    Some(table) => table.read_in(guard, key, |_| ()).is_some(),
-    None => hit.target().read(guard).contains(guard, key),
+action!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
+|Contains { key }, guard, hit| match hit.view().get() {
+    Viewed::Table { table, .. } => table.read_in(guard, key, |_| ()).is_some(),
+    _ => hit.target().read(guard).contains(guard, key),
 },
-briefly |Contains { key }| {
-    let found = if let Some(table) = hit.first() {
-        table.read_at_home(guard, key, |_| ()).ok().map(|read| read.is_some())
-    } else if let Some(copies) = hit.third() {
-        copies.find_at_home(guard, key, |_| ()).ok().map(|()| true)
-    } else {
-        hit.second().and_then(|locked| locked.biased_read(key)).map(|read| read.is_some())
+fast |Contains { key }| {
+    let found = match hit.view().get() {
+        Viewed::Table { table, .. } => table.__try_read(guard, key, |_| ()).ok().map(|read| read.is_some()),
+        Viewed::Copies(copies) => copies.__try_find(guard, key, |_| ()).ok().map(|()| true),
+        Viewed::Locked(locked) => locked.biased_read(key).map(|read| read.is_some()),
+        Viewed::Hidden => None,
     };
     found.ok_or(Contains { key })
 });
@@ -145,10 +163,10 @@ pub(super) struct Insert<K, V> {
     pub(super) value: V,
 }
 
-act!([] Insert<K, V> => Option<V>, where [V: Clone]
+action!([] Insert<K, V> => Option<V>, where [V: Clone]
 |Insert { key, value }, guard, hit| write_store(&hit, guard, |guard, store| store.insert(guard, key, value)),
-briefly |Insert { key, value }| in_table!(hit, guard, Insert { key, value }, |table| {
-    table.put_at_home(guard, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
+fast |Insert { key, value }| write_fast!(hit, Insert { key, value }, |table| {
+    table.__try_put(guard, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
 }, |locked| {
     locked.biased_put(key, value).map_err(|(key, value)| Insert { key, value })
 }));
@@ -159,10 +177,10 @@ pub(super) struct Set<K, V> {
     pub(super) value: V,
 }
 
-act!([] Set<K, V> => bool, where []
+action!([] Set<K, V> => bool, where []
 |Set { key, value }, guard, hit| write_store(&hit, guard, |guard, store| store.set(guard, key, value)),
-briefly |Set { key, value }| in_table!(hit, guard, Set { key, value }, |table| {
-    let put = table.put_at_home(guard, key, value, |_| ());
+fast |Set { key, value }| write_fast!(hit, Set { key, value }, |table| {
+    let put = table.__try_put(guard, key, value, |_| ());
     put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
 }, |locked| {
     let put = locked.biased_put(key, value);
@@ -174,10 +192,10 @@ pub(super) struct Remove<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
 }
 
-act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
+action!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
 |Remove { key }, guard, hit| write_store(&hit, guard, |guard, store| store.remove(guard, key)),
-briefly |Remove { key }| in_table!(hit, guard, Remove { key }, |table| {
-    table.take_at_home(guard, key, V::clone).map_err(|_| Remove { key })
+fast |Remove { key }| write_fast!(hit, Remove { key }, |table| {
+    table.__try_take(guard, key, V::clone).map_err(|_| Remove { key })
 }, |locked| {
     locked.biased_take(key).ok_or(Remove { key })
 }));
@@ -187,10 +205,10 @@ pub(super) struct Discard<'q, Q: ?Sized> {
     pub(super) key: &'q Q,
 }
 
-act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
+action!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
 |Discard { key }, guard, hit| write_store(&hit, guard, |guard, store| store.discard(guard, key)),
-briefly |Discard { key }| in_table!(hit, guard, Discard { key }, |table| {
-    let taken = table.take_at_home(guard, key, |_| ());
+fast |Discard { key }| write_fast!(hit, Discard { key }, |table| {
+    let taken = table.__try_take(guard, key, |_| ());
     taken.map(|old| old.is_some()).map_err(|_| Discard { key })
 }, |locked| {
     locked.biased_take(key).map(|old| old.is_some()).ok_or(Discard { key })
@@ -202,14 +220,94 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
     pub(super) f: F,
 }
 
-act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
-    |Change { key, f }, guard, hit| write_store(&hit, guard, |guard, store| store.change(guard, key, f)),
-briefly |Change { key, mut f }| {
-    if hit.first().is_some() {
-        return match hit.first() {
-            Some(table) if !is_sampled(&hit) => table.compute_if_present_at_home(guard, key, f).map_err(|f| Change { key, f }),
-            _ => Err(Change { key, f }),
-        };
+action!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
+|Change { key, f }, guard, hit| write_store(&hit, guard, |guard, store| store.change(guard, key, f)),
+fast |Change { key, mut f }| write_fast!(hit, Change { key, f }, |table| {
+    table.__try_change(guard, key, f).map_err(|f| Change { key, f })
+}, |locked| {
+    locked.biased_change(key, &mut f).ok_or(Change { key, f })
+}));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map;
+    use squall_core::__macro::Panic;
+    use squall_core::Handle;
+    use squall_machine::ClusterSize;
+    use squall_rcu::Guard;
+    use std::hash::RandomState;
+
+    type NumberMap = dyn Map<u64, u64, RandomState>;
+
+    /// Names the view of a map.
+    struct ViewName;
+
+    impl Action<NumberMap, &'static str> for ViewName {
+        fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, NumberMap>) -> &'static str {
+            match hit.view().get() {
+                Viewed::Table { sensor: None, .. } => "a table",
+                Viewed::Table { sensor: Some(_), .. } => "a table and a sensor",
+                Viewed::Locked(_) => "one lock",
+                Viewed::Copies(_) => "copies",
+                Viewed::Hidden => "no view",
+            }
+        }
     }
-    hit.second().and_then(|locked| locked.biased_change(key, &mut f)).ok_or(Change { key, f })
-});
+
+    fn view_of(handle: Handle<NumberMap>) -> &'static str {
+        handle.__call_action("write", ViewName, Panic)
+    }
+
+    #[test]
+    fn each_form_publishes_its_view() {
+        let forms = [
+            (map::shared(), "a table"),
+            (map::locked(), "one lock"),
+            (map::replicated(ClusterSize::Cpu), "copies"),
+            (map::partitioned(2, |key| key as usize), "no view"),
+            (map::adaptive(), "one lock"),
+        ];
+        for (owner, expected) in forms {
+            assert_eq!(view_of(owner.handle()), expected);
+            // A second call finds the header at once.
+            assert_eq!(view_of(owner.handle()), expected);
+        }
+    }
+
+    #[test]
+    fn a_locked_map_that_became_a_table_publishes_the_table() {
+        use crate::map::{MapExt, single::Single};
+        use squall_parts::table::Table;
+        let owner = map::adaptive::<u64, u64>();
+        owner.handle().set(1, 5);
+        owner
+            .handle()
+            .swap_to(Single::<_, _, _, Table<u64, u64, RandomState>, true>::replacement(()))
+            .expect("it is idle");
+        // If readers are counted too, there is no view.
+        assert!(["a table and a sensor", "no view"].contains(&view_of(owner.handle())));
+        assert_eq!(owner.handle().get(&1), Some(5));
+        assert!(owner.handle().update(&1, |value| value + 1) && !owner.handle().set(2, 7));
+        assert_eq!((owner.handle().remove(&1), owner.handle().remove(&2)), (Some(6), Some(7)));
+    }
+
+    #[test]
+    fn writes_of_an_adaptive_table_are_sampled() {
+        use crate::map::{MapExt, single::Single};
+        use squall_parts::table::Table;
+        let owner = map::adaptive::<u64, u64>();
+        let to = Single::<_, _, _, Table<u64, u64, RandomState>, true>::replacement(());
+        owner.handle().swap_to(to).expect("it is idle");
+        let calls: u64 = if cfg!(miri) { 2000 } else { 100_000 };
+        for call in 0..calls / 4 {
+            owner.handle().set(call, 0);
+            owner.handle().update(&call, |value| value + 1);
+            owner.handle().remove(&call);
+            owner.handle().insert(call, 1);
+        }
+        let sensors = owner.handle().sensors();
+        let noted = sensors.here + sensors.elsewhere;
+        assert!((calls / 2..calls * 2).contains(&noted), "{noted} of {calls}");
+    }
+}

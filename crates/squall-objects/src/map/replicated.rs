@@ -22,7 +22,6 @@
 //! (Hurricane). It is the simplest use of K42's distributed table: no data is local to a copy, so a search
 //! for one takes no lock.
 
-use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Replacement, RootFormats};
 use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
@@ -36,6 +35,7 @@ use std::sync::{Arc, OnceLock};
 use super::cloners::Cloners;
 use super::format::EntriesFormat;
 use super::store::{Form, Store};
+use super::view::{MapView, Viewed};
 use super::{Map, Resized, Sensors};
 
 /// Number of stripes. A writer announces its key in one of them.
@@ -290,7 +290,9 @@ where
     type Interface = dyn Map<K, V, S>;
     type Rep = ReplicatedRep<K, V, S>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(Lent::Third(rep.place.table())));
+    fn view(rep: &Self::Rep) -> MapView<'_, K, V, S> {
+        MapView::new(Viewed::Copies(rep.place.table()))
+    }
 
     fn make_rep(&self, at: RepContext<Self>) -> ReplicatedRep<K, V, S> {
         let whole = self.whole.get().expect("a representative was made before the entries had moved in");

@@ -1,33 +1,18 @@
 //! The sensor of an adaptive map's representative, and the sampling of calls.
 
-use squall_adapt::engine;
-use squall_core::Handle;
 use squall_machine::Vp;
 use std::cell::Cell;
-use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::Map;
-
 /// Steps until a new sensor posts.
 pub(super) const ALARM: u32 = 1024;
-
-/// Posts the map to the policy.
-pub(super) fn post<K, V, S>(handle: Handle<dyn Map<K, V, S>>) -> bool
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    engine::post(Handle::id(handle))
-}
 
 /// Counts of calls, and an alarm. Concurrent steps may get lost: a policy that the alarm calls looks
 /// closer.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Sensor {
+pub(super) struct Sensor {
     /// Index of the VP that called last, plus one.
     last: AtomicU32,
     /// Steps until the alarm posts to the policy. Zero: it is off.

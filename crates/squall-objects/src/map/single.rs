@@ -3,10 +3,10 @@
 //! Each representative holds the structure itself, so that a call finds it there. The root gets it from a
 //! swap that moves the entries in.
 
+use squall_adapt::engine;
 use squall_adapt::family::is_reading;
-use squall_core::__macro::Lender;
 use squall_core::swap::{Replacement, RootFormats};
-use squall_core::{Miss, MissAnswer, RepContext, Root};
+use squall_core::{Handle, Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
@@ -15,9 +15,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::format::EntriesFormat;
-use super::sensor::{SAMPLE, Sensor, is_sampled, post};
+use super::sensor::{SAMPLE, Sensor, is_sampled};
 use super::store::{Form, Store};
 use super::structure::{Structure, counts_readers};
+use super::view::MapView;
 use super::{Map, Sensors};
 
 /// The root of a map with one structure. `ADAPTS`: its sensors post to the policy.
@@ -83,8 +84,9 @@ where
     type Interface = dyn Map<K, V, S>;
     type Rep = SingleRep<K, V, S, F, ADAPTS>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> =
-        Lender::of(|rep| F::view(&rep.store, rep.sensor.as_deref()));
+    fn view(rep: &Self::Rep) -> MapView<'_, K, V, S> {
+        MapView::new(F::view(&rep.store, rep.sensor.as_deref()))
+    }
 
     fn make_rep(&self, at: RepContext<Self>) -> Self::Rep {
         let store = self.store.get().expect("a representative was made before the entries had moved in");
@@ -121,6 +123,16 @@ where
                     .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
             });
     }
+}
+
+/// Posts the map to the policy.
+fn post<K, V, S>(handle: Handle<dyn Map<K, V, S>>) -> bool
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    engine::post(Handle::id(handle))
 }
 
 impl<K, V, S, F, const ADAPTS: bool> SingleRep<K, V, S, F, ADAPTS>

@@ -3,18 +3,17 @@
 //! Entries move between forms as a shared [`Table`]. A form with a table moves in the time of a call; others
 //! clone their entries.
 
-use squall_core::__macro::Lent;
 use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use super::Map;
 use super::cloners::Cloners;
 use super::locked::Locked;
 use super::replicated::{LocalCopies, Replicated};
 use super::sensor::Sensor;
 use super::store::Form;
+use super::view::Viewed;
 
 /// Clusters that have copies in the replicated form: those with memory of their own.
 pub(super) const COPY_CLUSTERS: ClusterSize = ClusterSize::Node;
@@ -42,9 +41,9 @@ where
     fn local(this: &Arc<Self>) -> Arc<Self::Local>;
     fn form(local: &Self::Local) -> Form<'_, K, V, S>;
     /// Returns the view that a representative with this sensor publishes.
-    fn view<'a>(local: &'a Self::Local, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
+    fn view<'a>(local: &'a Self::Local, sensor: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
         let _ = (local, sensor);
-        None
+        Viewed::Hidden
     }
     /// Returns the number of copies of entries that this part holds.
     fn copies(local: &Self::Local) -> usize {
@@ -74,9 +73,9 @@ where
         Form::Shared(local)
     }
 
-    fn view<'a>(local: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
+    fn view<'a>(local: &'a Self, sensor: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
         // Where a replicated form may pay, reads are counted, so there is no view.
-        (!counts_readers(sensor.is_some())).then_some(Lent::First(local, sensor))
+        if counts_readers(sensor.is_some()) { Viewed::Hidden } else { Viewed::Table { table: local, sensor } }
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
@@ -124,8 +123,8 @@ where
         }
     }
 
-    fn view<'a>(local: &'a Self, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
-        Some(Lent::Second(local))
+    fn view<'a>(local: &'a Self, _: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
+        Viewed::Locked(local)
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, with: LockedTerms<K, V, S>) -> Arc<Self> {
@@ -157,11 +156,8 @@ where
         Form::Replicated(local)
     }
 
-    fn view<'a>(
-        local: &'a LocalCopies<K, V, S>,
-        _: Option<&'a Sensor>,
-    ) -> Option<Lent<'a, dyn Map<K, V, S>>> {
-        Some(Lent::Third(local.table()))
+    fn view<'a>(local: &'a LocalCopies<K, V, S>, _: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
+        Viewed::Copies(local.table())
     }
 
     fn copies(local: &LocalCopies<K, V, S>) -> usize {

@@ -5,7 +5,6 @@
 //! class for a single representative and one for several, so that a policy can tell them apart.
 
 use squall_adapt::family::is_reading;
-use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Format, Replacement, RootFormats};
 use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::policy::{ALARM, post};
-use super::{ReadMostly, Sensors};
+use super::{ReadMostly, ReadMostlyView, Sensors};
 
 /// Root. `ADAPTS`: its sensor posts to the policy. `WIDE`: there may be several representatives.
 pub(super) struct Distributed<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> {
@@ -91,8 +90,9 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Di
     type Interface = dyn ReadMostly<T>;
     type Rep = Local<T, ADAPTS, WIDE>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> =
-        Lender::of(|rep| Some(Lent::First(&rep.replica, None)));
+    fn view(rep: &Self::Rep) -> ReadMostlyView<'_, T> {
+        ReadMostlyView { replica: Some(&rep.replica) }
+    }
 
     fn make_rep(&self, at: RepContext<Self>) -> Local<T, ADAPTS, WIDE> {
         Local { replica: self.master.replica(), at }

@@ -53,7 +53,7 @@ mod policy;
 mod subscription;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::{Act, Checked, Hit, Lends, Panic};
+use squall_core::__macro::{Action, Checked, Hit, Panic};
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{CallError, Handle, Owned, Root};
 use squall_machine::ClusterSize;
@@ -90,7 +90,7 @@ pub use subscription::{Changed, Subscription};
 ///
 /// # Source
 /// Gamsa et al. 1999, Tornado (TO-04, TO-05); Unrau et al. 1995, Hurricane (HU-04, HU-16, HU-17).
-#[interface(crate = squall_core, lends)]
+#[interface(crate = squall_core, view = ReadMostlyView)]
 pub trait ReadMostly<T: Send + Sync + 'static>: Send + Sync {
     /// Returns the value, valid for the rest of the operation. [`ReadMostlyExt`] has more convenient methods.
     fn find<'o>(&self, guard: &'o Guard) -> &'o Versioned<T>;
@@ -137,29 +137,39 @@ pub trait ReadMostly<T: Send + Sync + 'static>: Send + Sync {
     }
 }
 
-/// The view is the replica, which holds the value most of the time.
-impl<T: Send + Sync + 'static> Lends for dyn ReadMostly<T> {
-    type First = Replica<T>;
-    type Beside = ();
-    type Second = ();
-    type Third = ();
+/// The view of a read-mostly value: the replica, which holds the value most of the time.
+pub struct ReadMostlyView<'rep, T: Send + Sync + 'static> {
+    replica: Option<&'rep Replica<T>>,
+}
+
+impl<T: Send + Sync + 'static> Clone for ReadMostlyView<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Send + Sync + 'static> Copy for ReadMostlyView<'_, T> {}
+
+impl<T: Send + Sync + 'static> Default for ReadMostlyView<'_, T> {
+    fn default() -> Self {
+        ReadMostlyView { replica: None }
+    }
 }
 
 /// A read. It uses the replica directly if that holds the value, and calls the representative otherwise.
 struct Read<F>(F);
 
-impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Act<dyn ReadMostly<T>, R> for Read<F> {
+impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Action<dyn ReadMostly<T>, R> for Read<F> {
     #[inline(always)]
-    fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, dyn ReadMostly<T>>) -> R {
-        (self.0)(hit.target().find(guard))
-    }
-
-    #[inline(always)]
-    fn act_briefly<'o>(self, guard: &'o Guard, hit: Hit<'o, dyn ReadMostly<T>>) -> Result<R, Self> {
-        match hit.first().and_then(|replica| replica.find(guard)) {
+    fn try_fast<'o>(self, guard: &'o Guard, hit: Hit<'o, dyn ReadMostly<T>>) -> Result<R, Self> {
+        match hit.view().replica.and_then(|replica| replica.find(guard)) {
             Some(value) => Ok((self.0)(value)),
             None => Err(self),
         }
+    }
+
+    fn run_slow<'o>(self, guard: &'o Guard, hit: Hit<'o, dyn ReadMostly<T>>) -> R {
+        (self.0)(hit.target().find(guard))
     }
 }
 
@@ -294,19 +304,19 @@ impl<T: Send + Sync + 'static> ReadMostlyExt<T> for Handle<dyn ReadMostly<T>> {
     #[inline]
     #[track_caller]
     fn read<R>(self, f: impl FnOnce(&T) -> R) -> R {
-        self.__call_act("find", Read(|value: &Versioned<T>| f(value)), Panic)
+        self.__call_action("find", Read(|value: &Versioned<T>| f(value)), Panic)
     }
 
     #[inline]
     fn try_read<R>(self, f: impl FnOnce(&T) -> R) -> Result<R, CallError> {
-        self.__call_act("find", Read(|value: &Versioned<T>| Ok(f(value))), Checked)
+        self.__call_action("find", Read(|value: &Versioned<T>| Ok(f(value))), Checked)
     }
 
     #[inline]
     #[track_caller]
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R {
         let read = |value: &Versioned<T>| f(value, Versioned::version(value));
-        self.__call_act("find", Read(read), Panic)
+        self.__call_action("find", Read(read), Panic)
     }
 
     #[track_caller]

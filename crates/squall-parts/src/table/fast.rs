@@ -69,22 +69,27 @@ impl<L: Layout> Raw<L> {
     }
 
     /// Replaces the value of an entry that was found, if the home's lock is free, the table is not resizing,
-    /// and the entry is unchanged. Returns whether it did; otherwise the table is unchanged.
-    /// [`change`](Raw::change) is the slow path.
+    /// and the entry is unchanged. [`change`](Raw::change) is the slow path.
     ///
+    /// # Errors
+    /// The fast path gave up and the table is unchanged. The value comes back.
     /// # Safety
     /// In the operation in which [`find_fast`](Raw::find_fast) found the entry.
     #[inline(always)]
-    pub(crate) unsafe fn change_value_fast(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
+    pub(crate) unsafe fn change_value_fast(
+        &self,
+        found: &Found<'_, L>,
+        value: L::NewValue,
+    ) -> Result<(), L::NewValue> {
         // The entry is in the home's own bucket, which has the lock.
-        let Found { slab, location: Location { bucket, slot, raw, state }, .. } = found;
-        let Some(lock) = bucket.try_lock() else { return false };
+        let Found { slab, location: Location { bucket, slot, raw, state }, .. } = *found;
+        let Some(lock) = bucket.try_lock() else { return Err(value) };
         // Acquire: pairs with the release of `begin_move` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
         if moves && !sites::CHECK_MOVED.is_weak()
             || !bucket.holds_since(state, slot, raw) && !sites::CHECK_UNCHANGED.is_weak()
         {
-            return false;
+            return Err(value);
         }
         // SAFETY: the entry was found and is still there, under the lock. Another value is in its place when
         // the old one is retired.
@@ -93,7 +98,7 @@ impl<L: Layout> Raw<L> {
             drop(lock);
             L::retire_value(raw);
         }
-        true
+        Ok(())
     }
 
     /// Inserts an entry or replaces that of its key. Requires that the home's lock is free, the table is not

@@ -1,5 +1,5 @@
 //! `Table`: the public interface of the hash table. Constructors, reads, and the size are here; `update` has
-//! the writes, `walk` the iteration, and `at_home` the fast paths.
+//! the writes, `walk` the iteration, and `try_fast` the fast paths.
 
 use crate::table::layout::{Boxed, Flat, Split, Wide};
 use crate::table::ops::{both, read};

@@ -5,8 +5,6 @@
 //!
 #![doc = include_str!("README.md")]
 
-#[cfg(not(loom))]
-mod at_home;
 mod bucket;
 #[cfg(not(loom))]
 mod compute;
@@ -17,6 +15,8 @@ mod hash;
 #[cfg(not(loom))]
 mod hash_table;
 mod layout;
+#[cfg(not(loom))]
+mod try_fast;
 // Loom builds have no `Table` to limit.
 #[cfg_attr(loom, allow(dead_code))]
 mod limit;

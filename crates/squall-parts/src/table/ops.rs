@@ -15,7 +15,7 @@ pub(crate) unsafe fn read<L: Layout, R>(
     is_key: impl IsKey<L::Key>,
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
-    // Not through `read_at_home`: matching its result again would cost two instructions per lookup.
+    // Not through `try_read`: matching its result again would cost two instructions per lookup.
     // SAFETY: the caller.
     unsafe {
         match raw.find_fast(hash, is_key) {
@@ -28,7 +28,7 @@ pub(crate) unsafe fn read<L: Layout, R>(
 
 /// Fast path of `read`, without a slow path.
 #[inline(always)]
-pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+pub(crate) unsafe fn try_read<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -46,7 +46,7 @@ pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
 
 /// Fast path of `read` for a key that is present.
 #[inline(always)]
-pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+pub(crate) unsafe fn try_find<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -105,7 +105,7 @@ pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
 
 /// Fast path of `put`, without a slow path.
 #[inline(always)]
-pub(crate) unsafe fn put_at_home<L: Layout<Key: Eq>, R>(
+pub(crate) unsafe fn try_put<L: Layout<Key: Eq>, R>(
     raw: &Raw<L>,
     hash: u64,
     key: L::Key,
@@ -164,14 +164,14 @@ pub(crate) unsafe fn take<L: Layout, R>(
 ) -> Option<R> {
     // SAFETY: the caller.
     unsafe {
-        take_at_home(raw, hash, is_key, rehash, f)
+        try_take(raw, hash, is_key, rehash, f)
             .unwrap_or_else(|f| take_slow(raw, hash, &is_key, rehash).map(|entry| L::value(entry, f)))
     }
 }
 
 /// Fast path of `take`, without a slow path.
 #[inline(always)]
-pub(crate) unsafe fn take_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+pub(crate) unsafe fn try_take<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -246,7 +246,6 @@ pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>>(
 }
 
 /// Applies the wanted change to the entry that was found, if it is unchanged.
-#[inline(never)]
 unsafe fn change_entry<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
@@ -255,11 +254,26 @@ unsafe fn change_entry<L: Layout>(
     rehash: DynHash<'_, L::Key>,
     wanted: Compute<L::Value>,
 ) -> Option<Computed> {
-    let (change, computed) = match wanted {
+    let change = match wanted {
         Compute::Keep => return Some(Computed::Kept),
-        Compute::Put(value) => (Change::Value(L::new_value(value)), Computed::Updated),
-        Compute::Remove => (Change::Remove, Computed::Removed),
+        Compute::Put(value) => Change::Value(L::new_value(value)),
+        Compute::Remove => Change::Remove,
     };
+    // SAFETY: the caller.
+    unsafe { change_found(raw, hash, found, is_key, rehash, change) }
+}
+
+/// Makes a change of the entry that was found, if it is unchanged.
+#[inline(never)]
+unsafe fn change_found<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    found: Found<'_, L>,
+    is_key: DynIsKey<'_, L::Key>,
+    rehash: DynHash<'_, L::Key>,
+    change: Change<L>,
+) -> Option<Computed> {
+    let computed = if matches!(change, Change::Remove) { Computed::Removed } else { Computed::Updated };
     let seen = found.raw();
     // SAFETY: the caller; it changes the entry that it found.
     unsafe {
@@ -303,8 +317,15 @@ pub(crate) unsafe fn change<L: Layout>(
     unsafe {
         match raw.find_fast(hash, is_key) {
             FastFind::Found(found) => {
-                let wanted = L::value(found.raw(), &mut f);
-                if let Some(computed) = change_entry(raw, hash, found, &is_key, rehash, wanted) {
+                let change = match L::value(found.raw(), &mut f) {
+                    Compute::Keep => return Computed::Kept,
+                    Compute::Put(value) => match raw.change_value_fast(&found, L::new_value(value)) {
+                        Ok(()) => return Computed::Updated,
+                        Err(value) => Change::Value(value),
+                    },
+                    Compute::Remove => Change::Remove,
+                };
+                if let Some(computed) = change_found(raw, hash, found, &is_key, rehash, change) {
                     return computed;
                 }
             }
@@ -317,7 +338,7 @@ pub(crate) unsafe fn change<L: Layout>(
 
 /// Fast path of `change`, without a slow path for another value.
 #[inline(always)]
-pub(crate) unsafe fn compute_if_present_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
+pub(crate) unsafe fn try_change<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -334,7 +355,7 @@ pub(crate) unsafe fn compute_if_present_at_home<L: Layout, F: FnMut(&L::Value) -
         let computed = match L::value(found.raw(), &mut f) {
             Compute::Keep => Some(Computed::Kept),
             Compute::Put(value) => {
-                raw.change_value_fast(found, L::new_value(value)).then_some(Computed::Updated)
+                raw.change_value_fast(&found, L::new_value(value)).ok().map(|()| Computed::Updated)
             }
             Compute::Remove => {
                 let removed = change_entry_slow(raw, hash, found.raw(), &is_key, rehash, Change::Remove);
@@ -366,12 +387,15 @@ unsafe fn change_slow<L: Layout>(
     }
 }
 
+/// Decides about an entry from its value, or from its absence.
+type Decider<'a, L> = &'a mut dyn FnMut(Option<&<L as Layout>::Value>) -> Compute<<L as Layout>::Value>;
+
 pub(crate) unsafe fn compute<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     hash: u64,
     mut key: L::Key,
     rehash: DynHash<'_, L::Key>,
-    f: &mut dyn FnMut(Option<&L::Value>) -> Compute<L::Value>,
+    f: Decider<'_, L>,
 ) -> Computed {
     loop {
         // SAFETY: the caller.

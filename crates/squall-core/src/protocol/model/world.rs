@@ -25,6 +25,7 @@ use crate::protocol::miss::{InFlight, activate, publish};
 use crate::protocol::object::{Object, header, hit, is_held, object_of, wait_for_holds};
 use crate::protocol::platform::{Platform, Stage};
 use crate::protocol::reps::{Owner, Rep, Reps};
+use crate::protocol::sites;
 use crate::protocol::slot::{Absent, Occupant, Slot};
 use crate::protocol::teardown::{Killed, kill};
 
@@ -62,11 +63,12 @@ pub(super) struct Name {
     pub(super) serial: u32,
 }
 
-/// A representative, laid out like `call::layout::Block`.
+/// A representative, laid out like `call::layout::Block`: the view follows the header.
 #[repr(C)]
 pub(super) struct Body {
     rep: Rep,
     header: Header,
+    view: UnsafeCell<u32>,
     serial: u32,
     value: UnsafeCell<u32>,
 }
@@ -74,6 +76,7 @@ pub(super) struct Body {
 const _: () = assert!(
     std::mem::offset_of!(Rep, owner) + size_of::<Owner>() == size_of::<Rep>()
         && std::mem::offset_of!(Body, header) == size_of::<Rep>()
+        && std::mem::offset_of!(Body, view) == size_of::<Rep>() + size_of::<Header>()
 );
 
 pub(super) static CLASS: Class = class(|| "Thing");
@@ -218,7 +221,8 @@ impl Body {
     pub(super) fn make(thing: ThingRef, vp: usize, cluster: u32) -> NonNull<Rep> {
         let body = Body {
             rep: Rep::new(thing.object(), vp as u32, cluster),
-            header: Header::new(NEW, [ptr::null(); 2], 0, false),
+            header: Header::new(NEW, [ptr::null(); 2], 0),
+            view: UnsafeCell::new(if sites::VIEW_FIRST.is_weak() { 0 } else { ALIVE }),
             // SAFETY: the caller is within the gate; the field is never written after publication.
             serial: unsafe { thing.0.as_ref() }.serial,
             value: UnsafeCell::new(ALIVE),
@@ -227,7 +231,7 @@ impl Body {
         // SAFETY: our own. The header leads to its own block, as in the shipped code.
         unsafe {
             let target = [body.as_ptr().cast_const().cast(), ptr::null()];
-            (&raw mut (*body.as_ptr()).header).write(Header::new(NEW, target, 0, false));
+            (&raw mut (*body.as_ptr()).header).write(Header::new(NEW, target, 0));
         }
         body.cast()
     }
@@ -241,11 +245,25 @@ impl Body {
         unsafe { rep.byte_add(std::mem::offset_of!(Rep, owner)).cast() }
     }
 
-    /// Runs a method.
+    /// Writes the view of a published representative, for the twin of [`sites::VIEW_FIRST`].
+    ///
+    /// # Safety
+    /// `rep` is a representative of a model.
+    unsafe fn write_view_late(rep: NonNull<Rep>) {
+        // SAFETY: the caller. The checker watches for readers.
+        unsafe { rep.cast::<Body>().as_ref() }.view.with_mut(|view| unsafe { *view = ALIVE });
+    }
+
+    /// Runs a method that also uses the view, read behind the header as `call::view::read_view` does.
     ///
     /// # Safety
     /// `header` belongs to a representative of a model, which the protocol under test keeps alive.
     pub(super) unsafe fn method(header: NonNull<Header>, serial: u32) {
+        // SAFETY: the caller; the view follows the header (checked above).
+        let view = unsafe { header.byte_add(size_of::<Header>()).cast::<UnsafeCell<u32>>().as_ref() };
+        // SAFETY: written before publication; the checker watches.
+        let view = view.with(|view| unsafe { *view });
+        assert_eq!(view, ALIVE, "a call read a view that is not written");
         // SAFETY: the caller's promise; the target is the block (`make`).
         let body = unsafe { &*header.as_ref().target()[0].cast::<Body>() };
         assert_eq!(body.serial, serial, "a call reached another object");
@@ -461,6 +479,9 @@ impl World {
             match this.reps.add(new) {
                 Ok(()) => {
                     activate(&this.object, Body::owner(new));
+                    if sites::VIEW_FIRST.is_weak() {
+                        Body::write_view_late(new);
+                    }
                     Body::owner(new)
                 }
                 Err(winner) => {

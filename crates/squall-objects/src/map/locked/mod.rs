@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use super::cloners::Cloners;
 
 /// A hash table under a biased lock.
-pub struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     inner: BiasedLock<Inner<K, V>>,
     hasher: S,
     /// Number of entries in the hash table. Written under the lock, read without it: a thread that asks for

@@ -1,11 +1,11 @@
 //! Fast paths of `Table`, for callers that handle the slow path themselves.
 //!
-//! Each `*_at_home` method handles the common case: the key is in its home's own bucket or absent, and no
+//! Each `__try_*` method handles the common case: the key is in its home's own bucket or absent, and no
 //! other thread writes to that home. It is compiled into the caller and reports all other cases as an error.
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::{Table, either};
-use crate::table::ops::{compute_if_present_at_home, find_at_home, put_at_home, read_at_home, take_at_home};
+use crate::table::ops::{try_change, try_find, try_put, try_read, try_take};
 use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -21,14 +21,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// use squall_parts::table::Table;
     /// use squall_rcu::pin;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
-    /// let value = pin(|guard| match table.read_at_home(guard, &1, |value| *value) {
+    /// let value = pin(|guard| match table.__try_read(guard, &1, |value| *value) {
     ///     Ok(found) => found,
     ///     Err(f) => table.read_in(guard, &1, f),
     /// });
     /// assert_eq!(value, Some(10));
     /// ```
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+    pub fn __try_read<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
         _: &Guard,
         key: &Q,
@@ -39,15 +40,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { read_at_home(raw, hash, move |found| found.borrow() == key, f) })
+        either!(self, raw => unsafe { try_read(raw, hash, move |found| found.borrow() == key, f) })
     }
 
     /// Fast path of [`read_in`](Table::read_in) for a key that is present in its home's own bucket.
     ///
     /// # Errors
     /// The key is not in its home's own bucket. `f` comes back uncalled.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn find_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+    pub fn __try_find<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
         _: &Guard,
         key: &Q,
@@ -58,7 +60,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { find_at_home(raw, hash, move |found| found.borrow() == key, f) })
+        either!(self, raw => unsafe { try_find(raw, hash, move |found| found.borrow() == key, f) })
     }
 
     /// Fast path of [`put_in`](Table::put_in). Succeeds if no other thread writes to the key's home, that
@@ -67,8 +69,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// # Errors
     /// The slow path is needed: [`put_in`](Table::put_in). The table is unchanged; key and value come back.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn put_at_home<R>(
+    pub fn __try_put<R>(
         &self,
         _: &Guard,
         key: K,
@@ -77,7 +80,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ) -> Result<Option<R>, (K, V)> {
         let hash = self.hasher.hash_one(&key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { put_at_home(raw, hash, key, value, f) })
+        either!(self, raw => unsafe { try_put(raw, hash, key, value, f) })
     }
 
     /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, and
@@ -86,8 +89,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// # Errors
     /// The slow path is needed: [`take_in`](Table::take_in). The table is unchanged; `f` comes back uncalled.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn take_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+    pub fn __try_take<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
         _: &Guard,
         key: &Q,
@@ -99,7 +103,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe {
-            take_at_home(raw, hash, move |found| found.borrow() == key, &self.rehash(), f)
+            try_take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f)
         })
     }
 
@@ -110,8 +114,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// # Errors
     /// The slow path is needed: [`compute_if_present_in`](Table::compute_if_present_in). The table is
     /// unchanged; `f` comes back, perhaps after a call.
+    #[doc(hidden)]
     #[inline(always)]
-    pub fn compute_if_present_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
+    pub fn __try_change<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
         &self,
         _: &Guard,
         key: &Q,
@@ -123,7 +128,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe {
-            compute_if_present_at_home(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
+            try_change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
         })
     }
 }
