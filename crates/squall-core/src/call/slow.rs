@@ -67,15 +67,38 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
     action: impl Action<I, R>,
     gone: impl Answer<R>,
 ) -> R {
+    match resolve(handle.bits_id()).open() {
+        // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
+        Resolved::Header(header) => unsafe { run_out_of_line(action, &entered, header) },
+        Resolved::Error(error) => {
+            drop(entered);
+            gone.answer(error.of(I::NAME, method))
+        }
+        Resolved::Mediated(mediator) => call_mediated(entered, mediator, handle, method, action, gone),
+    }
+}
+
+/// Makes a call that met a mediator.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn call_mediated<I: ?Sized + Interface, R>(
+    entered: squall_rcu::Entered,
+    mediator: NonNull<Mediator>,
+    handle: Handle<I>,
+    method: &'static str,
+    action: impl Action<I, R>,
+    gone: impl Answer<R>,
+) -> R {
     let (mut action, mut result) = (Some(action), None);
     let mut run = |entered: &squall_rcu::Entered, header: NonNull<Header>| {
         if let Some(action) = action.take() {
-            // SAFETY: `make_call` passes a header of this id (`handle/I1`), used in the operation
+            // SAFETY: `meet_mediator` passes a header of this id (`handle/I1`), used in the operation
             // (`handle/I2`).
             result = Some(unsafe { run_out_of_line(action, entered, header) });
         }
     };
-    let made = make_call(entered, handle.bits_id(), I::NAME, method, &mut run);
+    let made = meet_mediator(entered, mediator, handle.bits_id(), I::NAME, method, &mut run);
     match (made, result) {
         (Ok(()), Some(result)) => result,
         (Err(error), _) => gone.answer(error),
@@ -83,25 +106,8 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
     }
 }
 
-/// Makes a call that missed. `run` gets a header of this id, within an operation, if the call succeeds.
-fn make_call(
-    entered: squall_rcu::Entered,
-    id: Id,
-    interface: &'static str,
-    method: &'static str,
-    run: Run<'_>,
-) -> Result<(), CallError> {
-    match resolve(id).open() {
-        Resolved::Header(header) => {
-            run(&entered, header);
-            Ok(())
-        }
-        Resolved::Error(error) => Err(error.of(interface, method)),
-        Resolved::Mediated(mediator) => meet_mediator(entered, mediator, id, interface, method, run),
-    }
-}
-
-/// Makes a call that met a mediator.
+/// Makes a call that met a mediator. `run` gets a header of this id, within an operation, if the call
+/// succeeds.
 fn meet_mediator(
     mut entered: squall_rcu::Entered,
     mut mediator: NonNull<Mediator>,
