@@ -4,7 +4,7 @@
 use crate::table::layout::{Boxed, Flat, Split, Wide};
 use crate::table::ops::{both, read};
 use crate::table::raw::Raw;
-use crate::table::word::{Words, fits_word, fits_words, has_stable_bits};
+use crate::table::word::{Words, fits_word, fits_words};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::fmt;
@@ -82,31 +82,52 @@ unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send fo
 // SAFETY: as above.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
-/// Runs an expression on the table in its layout. The types select the layout.
+/// Evaluates the expression of the layout that the types select: flat, wide, boxed or split.
 ///
 /// The sizes of most types exclude a layout. Code for an excluded layout is not even compiled: each such
 /// condition is a constant of its own.
-macro_rules! either {
-    ($table:expr, $raw:ident => $do:expr) => {{
+macro_rules! by_layout {
+    ($flat:expr, $wide:expr, $boxed:expr, $split:expr) => {{
         use $crate::table::hash_table::{is_flat, is_wide, may_be_flat, may_be_wide};
         if const { may_be_flat::<K, V>() } && is_flat::<K, V>() {
-            // SAFETY: `with_capacity_and_hasher` selected the layout by the same conditions.
-            let $raw = unsafe { &*$table.entries.flat };
-            $do
+            $flat
         } else if const { may_be_wide::<K, V>() } && is_wide::<K, V>() {
-            // SAFETY: as above.
-            let $raw = unsafe { &*$table.entries.wide };
-            $do
+            $wide
         } else if $crate::table::word::has_stable_bits::<K>() {
-            // SAFETY: as above.
-            let $raw = unsafe { &*$table.entries.boxed };
-            $do
+            $boxed
         } else {
-            // SAFETY: as above.
-            let $raw = unsafe { &*$table.entries.split };
-            $do
+            $split
         }
     }};
+}
+pub(crate) use by_layout;
+
+/// Runs an expression on the table in its layout.
+macro_rules! either {
+    ($table:expr, $raw:ident => $do:expr) => {
+        $crate::table::hash_table::by_layout!(
+            {
+                // SAFETY: `with_capacity_and_hasher` selected the layout by the same macro.
+                let $raw = unsafe { &*$table.entries.flat };
+                $do
+            },
+            {
+                // SAFETY: as above.
+                let $raw = unsafe { &*$table.entries.wide };
+                $do
+            },
+            {
+                // SAFETY: as above.
+                let $raw = unsafe { &*$table.entries.boxed };
+                $do
+            },
+            {
+                // SAFETY: as above.
+                let $raw = unsafe { &*$table.entries.split };
+                $do
+            }
+        )
+    };
 }
 pub(crate) use either;
 
@@ -184,15 +205,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// # Panics
     /// If memory is exhausted.
     pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
-        let entries = if const { may_be_flat::<K, V>() } && is_flat::<K, V>() {
-            Entries { flat: ManuallyDrop::new(Raw::new(entries)) }
-        } else if const { may_be_wide::<K, V>() } && is_wide::<K, V>() {
-            Entries { wide: ManuallyDrop::new(Raw::new(entries)) }
-        } else if has_stable_bits::<K>() {
-            Entries { boxed: ManuallyDrop::new(Raw::new(entries)) }
-        } else {
+        let entries = by_layout!(
+            Entries { flat: ManuallyDrop::new(Raw::new(entries)) },
+            Entries { wide: ManuallyDrop::new(Raw::new(entries)) },
+            Entries { boxed: ManuallyDrop::new(Raw::new(entries)) },
             Entries { split: ManuallyDrop::new(Raw::new(entries)) }
-        };
+        );
         Table { entries, hasher }
     }
 
@@ -381,17 +399,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
     fn drop(&mut self) {
         let entries = &mut self.entries;
-        // SAFETY: `with_capacity_and_hasher` selected the layout by the same conditions. Dropped once, here.
+        // SAFETY: `with_capacity_and_hasher` selected the layout by the same macro. Dropped once, here.
         unsafe {
-            if const { may_be_flat::<K, V>() } && is_flat::<K, V>() {
-                ManuallyDrop::drop(&mut entries.flat);
-            } else if const { may_be_wide::<K, V>() } && is_wide::<K, V>() {
-                ManuallyDrop::drop(&mut entries.wide);
-            } else if has_stable_bits::<K>() {
-                ManuallyDrop::drop(&mut entries.boxed);
-            } else {
-                ManuallyDrop::drop(&mut entries.split);
-            }
+            by_layout!(
+                ManuallyDrop::drop(&mut entries.flat),
+                ManuallyDrop::drop(&mut entries.wide),
+                ManuallyDrop::drop(&mut entries.boxed),
+                ManuallyDrop::drop(&mut entries.split)
+            );
         }
     }
 }
