@@ -29,10 +29,10 @@ struct Clock {
 }
 
 /// Longest span that passes between two calls of a load.
-pub(super) const STEP: Duration = Duration::from_millis(1);
+const STEP: Duration = Duration::from_millis(1);
 
 /// Makes the calls of a span of virtual time.
-pub(super) type CallLoad = Box<dyn FnMut(Duration)>;
+type CallLoad = Box<dyn FnMut(Duration)>;
 
 thread_local! {
     /// The load of the thread that holds a `VirtualTime`.
@@ -75,8 +75,12 @@ pub(super) fn sleep(span: Duration) {
         return thread::sleep(span);
     }
     let end = now() + span;
-    while now() < end {
-        advance(end.saturating_sub(now()));
+    loop {
+        let left = end.saturating_sub(now());
+        if left.is_zero() {
+            return;
+        }
+        advance(left);
     }
 }
 
@@ -96,9 +100,9 @@ pub(super) fn advance(span: Duration) {
     clock.virtual_now = clock.virtual_now.map(|now| now + step);
 }
 
-/// Sets the load of the calling thread. Returns the previous one.
-pub(super) fn set_load(load: Option<CallLoad>) -> Option<CallLoad> {
-    LOAD.replace(load)
+/// Sets or removes the load of the calling thread.
+pub(super) fn set_load(load: Option<Box<dyn FnMut(Duration)>>) {
+    LOAD.set(load);
 }
 
 /// Takes the panic that ended the load of the calling thread (I3).

@@ -12,7 +12,7 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::clock::{self, CallLoad};
+use super::clock;
 use super::{Action, Rounds, pause_thread, resume_thread};
 
 static HOLDER: Mutex<()> = Mutex::new(());
@@ -68,7 +68,7 @@ impl VirtualTime {
     /// A round lets time pass between its readings. The load is called in that time, too, on this thread. If
     /// the load panics, it is dropped, and [`run`](VirtualTime::run) panics after the round.
     pub fn set_load(&mut self, load: impl FnMut(Duration) + 'static) {
-        clock::set_load(Some(Box::new(load) as CallLoad));
+        clock::set_load(Some(Box::new(load)));
     }
 
     /// Removes the load, so that time passes without calls.
