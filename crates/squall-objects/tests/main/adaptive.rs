@@ -1,7 +1,7 @@
 //! Adaptive counters. Each thread runs on the VP that a test gives it. Tests of decisions run on virtual
 //! time.
 
-use crate::common::{Crew, Time, alone, eventually, form, made, on, virtual_time};
+use crate::common::{Crew, Stop, Time, alone, eventually, form, made, on, virtual_time};
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
 use squall_adapt::settings;
 use squall_core::{Handle, Id, info_of, snapshot};
@@ -79,8 +79,9 @@ fn additions_during_swaps_by_the_engines_thread_are_kept() {
             added
         };
         let threads = [0, 1, 2, 3].map(|vp| scope.spawn(move || body(vp)));
+        let stops = Stop(stop);
         eventually("the counter was swapped", || swaps() > 0);
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         threads.map(|thread| thread.join().unwrap()).iter().sum()
     });
     assert_eq!(counter.total(), added);

@@ -1,6 +1,6 @@
 //! Cached lists and maps. Each thread runs on the VP that a test gives it.
 
-use crate::common::{VPS, alone, eventually, on};
+use crate::common::{Stop, VPS, alone, eventually, on};
 use crate::touchy::{Touchy, ends};
 use squall_core::swap::{Swap, swap};
 use squall_core::{Handle, Owned};
@@ -50,15 +50,6 @@ fn forms() -> Vec<Form> {
         forms.extend([form.clone(), form.updated()]);
     }
     forms
-}
-
-/// Ends the threads of a test, even if it panics.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 type MapRef = Handle<dyn CachedMap<u64, u64, RandomState>>;

@@ -5,6 +5,7 @@ use squall_adapt::{control, settings};
 use squall_core::{Handle, Id, Owned};
 use squall_machine::{Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::thread::{self, JoinHandle};
@@ -30,6 +31,15 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     control::freeze_all(false);
     control::dry_run_all(false);
     guard
+}
+
+/// Ends the threads of a test, even if it panics.
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 pub(crate) fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {

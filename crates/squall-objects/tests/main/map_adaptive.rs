@@ -1,7 +1,7 @@
 //! The replicated form of the adaptive map, and its changes of form, on a virtual machine of two nodes.
 //! Each thread runs on the VP that a test gives it.
 
-use crate::common::{Crew, Time, eventually, on};
+use crate::common::{Crew, Stop, Time, eventually, on};
 use crate::maps::Form;
 use squall_adapt::decision::Verdict;
 use squall_adapt::{control, settings};
@@ -83,13 +83,6 @@ fn with_callers(time: &mut Time, handle: Co, vps: &[u32], one_in: u64, f: impl F
 
 /// Runs `f` while threads on these VPs call the map in real time. Returns the sum of their additions.
 fn with_threads(handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
-    /// Sets the flag even if `f` panics, so that the threads end.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let (stop, added) = (&AtomicBool::new(false), &AtomicU64::new(0));
     thread::scope(|scope| {
         for vp in vps {

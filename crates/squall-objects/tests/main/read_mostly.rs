@@ -1,6 +1,6 @@
 //! Read-mostly values. Each thread runs on the VP that a test gives it.
 
-use crate::common::{Crew, VPS, alone, eventually, on, virtual_time};
+use crate::common::{Crew, Stop, VPS, alone, eventually, on, virtual_time};
 use squall_adapt::control;
 use squall_core::swap::{Swap, swap};
 use squall_core::{Handle, info_of};
@@ -24,15 +24,6 @@ const SIZES: [ClusterSize; 7] = [
     ClusterSize::fixed(2),
     ClusterSize::fixed(5),
 ];
-
-/// Ends the threads of a test, even if it panics.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Returns a value in each form.
 fn forms<T: Clone + Send + Sync>(value: &T) -> Vec<OwnedReadMostly<T>> {
