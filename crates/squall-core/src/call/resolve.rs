@@ -50,12 +50,17 @@ impl Packed {
         Packed(mediator.cast().map_addr(|address| address | MEDIATED))
     }
 
+    /// Returns the header, if a header was found.
     #[inline(always)]
+    pub(super) fn as_header(&self) -> Option<NonNull<Header>> {
+        (self.0.addr().get() & (ERROR | MEDIATED) == 0).then_some(self.0.cast())
+    }
+
     pub(super) fn open(self) -> Resolved {
-        let tag = self.0.addr().get() & (ERROR | MEDIATED);
-        if tag == 0 {
-            return Resolved::Header(self.0.cast());
+        if let Some(header) = self.as_header() {
+            return Resolved::Header(header);
         }
+        let tag = self.0.addr().get() & (ERROR | MEDIATED);
         let Some(pointer) = NonNull::new(self.0.as_ptr().map_addr(|address| address - tag)) else {
             unreachable!("the result of a miss is a null pointer with the tag {tag}")
         };

@@ -11,7 +11,7 @@ use crate::call::handle::Handle;
 use crate::call::hit::{Action, Hit};
 use crate::call::interface::Interface;
 use crate::call::mediated::{self, Met};
-use crate::call::resolve::{Resolved, resolve};
+use crate::call::resolve::{Packed, Resolved, resolve};
 use crate::protocol::header::Header;
 use crate::protocol::id::Id;
 use crate::protocol::mediator::Mediator;
@@ -29,13 +29,22 @@ pub(super) fn run_slow<I: ?Sized + Interface, R>(
     action: impl Action<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    // SAFETY: an object has or had this id (`handle/I1`), so the tables exist. The header is used within the
-    // operation (`handle/I2`).
-    match unsafe { hit(entry_here(handle.bits_id().slot()), handle.bits_id()) } {
+    // SAFETY: the id of a handle. The header is used within the operation (`handle/I2`).
+    match unsafe { header_here(handle.bits_id()) } {
         // SAFETY: a header of this id (`handle/I1`), found in the operation.
         Some(header) => unsafe { run_out_of_line(action, &entered, header) },
         None => miss(entered, handle, method, action, gone),
     }
+}
+
+/// Returns the header in the local table's entry for this id.
+///
+/// # Safety
+/// The id of a handle.
+#[inline(never)]
+unsafe fn header_here(id: Id) -> Option<NonNull<Header>> {
+    // SAFETY: an object has or had this id (`handle/I1`), so the tables exist.
+    unsafe { hit(entry_here(id.slot()), id) }
 }
 
 /// Performs an action out of line, with one copy of its code for all slow paths.
@@ -67,24 +76,21 @@ pub(super) fn miss<I: ?Sized + Interface, R>(
     action: impl Action<I, R>,
     gone: impl Answer<R>,
 ) -> R {
-    match resolve(handle.bits_id()).open() {
+    let resolved = resolve(handle.bits_id());
+    match resolved.as_header() {
         // SAFETY: a header of this id (`handle/I1`), used in the operation (`handle/I2`).
-        Resolved::Header(header) => unsafe { run_out_of_line(action, &entered, header) },
-        Resolved::Error(error) => {
-            drop(entered);
-            gone.answer(error.of(I::NAME, method))
-        }
-        Resolved::Mediated(mediator) => call_mediated(entered, mediator, handle, method, action, gone),
+        Some(header) => unsafe { run_out_of_line(action, &entered, header) },
+        None => call_otherwise(entered, resolved, handle, method, action, gone),
     }
 }
 
-/// Makes a call that met a mediator.
+/// Makes a call for which no header was found.
 #[cold]
 #[inline(never)]
 #[track_caller]
-fn call_mediated<I: ?Sized + Interface, R>(
+fn call_otherwise<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
-    mediator: NonNull<Mediator>,
+    resolved: Packed,
     handle: Handle<I>,
     method: &'static str,
     action: impl Action<I, R>,
@@ -93,16 +99,45 @@ fn call_mediated<I: ?Sized + Interface, R>(
     let (mut action, mut result) = (Some(action), None);
     let mut run = |entered: &squall_rcu::Entered, header: NonNull<Header>| {
         if let Some(action) = action.take() {
-            // SAFETY: `meet_mediator` passes a header of this id (`handle/I1`), used in the operation
+            // SAFETY: `run_otherwise` passes a header of this id (`handle/I1`), used in the operation
             // (`handle/I2`).
             result = Some(unsafe { run_out_of_line(action, entered, header) });
         }
     };
-    let made = meet_mediator(entered, mediator, handle.bits_id(), I::NAME, method, &mut run);
-    match (made, result) {
-        (Ok(()), Some(result)) => result,
-        (Err(error), _) => gone.answer(error),
-        (Ok(()), None) => unreachable!("a call of {}.{method} was made without its action", I::NAME),
+    if let Err(error) = run_otherwise(entered, resolved, handle.bits_id(), I::NAME, method, &mut run) {
+        return gone.answer(error);
+    }
+    match result {
+        Some(result) => result,
+        None => made_without_action(I::NAME, method),
+    }
+}
+
+#[cold]
+fn made_without_action(interface: &'static str, method: &'static str) -> ! {
+    unreachable!("a call of {interface}.{method} was made without its action")
+}
+
+/// Makes a call for which no header was found. `run` gets a header of this id, within an operation, if the
+/// call succeeds.
+fn run_otherwise(
+    entered: squall_rcu::Entered,
+    resolved: Packed,
+    id: Id,
+    interface: &'static str,
+    method: &'static str,
+    run: Run<'_>,
+) -> Result<(), CallError> {
+    match resolved.open() {
+        Resolved::Header(header) => {
+            run(&entered, header);
+            Ok(())
+        }
+        Resolved::Error(error) => {
+            drop(entered);
+            Err(error.of(interface, method))
+        }
+        Resolved::Mediated(mediator) => meet_mediator(entered, mediator, id, interface, method, run),
     }
 }
 
