@@ -17,6 +17,7 @@ use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
@@ -35,7 +36,7 @@ use crate::protocol::membership::Membership;
 use crate::protocol::memory;
 use crate::protocol::miss::{InFlight, activate};
 use crate::protocol::object::{Object, header};
-use crate::protocol::reps::{Rep, Reps};
+use crate::protocol::reps::{Owner, Rep, Reps};
 use crate::protocol::tables::existing;
 
 type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
@@ -43,11 +44,26 @@ type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
 /// An object with a root.
 #[repr(C)]
 pub(crate) struct Multi<R: Root> {
+    /// First, so that a pointer to the object points to it too.
+    common: Common,
+    pub(crate) root: ManuallyDrop<R>,
+}
+
+impl<R: Root> Deref for Multi<R> {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+/// The part of an object with a root that has no type parameters, so that its code is compiled once.
+#[repr(C)]
+pub(crate) struct Common {
     object: Object,
     clusters: &'static Clusters,
     pub(crate) reps: Reps,
     pub(crate) membership: Membership,
-    pub(crate) root: ManuallyDrop<R>,
     /// The event count on which methods of the object sleep. The destruction of the object wakes them.
     pub(crate) sleepers: EventCount,
 }
@@ -91,7 +107,7 @@ impl<R: Root> Multi<R> {
         object_bytes: bytes(Self::LAYOUT.size()),
         rep_bytes: Self::REP_LAYOUT.size(),
         value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
-        for_each_rep: Self::for_each_rep,
+        for_each_rep: Common::for_each_rep,
         more: More {
             type_id: TypeId::of::<R>(),
             interface_id: TypeId::of::<R::Interface>(),
@@ -130,23 +146,11 @@ impl<R: Root> Multi<R> {
     ) -> Result<Made<R>, CreateError> {
         let created = create::begin(place, Self::CLASS, Self::LAYOUT)?;
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
-        let multi = Self::around(object, root, size);
+        let multi = Multi { common: Common::around(object, size), root: ManuallyDrop::new(root) };
         let block = created.block.cast::<Multi<R>>();
         // SAFETY: our own room, of this layout.
         unsafe { block.write(multi) };
         Ok((created.publish(), block))
-    }
-
-    #[inline(always)]
-    fn around(object: Object, root: R, size: ClusterSize) -> Multi<R> {
-        Multi {
-            object,
-            clusters: machine().clusters(size),
-            reps: Reps::new(),
-            membership: Membership::new(),
-            root: ManuallyDrop::new(root),
-            sleepers: EventCount::new(),
-        }
     }
 
     /// Builds the new object of a swap.
@@ -157,7 +161,8 @@ impl<R: Root> Multi<R> {
     ) -> NonNull<Object> {
         let room = create::Room::new(Self::LAYOUT);
         let block = room.block.cast::<Multi<R>>();
-        let multi = Self::around(Object::replacement(Self::CLASS, made_at, clock::ticks()), root, size);
+        let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
+        let multi = Multi { common: Common::around(object, size), root: ManuallyDrop::new(root) };
         // SAFETY: our own room, of this layout.
         unsafe { block.write(multi) };
         std::mem::forget(room);
@@ -195,14 +200,6 @@ impl<R: Root> Multi<R> {
         made.map_err(CreateError::from)
     }
 
-    pub(crate) fn object(&self) -> &Object {
-        &self.object
-    }
-
-    pub(crate) fn clusters(&self) -> &'static Clusters {
-        self.clusters
-    }
-
     /// Returns the value of a representative of this class.
     ///
     /// # Safety
@@ -216,12 +213,6 @@ impl<R: Root> Multi<R> {
     /// Distance from a representative's block to its value, in bytes.
     pub(crate) const VALUE_AT: usize = RepBlock::<R>::VALUE_AT;
 
-    /// Returns the representative of `cluster`, if there is one. The object is not closed.
-    pub(crate) fn find(&self, cluster: Cluster) -> Option<NonNull<Rep>> {
-        // SAFETY: nodes are valid until the object is closed.
-        unsafe { self.reps.find(cluster.index() as u32) }
-    }
-
     /// Returns the representative of `cluster`; makes it for `vp` if there is none. Called within the
     /// object's gate, or before the object is published.
     pub(crate) fn find_or_make(this: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NonNull<Rep> {
@@ -230,20 +221,132 @@ impl<R: Root> Multi<R> {
         if let Some(rep) = multi.find(cluster) {
             return rep;
         }
-        let making = Making { object: this.cast(), cluster, outer: MAKING.get() };
-        making.refuse_if_nested();
-        let restore = Restore(MAKING.replace(&raw const making));
-        let rep = NewRep::<R>::make(this, cluster, vp);
-        drop(restore);
+        let mut made = None;
+        Making::run(this.cast(), cluster, &mut || made = Some(NewRep::<R>::make(this, cluster, vp)));
+        let Some(made) = made else { unreachable!("no representative was made") };
         // If this panics, or another thread was faster, the new representative is dropped outside the section
         // that freezes wait for.
-        multi.wait_for_membership();
-        let outcome = rep.publish();
-        multi.membership.published();
-        match outcome {
-            Ok(published) => published,
-            Err((winner, _loser)) => winner,
+        let outcome = multi.publish_rep(made.rep);
+        if outcome.is_ok() {
+            std::mem::forget(made);
         }
+        outcome.unwrap_or_else(|winner| winner)
+    }
+
+    unsafe fn resolve(object: NonNull<Object>, vp: Vp) -> Result<Found, Refusal> {
+        let this = object.cast::<Multi<R>>();
+        // SAFETY: an object of this class, within its gate; so is every representative that the miss returns.
+        unsafe {
+            let reply = this.as_ref().root.handle_miss(Miss::new(this, vp));
+            match reply.0 {
+                Outcome::Refused(why) => Err(Refusal(why)),
+                Outcome::Rep { rep, cache } => {
+                    check_owner(rep, object);
+                    Ok(Found { owner: RepBlock::<R>::owner(rep), cache })
+                }
+            }
+        }
+    }
+
+    unsafe fn wake(object: NonNull<Object>) {
+        // SAFETY: a valid object of this class.
+        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
+        multi.sleepers.signal(u32::MAX);
+        multi.root.wake();
+    }
+
+    unsafe fn finish(object: NonNull<Object>) {
+        // SAFETY: an object of this class, and memory is quiet: only its drops use it now.
+        unsafe { Common::finish(object.cast(), R::CLEANUP, Self::drop_rep) };
+    }
+
+    unsafe fn drop_rep(rep: NonNull<Rep>) {
+        // SAFETY: the caller's alone, of this class; its object lives until the last is dropped (I4).
+        unsafe {
+            let multi = rep.as_ref().owner.object.cast::<Multi<R>>().as_ref();
+            let vp = Vp::new(rep.as_ref().vp);
+            let value = RepBlock::<R>::value(rep).read();
+            run_drop(|| multi.root.cleanup(vp, value));
+            Self::release_block(rep);
+        }
+    }
+
+    /// Releases a representative's block for one of its two keepers. The last one frees it.
+    ///
+    /// # Safety
+    /// The caller is one of the keepers, and uses the block no more.
+    pub(crate) unsafe fn release_block(rep: NonNull<Rep>) {
+        // SAFETY: kept by the caller until here, and unused afterwards if the caller was the last keeper.
+        unsafe {
+            // The class's own constant, equal to the one used when the block was taken (`memory/I1`).
+            if rep.as_ref().remove_keeper() {
+                R::REP_MEMORY.give(rep.cast(), Self::REP_LAYOUT);
+            }
+        }
+    }
+
+    unsafe fn drop_root(object: NonNull<Object>) {
+        // SAFETY: valid while there is a link; the thread with the last link ends it.
+        unsafe {
+            if object.as_ref().unlink() {
+                Self::end(object.cast());
+            }
+        }
+    }
+
+    /// Drops the root and frees the object.
+    ///
+    /// # Safety
+    /// The last link is gone.
+    unsafe fn end(this: NonNull<Multi<R>>) {
+        // SAFETY: ours alone. The other fields need no drop.
+        unsafe {
+            let multi = &mut *this.as_ptr();
+            run_drop(|| ManuallyDrop::drop(&mut multi.root));
+            (&raw mut multi.common.sleepers).drop_in_place();
+            create::end(this.cast(), Self::LAYOUT);
+        }
+    }
+}
+
+impl Common {
+    #[inline(always)]
+    fn around(object: Object, size: ClusterSize) -> Common {
+        Common {
+            object,
+            clusters: machine().clusters(size),
+            reps: Reps::new(),
+            membership: Membership::new(),
+            sleepers: EventCount::new(),
+        }
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    pub(crate) fn clusters(&self) -> &'static Clusters {
+        self.clusters
+    }
+
+    /// Returns the representative of `cluster`, if there is one. The object is not closed.
+    pub(crate) fn find(&self, cluster: Cluster) -> Option<NonNull<Rep>> {
+        // SAFETY: nodes are valid until the object is closed.
+        unsafe { self.reps.find(cluster.index() as u32) }
+    }
+
+    /// Publishes and activates a representative. If another thread was faster, returns that thread's
+    /// representative.
+    fn publish_rep(&self, rep: NonNull<Rep>) -> Result<NonNull<Rep>, NonNull<Rep>> {
+        self.wait_for_membership();
+        // SAFETY: within the object's gate: its nodes are valid, and this one is built.
+        let added = unsafe { self.reps.add(rep) };
+        if added.is_ok() {
+            // SAFETY: as above.
+            unsafe { activate(&self.object, owner_of(rep)) };
+        }
+        self.membership.published();
+        added.map(|()| rep)
     }
 
     /// Waits until a representative may be published.
@@ -290,44 +393,22 @@ impl<R: Root> Multi<R> {
     }
 
     unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
-        // SAFETY: an object of this class, not closed: its nodes are valid.
+        // SAFETY: an object with a root, not closed: its nodes are valid.
         unsafe {
-            let mut walk = object.cast::<Multi<R>>().as_ref().reps.walk();
+            let mut walk = object.cast::<Common>().as_ref().reps.walk();
             while let Some(rep) = walk.step() {
-                f(RepBlock::<R>::owner(rep));
+                f(owner_of(rep));
             }
         }
     }
 
-    unsafe fn resolve(object: NonNull<Object>, vp: Vp) -> Result<Found, Refusal> {
-        let this = object.cast::<Multi<R>>();
-        // SAFETY: an object of this class, within its gate; so is every representative that the miss returns.
-        unsafe {
-            let reply = this.as_ref().root.handle_miss(Miss::new(this, vp));
-            match reply.0 {
-                Outcome::Refused(why) => Err(Refusal(why)),
-                Outcome::Rep { rep, cache } => {
-                    assert_eq!(
-                        rep.as_ref().owner.object,
-                        object,
-                        "`handle_miss` returned a representative of another object"
-                    );
-                    Ok(Found { owner: RepBlock::<R>::owner(rep), cache })
-                }
-            }
-        }
-    }
-
-    unsafe fn wake(object: NonNull<Object>) {
-        // SAFETY: a valid object of this class.
-        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
-        multi.sleepers.signal(u32::MAX);
-        multi.root.wake();
-    }
-
-    unsafe fn finish(object: NonNull<Object>) {
-        // SAFETY: an object of this class, and memory is quiet: only its drops use it now.
-        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
+    /// Drops all representatives, here or near the place where each was made.
+    ///
+    /// # Safety
+    /// Memory is quiet: only the object's drops use it now. `drop_rep` is the one of its class.
+    unsafe fn finish(this: NonNull<Common>, cleanup: Cleanup, drop_rep: unsafe fn(NonNull<Rep>)) {
+        // SAFETY: the caller.
+        let multi = unsafe { this.as_ref() };
         multi.object.close();
         let mut reps = Vec::new();
         let mut walk = multi.reps.walk();
@@ -341,9 +422,9 @@ impl<R: Root> Multi<R> {
             // SAFETY: ours alone: the tree is walked no more (I3); each representative is dropped or buried
             // once.
             unsafe {
-                let near = R::CLEANUP == Cleanup::Anywhere || destroy::is_near(Vp::new(rep.as_ref().vp));
+                let near = cleanup == Cleanup::Anywhere || destroy::is_near(Vp::new(rep.as_ref().vp));
                 if near {
-                    Self::drop_rep(rep);
+                    drop_rep(rep);
                     done += 1;
                 } else {
                     destroy::queue_drop(rep);
@@ -351,56 +432,25 @@ impl<R: Root> Multi<R> {
             }
         }
         // SAFETY: counts those dropped here, and this function's own.
-        unsafe { destroy::dropped(object, done) };
+        unsafe { destroy::dropped(this.cast(), done) };
     }
+}
 
-    unsafe fn drop_rep(rep: NonNull<Rep>) {
-        // SAFETY: the caller's alone, of this class; its object lives until the last is dropped (I4).
-        unsafe {
-            let multi = rep.as_ref().owner.object.cast::<Multi<R>>().as_ref();
-            let vp = Vp::new(rep.as_ref().vp);
-            let value = RepBlock::<R>::value(rep).read();
-            run_drop(|| multi.root.cleanup(vp, value));
-            Self::release_block(rep);
-        }
-    }
+/// Returns the owner in a representative's block.
+///
+/// # Safety
+/// The pointer may be used for the whole block.
+unsafe fn owner_of(rep: NonNull<Rep>) -> NonNull<Owner> {
+    // SAFETY: within the block.
+    unsafe { rep.byte_add(std::mem::offset_of!(Rep, owner)) }.cast()
+}
 
-    /// Releases a representative's block for one of its two keepers. The last one frees it.
-    ///
-    /// # Safety
-    /// The caller is one of the keepers, and uses the block no more.
-    pub(crate) unsafe fn release_block(rep: NonNull<Rep>) {
-        // SAFETY: kept by the caller until here, and unused afterwards if the caller was the last keeper.
-        unsafe {
-            // The class's own constant, equal to the one used when the block was taken (`memory/I1`).
-            if rep.as_ref().remove_keeper() {
-                R::REP_MEMORY.give(rep.cast(), Self::REP_LAYOUT);
-            }
-        }
-    }
-
-    unsafe fn drop_root(object: NonNull<Object>) {
-        // SAFETY: valid while there is a link; the thread with the last link ends it.
-        unsafe {
-            if object.as_ref().unlink() {
-                Self::end(object.cast());
-            }
-        }
-    }
-
-    /// Drops the root and frees the object.
-    ///
-    /// # Safety
-    /// The last link is gone.
-    unsafe fn end(this: NonNull<Multi<R>>) {
-        // SAFETY: ours alone. The other fields need no drop.
-        unsafe {
-            let multi = &mut *this.as_ptr();
-            run_drop(|| ManuallyDrop::drop(&mut multi.root));
-            (&raw mut multi.sleepers).drop_in_place();
-            create::end(this.cast(), Self::LAYOUT);
-        }
-    }
+/// # Safety
+/// A valid representative.
+unsafe fn check_owner(rep: NonNull<Rep>, object: NonNull<Object>) {
+    // SAFETY: the caller.
+    let owner = unsafe { rep.as_ref() }.owner.object;
+    assert_eq!(owner, object, "`handle_miss` returned a representative of another object");
 }
 
 /// Releases a link; called by the drop of a [`RepContext`].
@@ -430,6 +480,14 @@ impl Drop for Restore {
 }
 
 impl Making {
+    /// Runs `make` while the thread is known to make this representative.
+    fn run(object: NonNull<Object>, cluster: Cluster, make: &mut dyn FnMut()) {
+        let making = Making { object, cluster, outer: MAKING.get() };
+        making.refuse_if_nested();
+        let _restore = Restore(MAKING.replace(&raw const making));
+        make();
+    }
+
     /// Panics if this thread is already making the same representative.
     fn refuse_if_nested(&self) {
         let mut outer = self.outer;
@@ -451,8 +509,8 @@ impl Making {
 
 /// A representative that is built and not yet published.
 struct NewRep<R: Root> {
-    object: NonNull<Multi<R>>,
     rep: NonNull<Rep>,
+    class: PhantomData<R>,
 }
 
 impl<R: Root> NewRep<R> {
@@ -479,25 +537,7 @@ impl<R: Root> NewRep<R> {
         // SAFETY: our own block, with its prefix written.
         unsafe { RepBlock::<R>::fill(rep, None, value, R::view) };
         std::mem::forget(unfilled);
-        NewRep { object, rep }
-    }
-
-    /// Publishes and activates the representative. If another thread was faster, returns that thread's
-    /// representative and this one.
-    fn publish(self) -> Result<NonNull<Rep>, (NonNull<Rep>, NewRep<R>)> {
-        // SAFETY: within the object's gate: its nodes are valid, and this one is built.
-        unsafe {
-            let multi = self.object.as_ref();
-            match multi.reps.add(self.rep) {
-                Ok(()) => {
-                    activate(multi.object(), RepBlock::<R>::owner(self.rep));
-                    let published = self.rep;
-                    std::mem::forget(self);
-                    Ok(published)
-                }
-                Err(winner) => Err((winner, self)),
-            }
-        }
+        NewRep { rep, class: PhantomData }
     }
 }
 
