@@ -5,7 +5,11 @@ use std::io;
 /// Returns the operating system's id of the calling thread, or 0 on a system without ids.
 pub fn thread_id() -> u32 {
     #[cfg(all(target_os = "linux", not(miri)))]
-    return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    {
+        // SAFETY: gettid(2) has no arguments, and always succeeds. glibc before 2.30 has no function for it.
+        let id = unsafe { libc::syscall(libc::SYS_gettid) };
+        u32::try_from(id).unwrap_or(0)
+    }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     0
 }
@@ -13,7 +17,10 @@ pub fn thread_id() -> u32 {
 /// Returns the processor that the calling thread runs on, or 0 if the system does not tell.
 pub fn current_cpu() -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
-    return rustix::thread::sched_getcpu();
+    {
+        // SAFETY: sched_getcpu(3) has no arguments. It returns -1 if the system does not tell.
+        usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+    }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     0
 }
@@ -25,8 +32,7 @@ pub fn current_cpu() -> usize {
 pub fn allowed() -> io::Result<Vec<usize>> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let set = rustix::thread::sched_getaffinity(None)?;
-        Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+        Ok(crate::system::Cpus::allowed()?.iter().collect())
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     Err(io::ErrorKind::Unsupported.into())
@@ -40,11 +46,11 @@ pub fn allowed() -> io::Result<Vec<usize>> {
 pub fn restrict_to(cpus: &[usize]) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let mut set = rustix::thread::CpuSet::new();
-        for &cpu in cpus.iter().filter(|&&cpu| cpu < rustix::thread::CpuSet::MAX_CPU) {
-            set.set(cpu);
+        let mut set = crate::system::Cpus::new();
+        for &cpu in cpus {
+            set.add(cpu);
         }
-        Ok(rustix::thread::sched_setaffinity(None, &set)?)
+        set.restrict()
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     {

@@ -41,24 +41,18 @@ pub static WORD: CachePadded<AtomicPtr<AtomicU32>> =
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn make() -> Witness {
-    use rustix::mm;
-    let length = rustix::param::page_size();
+    use crate::system;
+    let by_pid = || Witness::Pid(std::process::id());
+    let Some(length) = system::page_bytes() else { return by_pid() };
     // SAFETY: a new private anonymous mapping at an address of the kernel's choice aliases no other memory.
-    let page = unsafe {
-        mm::mmap_anonymous(
-            std::ptr::null_mut(),
-            length,
-            mm::ProtFlags::READ | mm::ProtFlags::WRITE,
-            mm::MapFlags::PRIVATE,
-        )
-    };
-    let Ok(page) = page else { return Witness::Pid(std::process::id()) };
+    let page = unsafe { system::map(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, 0) };
+    let Ok(page) = page else { return by_pid() };
     // SAFETY: `page` is the whole of the mapping just made, which no other code knows.
-    let advised = unsafe { mm::madvise(page, length, mm::Advice::LinuxWipeOnFork) };
+    let advised = unsafe { system::advise(page, length, libc::MADV_WIPEONFORK) };
     if advised.is_err() {
         // SAFETY: the mapping just made; it has no references.
-        let _ = unsafe { mm::munmap(page, length) };
-        return Witness::Pid(std::process::id());
+        let _ = unsafe { system::unmap(page, length) };
+        return by_pid();
     }
     // SAFETY: 1. the mapping is page aligned, readable, writable and zero, which is a valid `AtomicU32`; 2.
     // it is never unmapped after this point, hence `'static`.

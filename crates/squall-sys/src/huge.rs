@@ -28,8 +28,7 @@ pub unsafe fn prefer(start: NonNull<u8>, len: usize) {
             // contents.
             let at = unsafe { start.add(skip) };
             // SAFETY: the same part of the caller's memory.
-            let _ =
-                unsafe { rustix::mm::madvise(at.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
+            let _ = unsafe { crate::system::advise(at.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]

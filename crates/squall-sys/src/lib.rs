@@ -24,4 +24,5 @@ pub mod prefetch;
 pub mod rseq;
 pub mod rseq_memory;
 pub mod sync;
+mod system;
 pub mod tls;

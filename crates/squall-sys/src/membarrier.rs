@@ -28,44 +28,54 @@ impl std::error::Error for Unavailable {}
 #[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
     use super::Unavailable;
-    use rustix::thread::{Cpuid, MembarrierCommand, membarrier, membarrier_cpu, membarrier_query};
+    use crate::system::{answered, quietly};
+    use libc::{c_int, c_long, c_uint};
 
-    fn refused(error: rustix::io::Errno) -> Unavailable {
-        Unavailable::Refused(error.raw_os_error())
+    /// `MEMBARRIER_CMD_FLAG_CPU`, of linux/membarrier.h: the call is for one processor.
+    const ON_CPU: c_uint = 1;
+
+    fn membarrier(command: c_int, flags: c_uint, cpu: c_int) -> Result<c_long, Unavailable> {
+        // SAFETY: membarrier(2) takes three numbers, and touches no memory of the program.
+        let result =
+            quietly(|| answered(unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) }));
+        result.map_err(|error| Unavailable::Refused(error.raw_os_error().unwrap_or(0)))
     }
 
-    fn register_command(register: MembarrierCommand, command: MembarrierCommand) -> Result<(), Unavailable> {
-        let offered = membarrier_query();
-        if !offered.contains_command(register) || !offered.contains_command(command) {
+    fn register_command(register: c_int, command: c_int) -> Result<(), Unavailable> {
+        let offered = membarrier(libc::MEMBARRIER_CMD_QUERY, 0, 0).unwrap_or(0);
+        let needed = c_long::from(register | command);
+        if offered & needed != needed {
             return Err(Unavailable::Missing);
         }
-        membarrier(register).map_err(refused)
+        membarrier(register, 0, 0).map(drop)
     }
 
     pub(super) fn register() -> Result<(), Unavailable> {
-        register_command(MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited)
+        register_command(
+            libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+        )
     }
 
     pub(super) fn barrier() -> Result<(), Unavailable> {
-        membarrier(MembarrierCommand::PrivateExpedited).map_err(refused)
+        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0).map(drop)
     }
 
     pub(super) fn register_restart() -> Result<(), Unavailable> {
         register_command(
-            MembarrierCommand::RegisterPrivateExpeditedRseq,
-            MembarrierCommand::PrivateExpeditedRseq,
+            libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ,
+            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ,
         )
     }
 
     pub(super) fn restart_all() -> Result<(), Unavailable> {
-        membarrier(MembarrierCommand::PrivateExpeditedRseq).map_err(refused)
+        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0).map(drop)
     }
 
     pub(super) fn restart_on(cpu: usize) -> Result<(), Unavailable> {
-        let cpu = u32::try_from(cpu).map_err(|_| Unavailable::Missing)?;
-        // SAFETY: the number only selects a processor; the kernel answers a nonexistent one with an error.
-        let cpu = unsafe { Cpuid::from_raw(cpu) };
-        membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu).map_err(refused)
+        // The kernel answers a nonexistent processor with an error.
+        let cpu = c_int::try_from(cpu).map_err(|_| Unavailable::Missing)?;
+        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, ON_CPU, cpu).map(drop)
     }
 }
 

@@ -12,6 +12,7 @@ pub const NODES_MAX: usize = 1024;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
     use super::NODES_MAX;
+    use crate::system::{answered, quietly};
     use std::io;
 
     const WORDS: usize = NODES_MAX / 64;
@@ -24,23 +25,6 @@ mod imp {
     const NONE: libc::c_ulong = 0;
     /// `MPOL_F_ADDR`.
     const OF_ADDRESS: libc::c_ulong = 2;
-
-    /// Runs `f`, which may fail, and restores `errno`, because the caller of an allocation may be about to
-    /// read it.
-    fn quietly<R>(f: impl FnOnce() -> R) -> R {
-        // SAFETY: the calling thread's own `errno`, which lives as long as the thread.
-        unsafe {
-            let errno = libc::__errno_location();
-            let before = errno.read();
-            let result = f();
-            errno.write(before);
-            result
-        }
-    }
-
-    fn answered(failed: libc::c_long) -> io::Result<()> {
-        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
 
     pub(super) fn has_policy() -> bool {
         let mut mode = DEFAULT;
@@ -68,6 +52,7 @@ mod imp {
                 NONE,
             ))
         })
+        .map(drop)
     }
 
     pub(super) fn preferred(at: *mut u8) -> io::Result<Option<usize>> {
@@ -90,7 +75,7 @@ mod imp {
     }
 
     pub(super) fn exists(path: &std::ffi::CStr) -> bool {
-        rustix::fs::access(path, rustix::fs::Access::EXISTS).is_ok()
+        crate::system::exists(path)
     }
 }
 

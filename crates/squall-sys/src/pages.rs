@@ -13,13 +13,11 @@ pub const UNIT_BYTES: usize = 1 << 16;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
     use super::NonNull;
-    use rustix::mm::{
-        Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect, mremap,
-        munmap,
-    };
+    use crate::system::{self, answered, quietly};
+    use libc::{MAP_FIXED, MAP_NORESERVE, PROT_NONE};
     use std::io;
 
-    const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+    const USABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
     fn mapped(at: *mut std::ffi::c_void) -> io::Result<NonNull<u8>> {
         NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
@@ -31,12 +29,12 @@ mod imp {
         usable: bool,
         mut left: impl FnMut(*mut u8, usize),
     ) -> io::Result<NonNull<u8>> {
-        let prot = if usable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::empty() };
+        let prot = if usable { USABLE } else { PROT_NONE };
         let more = if align > 4096 { align } else { 0 };
         let total = len.checked_add(more).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is
         // touched.
-        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), total, prot, PRIVATE)? };
+        let at = unsafe { system::map(std::ptr::null_mut(), total, prot, MAP_NORESERVE)? };
         if more == 0 {
             return mapped(at);
         }
@@ -44,7 +42,7 @@ mod imp {
         let used = at.wrapping_byte_add(skip);
         for (end, bytes) in [(at, skip), (used.wrapping_byte_add(len), more - skip)] {
             // SAFETY: an end of the mapping just made, in whole pages, that no other code knows.
-            if bytes > 0 && unsafe { munmap(end, bytes) }.is_err() {
+            if bytes > 0 && unsafe { system::unmap(end, bytes) }.is_err() {
                 left(end.cast(), bytes);
             }
         }
@@ -55,7 +53,7 @@ mod imp {
         const TRIES: usize = 64;
         // SAFETY: as in `map`, both; an unwanted mapping is unmapped whole.
         let anywhere =
-            |hint: *mut std::ffi::c_void| unsafe { mmap_anonymous(hint, len, ProtFlags::empty(), PRIVATE) };
+            |hint: *mut std::ffi::c_void| unsafe { system::map(hint, len, PROT_NONE, MAP_NORESERVE) };
         let fits = |at: *mut std::ffi::c_void| (at.addr() + before).is_multiple_of(multiple);
         let first = anywhere(std::ptr::null_mut())?;
         if fits(first) {
@@ -76,47 +74,45 @@ mod imp {
                 break;
             }
             // SAFETY: mapped just now, and no other code knows it. If it fails, some addresses stay reserved.
-            let _ = unsafe { munmap(at, len) };
+            let _ = unsafe { system::unmap(at, len) };
         }
         // SAFETY: mapped in this function, and no other code knows it.
-        let _ = unsafe { munmap(first, len) };
+        let _ = unsafe { system::unmap(first, len) };
         mapped(found.ok_or(io::ErrorKind::AddrNotAvailable)?)
     }
 
     pub(super) unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
         // SAFETY: passed on.
-        unsafe { mprotect(at.cast(), len, MprotectFlags::READ | MprotectFlags::WRITE)? };
-        Ok(())
+        quietly(|| answered(unsafe { libc::mprotect(at.cast(), len, USABLE) })).map(drop)
     }
 
     pub(super) unsafe fn unmap(at: *mut u8, len: usize) -> io::Result<()> {
         // SAFETY: passed on.
-        unsafe { munmap(at.cast(), len)? };
-        Ok(())
+        unsafe { system::unmap(at.cast(), len) }
     }
 
     pub(super) unsafe fn release_keep_reserved(at: *mut u8, len: usize) -> io::Result<()> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: replaces a mapping that is no longer used, by our caller's contract.
-        unsafe { mmap_anonymous(at.cast(), len, ProtFlags::empty(), flags)? };
-        Ok(())
+        unsafe { system::map(at.cast(), len, PROT_NONE, MAP_NORESERVE | MAP_FIXED) }.map(drop)
     }
 
     pub(super) unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
-        // SAFETY: passed on.
-        mapped(unsafe { mremap(at.cast(), old, new, MremapFlags::MAYMOVE)? })
+        quietly(|| {
+            // SAFETY: passed on.
+            let to = unsafe { libc::mremap(at.cast(), old, new, libc::MREMAP_MAYMOVE) };
+            if to == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { mapped(to) }
+        })
     }
 
     pub(super) unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
         // SAFETY: passed on.
-        unsafe { madvise(at.cast(), len, Advice::LinuxDontNeed)? };
-        Ok(())
+        unsafe { system::advise(at.cast(), len, libc::MADV_DONTNEED) }
     }
 
     pub(super) unsafe fn advise_table(at: *mut u8, len: usize) {
-        for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontDump] {
+        for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTDUMP] {
             // SAFETY: passed on; neither advice changes the memory's contents.
-            let _ = unsafe { madvise(at.cast(), len, advice) };
+            let _ = unsafe { system::advise(at.cast(), len, advice) };
         }
     }
 }
@@ -334,8 +330,12 @@ pub fn current_place() -> Option<(usize, usize)> {
 pub fn address_limit() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::As);
-        limit.current.and_then(|bytes| usize::try_from(bytes).ok())
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: getrlimit(2) with a place of our own. If it fails, the place keeps its value.
+        crate::system::quietly(|| unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) });
+        Some(limit.rlim_cur)
+            .filter(|bytes| *bytes != libc::RLIM_INFINITY)
+            .and_then(|bytes| bytes.try_into().ok())
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     None
@@ -346,15 +346,11 @@ pub fn address_limit() -> Option<usize> {
 pub fn mapped_bytes() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        use rustix::fs::{Mode, OFlags};
-        let file = rustix::fs::open(c"/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let mut text = [0u8; 256];
-        let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
+        let len = crate::system::read_file(c"/proc/self/statm", &mut text).ok()?;
         // The first number counts pages.
         let pages = std::str::from_utf8(&text[..len]).ok()?.split(' ').next()?.parse::<usize>().ok()?;
-        // SAFETY: sysconf(3) with a name that it knows.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
-        pages.checked_mul(page)
+        pages.checked_mul(crate::system::page_bytes()?)
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     None
@@ -364,7 +360,9 @@ pub fn mapped_bytes() -> Option<usize> {
 pub fn coarse_ms() -> u64 {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: clock_gettime(2) with a clock that Linux has, and a place of our own.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
         now.tv_sec.cast_unsigned() * 1_000 + now.tv_nsec.cast_unsigned() / 1_000_000
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -398,10 +396,8 @@ pub fn processors_limit() -> Option<usize> {
     {
         // SAFETY: sysconf(3) with a name that it knows or refuses; negative if it refuses.
         let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-        let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |set| {
-            let highest = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| set.is_set(*cpu));
-            highest.map_or(0, |cpu| cpu + 1)
-        });
+        let allowed =
+            crate::system::Cpus::allowed().map_or(0, |set| set.iter().last().map_or(0, |cpu| cpu + 1));
         Some(limit.max(usize::try_from(configured).unwrap_or(0)).max(allowed))
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -412,11 +408,9 @@ pub fn processors_limit() -> Option<usize> {
 pub(crate) fn limit_in(path: &std::ffi::CStr) -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        use rustix::fs::{Mode, OFlags};
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         // The kernel's text is at most a page.
         let mut text = [0u8; 4096];
-        let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
+        let len = crate::system::read_file(path, &mut text).ok()?;
         limit_of(&text[..len])
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]

@@ -16,21 +16,15 @@ use std::ptr::NonNull;
 pub fn reserve(len: usize) -> io::Result<NonNull<u8>> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+        use crate::system;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is
         // touched.
-        let at = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )?
-        };
-        for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontDump] {
+        let at = unsafe { system::map(std::ptr::null_mut(), len, prot, libc::MAP_NORESERVE)? };
+        for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTDUMP] {
             // SAFETY: the mapping made just above; neither advice changes its contents. A kernel without huge
             // pages refuses the first advice, which is then unnecessary.
-            let _ = unsafe { madvise(at, len, advice) };
+            let _ = unsafe { system::advise(at, len, advice) };
         }
         NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
@@ -57,8 +51,7 @@ pub unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: by this function's contract.
-        unsafe { rustix::mm::madvise(at.cast(), len, rustix::mm::Advice::LinuxDontNeed)? };
-        Ok(())
+        unsafe { crate::system::advise(at.cast(), len, libc::MADV_DONTNEED) }
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     {
