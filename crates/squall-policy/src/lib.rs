@@ -2,10 +2,14 @@
 #![doc = include_str!("../README.md")]
 
 pub mod attribute;
+#[cfg(feature = "policies")]
 pub mod invoke;
+#[cfg(feature = "monitors")]
 pub mod monitor;
+#[cfg(feature = "policies")]
 mod policy;
 
+#[cfg(feature = "policies")]
 pub use policy::{
     Adt, Binding, Block, Condition, Created, Creation, GovernError, Governor, Monitor, Policy, Task,
     ThreadedAdt, governed,
