@@ -5,8 +5,11 @@
 
 pub mod cached;
 pub mod counter;
+#[cfg(feature = "directories")]
 pub mod directory;
+#[cfg(feature = "gates")]
 pub mod gate;
+#[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
 pub mod read_mostly;

@@ -7,7 +7,9 @@
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;
 
+#[cfg(feature = "directories")]
 pub mod dhash;
+#[cfg(feature = "gates")]
 pub mod gate;
 pub mod replica;
 pub mod table;
