@@ -146,11 +146,20 @@ impl<R: Root> Multi<R> {
     ) -> Result<Made<R>, CreateError> {
         let created = create::begin(place, Self::CLASS, Self::LAYOUT)?;
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
-        let multi = Multi { common: Common::around(object, size), root: ManuallyDrop::new(root) };
         let block = created.block.cast::<Multi<R>>();
         // SAFETY: our own room, of this layout.
-        unsafe { block.write(multi) };
+        unsafe { Self::write(block, object, root, size) };
         Ok((created.publish(), block))
+    }
+
+    /// # Safety
+    /// The caller's own room, of this layout.
+    unsafe fn write(block: NonNull<Multi<R>>, object: Object, root: R, size: ClusterSize) {
+        // SAFETY: the caller.
+        unsafe {
+            Common::write(block.cast(), object, size);
+            (&raw mut (*block.as_ptr()).root).write(ManuallyDrop::new(root));
+        }
     }
 
     /// Builds the new object of a swap.
@@ -162,9 +171,8 @@ impl<R: Root> Multi<R> {
         let room = create::Room::new(Self::LAYOUT);
         let block = room.block.cast::<Multi<R>>();
         let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
-        let multi = Multi { common: Common::around(object, size), root: ManuallyDrop::new(root) };
         // SAFETY: our own room, of this layout.
-        unsafe { block.write(multi) };
+        unsafe { Self::write(block, object, root, size) };
         std::mem::forget(room);
         block.cast()
     }
@@ -310,15 +318,18 @@ impl<R: Root> Multi<R> {
 }
 
 impl Common {
-    #[inline(always)]
-    fn around(object: Object, size: ClusterSize) -> Common {
-        Common {
+    /// # Safety
+    /// The caller's own room, of this layout.
+    unsafe fn write(block: NonNull<Common>, object: Object, size: ClusterSize) {
+        let common = Common {
             object,
             clusters: machine().clusters(size),
             reps: Reps::new(),
             membership: Membership::new(),
             sleepers: EventCount::new(),
-        }
+        };
+        // SAFETY: the caller.
+        unsafe { block.write(common) };
     }
 
     pub(crate) fn object(&self) -> &Object {

@@ -43,6 +43,16 @@ pub(crate) fn panicked() -> u64 {
 
 /// Runs users' drop code (I1), or other users' code that must not stop Squall by a panic.
 pub(crate) fn run_drop(drop: impl FnOnce()) {
+    let mut drop = Some(drop);
+    run_caught(&mut || {
+        if let Some(drop) = drop.take() {
+            drop();
+        }
+    });
+}
+
+/// The body of [`run_drop`], compiled once.
+fn run_caught(drop: &mut dyn FnMut()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(drop)) {
         // The payload's drop is users' code too, and could panic here.
         std::mem::forget(payload);

@@ -126,7 +126,7 @@ impl List {
     ) {
         let call = move |object, part, format: Box<dyn Any + Send>| match format.downcast::<F>() {
             Ok(format) => call(object, part, *format),
-            Err(_) => Err("the import got a value of another format than the one it was listed with".into()),
+            Err(_) => Err(another_format()),
         };
         self.imports.push(Import { kind: Kind::of::<F>(by_parts), call: Box::new(call) });
     }
@@ -140,6 +140,11 @@ impl List {
     pub(crate) fn imports(&self) -> String {
         names(self.imports.iter().map(|import| import.kind))
     }
+}
+
+#[cold]
+fn another_format() -> Box<dyn Error + Send + Sync> {
+    "the import got a value of another format than the one it was listed with".into()
 }
 
 fn names(kinds: impl Iterator<Item = Kind>) -> String {
