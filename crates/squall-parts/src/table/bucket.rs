@@ -22,9 +22,9 @@
 //!   present at that moment.
 
 use crate::table::hash::tag_above;
-use crate::table::layout::{DynIsKey, IsKey, Layout};
 use crate::table::platform::store_with_barrier;
 use crate::table::sites;
+use crate::table::slots::{DynIsKey, IsKey, Slots};
 use crate::table::tags::{SLOTS, Tags};
 use squall_lock::{Lock, LockGuard};
 use squall_sys::prefetch::LINE;
@@ -75,45 +75,45 @@ impl Head {
 }
 
 /// A chained bucket, and the pointer to the next one.
-pub(crate) struct Link<L: Layout> {
+pub(crate) struct Link<S: Slots> {
     head: Head,
-    slots: [L::Slot; SLOTS],
-    pub(crate) next: AtomicPtr<Link<L>>,
+    slots: [S::Slot; SLOTS],
+    pub(crate) next: AtomicPtr<Link<S>>,
 }
 
-impl<L: Layout> Link<L> {
-    pub(crate) fn new() -> Box<Link<L>> {
+impl<S: Slots> Link<S> {
+    pub(crate) fn new() -> Box<Link<S>> {
         Box::new(Link {
             head: Head::new(),
-            slots: std::array::from_fn(|_| L::empty()),
+            slots: std::array::from_fn(|_| S::empty()),
             next: AtomicPtr::new(ptr::null_mut()),
         })
     }
 
-    pub(crate) fn bucket(&self) -> Bucket<'_, L> {
+    pub(crate) fn bucket(&self) -> Bucket<'_, S> {
         Bucket { head: &self.head, slots: &self.slots }
     }
 }
 
 /// Returns a bit for each slot before a row, or zero if all slots share one line.
 #[inline(always)]
-fn slots_before<L: Layout>(row: u32) -> State {
-    if size_of::<[L::Slot; SLOTS]>() > LINE { (1 << (row * ROW as u32)) - 1 } else { 0 }
+fn slots_before<S: Slots>(row: u32) -> State {
+    if size_of::<[S::Slot; SLOTS]>() > LINE { (1 << (row * ROW as u32)) - 1 } else { 0 }
 }
 
 /// A reference to a bucket: its head and its slots.
-pub(crate) struct Bucket<'a, L: Layout> {
+pub(crate) struct Bucket<'a, S: Slots> {
     pub(crate) head: &'a Head,
-    pub(crate) slots: &'a [L::Slot; SLOTS],
+    pub(crate) slots: &'a [S::Slot; SLOTS],
 }
 
-impl<L: Layout> Clone for Bucket<'_, L> {
+impl<S: Slots> Clone for Bucket<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<L: Layout> Copy for Bucket<'_, L> {}
+impl<S: Slots> Copy for Bucket<'_, S> {}
 
 /// The result of a full probe of one bucket.
 pub(crate) enum Probe<R> {
@@ -147,7 +147,7 @@ fn first_slot<R>(state: State, hits: u32) -> Result<usize, FirstProbe<R>> {
     Ok(hits.trailing_zeros() as usize)
 }
 
-impl<'a, L: Layout> Bucket<'a, L> {
+impl<'a, S: Slots> Bucket<'a, S> {
     /// Takes the lock. The bucket is a home.
     #[inline(always)]
     pub(crate) fn lock(self) -> LockGuard<'a, ()> {
@@ -164,12 +164,12 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     /// Whether both refer to the same bucket.
     #[inline(always)]
-    pub(crate) fn is_same_bucket(self, other: Bucket<'_, L>) -> bool {
+    pub(crate) fn is_same_bucket(self, other: Bucket<'_, S>) -> bool {
         ptr::eq(self.head, other.head)
     }
 
     #[inline(always)]
-    fn slot(self, slot: usize) -> &'a L::Slot {
+    fn slot(self, slot: usize) -> &'a S::Slot {
         debug_assert!(slot < SLOTS);
         // SAFETY: a bit number among those of slots, each of which has a slot.
         unsafe { self.slots.get_unchecked(slot) }
@@ -216,26 +216,20 @@ impl<'a, L: Layout> Bucket<'a, L> {
     ///
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
-    pub(crate) unsafe fn probe(
-        self,
-        mut state: State,
-        mixed: u64,
-        is_key: DynIsKey<'_, L::Key>,
-    ) -> Probe<L::Raw> {
+    pub(crate) unsafe fn probe(self, mut state: State, mixed: u64, is_key: DynIsKey<'_, S>) -> Probe<S::Raw> {
         'again: loop {
             let mut hits = self.tag_hits(state, mixed);
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 // SAFETY: in the caller's operation; the slot was occupied.
-                let raw = unsafe { L::load(self.slot(slot)) };
-                if L::VALIDATE_FIRST && self.removed_since(state) {
+                let raw = unsafe { S::load(self.slot(slot)) };
+                if S::VALIDATE_FIRST && self.removed_since(state) {
                     state = self.state();
                     continue 'again;
                 }
-                // SAFETY: loaded in the caller's operation; the slot was occupied.
-                if unsafe { L::key(raw, is_key) } {
-                    if L::VALIDATE {
-                        if !L::VALIDATE_FIRST && self.removed_since(state) {
+                if is_key(raw) {
+                    if S::VALIDATE {
+                        if !S::VALIDATE_FIRST && self.removed_since(state) {
                             state = self.state();
                             continue 'again;
                         }
@@ -262,27 +256,22 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self,
         state: State,
         mixed: u64,
-        is_key: impl IsKey<L::Key>,
-    ) -> FirstProbe<L::Raw> {
+        is_key: impl IsKey<S::Raw>,
+    ) -> FirstProbe<S::Raw> {
         let slot = match first_slot(state, self.tag_hits(state, mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
-        // SAFETY: in the caller's operation; the slot was occupied. The same state has the same version and
-        // occupied slots. So the loaded words are of one entry, which is checked first if the layout asks for
-        // that.
-        unsafe {
-            let raw = L::load(self.slot(slot));
-            let site = if L::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
-            let unchanged = || self.reload_state() == state || site.is_weak();
-            if (!L::VALIDATE_FIRST || unchanged())
-                && L::key(raw, is_key)
-                && (L::VALIDATE_FIRST || unchanged())
-            {
-                FirstProbe::Found { slot, raw }
-            } else {
-                FirstProbe::Unknown
-            }
+        // SAFETY: in the caller's operation; the slot was occupied.
+        let raw = unsafe { S::load(self.slot(slot)) };
+        // The same state has the same version and occupied slots. So the loaded words are of one entry, which
+        // is checked first if the layout asks for that.
+        let site = if S::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
+        let unchanged = || self.reload_state() == state || site.is_weak();
+        if (!S::VALIDATE_FIRST || unchanged()) && is_key(raw) && (S::VALIDATE_FIRST || unchanged()) {
+            FirstProbe::Found { slot, raw }
+        } else {
+            FirstProbe::Unknown
         }
     }
 
@@ -290,7 +279,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     ///
     /// # Safety
     /// The contract of [`probe`](Bucket::probe).
-    pub(crate) unsafe fn collect(self, entries: &mut Vec<L::Raw>) -> bool {
+    pub(crate) unsafe fn collect(self, entries: &mut Vec<S::Raw>) -> bool {
         let before = entries.len();
         loop {
             let state = self.state();
@@ -299,13 +288,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
                 let slot = left.trailing_zeros() as usize;
                 left &= left - 1;
                 // SAFETY: in the caller's operation; the slot was occupied.
-                let raw = unsafe { L::load(self.slot(slot)) };
-                if L::VALIDATE || self.reload_state() >> slot & 1 != 0 {
+                let raw = unsafe { S::load(self.slot(slot)) };
+                if S::VALIDATE || self.reload_state() >> slot & 1 != 0 {
                     entries.push(raw);
                 }
             }
             let now = self.reload_state();
-            if !L::VALIDATE || (now ^ state) / VERSION == 0 {
+            if !S::VALIDATE || (now ^ state) / VERSION == 0 {
                 return state & CHAINED != 0;
             }
             entries.truncate(before);
@@ -324,17 +313,15 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self,
         state: State,
         mixed: u64,
-        is_key: impl IsKey<L::Key>,
-    ) -> FirstProbe<L::Raw> {
+        is_key: impl IsKey<S::Raw>,
+    ) -> FirstProbe<S::Raw> {
         let slot = match first_slot(state, self.tag_hits(state, mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
         // SAFETY: under the lock, so no entry here is retired; the slot is occupied.
-        unsafe {
-            let raw = L::load(self.slot(slot));
-            if L::key(raw, is_key) { FirstProbe::Found { slot, raw } } else { FirstProbe::Unknown }
-        }
+        let raw = unsafe { S::load(self.slot(slot)) };
+        if is_key(raw) { FirstProbe::Found { slot, raw } } else { FirstProbe::Unknown }
     }
 
     /// Returns a free slot, preferably one in this row.
@@ -348,7 +335,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     pub(crate) fn free_slot_in(self, state: State, row: u32) -> Option<usize> {
         let free = !state & OCCUPIED;
         // Slots before the row only if all others are taken.
-        let near = free & !slots_before::<L>(row);
+        let near = free & !slots_before::<S>(row);
         // The outcome is unpredictable, so it is selected without a branch.
         let slots = NonZero::new(std::hint::select_unpredictable(near != 0, near, free))?;
         Some(slots.trailing_zeros() as usize)
@@ -359,27 +346,27 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.state.load(Ordering::Relaxed) & OCCUPIED == 0
     }
 
-    /// Fills a free slot by `fill` and publishes it.
+    /// Stores an entry in a free slot and publishes it.
     #[inline]
-    pub(crate) fn publish(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
-        self.publish_in(self.head.state.load(Ordering::Relaxed), slot, tag, fill);
+    pub(crate) fn publish(self, slot: usize, tag: u8, new: S::Raw) {
+        self.publish_in(self.head.state.load(Ordering::Relaxed), slot, tag, new);
     }
 
-    /// Fills a free slot by `fill` and publishes it. `state` is the current state.
+    /// Stores an entry in a free slot and publishes it. `state` is the current state.
     #[inline(always)]
-    pub(crate) fn publish_in(self, state: State, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
-        fill(self.slot(slot));
+    pub(crate) fn publish_in(self, state: State, slot: usize, tag: u8, new: S::Raw) {
+        S::store(self.slot(slot), new);
         self.head.tags.set(slot, tag);
         // Release: pairs with the acquire of `state` (I2).
         store_with_barrier!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
 
-    /// Fills a free slot with an entry that moves here from another slab, where it was published. Readers
+    /// Stores an entry that moves here from another slab, where it was published, in a free slot. Readers
     /// come here only after the old home is marked as moved. So no barrier is needed here
     /// ([`store_with_barrier`] has its cost).
     #[inline]
-    pub(crate) fn publish_moved(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
-        fill(self.slot(slot));
+    pub(crate) fn publish_moved(self, slot: usize, tag: u8, raw: S::Raw) {
+        S::store(self.slot(slot), raw);
         let state = self.head.state.load(Ordering::Relaxed);
         self.head.tags.set(slot, tag);
         // Release: pairs with the acquire of `state` (I2).
@@ -395,7 +382,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Whether one more removal would use up the last version. `state` is the current state.
     #[inline(always)]
     pub(crate) fn is_exhausted_in(self, state: State) -> bool {
-        L::VALIDATE && state / VERSION >= LAST_VERSION
+        S::VALIDATE && state / VERSION >= LAST_VERSION
     }
 
     /// Removes the entry of a slot. The versions must not be [exhausted](Bucket::is_exhausted).
@@ -414,30 +401,35 @@ impl<'a, L: Layout> Bucket<'a, L> {
         left & OCCUPIED == 0
     }
 
-    #[inline]
-    pub(crate) fn change<R>(self, slot: usize, change: impl FnOnce(&L::Slot) -> R) -> R {
-        change(self.slot(slot))
+    /// Replaces the entry `old` of a slot by `new`, an entry of the same key.
+    ///
+    /// # Safety
+    /// Under the home's lock; `old` is in the slot.
+    #[inline(always)]
+    pub(crate) unsafe fn replace(self, slot: usize, old: S::Raw, new: S::Raw) {
+        // SAFETY: the caller.
+        unsafe { S::replace(self.slot(slot), old, new) };
     }
 
     /// Whether the slot still holds this entry, which was found there. An entry that was removed and inserted
     /// again meanwhile counts as the same.
     #[inline]
-    pub(crate) fn holds(self, slot: usize, raw: L::Raw) -> bool {
+    pub(crate) fn holds(self, slot: usize, raw: S::Raw) -> bool {
         // The version is not compared: removals of other keys change it, and a closure that removes one would
         // be called again for ever.
         let unchanged = self.head.state.load(Ordering::Relaxed) >> slot & 1 != 0;
         // SAFETY: in the operation in which `raw` was loaded, and the slot is occupied.
-        unchanged && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
+        unchanged && S::is_same(unsafe { S::load(self.slot(slot)) }, raw)
     }
 
     /// Like [`holds`](Bucket::holds), for an entry that was found after `state` was loaded. If the state is
     /// unchanged, no entry was removed, and the key need not be compared. Layouts without a key in the slot
     /// have no versions, so the slot's content is compared.
     #[inline(always)]
-    pub(crate) fn holds_since(self, state: State, slot: usize, raw: L::Raw) -> bool {
+    pub(crate) fn holds_since(self, state: State, slot: usize, raw: S::Raw) -> bool {
         // Relaxed: under the lock, like all stores to a state.
-        if L::VALIDATE && self.reload_state() == state {
-            L::has_value(self.slot(slot), raw)
+        if S::VALIDATE && self.reload_state() == state {
+            S::has_value(self.slot(slot), raw)
         } else {
             self.holds(slot, raw)
         }

@@ -4,20 +4,23 @@
 //! that it is absent. They also meet no other writer. This code is compiled into the caller. It has no loop,
 //! keeps its data in registers, and calls no function except to leave for the slow path. The slow path in
 //! [`raw`](crate::table::raw) starts the operation again: a fast path that gives up leaves the table
-//! unchanged. The invariants are in the header of `raw.rs`.
+//! unchanged. The invariants are in the header of `raw.rs`. Writes name the layout `L`, since they retire the
+//! old entry as soon as they have released the lock.
 
 use crate::table::bucket::{FirstProbe, is_moved};
+use crate::table::compiled::Compiled;
 use crate::table::hash::{mix, tag};
-use crate::table::layout::{DynHash, IsKey, Layout};
+use crate::table::layout::Layout;
 use crate::table::raw::{Found, Raw};
-use crate::table::resize::EMPTIED_LOG2;
 use crate::table::sites;
 use crate::table::slab::Location;
+use crate::table::slots::IsKey;
 use squall_sys::sync::atomic::Ordering;
+use std::mem::forget;
 
 /// The result of a lookup in the home's own bucket.
-pub(crate) enum FastFind<'a, L: Layout> {
-    Found(Found<'a, L>),
+pub(crate) enum FastFind<'a, S: Compiled> {
+    Found(Found<'a, S>),
     Absent,
     /// The key may be in a chained bucket or in another slab: the slow path is needed.
     Unknown,
@@ -27,13 +30,13 @@ pub(crate) enum FastFind<'a, L: Layout> {
 /// home.
 pub(crate) struct NeedsSlowPath;
 
-impl<L: Layout> Raw<L> {
+impl<S: Compiled> Raw<S> {
     /// Finds a key in its home's own bucket. [`find`](Raw::find) is the slow path.
     ///
     /// # Safety
     /// The contract of [`find`](Raw::find).
     #[inline(always)]
-    pub(crate) unsafe fn find_fast(&self, hash: u64, is_key: impl IsKey<L::Key>) -> FastFind<'_, L> {
+    pub(crate) unsafe fn find_fast(&self, hash: u64, is_key: impl IsKey<S::Raw>) -> FastFind<'_, S> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
@@ -57,13 +60,13 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// The contract of [`find`](Raw::find).
     #[inline(always)]
-    pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
+    pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<S::Raw>) -> Option<S::Raw> {
         // SAFETY: the caller.
         unsafe {
             match self.find_fast(hash, is_key) {
                 FastFind::Found(found) => Some(found.raw()),
                 FastFind::Absent => None,
-                FastFind::Unknown => self.find(hash, &is_key).map(|found| found.raw()),
+                FastFind::Unknown => S::find(self, hash, &is_key).map(|found| found.raw()),
             }
         }
     }
@@ -74,11 +77,11 @@ impl<L: Layout> Raw<L> {
     /// # Errors
     /// The fast path gave up and the table is unchanged. The value comes back.
     /// # Safety
-    /// In the operation in which [`find_fast`](Raw::find_fast) found the entry.
+    /// In the operation in which [`find_fast`](Raw::find_fast) found the entry, for which the value was made.
     #[inline(always)]
-    pub(crate) unsafe fn change_value_fast(
+    pub(crate) unsafe fn change_value_fast<L: Layout<Slots = S>>(
         &self,
-        found: &Found<'_, L>,
+        found: &Found<'_, S>,
         value: L::NewValue,
     ) -> Result<(), L::NewValue> {
         // The entry is in the home's own bucket, which has the lock.
@@ -91,10 +94,13 @@ impl<L: Layout> Raw<L> {
         {
             return Err(value);
         }
+        let new = L::value_raw(&value);
+        // The table owns it from here on.
+        forget(value);
         // SAFETY: the entry was found and is still there, under the lock. Another value is in its place when
         // the old one is retired.
         unsafe {
-            bucket.change(slot, |slot| L::replace_value(slot, raw, value));
+            bucket.replace(slot, raw, new);
             drop(lock);
             L::retire_value(raw);
         }
@@ -110,12 +116,12 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation.
     #[inline(always)]
-    pub(crate) unsafe fn put_fast(
+    pub(crate) unsafe fn put_fast<L: Layout<Slots = S>>(
         &self,
         hash: u64,
         new_entry: L::NewEntry,
-        is_key: impl IsKey<L::Key>,
-    ) -> Result<Option<L::Raw>, L::NewEntry> {
+        is_key: impl IsKey<S::Raw>,
+    ) -> Result<Option<S::Raw>, L::NewEntry> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
@@ -130,18 +136,23 @@ impl<L: Layout> Raw<L> {
         // SAFETY: under the lock.
         match unsafe { bucket.probe_first_locked(state, mixed, is_key) } {
             FirstProbe::Found { slot, raw } => {
-                let spare = bucket.change(slot, |slot| L::replace(slot, raw, new_entry));
-                drop(lock);
-                // SAFETY: the slot already has another entry. The thread that replaced the old one is the
-                // only one to retire it.
-                unsafe { if L::KEEPS_KEY { L::retire_value(raw) } else { L::retire(raw) } };
-                drop(spare);
+                let new = L::entry_raw(&new_entry);
+                forget(new_entry);
+                // SAFETY: 1. the old entry is in the slot, under the lock. 2. the slot has another entry when
+                // the old one is retired. The thread that replaced it is the only one to retire it.
+                unsafe {
+                    bucket.replace(slot, raw, new);
+                    drop(lock);
+                    L::retire_replaced(raw, new);
+                }
                 Ok(Some(raw))
             }
             FirstProbe::Unknown => Err(new_entry),
             FirstProbe::Absent => {
                 let Some(slot) = bucket.free_slot_in(state, row) else { return Err(new_entry) };
-                bucket.publish_in(state, slot, tag(mixed), |slot| _ = L::store(slot, new_entry));
+                let new = L::entry_raw(&new_entry);
+                forget(new_entry);
+                bucket.publish_in(state, slot, tag(mixed), new);
                 drop(lock);
                 self.count.add(1);
                 Ok(None)
@@ -158,12 +169,12 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation.
     #[inline(always)]
-    pub(crate) unsafe fn remove_fast(
+    pub(crate) unsafe fn remove_fast<L: Layout<Slots = S>>(
         &self,
         hash: u64,
-        is_key: impl IsKey<L::Key>,
-        rehash: &impl Fn(&L::Key) -> u64,
-    ) -> Result<Option<L::Raw>, NeedsSlowPath> {
+        is_key: impl IsKey<S::Raw>,
+        rehash: &impl Fn(S::Raw) -> u64,
+    ) -> Result<Option<S::Raw>, NeedsSlowPath> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
@@ -187,26 +198,12 @@ impl<L: Layout> Raw<L> {
                 unsafe { L::retire(raw) };
                 if was_last {
                     // SAFETY: the caller.
-                    unsafe { self.resize_if_sampled(mixed, rehash) };
+                    unsafe { S::resize_if_sampled(self, mixed, rehash) };
                 }
                 Ok(Some(raw))
             }
             FirstProbe::Absent => Ok(None),
             FirstProbe::Unknown => Err(NeedsSlowPath),
-        }
-    }
-
-    /// Checks, for some of the removals that empty a bucket, whether the table should shrink.
-    ///
-    /// # Safety
-    /// In an operation.
-    #[cold]
-    #[inline(never)]
-    unsafe fn resize_if_sampled(&self, mixed: u64, rehash: DynHash<'_, L::Key>) {
-        // SAFETY: the caller.
-        if unsafe { self.current() }.is_sampled(mixed, EMPTIED_LOG2) {
-            // SAFETY: the caller.
-            unsafe { self.resize(rehash) };
         }
     }
 }

@@ -1,14 +1,17 @@
 //! `Table`: the public interface of the hash table. Constructors, reads, and the size are here; `update` has
 //! the writes, `walk` the iteration, and `try_fast` the fast paths.
 
+use crate::table::compiled::Compiled;
 use crate::table::layout::{Boxed, Flat, Split, Wide};
-use crate::table::ops::{both, read};
+use crate::table::ops::free;
 use crate::table::raw::Raw;
+use crate::table::slots::{FlatSlots, NodeSlots, SplitSlots, WideSlots};
 use crate::table::word::{Words, fits_word, fits_words};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 /// A concurrent hash table. Readers take no lock.
@@ -62,16 +65,20 @@ use std::mem::ManuallyDrop;
 /// ```
 pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
     /// Dropped by the table's own drop.
-    pub(crate) entries: Entries<K, V>,
+    pub(crate) entries: Entries,
     pub(crate) hasher: S,
+    types: PhantomData<Types<K, V>>,
 }
 
-/// The entries, in the layout that the types select ([`either`]).
-pub(crate) union Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    pub(crate) flat: ManuallyDrop<Raw<Flat<K, V>>>,
-    pub(crate) wide: ManuallyDrop<Raw<Wide<K, V>>>,
-    pub(crate) boxed: ManuallyDrop<Raw<Boxed<K, V>>>,
-    pub(crate) split: ManuallyDrop<Raw<Split<K, V>>>,
+/// A type that takes and returns keys and values: [`Table`] of one type is no `Table` of another.
+type Types<K, V> = fn(K, V) -> (K, V);
+
+/// The raw entries, in the layout that the types select ([`either`]).
+pub(crate) union Entries {
+    pub(crate) flat: ManuallyDrop<Raw<FlatSlots>>,
+    pub(crate) wide: ManuallyDrop<Raw<WideSlots>>,
+    pub(crate) boxed: ManuallyDrop<Raw<NodeSlots>>,
+    pub(crate) split: ManuallyDrop<Raw<SplitSlots>>,
 }
 
 // Implemented for the table itself, and not derived from its fields, so that a value may own a table of its
@@ -102,32 +109,34 @@ macro_rules! by_layout {
 }
 pub(crate) use by_layout;
 
-/// Runs an expression on the table in its layout.
+/// Runs an expression on the table in its layout, as a [`Typed`](crate::table::ops::Typed).
 macro_rules! either {
-    ($table:expr, $raw:ident => $do:expr) => {
+    ($table:expr, $typed:ident => $do:expr) => {{
+        use $crate::table::layout::{Boxed, Flat, Split, Wide};
+        use $crate::table::ops::Typed;
         $crate::table::hash_table::by_layout!(
             {
                 // SAFETY: `with_capacity_and_hasher` selected the layout by the same macro.
-                let $raw = unsafe { &*$table.entries.flat };
+                let $typed = Typed::<Flat<K, V>> { raw: unsafe { &*$table.entries.flat } };
                 $do
             },
             {
                 // SAFETY: as above.
-                let $raw = unsafe { &*$table.entries.wide };
+                let $typed = Typed::<Wide<K, V>> { raw: unsafe { &*$table.entries.wide } };
                 $do
             },
             {
                 // SAFETY: as above.
-                let $raw = unsafe { &*$table.entries.boxed };
+                let $typed = Typed::<Boxed<K, V>> { raw: unsafe { &*$table.entries.boxed } };
                 $do
             },
             {
                 // SAFETY: as above.
-                let $raw = unsafe { &*$table.entries.split };
+                let $typed = Typed::<Split<K, V>> { raw: unsafe { &*$table.entries.split } };
                 $do
             }
         )
-    };
+    }};
 }
 pub(crate) use either;
 
@@ -206,21 +215,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// If memory is exhausted.
     pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
         let entries = by_layout!(
-            Entries { flat: ManuallyDrop::new(Raw::new(entries)) },
-            Entries { wide: ManuallyDrop::new(Raw::new(entries)) },
-            Entries { boxed: ManuallyDrop::new(Raw::new(entries)) },
-            Entries { split: ManuallyDrop::new(Raw::new(entries)) }
+            Entries { flat: ManuallyDrop::new(FlatSlots::new(entries)) },
+            Entries { wide: ManuallyDrop::new(WideSlots::new(entries)) },
+            Entries { boxed: ManuallyDrop::new(NodeSlots::new(entries)) },
+            Entries { split: ManuallyDrop::new(SplitSlots::new(entries)) }
         );
-        Table { entries, hasher }
+        Table { entries, hasher, types: PhantomData }
     }
 
     /// Returns the hasher.
     pub fn hasher(&self) -> &S {
         &self.hasher
-    }
-
-    pub(crate) fn rehash(&self) -> impl Fn(&K) -> u64 {
-        |key| self.hasher.hash_one(key)
     }
 
     // --- reading ---
@@ -276,7 +281,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { read(raw, hash, move |found| found.borrow() == key, f) })
+        either!(self, typed => unsafe { typed.read(hash, move |found| found.borrow() == key, f) })
     }
 
     /// Calls `f` with the table's copy of the key and its value. Returns its result, or `None` if the key is
@@ -296,8 +301,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         pin(|_| {
             // SAFETY: within the operation.
-            either!(self, raw => unsafe {
-                raw.find_raw(hash, move |found| found.borrow() == key).map(|entry| both(raw, entry, f))
+            either!(self, typed => unsafe {
+                typed.find(hash, move |found| found.borrow() == key).map(|entry| typed.both(entry, f))
             })
         })
     }
@@ -330,7 +335,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(table.len(), 10);
     /// ```
     pub fn len(&self) -> usize {
-        either!(self, raw => raw.len())
+        either!(self, typed => typed.raw.len())
     }
 
     /// Whether the table is empty, as accurate as [`len`](Table::len).
@@ -346,7 +351,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert!(table.capacity() >= 100);
     /// ```
     pub fn capacity(&self) -> usize {
-        pin(|_| either!(self, raw => raw.slots()))
+        pin(|_| either!(self, typed => typed.raw.slots()))
     }
 
     /// Makes room for `more` further entries, and keeps it.
@@ -379,7 +384,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn try_reserve(&self, more: usize) -> bool {
         let entries = self.len().saturating_add(more);
         // SAFETY: within the operation.
-        pin(|_| either!(self, raw => unsafe { raw.resize_to(entries, false, &self.rehash()) }))
+        pin(|_| either!(self, typed => unsafe { typed.resize_to(entries, false, &self.hasher) }))
     }
 
     /// Frees the room that the entries do not need.
@@ -392,20 +397,20 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     pub fn shrink_to_fit(&self) {
         // SAFETY: within the operation.
-        pin(|_| either!(self, raw => unsafe { raw.resize_to(0, true, &self.rehash()) }));
+        pin(|_| either!(self, typed => unsafe { typed.resize_to(0, true, &self.hasher) }));
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Table<K, V, S> {
     fn drop(&mut self) {
         let entries = &mut self.entries;
-        // SAFETY: `with_capacity_and_hasher` selected the layout by the same macro. Dropped once, here.
+        // SAFETY: `with_capacity_and_hasher` selected the layout by the same macro. Taken once, here.
         unsafe {
             by_layout!(
-                ManuallyDrop::drop(&mut entries.flat),
-                ManuallyDrop::drop(&mut entries.wide),
-                ManuallyDrop::drop(&mut entries.boxed),
-                ManuallyDrop::drop(&mut entries.split)
+                free::<Flat<K, V>>(ManuallyDrop::take(&mut entries.flat)),
+                free::<Wide<K, V>>(ManuallyDrop::take(&mut entries.wide)),
+                free::<Boxed<K, V>>(ManuallyDrop::take(&mut entries.boxed)),
+                free::<Split<K, V>>(ManuallyDrop::take(&mut entries.split))
             );
         }
     }

@@ -6,6 +6,7 @@
 #![doc = include_str!("README.md")]
 
 mod bucket;
+mod compiled;
 #[cfg(not(loom))]
 mod compute;
 #[cfg(not(loom))]
@@ -31,6 +32,7 @@ mod raw;
 mod resize;
 mod sites;
 mod slab;
+mod slots;
 mod tags;
 #[cfg(not(loom))]
 mod update;

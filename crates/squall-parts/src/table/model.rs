@@ -2,21 +2,59 @@
 //! reused slots, and homes that move while they are read and written. The models use the loom side of
 //! `platform`: retired memory is never freed.
 
+use crate::table::compiled::Compiled;
 use crate::table::fast::{FastFind, NeedsSlowPath};
 use crate::table::hash::{mix, tag};
-use crate::table::layout::{Boxed, Flat, Layout, Split, Wide};
+use crate::table::layout::{Boxed, Flat, Layout, RawOf, Split, Wide};
 use crate::table::raw::Raw;
+use crate::table::slots::{IsKey, WideSlots};
 use crate::table::tags::SLOTS;
 use crate::table::write::Change;
 use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
+use std::mem::{ManuallyDrop, forget};
+use std::ops::Deref;
 
-type FlatTable = Raw<Flat<u64, u64>>;
-type BoxedTable = Raw<Boxed<u64, u64>>;
+/// A table that frees its entries, like `Table`.
+struct Model<L: Layout>(ManuallyDrop<Raw<L::Slots>>);
+
+impl<L: Layout> Model<L> {
+    fn new() -> Model<L> {
+        Model(ManuallyDrop::new(L::Slots::new(0)))
+    }
+}
+
+impl<L: Layout> Deref for Model<L> {
+    type Target = Raw<L::Slots>;
+
+    fn deref(&self) -> &Raw<L::Slots> {
+        &self.0
+    }
+}
+
+impl<L: Layout> Drop for Model<L> {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here. The functions below insert entries of this layout, which no other thread
+        // has now.
+        unsafe { L::Slots::free(ManuallyDrop::take(&mut self.0), &mut |entry| L::free(entry)) };
+    }
+}
 
 /// Keys are their own hashes.
 fn hash(key: &u64) -> u64 {
     *key
+}
+
+/// Hashes the key of a raw entry.
+fn hash_raw<L: Layout<Key = u64>>(raw: RawOf<L>) -> u64 {
+    // SAFETY: as in `get`.
+    unsafe { L::key(raw, hash) }
+}
+
+/// Returns a function that compares the key of a raw entry with this one.
+fn is<L: Layout<Key = u64>>(wanted: u64) -> impl IsKey<RawOf<L>> {
+    // SAFETY: as in `get`.
+    move |raw| unsafe { L::key(raw, |key| *key == wanted) }
 }
 
 /// Keys of one home of the smallest table with one tag, so that only the key comparison tells them apart.
@@ -29,71 +67,85 @@ fn alike<const N: usize>() -> [u64; N] {
 
 // The functions of `Table` within an operation; a model runs in one operation.
 
-fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u64> {
+fn get<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64) -> Option<u64> {
     // SAFETY: no memory is freed before the model ends.
-    unsafe { table.find_raw(key, |found| *found == key).map(|entry| L::value(entry, |value| *value)) }
+    unsafe { table.find_raw(key, is::<L>(key)).map(|entry| L::value(entry, |value| *value)) }
 }
 
 /// Like `Table::put_in`.
-fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+fn set<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
-    if let Err(new_entry) = unsafe { table.put_fast(key, L::new_entry(key, value), |found| *found == key) } {
-        drop(new_entry);
-        set_slow(table, key, value);
+    if let Err(new_entry) = unsafe { table.put_fast::<L>(key, L::new_entry(key, value), is::<L>(key)) } {
+        put_slow(table, key, new_entry);
     }
 }
 
 /// Slow path of `set`.
-fn set_slow<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+fn set_slow<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64, value: u64) {
+    put_slow(table, key, L::new_entry(key, value));
+}
+
+fn put_slow<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64, new_entry: L::NewEntry) {
+    let new = L::entry_raw(&new_entry);
+    let mut is_made = false;
     // SAFETY: as in `get`.
-    unsafe { table.write(key, &|found| *found == key, &hash, &mut |_| Change::Put(L::new_entry(key, value))) }
+    unsafe {
+        let put = Change::Put(new);
+        let written = L::Slots::write(table, key, &is::<L>(key), &hash_raw::<L>, &put, &mut is_made);
+        assert!(is_made, "each put is made");
+        forget(new_entry);
+        if let Some(old) = written.found {
+            L::retire_replaced(old, new);
+        }
+        if written.check_size {
+            L::Slots::resize(table, &hash_raw::<L>);
+        }
+    }
 }
 
 /// Like `Table::take_in`.
-fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
+fn discard<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64) -> bool {
     // SAFETY: as in `get`.
-    match unsafe { table.remove_fast(key, |found| *found == key, &hash) } {
+    match unsafe { table.remove_fast::<L>(key, is::<L>(key), &hash_raw::<L>) } {
         Ok(entry) => entry.is_some(),
         Err(NeedsSlowPath) => discard_slow(table, key),
     }
 }
 
 /// Slow path of `discard`.
-fn discard_slow<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
-    let mut was_there = false;
-    let mut remove = |found: Option<L::Raw>| {
-        was_there = found.is_some();
-        if was_there { Change::Remove } else { Change::Nothing }
-    };
+fn discard_slow<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64) -> bool {
+    let mut is_made = false;
     // SAFETY: as in `get`.
-    unsafe { table.write(key, &|found| *found == key, &hash, &mut remove) };
-    was_there
+    unsafe {
+        let remove = Change::Remove;
+        let written = L::Slots::write(table, key, &is::<L>(key), &hash_raw::<L>, &remove, &mut is_made);
+        assert_eq!(written.found.is_some(), is_made, "a present key is removed");
+        written.found.into_iter().for_each(|removed| L::retire(removed));
+        if written.check_size {
+            L::Slots::resize(table, &hash_raw::<L>);
+        }
+    }
+    is_made
 }
 
-/// Adds one to a value by a lookup and a change, like `Table::update`.
-fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
+/// Adds one to a value by a lookup and a change, like the slow path of `Table::update`.
+fn add<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64) {
     loop {
         // SAFETY: as in `get`.
         unsafe {
-            let found = match table.find_fast(key, |found| *found == key) {
+            let found = match table.find_fast(key, is::<L>(key)) {
                 FastFind::Found(found) => found,
-                FastFind::Unknown => table.find(key, &|found| *found == key).expect("the key is present"),
+                FastFind::Unknown => L::Slots::find(table, key, &is::<L>(key)).expect("the key is present"),
                 FastFind::Absent => panic!("the key is present"),
             };
-            let (seen, new) = (found.raw(), L::value(found.raw(), |value| *value + 1));
-            let done = match table.change(found, Change::Value(L::new_value(new)), &hash) {
-                Ok(done) => done,
-                Err(change) => {
-                    let mut change = Some(change);
-                    let mut decide = |now| match now {
-                        Some(now) if L::is_same(now, seen) => change.take().unwrap_or(Change::Nothing),
-                        _ => Change::Nothing,
-                    };
-                    table.write(key, &|found| *found == key, &hash, &mut decide);
-                    change.is_none()
-                }
-            };
-            if done {
+            let seen = found.raw();
+            let new_value = L::new_value(seen, L::value(seen, |value| *value + 1));
+            let new = Some(L::value_raw(&new_value));
+            let mut is_made = false;
+            L::Slots::change(table, found, &is::<L>(key), &hash_raw::<L>, new, &mut is_made);
+            if is_made {
+                forget(new_value);
+                L::retire_value(seen);
                 return;
             }
         }
@@ -101,13 +153,13 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
 }
 
 /// Adds one to a value, like `Table::__try_change`.
-fn add_fast<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
+fn add_fast<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64) {
     // SAFETY: as in `get`.
     let done = unsafe {
-        match table.find_fast(key, |found| *found == key) {
+        match table.find_fast(key, is::<L>(key)) {
             FastFind::Found(found) => {
                 let new = L::value(found.raw(), |value| *value + 1);
-                table.change_value_fast(&found, L::new_value(new)).is_ok()
+                table.change_value_fast::<L>(&found, L::new_value(found.raw(), new)).is_ok()
             }
             FastFind::Unknown => false,
             FastFind::Absent => panic!("the key is present"),
@@ -122,7 +174,11 @@ fn add_fast<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
 // earlier load of the storing thread.
 
 /// Runs a reader in a second thread, and a writer in this one.
-fn beside<L: Layout>(table: &Arc<Raw<L>>, read: impl FnOnce(&Raw<L>) + Send + 'static, write: impl FnOnce()) {
+fn beside<L: Layout>(
+    table: &Arc<Model<L>>,
+    read: impl FnOnce(&Model<L>) + Send + 'static,
+    write: impl FnOnce(),
+) {
     let table = table.clone();
     let reader = thread::spawn(move || read(&table));
     write();
@@ -132,7 +188,7 @@ fn beside<L: Layout>(table: &Arc<Raw<L>>, read: impl FnOnce(&Raw<L>) + Send + 's
 /// An entry is inserted while it is read: the reader sees all of it or no entry.
 fn appears<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     beside(&table, move |table| assert!(matches!(get(table, a), None | Some(5))), || set(&table, a, 5));
     assert_eq!(get(&table, a), Some(5));
 }
@@ -147,13 +203,13 @@ fn slot_again_slow<L: Layout<Key = u64, Value = u64>>() {
 }
 
 /// A function that sets a value.
-type Set<L> = fn(&Raw<L>, u64, u64);
+type Set<L> = fn(&Model<L>, u64, u64);
 /// A function that removes a key.
-type Discard<L> = fn(&Raw<L>, u64) -> bool;
+type Discard<L> = fn(&Model<L>, u64) -> bool;
 
 fn slot_again_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     beside(
         &table,
@@ -167,7 +223,7 @@ fn slot_again_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discar
 }
 
 /// Returns a reader of a key that is inserted meanwhile: once found, the key stays.
-fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Raw<L>) + Send + 'static {
+fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Model<L>) + Send + 'static {
     move |table| {
         let (first, second) = (get(table, key), get(table, key));
         assert!(
@@ -188,7 +244,7 @@ fn slot_of_another_slow<L: Layout<Key = u64, Value = u64>>() {
 
 fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     beside(&table, comes_to_stay(b), || {
         assert!(discard(&table, a));
@@ -197,9 +253,9 @@ fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: D
 }
 
 /// Returns a table with a full bucket, and keys of its home that are absent.
-fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>>, [u64; N]) {
+fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Model<L>>, [u64; N]) {
     let keys = alike::<16>();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     keys[..SLOTS].iter().for_each(|key| set_slow(&table, *key, 1));
     (table, std::array::from_fn(|i| keys[SLOTS + i]))
 }
@@ -227,28 +283,41 @@ fn chain_again<L: Layout<Key = u64, Value = u64>>() {
 /// Keys of two equal words.
 type TwiceLayout = Wide<[u64; 2], u64>;
 
-fn hash_twice([first, _]: &[u64; 2]) -> u64 {
-    *first
+/// Returns a function that compares the key of a raw entry with this one, twice.
+fn is_twice(wanted: u64) -> impl IsKey<RawOf<TwiceLayout>> {
+    // SAFETY: as in `get`.
+    move |raw| unsafe { TwiceLayout::key(raw, |found| *found == [wanted, wanted]) }
+}
+
+fn hash_twice(raw: RawOf<TwiceLayout>) -> u64 {
+    // SAFETY: as in `get`.
+    unsafe { TwiceLayout::key(raw, |[first, _]| *first) }
 }
 
 /// A slot is reused for another key while the first is read: the reader never sees halves of two keys.
 fn never_of_two_keys() {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<TwiceLayout>::new(0));
-    let set = |table: &Raw<TwiceLayout>, key: u64, value: u64| {
-        let new_entry = TwiceLayout::new_entry([key, key], value);
+    let table = Arc::new(Model::<TwiceLayout>::new());
+    let write = |table: &Model<TwiceLayout>, key: u64, change| {
+        let mut is_made = false;
         // SAFETY: as in `get`.
-        unsafe {
-            let mut new_entry = Some(new_entry);
-            let mut put = |_| new_entry.take().map_or(Change::Nothing, Change::Put);
-            table.write(key, &|found| *found == [key, key], &hash_twice, &mut put);
-        }
+        unsafe { WideSlots::write(table, key, &is_twice(key), &hash_twice, &change, &mut is_made) };
+        assert!(is_made);
+    };
+    let set = |table: &Model<TwiceLayout>, key: u64, value: u64| {
+        let new_entry = TwiceLayout::new_entry([key, key], value);
+        write(table, key, Change::Put(TwiceLayout::entry_raw(&new_entry)));
+        forget(new_entry);
     };
     set(&table, a, 5);
-    let read = move |table: &Raw<TwiceLayout>| {
-        let is_key = |found: &[u64; 2]| {
-            assert_eq!(found[0], found[1], "halves of two keys");
-            found[0] == b
+    let read = move |table: &Model<TwiceLayout>| {
+        let is_key = move |raw| {
+            let compare = |found: &[u64; 2]| {
+                assert_eq!(found[0], found[1], "halves of two keys");
+                found[0] == b
+            };
+            // SAFETY: as in `get`.
+            unsafe { TwiceLayout::key(raw, compare) }
         };
         // SAFETY: as in `get`.
         let found =
@@ -256,12 +325,7 @@ fn never_of_two_keys() {
         assert!(matches!(found, None | Some(6)), "{found:?}");
     };
     beside(&table, read, || {
-        let mut remove = |found: Option<_>| {
-            assert!(found.is_some());
-            Change::Remove
-        };
-        // SAFETY: as in `get`.
-        unsafe { table.write(a, &|found| *found == [a, a], &hash_twice, &mut remove) };
+        write(&table, a, Change::Remove);
         set(&table, b, 6);
     });
 }
@@ -269,10 +333,10 @@ fn never_of_two_keys() {
 /// A home moves while one of its entries, always present, is read.
 fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     table.grow();
-    let read = move |table: &Raw<L>| {
+    let read = move |table: &Model<L>| {
         assert_eq!(get(table, a), Some(5));
         assert!(matches!(get(table, b), None | Some(6)));
     };
@@ -284,12 +348,12 @@ fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
 /// A home moves while one of its entries, always present, is read by the slow path.
 fn moves_under_a_slow_lookup<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     table.grow();
-    let read = move |table: &Raw<L>| {
+    let read = move |table: &Model<L>| {
         // SAFETY: as in `get`.
-        let found = unsafe { table.find(a, &|found| *found == a) };
+        let found = unsafe { L::Slots::find(table, a, &is::<L>(a)) };
         let found = found.expect("the entry is always present");
         // SAFETY: as in `get`.
         assert_eq!(unsafe { L::value(found.raw(), |value| *value) }, 5);
@@ -300,36 +364,42 @@ fn moves_under_a_slow_lookup<L: Layout<Key = u64, Value = u64>>() {
 /// Another entry is removed before the home moves, so that the lookup restarts, perhaps after the move.
 fn moves_under_a_restarted_lookup<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, b, 6);
     set(&table, a, 5);
-    let read = move |table: &Raw<L>| {
+    let read = move |table: &Model<L>| {
         // SAFETY: as in `get`.
-        let found = unsafe { table.find(a, &|found| *found == a) };
+        let found = unsafe { L::Slots::find(table, a, &is::<L>(a)) };
         assert!(found.is_some(), "the entry is always present");
     };
     beside(&table, read, || {
         assert!(discard(&table, b));
         table.grow();
-        table.complete_move(&hash);
+        table.complete_move(&hash_raw::<L>);
     });
+}
+
+/// Returns the keys of all entries, like `Table::keys`.
+fn walk<L: Layout<Key = u64, Value = u64>>(table: &Model<L>) -> Vec<u64> {
+    let (mut keys, mut from) = (Vec::new(), Some(0));
+    while let Some(at) = from {
+        // SAFETY: as in `get`.
+        from = unsafe {
+            L::Slots::visit(table, at, &hash_raw::<L>, &mut |entry| L::key(entry, |key| keys.push(*key)))
+        };
+    }
+    keys
 }
 
 /// A home moves during a walk: an entry that is always present is visited.
 fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     table.grow();
-    let read = move |table: &Raw<L>| {
-        let (mut entries, mut from) = (Vec::new(), Some(0));
-        while let Some(at) = from {
-            // SAFETY: as in `get`.
-            from = unsafe { table.visit(at, &hash, &mut entries) };
-        }
-        // SAFETY: as in `get`.
-        let is_a = |entry: &L::Raw| unsafe { L::key(*entry, |key| *key == a) };
-        assert_eq!(entries.iter().filter(|entry| is_a(entry)).count(), 1, "the entry is always present");
+    let read = move |table: &Model<L>| {
+        let count = walk(table).into_iter().filter(|key| *key == a).count();
+        assert_eq!(count, 1, "the entry is always present");
     };
     beside(&table, read, || set(&table, b, 6));
 }
@@ -337,10 +407,10 @@ fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
 /// A home moves and an entry changes afterwards, while it is read twice: the second read is not older.
 fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     table.grow();
-    let read = move |table: &Raw<L>| {
+    let read = move |table: &Model<L>| {
         let first = get(table, a);
         let second = get(table, a);
         assert!(first <= second && first >= Some(5), "{first:?}, then {second:?}");
@@ -350,12 +420,12 @@ fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
 }
 
 /// A function that adds one to a value.
-type Add<L> = fn(&Raw<L>, u64);
+type Add<L> = fn(&Model<L>, u64);
 
 /// Two threads add to one value while the table begins to grow.
 fn grows_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 0);
     let other = {
         let table = table.clone();
@@ -378,14 +448,14 @@ fn grows_under_fast_writers<L: Layout<Key = u64, Value = u64>>() {
 /// One thread adds to a value while another moves all homes.
 fn moves_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 0);
     beside(
         &table,
         move |table| add(table, a),
         || {
             table.grow();
-            table.complete_move(&hash);
+            table.complete_move(&hash_raw::<L>);
         },
     );
     assert_eq!(get(&table, a), Some(1));
@@ -402,13 +472,13 @@ fn moves_under_a_fast_writer<L: Layout<Key = u64, Value = u64>>() {
 /// One thread inserts a key while another moves all homes.
 fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     beside(
         &table,
         move |table| set(table, a, 5),
         || {
             table.grow();
-            table.complete_move(&hash);
+            table.complete_move(&hash_raw::<L>);
         },
     );
     assert_eq!(get(&table, a), Some(5));
@@ -417,14 +487,14 @@ fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
 /// One thread removes a key while another moves all homes.
 fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     beside(
         &table,
         move |table| assert!(discard(table, a)),
         || {
             table.grow();
-            table.complete_move(&hash);
+            table.complete_move(&hash_raw::<L>);
         },
     );
     assert_eq!((get(&table, a), table.len()), (None, 0));
@@ -433,7 +503,7 @@ fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
 /// Two threads insert one key, or one removes the key of the other: it is present once or absent.
 fn two_put<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     beside(
         &table,
         move |table| {
@@ -450,42 +520,36 @@ fn two_put<L: Layout<Key = u64, Value = u64>>() {
 /// Two threads move all homes at once: each entry moves once, and the next slab becomes the current one.
 fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     set(&table, b, 6);
     table.grow();
     let other = {
         let table = table.clone();
-        thread::spawn(move || table.complete_move(&hash))
+        thread::spawn(move || table.complete_move(&hash_raw::<L>))
     };
-    table.complete_move(&hash);
+    table.complete_move(&hash_raw::<L>);
     other.join().unwrap();
-    let mut entries = Vec::new();
-    let mut from = Some(0);
-    while let Some(at) = from {
-        // SAFETY: as in `get`.
-        from = unsafe { table.visit(at, &hash, &mut entries) };
-    }
-    assert_eq!((entries.len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
+    assert_eq!((walk(&table).len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
 }
 
 /// Two threads start a resize: one makes the next slab, and neither loses entries that the other has moved.
 fn two_begin<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
+    let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
-    beside(&table, |table| table.try_grow(&hash), || table.try_grow(&hash));
+    beside(&table, |table| table.try_grow(&hash_raw::<L>), || table.try_grow(&hash_raw::<L>));
     assert_eq!(get(&table, a), Some(5));
 }
 
 /// The last version of a bucket is used up: the slab is replaced while it is read.
 fn wears_out() {
     let [a] = alike();
-    let table = Arc::new(FlatTable::new(0));
+    let table = Arc::new(Model::<FlatLayout>::new());
     set(&table, a, 1);
     assert!(discard(&table, a));
     set(&table, a, 2);
-    let read = move |table: &FlatTable| assert!(matches!(get(table, a), None | Some(2)));
+    let read = move |table: &Model<FlatLayout>| assert!(matches!(get(table, a), None | Some(2)));
     beside(&table, read, || assert!(discard(&table, a)));
     assert_eq!((get(&table, a), table.len()), (None, 0));
 }

@@ -39,9 +39,9 @@
 
 use crate::table::bucket::is_moved;
 use crate::table::hash::mix;
-use crate::table::layout::{DynHash, DynIsKey, Layout};
 use crate::table::platform::Count;
 use crate::table::slab::{Location, Slab};
+use crate::table::slots::{DynHash, DynIsKey, Slots};
 use crate::table::tags::SLOTS;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -50,28 +50,32 @@ pub(crate) const MIN_HOMES: usize = if cfg!(loom) { 2 } else { 1 };
 /// The table grows when it has more entries per 100 slots than this. A larger value means longer chains.
 pub(crate) const GROW_PERCENT: usize = 80;
 
-pub(crate) struct Raw<L: Layout> {
-    pub(crate) current: AtomicPtr<Slab<L>>,
+/// A table of raw entries. Its functions that are not inlined are generic. Code with types of keys and values
+/// calls them through [`Compiled`](crate::table::compiled::Compiled) alone.
+///
+/// The drop frees the slabs. [`free_entries`](Raw::free_entries) frees the entries before.
+pub(crate) struct Raw<S: Slots> {
+    pub(crate) current: AtomicPtr<Slab<S>>,
     /// The table does not shrink below this number of homes.
     pub(crate) min_homes: AtomicUsize,
     pub(crate) count: Count,
 }
 
-// SAFETY: it owns entries, which are `Send + Sync`.
-unsafe impl<L: Layout> Send for Raw<L> {}
-// SAFETY: as above; it lends `&` to them to every thread.
-unsafe impl<L: Layout> Sync for Raw<L> {}
+// SAFETY: it owns slabs, which are `Send + Sync`.
+unsafe impl<S: Slots> Send for Raw<S> {}
+// SAFETY: as above.
+unsafe impl<S: Slots> Sync for Raw<S> {}
 
 /// An entry that was found, and its location.
-pub(crate) struct Found<'a, L: Layout> {
-    pub(crate) location: Location<'a, L>,
-    pub(crate) slab: &'a Slab<L>,
+pub(crate) struct Found<'a, S: Slots> {
+    pub(crate) location: Location<'a, S>,
+    pub(crate) slab: &'a Slab<S>,
     pub(crate) mixed: u64,
 }
 
-impl<L: Layout> Found<'_, L> {
+impl<S: Slots> Found<'_, S> {
     #[inline(always)]
-    pub(crate) fn raw(&self) -> L::Raw {
+    pub(crate) fn raw(&self) -> S::Raw {
         self.location.raw
     }
 }
@@ -82,10 +86,10 @@ pub(crate) fn homes_for(entries: usize) -> usize {
     slots.div_ceil(SLOTS).max(MIN_HOMES).checked_next_power_of_two().unwrap_or(1 << 40)
 }
 
-impl<L: Layout> Raw<L> {
+impl<S: Slots> Raw<S> {
     /// # Panics
     /// If memory for this many entries is exhausted.
-    pub(crate) fn new(entries: usize) -> Raw<L> {
+    pub(crate) fn new(entries: usize) -> Raw<S> {
         let homes = homes_for(entries);
         let slab = Slab::new(homes)
             .expect("a table cannot be allocated: memory is exhausted; ask for a smaller capacity");
@@ -110,7 +114,7 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation, and used only within it, or in an exclusive borrow of the table.
     #[inline(always)]
-    pub(crate) unsafe fn current(&self) -> &Slab<L> {
+    pub(crate) unsafe fn current(&self) -> &Slab<S> {
         // Acquire: pairs with the release of `finish_move` and with the publication of the table.
         // SAFETY: never null; retired only after another slab is in its place (I5).
         unsafe { &*self.current.load(Ordering::Acquire) }
@@ -118,7 +122,7 @@ impl<L: Layout> Raw<L> {
 
     /// Returns the slab to which a home has moved.
     #[inline]
-    pub(crate) fn next(slab: &Slab<L>) -> &Slab<L> {
+    pub(crate) fn next(slab: &Slab<S>) -> &Slab<S> {
         // Acquire: pairs with the release of `begin_move`.
         // SAFETY: a home moves only to a slab that exists (I3), and that is retired after this one.
         unsafe { &*slab.next.load(Ordering::Acquire) }
@@ -130,17 +134,16 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation; the result is valid within it.
-    #[inline(never)]
-    pub(crate) unsafe fn find(&self, hash: u64, is_key: DynIsKey<'_, L::Key>) -> Option<Found<'_, L>> {
+    pub(crate) unsafe fn find(&self, hash: u64, is_key: DynIsKey<'_, S>) -> Option<Found<'_, S>> {
         // SAFETY: the caller.
         unsafe { Self::find_in_slabs(self.current(), mix(hash), is_key) }
     }
 
     unsafe fn find_in_slabs<'s>(
-        mut slab: &'s Slab<L>,
+        mut slab: &'s Slab<S>,
         mixed: u64,
-        is_key: DynIsKey<'_, L::Key>,
-    ) -> Option<Found<'s, L>> {
+        is_key: DynIsKey<'_, S>,
+    ) -> Option<Found<'s, S>> {
         loop {
             let home = slab.home(mixed);
             let bucket = slab.bucket(home);
@@ -156,71 +159,83 @@ impl<L: Layout> Raw<L> {
 
     // --- all entries ---
 
-    /// Copies the entries of the home that contains the mixed hash `from`, starting there. Returns the first
-    /// mixed hash behind the home; `None` after the last home.
+    /// Calls `f` with copies of the entries of the home that contains the mixed hash `from`, starting there.
+    /// Returns the first mixed hash behind the home; `None` after the last home.
     ///
     /// # Safety
     /// In an operation; the copies are valid within it.
     pub(crate) unsafe fn visit(
         &self,
         from: u64,
-        rehash: DynHash<'_, L::Key>,
-        entries: &mut Vec<L::Raw>,
+        rehash: DynHash<'_, S>,
+        f: &mut dyn FnMut(S::Raw),
     ) -> Option<u64> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         let (_, last) = slab.range(slab.home(from));
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         // SAFETY: the caller.
-        unsafe { Self::visit_range(slab, (from, last), rehash, &mut found, entries) };
+        unsafe { Self::visit_range(slab, (from, last), rehash, &mut entries) };
+        entries.into_iter().for_each(f);
         last.checked_add(1)
     }
 
     /// Copies the entries of a range of mixed hashes.
     unsafe fn visit_range(
-        slab: &Slab<L>,
+        slab: &Slab<S>,
         (first, last): (u64, u64),
-        rehash: DynHash<'_, L::Key>,
-        found: &mut Vec<L::Raw>,
-        entries: &mut Vec<L::Raw>,
+        rehash: DynHash<'_, S>,
+        entries: &mut Vec<S::Raw>,
     ) {
         for home in slab.home(first)..=slab.home(last) {
             let (from, to) = slab.range(home);
             let part = (first.max(from), last.min(to));
             let bucket = slab.bucket(home);
             if !is_moved(bucket.state()) {
-                found.clear();
-                // SAFETY: the caller of `visit`.
-                unsafe { slab.collect(home, found) };
+                let mut found = Vec::new();
                 let all = part == (from, to);
-                // SAFETY: as above.
-                let within =
-                    |raw| unsafe { all || L::key(raw, |key| (part.0..=part.1).contains(&mix(rehash(key)))) };
-                entries.extend(found.drain(..).filter(|&raw| within(raw)));
+                // SAFETY: the caller of `visit`.
+                unsafe { slab.collect(home, if all { &mut *entries } else { &mut found }) };
+                let within = |raw: &S::Raw| (part.0..=part.1).contains(&mix(rehash(*raw)));
+                entries.extend(found.into_iter().filter(within));
                 continue;
             }
             // SAFETY: as above.
-            unsafe { Self::visit_range(Self::next(slab), part, rehash, found, entries) };
+            unsafe { Self::visit_range(Self::next(slab), part, rehash, entries) };
+        }
+    }
+
+    /// Frees each entry by `free`. If that panics, the remaining entries are leaked.
+    ///
+    /// # Safety
+    /// Called once, and the table is not used afterwards, except to drop it.
+    pub(crate) unsafe fn free_entries(&mut self, free: &mut dyn FnMut(S::Raw)) {
+        // Relaxed, here and below: no other thread has the table.
+        // SAFETY: the slab belongs to this table, which no other thread has; so does its successor.
+        let mut next = unsafe { self.current.load(Ordering::Relaxed).as_ref() };
+        let mut entries = Vec::new();
+        while let Some(slab) = next {
+            for home in 0..slab.homes() {
+                if !is_moved(slab.bucket(home).state()) {
+                    // SAFETY: as above.
+                    unsafe { slab.collect(home, &mut entries) };
+                    // Each entry is in exactly one home that has not moved (I2, I3).
+                    entries.drain(..).for_each(&mut *free);
+                }
+            }
+            // SAFETY: as above.
+            next = unsafe { slab.next.load(Ordering::Relaxed).as_ref() };
         }
     }
 }
 
-impl<L: Layout> Drop for Raw<L> {
+impl<S: Slots> Drop for Raw<S> {
     fn drop(&mut self) {
-        // Relaxed: no other thread has the table.
+        // Relaxed, both: no other thread has the table.
         let mut slab = self.current.load(Ordering::Relaxed);
         while !slab.is_null() {
             // SAFETY: the slab belongs to this table, which no other thread has; so does its successor.
             let whole = unsafe { Box::from_raw(slab) };
-            let mut entries = Vec::new();
-            for home in 0..whole.homes() {
-                if !is_moved(whole.bucket(home).state()) {
-                    // SAFETY: as above.
-                    unsafe { whole.collect(home, &mut entries) };
-                    // SAFETY: each entry is in exactly one home that has not moved (I2, I3).
-                    entries.drain(..).for_each(|entry| unsafe { L::free(entry) });
-                }
-            }
             slab = whole.next.load(Ordering::Relaxed);
         }
     }

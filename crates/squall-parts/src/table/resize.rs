@@ -5,11 +5,11 @@
 
 use crate::table::bucket::is_moved;
 use crate::table::hash::{mix, tag};
-use crate::table::layout::{DynHash, Layout};
 use crate::table::platform;
 use crate::table::raw::{GROW_PERCENT, MIN_HOMES, Raw, homes_for};
 use crate::table::sites;
 use crate::table::slab::Slab;
+use crate::table::slots::{DynHash, Slots};
 use crate::table::tags::SLOTS;
 use squall_sys::sync::atomic::Ordering;
 
@@ -33,21 +33,21 @@ enum MoveStart {
 
 /// The homes of one slab that one thread is moving: buffers reused from home to home, and the number of homes
 /// moved. The drop adds that number to the slab's counter, once, since all movers share that word.
-pub(crate) struct MoveBatch<'s, L: Layout> {
-    slab: &'s Slab<L>,
-    found: Vec<L::Raw>,
-    entries: Vec<(u64, L::Raw)>,
+pub(crate) struct MoveBatch<'s, S: Slots> {
+    slab: &'s Slab<S>,
+    found: Vec<S::Raw>,
+    entries: Vec<(u64, S::Raw)>,
     homes: usize,
 }
 
-impl<L: Layout> MoveBatch<'_, L> {
-    pub(crate) fn new(slab: &Slab<L>) -> MoveBatch<'_, L> {
+impl<S: Slots> MoveBatch<'_, S> {
+    pub(crate) fn new(slab: &Slab<S>) -> MoveBatch<'_, S> {
         let (found, entries) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
         MoveBatch { slab, found, entries, homes: 0 }
     }
 }
 
-impl<L: Layout> Drop for MoveBatch<'_, L> {
+impl<S: Slots> Drop for MoveBatch<'_, S> {
     fn drop(&mut self) {
         if self.homes != 0 {
             // Release: pairs with the acquire of `finish_move`.
@@ -56,7 +56,7 @@ impl<L: Layout> Drop for MoveBatch<'_, L> {
     }
 }
 
-impl<L: Layout> Raw<L> {
+impl<S: Slots> Raw<S> {
     // --- moving ---
 
     /// Moves a home to the next slab, and counts it. The caller calls [`finish_move`](Raw::finish_move)
@@ -64,7 +64,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
-    pub(crate) unsafe fn move_home(home: usize, rehash: DynHash<'_, L::Key>, moving: &mut MoveBatch<'_, L>) {
+    pub(crate) unsafe fn move_home(home: usize, rehash: DynHash<'_, S>, moving: &mut MoveBatch<'_, S>) {
         let slab = moving.slab;
         let next = Self::next(slab);
         moving.found.clear();
@@ -72,8 +72,7 @@ impl<L: Layout> Raw<L> {
         // SAFETY: the caller.
         unsafe { slab.collect(home, &mut moving.found) };
         // All hashes are computed before the first entry moves: they run user code, which may panic.
-        // SAFETY: loaded in this operation.
-        let hash = |raw| (unsafe { L::key(raw, |key| mix(rehash(key))) }, raw);
+        let hash = |raw| (mix(rehash(raw)), raw);
         moving.entries.extend(moving.found.iter().copied().map(hash));
         // In a larger slab, this home's entries go to homes that no other thread reaches before this home is
         // marked as moved.
@@ -86,7 +85,7 @@ impl<L: Layout> Raw<L> {
         for &(mixed, raw) in &moving.entries {
             let mixed = mixed.clamp(first, last);
             let (bucket, slot, _) = next.find_room(next.bucket(next.home(mixed)), mixed);
-            bucket.publish_moved(slot, tag(mixed), |slot| L::copy(slot, raw));
+            bucket.publish_moved(slot, tag(mixed), raw);
         }
         slab.bucket(home).set_moved();
         moving.homes += 1;
@@ -98,7 +97,7 @@ impl<L: Layout> Raw<L> {
     /// In an operation.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn help(&self, slab: &Slab<L>, rehash: DynHash<'_, L::Key>) {
+    pub(crate) unsafe fn help(&self, slab: &Slab<S>, rehash: DynHash<'_, S>) {
         // Relaxed: a ticket. Tickets wrap around, since a thread that took a home before may have been
         // stopped halfway.
         let first = slab.progress.cursor.fetch_add(HOMES_PER_HELP, Ordering::Relaxed);
@@ -116,7 +115,7 @@ impl<L: Layout> Raw<L> {
 
     /// # Safety
     /// In an operation; there is a next slab.
-    unsafe fn move_if_here(home: usize, rehash: DynHash<'_, L::Key>, moving: &mut MoveBatch<'_, L>) {
+    unsafe fn move_if_here(home: usize, rehash: DynHash<'_, S>, moving: &mut MoveBatch<'_, S>) {
         let bucket = moving.slab.bucket(home);
         let _lock = bucket.lock();
         if !is_moved(bucket.state()) {
@@ -127,7 +126,7 @@ impl<L: Layout> Raw<L> {
 
     /// Makes the next slab the current one, once all homes of this one have moved. Only the first call does
     /// so.
-    fn finish_move(&self, slab: &Slab<L>) {
+    fn finish_move(&self, slab: &Slab<S>) {
         // Acquire: pairs with the release of each `MoveBatch`: all its entries are in the next slab.
         if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
             return;
@@ -147,7 +146,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation.
-    pub(crate) unsafe fn move_all(&self, slab: &Slab<L>, rehash: DynHash<'_, L::Key>) -> bool {
+    pub(crate) unsafe fn move_all(&self, slab: &Slab<S>, rehash: DynHash<'_, S>) -> bool {
         // Acquire: pairs with the release of `begin_move`.
         if slab.next.load(Ordering::Acquire).is_null() {
             return false;
@@ -176,9 +175,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation.
-    #[cold]
-    #[inline(never)]
-    pub(crate) unsafe fn resize(&self, rehash: DynHash<'_, L::Key>) {
+    pub(crate) unsafe fn resize(&self, rehash: DynHash<'_, S>) {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         let (len, slots) = (self.len(), slab.slots());
@@ -196,8 +193,20 @@ impl<L: Layout> Raw<L> {
         }
     }
 
+    /// Checks, for some of the removals that empty a bucket, whether the table should shrink.
+    ///
+    /// # Safety
+    /// In an operation.
+    pub(crate) unsafe fn resize_if_sampled(&self, mixed: u64, rehash: DynHash<'_, S>) {
+        // SAFETY: the caller.
+        if unsafe { self.current() }.is_sampled(mixed, EMPTIED_LOG2) {
+            // SAFETY: the caller.
+            unsafe { self.resize(rehash) };
+        }
+    }
+
     /// Gives a slab its next slab, unless the slab is no longer current or another thread gives it one.
-    fn begin_move(&self, slab: &Slab<L>, homes: usize) -> MoveStart {
+    fn begin_move(&self, slab: &Slab<S>, homes: usize) -> MoveStart {
         // Acquire: pairs with the release further down.
         if !slab.next.load(Ordering::Acquire).is_null() {
             return MoveStart::Ready;
@@ -223,7 +232,7 @@ impl<L: Layout> Raw<L> {
     /// Replaces a slab with an exhausted bucket by one of the same size.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn replace_exhausted(&self, slab: &Slab<L>, rehash: DynHash<'_, L::Key>) {
+    pub(crate) unsafe fn replace_exhausted(&self, slab: &Slab<S>, rehash: DynHash<'_, S>) {
         // SAFETY: the caller. If the slab is not yet the current one, it becomes so.
         unsafe {
             let current = self.current();
@@ -236,7 +245,7 @@ impl<L: Layout> Raw<L> {
             // The caller retries.
             MoveStart::Busy => squall_sys::sync::thread::yield_now(),
             // A repeated version could be mistaken for the earlier one.
-            MoveStart::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>()),
+            MoveStart::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<S>>()),
         }
     }
 
@@ -245,7 +254,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation.
-    pub(crate) unsafe fn resize_to(&self, entries: usize, less: bool, rehash: DynHash<'_, L::Key>) -> bool {
+    pub(crate) unsafe fn resize_to(&self, entries: usize, less: bool, rehash: DynHash<'_, S>) -> bool {
         loop {
             // SAFETY: the caller.
             let slab = unsafe { self.current() };
@@ -285,7 +294,7 @@ impl<L: Layout> Raw<L> {
 
     /// Moves all homes to a slab of twice as many, unless another thread has started a move.
     #[cfg(all(test, loom))]
-    pub(crate) fn try_grow(&self, rehash: DynHash<'_, L::Key>) {
+    pub(crate) fn try_grow(&self, rehash: DynHash<'_, S>) {
         // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
         if self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready {
@@ -295,7 +304,7 @@ impl<L: Layout> Raw<L> {
 
     /// Moves all homes that have not moved.
     #[cfg(all(test, loom))]
-    pub(crate) fn complete_move(&self, rehash: DynHash<'_, L::Key>) {
+    pub(crate) fn complete_move(&self, rehash: DynHash<'_, S>) {
         // SAFETY: no memory is freed in a model.
         unsafe { self.move_all(self.current(), rehash) };
     }

@@ -7,8 +7,8 @@
 //! - I3. `next` is set once, and only in a slab that was the table's current one then (raw/I1).
 
 use crate::table::bucket::{Bucket, Head, Link, Probe, ROW, State};
-use crate::table::layout::{DynIsKey, Layout};
 use crate::table::sites;
+use crate::table::slots::{DynIsKey, Slots};
 use crate::table::tags::SLOTS;
 #[cfg(not(loom))]
 use squall_sys::prefetch::{self, LINE};
@@ -16,10 +16,10 @@ use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 
-pub(crate) struct Slab<L: Layout> {
+pub(crate) struct Slab<S: Slots> {
     heads: HomeArray<Head>,
-    slots: HomeArray<[L::Slot; SLOTS]>,
-    chains: HomeArray<AtomicPtr<Link<L>>>,
+    slots: HomeArray<[S::Slot; SLOTS]>,
+    chains: HomeArray<AtomicPtr<Link<S>>>,
     /// The memory of these three arrays.
     #[cfg(not(loom))]
     _memory: Zeroed,
@@ -27,7 +27,7 @@ pub(crate) struct Slab<L: Layout> {
     /// its home, in steps of [`STEP`].
     row_shift: u32,
     /// The slab to which all homes move; null while the homes stay.
-    pub(crate) next: AtomicPtr<Slab<L>>,
+    pub(crate) next: AtomicPtr<Slab<S>>,
     pub(crate) progress: MoveProgress,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct MoveProgress {
     pub(crate) moved: AtomicUsize,
 }
 
-// SAFETY: it holds entries, which are `Send + Sync` by the layout's bounds, and lends `&` to them to every
-// thread.
-unsafe impl<L: Layout> Send for Slab<L> {}
+// SAFETY: it holds raw entries: words and pointers. Whoever makes keys and values of them, by unsafe code,
+// answers for those: `Table` has the bounds.
+unsafe impl<S: Slots> Send for Slab<S> {}
 // SAFETY: as above.
-unsafe impl<L: Layout> Sync for Slab<L> {}
+unsafe impl<S: Slots> Sync for Slab<S> {}
 
 /// One zeroed allocation, in huge pages where possible. A large table uses up physical pages only as it
 /// fills.
@@ -146,10 +146,10 @@ fn row_of(rows: usize) -> u32 {
 }
 
 /// The location of an entry, and the entry as it was loaded there.
-pub(crate) struct Location<'a, L: Layout> {
-    pub(crate) bucket: Bucket<'a, L>,
+pub(crate) struct Location<'a, S: Slots> {
+    pub(crate) bucket: Bucket<'a, S>,
     pub(crate) slot: usize,
-    pub(crate) raw: L::Raw,
+    pub(crate) raw: S::Raw,
     /// The bucket's state, loaded before the slot.
     pub(crate) state: State,
 }
@@ -165,23 +165,23 @@ const _: () = assert!(size_of::<Head>() == HOME);
 /// A mixed hash is shifted by this, less the number of bits that select a home.
 const SHIFT: u32 = u64::BITS - HOME.trailing_zeros();
 
-impl<L: Layout> Slab<L> {
+impl<S: Slots> Slab<S> {
     /// Bytes of slots for each byte of a head.
     #[cfg(not(loom))]
     const SLOTS_OF_HEAD: usize = {
-        let size = size_of::<[L::Slot; SLOTS]>();
+        let size = size_of::<[S::Slot; SLOTS]>();
         assert!(size.is_multiple_of(size_of::<Head>()));
         size / size_of::<Head>()
     };
 
     /// Allocates a slab of `homes` homes, a power of two. Returns `None` if memory is exhausted.
-    pub(crate) fn new(homes: usize) -> Option<Box<Slab<L>>> {
+    pub(crate) fn new(homes: usize) -> Option<Box<Slab<S>>> {
         debug_assert!(homes.is_power_of_two());
         #[cfg(not(loom))]
         let (heads, slots, chains, memory) = {
-            let chains = HomeArray::<AtomicPtr<Link<L>>>::bytes(homes)?;
+            let chains = HomeArray::<AtomicPtr<Link<S>>>::bytes(homes)?;
             let (heads, slots) =
-                (HomeArray::<Head>::bytes(homes)?, HomeArray::<[L::Slot; SLOTS]>::bytes(homes)?);
+                (HomeArray::<Head>::bytes(homes)?, HomeArray::<[S::Slot; SLOTS]>::bytes(homes)?);
             let memory = Zeroed::new(chains.checked_add(heads)?.checked_add(slots)?)?;
             // The chains first, since they are read least: where the memory begins within a huge page, they
             // take the rest of it.
@@ -198,7 +198,7 @@ impl<L: Layout> Slab<L> {
         #[cfg(loom)]
         let (heads, slots, chains) = (
             (0..homes).map(|_| Head::new()).collect(),
-            (0..homes).map(|_| std::array::from_fn(|_| L::empty())).collect(),
+            (0..homes).map(|_| std::array::from_fn(|_| S::empty())).collect(),
             (0..homes).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
         );
         let slab = Slab {
@@ -263,7 +263,7 @@ impl<L: Layout> Slab<L> {
     /// Returns the home's bucket and the row of a mixed hash, and prefetches the lines of slots that most
     /// likely have the entry.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
+    pub(crate) fn prefetch(&self, mixed: u64) -> (Bucket<'_, S>, u32) {
         let rows = self.rows(mixed);
         #[cfg(loom)]
         return (self.bucket(rows / HOME), row_of(rows));
@@ -271,7 +271,7 @@ impl<L: Layout> Slab<L> {
         {
             let home = rows & !(HOME - 1);
             let slots = self.slots.start.as_ptr().cast::<u8>();
-            match size_of::<[L::Slot; ROW]>() {
+            match size_of::<[S::Slot; ROW]>() {
                 // The bits below a row lead to another byte of the same line, so they need not be cut off.
                 size if size <= LINE => prefetch::line(slots.wrapping_add(rows * Self::SLOTS_OF_HEAD)),
                 _ => {
@@ -300,14 +300,14 @@ impl<L: Layout> Slab<L> {
     }
 
     #[inline(always)]
-    pub(crate) fn bucket(&self, home: usize) -> Bucket<'_, L> {
+    pub(crate) fn bucket(&self, home: usize) -> Bucket<'_, S> {
         #[cfg(not(loom))]
         return Bucket { head: self.heads.at(home), slots: self.slots.at(home) };
         #[cfg(loom)]
         Bucket { head: &self.heads[home], slots: &self.slots[home] }
     }
 
-    fn chain(&self, home: usize) -> &AtomicPtr<Link<L>> {
+    fn chain(&self, home: usize) -> &AtomicPtr<Link<S>> {
         #[cfg(not(loom))]
         return self.chains.at(home);
         #[cfg(loom)]
@@ -315,7 +315,7 @@ impl<L: Layout> Slab<L> {
     }
 
     /// Iterates over the chained buckets of a home.
-    fn links(&self, home: usize) -> impl Iterator<Item = &Link<L>> {
+    fn links(&self, home: usize) -> impl Iterator<Item = &Link<S>> {
         let mut at = self.chain(home);
         std::iter::from_fn(move || {
             // Acquire: pairs with the release of `find_room_in_chain`.
@@ -335,8 +335,8 @@ impl<L: Layout> Slab<L> {
         home: usize,
         state: State,
         mixed: u64,
-        is_key: DynIsKey<'_, L::Key>,
-    ) -> Option<Location<'_, L>> {
+        is_key: DynIsKey<'_, S>,
+    ) -> Option<Location<'_, S>> {
         let bucket = self.bucket(home);
         // SAFETY: the caller.
         match unsafe { bucket.probe(state, mixed, is_key) } {
@@ -353,8 +353,8 @@ impl<L: Layout> Slab<L> {
         &self,
         home: usize,
         mixed: u64,
-        is_key: DynIsKey<'_, L::Key>,
-    ) -> Option<Location<'_, L>> {
+        is_key: DynIsKey<'_, S>,
+    ) -> Option<Location<'_, S>> {
         for link in self.links(home) {
             let bucket = link.bucket();
             // SAFETY: the caller, as in `probe`.
@@ -370,7 +370,7 @@ impl<L: Layout> Slab<L> {
     ///
     /// # Safety
     /// The contract of [`Bucket::probe`].
-    pub(crate) unsafe fn collect(&self, home: usize, entries: &mut Vec<L::Raw>) {
+    pub(crate) unsafe fn collect(&self, home: usize, entries: &mut Vec<S::Raw>) {
         // SAFETY: the caller.
         unsafe {
             if self.bucket(home).collect(entries) {
@@ -382,7 +382,7 @@ impl<L: Layout> Slab<L> {
     /// Finds a free slot for an entry in the home of this mixed hash. Also returns whether the slot is in the
     /// home's own bucket `first`. The caller holds the home's lock.
     #[inline(always)]
-    pub(crate) fn find_room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
+    pub(crate) fn find_room<'a>(&'a self, first: Bucket<'a, S>, mixed: u64) -> (Bucket<'a, S>, usize, bool) {
         match first.free_slot(self.row(mixed)) {
             Some(slot) => (first, slot, true),
             None => self.find_room_in_chain(first, mixed),
@@ -391,7 +391,7 @@ impl<L: Layout> Slab<L> {
 
     #[cold]
     #[inline(never)]
-    fn find_room_in_chain<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
+    fn find_room_in_chain<'a>(&'a self, first: Bucket<'a, S>, mixed: u64) -> (Bucket<'a, S>, usize, bool) {
         let mut at = self.chain(self.home(mixed));
         // Acquire: pairs with the release below.
         // SAFETY: as in `links`.
@@ -415,7 +415,7 @@ impl<L: Layout> Slab<L> {
     /// lookup longer.
     #[cold]
     #[inline(never)]
-    pub(crate) fn unchain_if_empty(&self, home: usize, first: Bucket<'_, L>) {
+    pub(crate) fn unchain_if_empty(&self, home: usize, first: Bucket<'_, S>) {
         if sites::CHAIN_EMPTY.is_weak() || self.links(home).all(|link| link.bucket().is_empty()) {
             first.clear_chained();
         }
@@ -423,7 +423,7 @@ impl<L: Layout> Slab<L> {
 
     /// Bytes of the slab, without chained buckets.
     pub(crate) fn bytes(&self) -> usize {
-        self.homes() * (size_of::<Head>() + size_of::<[L::Slot; SLOTS]>() + size_of::<AtomicPtr<Link<L>>>())
+        self.homes() * (size_of::<Head>() + size_of::<[S::Slot; SLOTS]>() + size_of::<AtomicPtr<Link<S>>>())
     }
 
     /// The number of chained buckets of a home.
@@ -432,7 +432,7 @@ impl<L: Layout> Slab<L> {
     }
 }
 
-impl<L: Layout> Drop for Slab<L> {
+impl<S: Slots> Drop for Slab<S> {
     fn drop(&mut self) {
         // The table frees the entries. Buckets need no drop: they are atomics and a lock.
         for home in 0..self.homes() {
@@ -451,18 +451,18 @@ impl<L: Layout> Drop for Slab<L> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::table::layout::{Boxed, Flat, Wide};
+    use crate::table::slots::{FlatSlots, NodeSlots, WideSlots};
 
-    fn assert_disjoint<L: Layout>() {
+    fn assert_disjoint<S: Slots>() {
         for homes in [1, 2, 4, 64, 1024] {
-            let slab = Slab::<L>::new(homes).expect("memory suffices");
+            let slab = Slab::<S>::new(homes).expect("memory suffices");
             let begins = slab._memory.allocated.addr().get();
             let ends = begins + slab._memory.layout.size();
             let lies = |start: usize, of: usize| (start, start + homes * of);
             let parts = [
-                lies(slab.chains.start.addr().get(), size_of::<AtomicPtr<Link<L>>>()),
+                lies(slab.chains.start.addr().get(), size_of::<AtomicPtr<Link<S>>>()),
                 lies(slab.heads.start.addr().get(), size_of::<Head>()),
-                lies(slab.slots.start.addr().get(), size_of::<[L::Slot; SLOTS]>()),
+                lies(slab.slots.start.addr().get(), size_of::<[S::Slot; SLOTS]>()),
             ];
             assert!(
                 parts.is_sorted(),
@@ -476,15 +476,15 @@ mod tests {
 
     #[test]
     fn the_arrays_of_a_slab_are_disjoint_and_aligned() {
-        assert_disjoint::<Flat<u64, u64>>();
-        assert_disjoint::<Wide<[u64; 2], u64>>();
-        assert_disjoint::<Boxed<String, u64>>();
+        assert_disjoint::<FlatSlots>();
+        assert_disjoint::<WideSlots>();
+        assert_disjoint::<NodeSlots>();
     }
 
     #[test]
     fn a_slab_larger_than_memory_is_rejected() {
-        assert!(Slab::<Flat<u64, u64>>::new(1 << 62).is_none(), "the sizes of its arrays overflow");
+        assert!(Slab::<FlatSlots>::new(1 << 62).is_none(), "the sizes of its arrays overflow");
         // A size that no allocator is asked for: sanitizers abort on huge requests.
-        assert!(Slab::<Flat<u64, u64>>::new(1 << 56).is_none(), "their sum exceeds the largest layout");
+        assert!(Slab::<FlatSlots>::new(1 << 56).is_none(), "their sum exceeds the largest layout");
     }
 }

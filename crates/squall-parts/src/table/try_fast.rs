@@ -1,11 +1,14 @@
-//! Fast paths of `Table`, for callers that handle the slow path themselves.
+//! Fast paths and slow paths of `Table`, each by itself.
 //!
 //! Each `__try_*` method handles the common case: the key is in its home's own bucket or absent, and no
 //! other thread writes to that home. It is compiled into the caller and reports all other cases as an error.
+//!
+//! The other `__*` methods handle all cases. They take closures as trait objects, so that they are compiled
+//! once for each type of table. Most methods of `Table` do the same where their fast path gives up. `is_key`
+//! may run under a lock, like the comparison of keys: it must not use the table.
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::{Table, either};
-use crate::table::ops::{try_change, try_find, try_put, try_read, try_take};
 use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -40,7 +43,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { try_read(raw, hash, move |found| found.borrow() == key, f) })
+        either!(self, typed => unsafe { typed.try_read(hash, move |found| found.borrow() == key, f) })
     }
 
     /// Fast path of [`read_in`](Table::read_in) for a key that is present in its home's own bucket.
@@ -60,7 +63,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { try_find(raw, hash, move |found| found.borrow() == key, f) })
+        either!(self, typed => unsafe { typed.try_find(hash, move |found| found.borrow() == key, f) })
     }
 
     /// Fast path of [`put_in`](Table::put_in). Succeeds if no other thread writes to the key's home, that
@@ -80,7 +83,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ) -> Result<Option<R>, (K, V)> {
         let hash = self.hasher.hash_one(&key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { try_put(raw, hash, key, value, f) })
+        either!(self, typed => unsafe { typed.try_put(hash, key, value, f) })
     }
 
     /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, and
@@ -102,8 +105,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe {
-            try_take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f)
+        either!(self, typed => unsafe {
+            typed.try_take(hash, move |found| found.borrow() == key, &self.hasher, f)
         })
     }
 
@@ -127,8 +130,211 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe {
-            try_change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
+        either!(self, typed => unsafe {
+            typed.try_change(hash, move |found: &K| found.borrow() == key, &self.hasher, f)
         })
+    }
+
+    /// Calls `f` with the value of the key for which `is_key` returns `true`, like
+    /// [`read_in`](Table::read_in). Returns whether the key is present. `hash` is the key's.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::pin;
+    /// use std::hash::BuildHasher;
+    /// let table: Table<u64, String> = Table::new();
+    /// let hash = |key: u64| table.hasher().hash_one(key);
+    /// pin(|guard| {
+    ///     let mut entry = Some((1, "one".to_owned()));
+    ///     assert!(!table.__put(guard, &mut entry, &mut |_| ()) && entry.is_none());
+    ///     let mut length = 0;
+    ///     assert!(table.__read(guard, hash(1), &|key| *key == 1, &mut |value| length = value.len()));
+    ///     assert_eq!(length, 3);
+    /// });
+    /// ```
+    #[doc(hidden)]
+    pub fn __read(&self, _: &Guard, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
+        // SAFETY: within the operation.
+        unsafe { self.read_any(hash, is_key, f) }
+    }
+
+    /// The body of [`__read`](Table::__read).
+    ///
+    /// # Safety
+    /// In an operation.
+    #[inline(never)]
+    unsafe fn read_any(&self, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
+        // SAFETY: the caller.
+        either!(self, typed => unsafe { typed.read_slow(hash, is_key, f).is_some() })
+    }
+
+    /// Takes the entry out of the option and sets it, like [`put_in`](Table::put_in). Calls `old` with the
+    /// replaced value. Returns whether the key was present. A large value is moved once, to its place.
+    #[doc(hidden)]
+    #[inline(never)]
+    pub fn __put(&self, _: &Guard, entry: &mut Option<(K, V)>, old: &mut dyn FnMut(&V)) -> bool {
+        let Some((key, _)) = &*entry else { return false };
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, typed => unsafe { typed.put_option(hash, entry, &self.hasher, old) })
+    }
+
+    /// Inserts the entry and takes it out of the option, if the key is absent. Otherwise calls `there` with
+    /// the present value and leaves the entry. Returns whether it was inserted.
+    #[doc(hidden)]
+    pub fn __try_insert(&self, _: &Guard, entry: &mut Option<(K, V)>, there: &mut dyn FnMut(&V)) -> bool {
+        let Some((key, _)) = &*entry else { return false };
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        unsafe { !self.read_any(hash, &|found| found == key, there) && self.insert_any(hash, entry, there) }
+    }
+
+    /// Inserts an entry like [`__try_insert`](Table::__try_insert), after a search for its key.
+    ///
+    /// # Safety
+    /// In an operation.
+    #[inline(never)]
+    pub(crate) unsafe fn insert_any(
+        &self,
+        hash: u64,
+        entry: &mut Option<(K, V)>,
+        there: &mut dyn FnMut(&V),
+    ) -> bool {
+        // SAFETY: the caller.
+        either!(self, typed => unsafe { typed.insert(hash, entry, &self.hasher, there) })
+    }
+
+    /// Removes the key for which `is_key` returns `true`, like [`take_in`](Table::take_in). Calls `f` with
+    /// its value. Returns whether the key was present. `hash` is the key's.
+    #[doc(hidden)]
+    pub fn __take(&self, _: &Guard, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
+        // SAFETY: within the operation.
+        unsafe { self.take_any(hash, is_key, f) }
+    }
+
+    /// The body of [`__take`](Table::__take).
+    ///
+    /// # Safety
+    /// In an operation.
+    #[inline(never)]
+    unsafe fn take_any(&self, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
+        // SAFETY: the caller.
+        either!(self, typed => unsafe { typed.take_slow(hash, is_key, &self.hasher, f) })
+    }
+
+    /// Replaces, removes or keeps the entry of the key for which `is_key` returns `true`, like
+    /// [`compute_if_present_in`](Table::compute_if_present_in). `hash` is the key's.
+    #[doc(hidden)]
+    pub fn __change(
+        &self,
+        _: &Guard,
+        hash: u64,
+        is_key: &dyn Fn(&K) -> bool,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+    ) -> Computed {
+        // SAFETY: within the operation.
+        unsafe { self.change_any(hash, is_key, f) }.unwrap_or(Computed::Kept)
+    }
+
+    /// The body of [`__change`](Table::__change). Returns `None` if the key is absent.
+    ///
+    /// # Safety
+    /// In an operation.
+    #[inline(never)]
+    pub(crate) unsafe fn change_any(
+        &self,
+        hash: u64,
+        is_key: &dyn Fn(&K) -> bool,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+    ) -> Option<Computed> {
+        // SAFETY: the caller.
+        either!(self, typed => unsafe { typed.change_slow(hash, is_key, &self.hasher, f) })
+    }
+
+    /// Slow path of [`take_in`](Table::take_in). Takes no guard, which would be one more register on the fast
+    /// path.
+    ///
+    /// # Safety
+    /// In an operation.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn take_slow<R>(
+        &self,
+        hash: u64,
+        is_key: impl Fn(&K) -> bool,
+        f: impl FnOnce(&V) -> R,
+    ) -> Option<R> {
+        let (mut f, mut result) = (Some(f), None);
+        // SAFETY: the caller.
+        unsafe { self.take_any(hash, &is_key, &mut |value| result = f.take().map(|f| f(value))) };
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_rcu::pin;
+
+    /// A type that does not have stable bits as far as known.
+    #[derive(PartialEq, Eq, Hash)]
+    struct Own(u64);
+
+    fn put_read_and_take<K: Eq + Hash + Send + Sync + 'static>(key: fn(u64) -> K) {
+        const BYTES: usize = 128 * 1024;
+        let table: Table<K, [u8; BYTES]> = Table::new();
+        let hash = |n| table.hasher().hash_one(key(n));
+        let is = |n| move |found: &K| *found == key(n);
+        let mut seen = Vec::new();
+        pin(|guard| {
+            let mut entry = Some((key(1), [1; BYTES]));
+            assert!(table.__try_insert(guard, &mut entry, &mut |_| ()) && entry.is_none());
+            entry = Some((key(1), [2; BYTES]));
+            assert!(!table.__try_insert(guard, &mut entry, &mut |there| seen.push(there[0])));
+            assert!(entry.is_some(), "the key is present: the entry stays");
+            assert!(table.__put(guard, &mut entry, &mut |old| seen.push(old[0])) && entry.is_none());
+            assert!(!table.__put(guard, &mut entry, &mut |_| ()), "there is no entry to put");
+            assert!(table.__read(guard, hash(1), &is(1), &mut |value| seen.push(value[BYTES - 1])));
+            let computed = table.__change(guard, hash(1), &is(1), &mut |value| {
+                seen.push(value[0]);
+                Compute::Put([3; BYTES])
+            });
+            assert_eq!(computed, Computed::Updated);
+            assert!(table.__take(guard, hash(1), &is(1), &mut |value| seen.push(value[0])));
+            assert!(!table.__read(guard, hash(1), &is(1), &mut |_| ()));
+            let absent = table.__change(guard, hash(1), &is(1), &mut |_| Compute::Remove);
+            assert_eq!((absent, table.len()), (Computed::Kept, 0));
+        });
+        assert_eq!(seen, [1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn large_values_need_little_stack() {
+        let stack = std::thread::Builder::new().stack_size(2 << 20);
+        let thread = stack.spawn(|| {
+            put_read_and_take(|n| n);
+            put_read_and_take(Own);
+        });
+        thread.expect("a thread starts").join().unwrap();
+    }
+
+    #[test]
+    fn an_entry_that_is_not_inserted_is_dropped_once() {
+        let table: Table<Own, std::sync::Arc<()>> = Table::new();
+        let value = std::sync::Arc::new(());
+        pin(|guard| {
+            let mut entry = Some((Own(1), value.clone()));
+            assert!(table.__try_insert(guard, &mut entry, &mut |_| ()));
+            entry = Some((Own(1), value.clone()));
+            // SAFETY: within the operation. Without the search before, the write finds the key.
+            let inserted =
+                unsafe { table.insert_any(table.hasher().hash_one(Own(1)), &mut entry, &mut |_| ()) };
+            assert!(!inserted && entry.is_some());
+            drop(entry);
+        });
+        assert_eq!(std::sync::Arc::strong_count(&value), 2);
+        drop(table);
+        assert_eq!(std::sync::Arc::strong_count(&value), 1);
     }
 }

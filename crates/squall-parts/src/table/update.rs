@@ -2,7 +2,6 @@
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::{Table, either};
-use crate::table::ops::{change, compute, put, take, try_insert};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -55,7 +54,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn put_in<R>(&self, _: &Guard, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = self.hasher.hash_one(&key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
+        either!(self, typed => unsafe { typed.put(hash, key, value, &self.hasher, f) })
     }
 
     /// Inserts the key if it is absent.
@@ -71,8 +70,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
         let hash = self.hasher.hash_one(&key);
         pin(|_| {
+            let is_key = |found: &K| *found == key;
             // SAFETY: within the operation.
-            either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), &mut |_| ()) })
+            if either!(self, typed => unsafe { typed.find(hash, is_key).is_some() }) {
+                return Err((key, value));
+            }
+            let mut entry = Some((key, value));
+            // SAFETY: as above.
+            unsafe { self.insert_any(hash, &mut entry, &mut |_| ()) };
+            entry.map_or(Ok(()), Err)
         })
     }
 
@@ -95,14 +101,10 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }
         let value = value();
         let inserted = value.clone();
-        pin(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe {
-                let mut there = None;
-                let _ = try_insert(raw, hash, key, value, &self.rehash(), &mut |value| there = Some(value.clone()));
-                there.unwrap_or(inserted)
-            })
-        })
+        let (mut entry, mut there) = (Some((key, value)), None);
+        // SAFETY: within the operation.
+        pin(|_| unsafe { self.insert_any(hash, &mut entry, &mut |value| there = Some(value.clone())) });
+        there.unwrap_or(inserted)
     }
 
     /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
@@ -159,8 +161,11 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
+        let is_key = move |found: &K| found.borrow() == key;
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f) })
+        let slow = |f| unsafe { self.take_slow(hash, is_key, f) };
+        // SAFETY: as above.
+        either!(self, typed => unsafe { typed.take(hash, is_key, &self.hasher, f, slow) })
     }
 
     /// Removes the key if `f` returns `true` for its value. Returns whether it did. The removed value is the
@@ -237,8 +242,11 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
+        let is_key = move |found: &K| found.borrow() == key;
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f) })
+        let slow = |mut f| unsafe { self.change_any(hash, &is_key, &mut f) }.unwrap_or(Computed::Kept);
+        // SAFETY: as above.
+        either!(self, typed => unsafe { typed.change(hash, is_key, &self.hasher, f, slow) })
     }
 
     /// Inserts, replaces, removes or keeps the key's entry, as `f` decides from its value, in one atomic
@@ -254,10 +262,32 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(hits.get("home"), Some(2));
     /// ```
     pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        // SAFETY: within the operation.
+        pin(|_| unsafe { self.compute_any(key, &mut f) })
+    }
+
+    /// The body of [`compute`](Table::compute), compiled once for all closures.
+    ///
+    /// # Safety
+    /// In an operation.
+    unsafe fn compute_any(&self, mut key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
         let hash = self.hasher.hash_one(&key);
-        pin(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe { compute(raw, hash, key, &self.rehash(), &mut f) })
-        })
+        loop {
+            let is_key = |found: &K| *found == key;
+            // SAFETY: the caller.
+            let changed = unsafe { self.change_any(hash, &is_key, &mut |value| f(Some(value))) };
+            if let Some(computed) = changed {
+                return computed;
+            }
+            let Compute::Put(value) = f(None) else { return Computed::Kept };
+            let mut entry = Some((key, value));
+            // SAFETY: the caller.
+            unsafe { self.insert_any(hash, &mut entry, &mut |_| ()) };
+            match entry {
+                None => return Computed::Inserted,
+                // Another thread was faster.
+                Some((back, _)) => key = back,
+            }
+        }
     }
 }

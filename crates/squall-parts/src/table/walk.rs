@@ -2,7 +2,6 @@
 
 use crate::table::hash::mix;
 use crate::table::hash_table::{Table, either};
-use crate::table::ops::{both, keep_if, step, visit};
 use squall_rcu::pin;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -21,15 +20,10 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(sum, 45);
     /// ```
     pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
-        self.visit_all(&mut f);
-    }
-
-    /// The body of [`for_each`](Table::for_each), compiled once for all closures.
-    fn visit_all(&self, f: &mut dyn FnMut(&K, &V)) {
-        either!(self, raw => visit(raw, &self.rehash(), &mut |entry| {
-            // SAFETY: within the operation of `visit`.
-            unsafe { both(raw, entry, &mut *f) };
-        }));
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = self.visit_home(at, &mut f);
+        }
     }
 
     /// Calls `f` for the entries of the home that contains the position `from`, starting there. Returns the
@@ -51,10 +45,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     /// The body of [`visit_from`](Table::visit_from), compiled once for all closures.
     fn visit_home(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
-        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), &mut |entry| {
-            // SAFETY: within the operation of `step`.
-            unsafe { both(raw, entry, &mut *f) };
-        }))
+        // SAFETY: within the operation.
+        pin(|_| either!(self, typed => unsafe { typed.visit(from, &self.hasher, f) }))
     }
 
     /// Like [`retain`](Table::retain), for one home at a time, with positions as in
@@ -76,10 +68,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     /// The body of [`retain_from`](Table::retain_from), compiled once for all closures.
     fn retain_home(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
-        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), &mut |entry| {
-            // SAFETY: within the operation of `step`.
-            unsafe { keep_if(raw, entry, &self.rehash(), &mut *f) };
-        }))
+        // SAFETY: within the operation.
+        pin(|_| either!(self, typed => unsafe { typed.retain(from, &self.hasher, f) }))
     }
 
     /// Returns the position of a key in walks: see [`visit_from`](Table::visit_from).
@@ -195,16 +185,8 @@ where
             let at = self.from?;
             let (table, make) = (self.table, self.make);
             // Assigned only when complete: a clone may panic.
-            let (found, next) = pin(|_| {
-                either!(table, raw => {
-                    let mut entries = Vec::new();
-                    // SAFETY: within the operation.
-                    unsafe {
-                        let next = raw.visit(at, &table.rehash(), &mut entries);
-                        (entries.drain(..).map(|entry| both(raw, entry, make)).collect(), next)
-                    }
-                })
-            });
+            let mut found = Vec::new();
+            let next = table.visit_home(at, &mut |key, value| found.push(make(key, value)));
             (self.found, self.from) = (found, next);
         }
         self.found.pop()

@@ -1,30 +1,56 @@
 //! Slow path of writes: insertions, changes and removals under the lock of a home.
 //!
-//! - I1. A write decides and applies its change under the lock of the home (raw/I2). It counts, retires and
-//!   drops only after the lock is released, since drops run user code (raw/I6).
+//! - I1. A write decides and applies its change under the lock of the home (raw/I2). After the lock is
+//!   released, it counts. The caller then retires the old entry and drops unused parts of a new one, since
+//!   drops run user code (raw/I6).
+//! - I2. A new entry or value belongs to the caller until `is_made` is set, and to the table from then on. A
+//!   write sets it under the lock, when the change is applied. So the owner is known after a panic, too.
 
 use crate::table::bucket::{Bucket, Probe, is_moved};
 use crate::table::hash::{mix, tag};
-use crate::table::layout::{DynHash, DynIsKey, Layout};
 use crate::table::raw::{Found, Raw};
 use crate::table::resize::{CROWDED_LOG2, EMPTIED_LOG2, MoveBatch};
 use crate::table::sites;
 use crate::table::slab::{Location, Slab};
+use crate::table::slots::{DynHash, DynIsKey, Slots};
 use squall_lock::LockGuard;
 use squall_sys::sync::atomic::Ordering;
 
-/// The change that a write makes, decided from the entry that it found or missed.
-pub(crate) enum Change<L: Layout> {
-    Nothing,
-    /// Insert an entry, or replace the whole entry.
-    Put(L::NewEntry),
-    /// Replace the value of the key that was found.
-    Value(L::NewValue),
+/// A wanted change of the entry of a key.
+pub(crate) enum Change<S: Slots> {
+    /// Insert this entry, or replace the present one.
+    Put(S::Raw),
+    /// Insert this entry if the key is absent.
+    Insert(S::Raw),
+    /// Replace the value of the entry `seen` by that of `new`, if the entry is unchanged.
+    Replace { seen: S::Raw, new: S::Raw },
+    /// Remove the entry if the key is present.
     Remove,
+    /// Remove this entry if it is unchanged.
+    RemoveSeen(S::Raw),
 }
 
-/// Decides about an entry that was found, or about its absence. Called once for each write.
-pub(crate) type Decide<'a, L> = &'a mut dyn FnMut(Option<<L as Layout>::Raw>) -> Change<L>;
+impl<S: Slots> Change<S> {
+    /// Whether to make the change, given the key's present entry.
+    fn is_wanted(&self, found: Option<S::Raw>) -> bool {
+        match self {
+            Change::Put(_) => true,
+            Change::Insert(_) => found.is_none(),
+            Change::Replace { seen, .. } | Change::RemoveSeen(seen) => {
+                found.is_some_and(|now| S::is_same(now, *seen))
+            }
+            Change::Remove => found.is_some(),
+        }
+    }
+}
+
+/// The entry that a write found under the lock, and the work that it leaves to its caller. If the change was
+/// made, the caller retires the entry that was found.
+pub(crate) struct Written<S: Slots> {
+    pub(crate) found: Option<S::Raw>,
+    /// Whether the caller must check the table's size by [`Raw::resize`], after it has retired the entry.
+    pub(crate) check_size: bool,
+}
 
 /// The reason to retry a write.
 enum Retry {
@@ -35,31 +61,37 @@ enum Retry {
 }
 
 /// The work that remains after a write has released the lock.
-struct AfterUnlock<L: Layout> {
-    /// The replaced or removed entry, and whether its key lives on in the new entry.
-    replaced: Option<(L::Raw, bool)>,
-    /// The unused rest of an inserted entry.
-    leftover: Option<L::NewEntry>,
+struct AfterUnlock<S: Slots> {
+    written: Written<S>,
     added: i8,
-    /// Whether the caller should check the table's size.
-    check_size: bool,
 }
 
-impl<L: Layout> Raw<L> {
-    /// Finds a key and changes its entry, under its home's lock. `decide` gets the entry or its absence, and
-    /// must run no user code.
+impl<S: Slots> Raw<S> {
+    /// Finds a key and changes its entry, under its home's lock. Sets `is_made` if it makes the change (I2).
     ///
     /// # Safety
-    /// In an operation. `decide` changes a value or removes an entry only if it got one.
-    #[inline(never)]
+    /// In an operation. A raw entry in the change is new and owned by the caller, or was loaded in this
+    /// operation.
     pub(crate) unsafe fn write(
         &self,
         hash: u64,
-        is_key: DynIsKey<'_, L::Key>,
-        rehash: DynHash<'_, L::Key>,
-        decide: Decide<'_, L>,
-    ) {
-        let mixed = mix(hash);
+        is_key: DynIsKey<'_, S>,
+        rehash: DynHash<'_, S>,
+        change: &Change<S>,
+        is_made: &mut bool,
+    ) -> Written<S> {
+        // SAFETY: the caller.
+        unsafe { self.write_mixed(mix(hash), is_key, rehash, change, is_made) }
+    }
+
+    unsafe fn write_mixed(
+        &self,
+        mixed: u64,
+        is_key: DynIsKey<'_, S>,
+        rehash: DynHash<'_, S>,
+        change: &Change<S>,
+        is_made: &mut bool,
+    ) -> Written<S> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         // Prefetches the slots before the lock, which is a barrier: they arrive while it is taken.
@@ -80,34 +112,34 @@ impl<L: Layout> Raw<L> {
                 }
             }
             // SAFETY: the caller.
-            return unsafe { self.write_slow(slab, mixed, lock, is_key, rehash, decide) };
+            return unsafe { self.write_slow(slab, mixed, lock, is_key, rehash, change, is_made) };
         };
-        let change = decide(found.as_ref().map(|location| location.raw));
         // SAFETY: found here, under the lock.
-        let done = unsafe { Self::apply(slab, bucket, mixed, change, found) };
+        let done = unsafe { Self::apply(slab, bucket, mixed, change, found, is_made) };
         drop(lock);
-        // SAFETY: the caller.
-        unsafe { self.finish_write(done, rehash) }
+        self.finish_write(done)
     }
 
     /// Slow path of `write`: the key may be in a chained bucket, the home is moving, or a version is used up.
     /// `lock` is the home's.
+    #[expect(clippy::too_many_arguments)]
     #[inline(never)]
     unsafe fn write_slow(
         &self,
-        mut slab: &Slab<L>,
+        mut slab: &Slab<S>,
         mixed: u64,
         lock: LockGuard<'_, ()>,
-        is_key: DynIsKey<'_, L::Key>,
-        rehash: DynHash<'_, L::Key>,
-        decide: Decide<'_, L>,
-    ) {
+        is_key: DynIsKey<'_, S>,
+        rehash: DynHash<'_, S>,
+        change: &Change<S>,
+        is_made: &mut bool,
+    ) -> Written<S> {
         let mut lock = Some(lock);
         let done = loop {
             let home = slab.home(mixed);
             let lock = lock.take().unwrap_or_else(|| slab.bucket(home).lock());
             // SAFETY: the caller.
-            match unsafe { Self::write_in_slab(slab, mixed, lock, is_key, rehash, decide) } {
+            match unsafe { Self::write_in_slab(slab, mixed, lock, is_key, rehash, change, is_made) } {
                 Ok(done) => break done,
                 Err(Retry::Moved) => {
                     // SAFETY: the caller.
@@ -120,77 +152,66 @@ impl<L: Layout> Raw<L> {
                 }
             }
         };
-        // SAFETY: the caller.
-        unsafe { self.finish_write(done, rehash) }
+        self.finish_write(done)
     }
 
-    /// Changes an entry that was found before, without a second lookup, if it is unchanged. Returns whether
-    /// it did; otherwise the table is as before.
+    /// Replaces the value of an entry that was found before by that of `new`, or removes the entry, if it is
+    /// unchanged. Searches for it again only if its home is moving or its versions are exhausted. Sets
+    /// `is_made` if it makes the change (I2).
     ///
-    /// # Errors
-    /// The home is moving or its versions are exhausted. The change comes back, for [`write`](Raw::write).
     /// # Safety
     /// In the operation in which the entry was found.
-    #[inline(never)]
     pub(crate) unsafe fn change(
         &self,
-        found: Found<'_, L>,
-        change: Change<L>,
-        rehash: DynHash<'_, L::Key>,
-    ) -> Result<bool, Change<L>> {
+        found: Found<'_, S>,
+        is_key: DynIsKey<'_, S>,
+        rehash: DynHash<'_, S>,
+        new: Option<S::Raw>,
+        is_made: &mut bool,
+    ) -> Written<S> {
         let Found { slab, mixed, location } = found;
-        let home = slab.home(mixed);
-        let first = slab.bucket(home);
+        let seen = location.raw;
+        let change = match new {
+            Some(new) => Change::Replace { seen, new },
+            None => Change::RemoveSeen(seen),
+        };
+        let first = slab.bucket(slab.home(mixed));
         let lock = first.lock();
         // Acquire: pairs with the release of `begin_move` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
-        let is_exhausted = matches!(change, Change::Remove) && location.bucket.is_exhausted();
+        let is_exhausted = new.is_none() && location.bucket.is_exhausted();
         if moves && !sites::CHECK_MOVED.is_weak() || is_exhausted {
-            return Err(change);
+            drop(lock);
+            // SAFETY: the caller.
+            return unsafe { self.write_mixed(mixed, is_key, rehash, &change, is_made) };
         }
-        if !location.bucket.holds(location.slot, location.raw) && !sites::CHECK_UNCHANGED.is_weak() {
-            return Ok(false);
+        if !location.bucket.holds(location.slot, seen) && !sites::CHECK_UNCHANGED.is_weak() {
+            return Written { found: None, check_size: false };
         }
         // SAFETY: found, and still there, under the lock.
-        let done = unsafe { Self::apply(slab, first, mixed, change, Some(location)) };
+        let done = unsafe { Self::apply(slab, first, mixed, &change, Some(location), is_made) };
         drop(lock);
-        // SAFETY: the caller.
-        unsafe { self.finish_write(done, rehash) };
-        Ok(true)
+        self.finish_write(done)
     }
 
-    /// Finishes a write after its lock is released: counts, retires, and resizes if needed.
-    ///
-    /// # Safety
-    /// In an operation; the write is complete.
-    unsafe fn finish_write(&self, done: AfterUnlock<L>, rehash: DynHash<'_, L::Key>) {
+    /// Counts the added or removed entry after the lock is released.
+    fn finish_write(&self, done: AfterUnlock<S>) -> Written<S> {
         if done.added != 0 {
             self.count.add(i64::from(done.added).cast_unsigned());
         }
-        match done.replaced {
-            // SAFETY: the slot is already empty or has another entry. The thread that changed it is the only
-            // one to retire the old entry.
-            Some((raw, false)) => unsafe { L::retire(raw) },
-            // SAFETY: as above; `replace_value` took the key.
-            Some((raw, true)) => unsafe { L::retire_value(raw) },
-            None => {}
-        }
-        drop(done.leftover);
-        if done.check_size {
-            // SAFETY: the caller.
-            unsafe { self.resize(rehash) };
-        }
+        done.written
     }
 
     /// Like [`write`](Raw::write), in this slab, unless the home has moved on. `_lock` is the home's lock.
     unsafe fn write_in_slab(
-        slab: &Slab<L>,
+        slab: &Slab<S>,
         mixed: u64,
         _lock: LockGuard<'_, ()>,
-        is_key: DynIsKey<'_, L::Key>,
-        rehash: DynHash<'_, L::Key>,
-        decide: &mut dyn FnMut(Option<L::Raw>) -> Change<L>,
-    ) -> Result<AfterUnlock<L>, Retry> {
+        is_key: DynIsKey<'_, S>,
+        rehash: DynHash<'_, S>,
+        change: &Change<S>,
+        is_made: &mut bool,
+    ) -> Result<AfterUnlock<S>, Retry> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let state = first.state();
@@ -207,55 +228,56 @@ impl<L: Layout> Raw<L> {
         if found.as_ref().is_some_and(|location| location.bucket.is_exhausted()) {
             return Err(Retry::VersionsExhausted);
         }
-        let change = decide(found.as_ref().map(|location| location.raw));
         // SAFETY: found here, under the lock.
-        Ok(unsafe { Self::apply(slab, first, mixed, change, found) })
+        Ok(unsafe { Self::apply(slab, first, mixed, change, found, is_made) })
     }
 
-    /// Applies a change under the home's lock; `first` is the home's own bucket.
+    /// Applies a change, if it is wanted, under the home's lock. `first` is the home's own bucket.
     ///
     /// # Safety
     /// In an operation; the found entry is still there.
     unsafe fn apply(
-        slab: &Slab<L>,
-        first: Bucket<'_, L>,
+        slab: &Slab<S>,
+        first: Bucket<'_, S>,
         mixed: u64,
-        change: Change<L>,
-        found: Option<Location<'_, L>>,
-    ) -> AfterUnlock<L> {
-        let mut done = AfterUnlock { replaced: None, leftover: None, added: 0, check_size: false };
+        change: &Change<S>,
+        found: Option<Location<'_, S>>,
+        is_made: &mut bool,
+    ) -> AfterUnlock<S> {
+        let raw = found.as_ref().map(|location| location.raw);
+        let mut done = AfterUnlock { written: Written { found: raw, check_size: false }, added: 0 };
+        if !change.is_wanted(raw) {
+            return done;
+        }
+        *is_made = true;
         match (change, found) {
-            (Change::Nothing, _) => {}
-            (Change::Put(new_entry), None) => {
+            (Change::Put(new) | Change::Insert(new), None) => {
                 let (bucket, slot, own) = slab.find_room(first, mixed);
-                bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, new_entry));
+                bucket.publish(slot, tag(mixed), *new);
                 done.added = 1;
                 // A sample of the insertions into chains checks the size. A fuller table has more of them.
-                done.check_size =
+                done.written.check_size =
                     !own && (slab.is_sampled(mixed, CROWDED_LOG2) || slab.chain_length(slab.home(mixed)) > 1);
             }
-            (Change::Put(new_entry), Some(Location { bucket, slot, raw, .. })) => {
-                done.leftover = bucket.change(slot, |slot| L::replace(slot, raw, new_entry));
-                done.replaced = Some((raw, L::KEEPS_KEY));
-            }
-            (Change::Value(value), Some(Location { bucket, slot, raw, .. })) => {
+            (
+                Change::Put(new) | Change::Insert(new) | Change::Replace { new, .. },
+                Some(Location { bucket, slot, raw, .. }),
+            ) => {
                 // SAFETY: the caller.
-                bucket.change(slot, |slot| unsafe { L::replace_value(slot, raw, value) });
-                done.replaced = Some((raw, true));
+                unsafe { bucket.replace(slot, raw, *new) };
             }
-            (Change::Remove, Some(Location { bucket, slot, raw, .. })) => {
+            (Change::Remove | Change::RemoveSeen(_), Some(Location { bucket, slot, .. })) => {
                 bucket.remove(slot);
                 // A removal from the home's own bucket leaves the chain as it is.
                 if !bucket.is_same_bucket(first) {
                     slab.unchain_if_empty(slab.home(mixed), first);
                 }
-                done.replaced = Some((raw, false));
                 done.added = -1;
                 // In this order: few buckets are empty, and the sample is unpredictable.
-                done.check_size = first.is_empty() && slab.is_sampled(mixed, EMPTIED_LOG2);
+                done.written.check_size = first.is_empty() && slab.is_sampled(mixed, EMPTIED_LOG2);
             }
-            (Change::Value(_) | Change::Remove, None) => {
-                unreachable!("a change of an absent entry was requested")
+            (Change::Replace { .. } | Change::Remove | Change::RemoveSeen(_), None) => {
+                unreachable!("a change of an absent entry is not wanted")
             }
         }
         done
