@@ -105,7 +105,7 @@ impl fmt::Debug for Announced<'_> {
 /// let keyed = KeyedCopies::new(64);
 /// keyed.join(place.clone());
 /// // A lookup that found no copy makes one.
-/// keyed.copy(1, || source.get(&1), |value| place.try_insert(1, value).map_err(|(_, value)| value));
+/// keyed.copy(1, || source.get(&1), |copy| _ = copy.take().map(|value| place.set(1, value)));
 /// assert_eq!(place.get(&1), Some(10));
 /// // A change removes the copies first.
 /// let announced = keyed.announce(1, |place| _ = place.delete(&1));
@@ -174,27 +174,31 @@ impl<P: Clone> KeyedCopies<P> {
     }
 
     /// Makes a copy of the value of a key with this hash, unless a change of its stripe is announced. `make`
-    /// reads the value from the source, under no lock; `put` stores it in a place, under the stripe's lock.
-    /// An unused copy is dropped under no lock.
+    /// reads the value from the source, under no lock; `put` takes it out and stores it in a place, under the
+    /// stripe's lock. An unused copy is dropped under no lock.
     ///
     /// # Panics
     /// If `make` or `put` panics.
-    pub fn copy<C>(&self, hash: u64, make: impl FnOnce() -> Option<C>, put: impl FnOnce(C) -> Result<(), C>) {
+    pub fn copy<C>(&self, hash: u64, make: impl FnOnce() -> Option<C>, put: impl FnOnce(&mut Option<C>)) {
         let stripe = self.stripe(hash);
         let Some(ended) = stripe.ended_if_idle() else { return };
-        let Some(copy) = make() else { return };
+        // Declared before the lock, so that an unused copy is dropped after it.
+        let mut copy = make();
+        if copy.is_none() {
+            return;
+        }
         let Some(changes) = stripe.0.try_lock() else { return };
         let no_change_now = changes.announced == 0 || sites::NO_CHANGE_NOW.is_weak();
         let no_change_since = changes.ended == ended || sites::NO_CHANGE_SINCE.is_weak();
-        let changes = if sites::COPY_LOCKED.is_weak() {
+        let _locked = if sites::COPY_LOCKED.is_weak() {
             drop(changes);
             None
         } else {
             Some(changes)
         };
-        let unused = if no_change_now && no_change_since { put(copy).err() } else { Some(copy) };
-        drop(changes);
-        drop(unused);
+        if no_change_now && no_change_since {
+            put(&mut copy);
+        }
     }
 }
 

@@ -21,10 +21,13 @@ impl Place {
         Some(self.0.load(Ordering::Acquire)).filter(|value| *value != 0)
     }
 
-    fn put(&self, value: u32) -> Result<(), u32> {
-        // Release: pairs with the acquire in `find`.
-        let put = self.0.compare_exchange(0, value, Ordering::Release, Ordering::Relaxed);
-        put.map(|_| ()).map_err(|_| value)
+    /// Stores the value if the key is absent.
+    fn put(&self, value: &mut Option<u32>) {
+        if let Some(new) = value {
+            // Release: pairs with the acquire in `find`.
+            let put = self.0.compare_exchange(0, *new, Ordering::Release, Ordering::Relaxed);
+            *value = put.err();
+        }
     }
 
     fn take_out(&self) {
@@ -62,7 +65,7 @@ impl World {
 
     /// Makes a copy, like a lookup that missed.
     fn copy(&self, place: usize) {
-        self.keyed.copy(0, || Some(self.source()), |value| self.places[place].put(value));
+        self.keyed.copy(0, || Some(self.source()), |copy| self.places[place].put(copy));
     }
 
     fn change(&self, value: u32) {

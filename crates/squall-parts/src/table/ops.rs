@@ -349,6 +349,20 @@ impl<L: Layout> Typed<'_, L> {
         }
     }
 
+    /// Slow path of a read of key and value.
+    pub(crate) unsafe fn read_entry_slow(
+        self,
+        hash: u64,
+        is_key: DynIsTypedKey<'_, L::Key>,
+        f: &mut dyn FnMut(&L::Key, &L::Value),
+    ) -> bool {
+        // SAFETY: the caller.
+        unsafe {
+            let found = L::Slots::find(self.raw, hash, &compares::<L>(is_key));
+            found.map(|found| self.both(found.raw(), f)).is_some()
+        }
+    }
+
     /// Slow path of `put`. Returns the replaced entry, which stays until the operation ends.
     #[cold]
     #[inline(never)]

@@ -18,7 +18,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// as in most reads. Calls no function except the hasher, the key's comparison, and `f`.
     ///
     /// # Errors
-    /// The key may be elsewhere: [`read_in`](Table::read_in) is the slow path. `f` comes back uncalled.
+    /// The key may be elsewhere: [`__read_slow`](Table::__read_slow) finds it. `f` comes back uncalled.
     /// # Example
     /// ```
     /// use squall_parts::table::Table;
@@ -26,7 +26,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
     /// let value = pin(|guard| match table.__try_read(guard, &1, |value| *value) {
     ///     Ok(found) => found,
-    ///     Err(f) => table.read_in(guard, &1, f),
+    ///     Err(f) => table.__read_slow(guard, &1, f),
     /// });
     /// assert_eq!(value, Some(10));
     /// ```
@@ -44,6 +44,22 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, typed => unsafe { typed.try_read(hash, move |found| found.borrow() == key, f) })
+    }
+
+    /// Slow path of [`read_in`](Table::read_in), for a key in any bucket.
+    #[doc(hidden)]
+    pub fn __read_slow<Q: Eq + Hash + ?Sized, R>(
+        &self,
+        _: &Guard,
+        key: &Q,
+        f: impl FnOnce(&V) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, typed => unsafe { typed.read_slow(hash, move |found| found.borrow() == key, f) })
     }
 
     /// Fast path of [`read_in`](Table::read_in) for a key that is present in its home's own bucket.
@@ -167,6 +183,20 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     unsafe fn read_any(&self, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
         // SAFETY: the caller.
         either!(self, typed => unsafe { typed.read_slow(hash, is_key, f).is_some() })
+    }
+
+    /// Calls `f` with the entry of the key for which `is_key` returns `true`, like
+    /// [`read_entry`](Table::read_entry). Returns whether the key is present. `hash` is the key's.
+    #[doc(hidden)]
+    pub fn __read_entry(
+        &self,
+        _: &Guard,
+        hash: u64,
+        is_key: &dyn Fn(&K) -> bool,
+        f: &mut dyn FnMut(&K, &V),
+    ) -> bool {
+        // SAFETY: within the operation.
+        either!(self, typed => unsafe { typed.read_entry_slow(hash, is_key, f) })
     }
 
     /// Takes the entry out of the option and sets it, like [`put_in`](Table::put_in). Calls `old` with the
