@@ -2,6 +2,7 @@
 
 use squall_core::swap::Format;
 use squall_parts::table::Table;
+use std::error::Error;
 use std::sync::Arc;
 
 /// The state format of maps: a table of all entries.
@@ -15,4 +16,16 @@ where
     V: Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
+}
+
+/// The error of an export from a map that has no entries yet.
+#[cold]
+pub(super) fn no_entries() -> Box<dyn Error + Send + Sync> {
+    "the map has no entries: no swap moved its state in".into()
+}
+
+/// The error of a second import.
+#[cold]
+pub(super) fn has_entries() -> Box<dyn Error + Send + Sync> {
+    "the replacement already has entries; make a new one for each swap".into()
 }

@@ -10,17 +10,14 @@
 //!   (`squall_parts::table::Budget`).
 //! - I2. The amount given back for an entry is the amount that was taken for it. If a closure runs several
 //!   times, its last run counts (`Charge`).
-//! - I3. A closure that goes to the inner map has a type that does not depend on the caller's closure type.
-//!   The inner map may have a limit in turn, so the types would never end.
-//! - I4. Only the limited map calls the inner map, except to change its form or its clusters: its owner
+//! - I3. Only the limited map calls the inner map, except to change its form or its clusters: its owner
 //!   gave it up.
 
 use squall_core::{Handle, Id, Miss, MissAnswer, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
 use squall_parts::table::{Budget, Compute, Computed, Exhausted, Reservation};
-use squall_rcu::{Guard, RcuArc};
+use squall_rcu::{Guard, RcuArc, pin};
 use std::any::Any;
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +25,10 @@ use std::sync::{Arc, OnceLock};
 use super::cloners::Cloners;
 use super::ext::MapExt;
 use super::full::Full;
-use super::store::{Form, Store};
+use super::key::{Borrowed, KeyForm};
+use super::methods;
+use super::storage::{Old, Storage};
+use super::store::Store;
 use super::{Map, Resized, Sensors};
 
 /// A function that returns a value's weight.
@@ -165,193 +165,162 @@ where
         panic!("{}", self.full((), exhausted))
     }
 
-    pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
-        &self,
-        _: &Guard,
-        key: &Q,
-        f: impl FnOnce(&V) -> R,
-    ) -> Option<R>
-    where
-        K: Borrow<Q>,
-    {
-        let (mut f, mut read) = (Some(f), None);
-        let mut keep = |value: &V| read = f.take().map(|f| f(value));
-        let keep: &mut dyn FnMut(&V) = &mut keep;
-        self.inner().with(key, keep)?;
-        read
-    }
-
-    pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
-        let f: &mut dyn FnMut(&K, &V) = &mut f;
-        self.inner().visit_from(from, f)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.inner().len()
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.inner().capacity()
-    }
-
-    pub(super) fn try_reserve(&self, more: usize) -> bool {
-        self.inner().try_reserve(more)
-    }
-
-    pub(super) fn shrink_to_fit(&self) {
-        self.inner().shrink_to_fit();
-    }
-
     /// Runs a closure and charges its decision.
     fn decide<'a>(
         &'a self,
         charge: &mut Charge<'a>,
         there: Option<&V>,
-        f: impl FnOnce(Option<&V>) -> Compute<V>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
     ) -> Compute<V> {
         let wanted = f(there);
         charge.charge(there.map_or(0, |value| self.weight(value)), wanted, |value| self.weight(value))
     }
 
-    pub(super) fn compute_or_full(
-        &self,
-        key: K,
-        mut f: impl FnMut(Option<&V>) -> Compute<V>,
-    ) -> Result<Computed, Full<()>> {
-        let mut charge = Charge::new(&self.budget);
-        let mut decide = |there: Option<&V>| self.decide(&mut charge, there, &mut f);
-        let decide: &mut dyn FnMut(Option<&V>) -> Compute<V> = &mut decide;
-        let computed = self.inner().compute(key, decide);
-        charge.finish(computed).map_err(|exhausted| self.full((), exhausted))
+    /// Runs `f` on the inner map's store, in a call that reads.
+    fn read_inner<R>(&self, f: impl FnOnce(&Guard, &dyn Storage<K, V, S>) -> R) -> R {
+        methods::read(self.inner(), |guard, store| f(guard, store.0))
     }
 
-    pub(super) fn set_or_full(&self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
-        let copy = || (self.cloners.value)(&value);
+    /// Runs `f` on the inner map's store, in a call that writes.
+    fn write_inner<R>(&self, f: impl FnOnce(&Guard, &dyn Storage<K, V, S>) -> R) -> R {
+        methods::write(self.inner(), |guard, store| f(guard, store.0))
+    }
+}
+
+impl<K, V, S> Storage<K, V, S> for Limited<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn read(&self, _: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {
+        self.read_inner(|guard, inner| inner.read(guard, key, f))
+    }
+
+    fn contains(&self, _: &Guard, key: &dyn KeyForm<K, S>) -> bool {
+        self.read_inner(|guard, inner| inner.contains(guard, key))
+    }
+
+    fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
+        self.put_or_full(guard, entry, old).unwrap_or_else(|full| self.refuse(full.exhausted))
+    }
+
+    fn put_or_full(
+        &self,
+        guard: &Guard,
+        entry: &mut Option<(K, V)>,
+        old: &mut Old<V>,
+    ) -> Result<bool, Full<()>> {
+        let Some((key, value)) = entry else { unreachable!("a put without an entry") };
+        let mut put = |there: Option<&V>| {
+            old.see(there);
+            Compute::Put((self.cloners.value)(value))
+        };
         if self.weigh.is_some() {
-            let again = (self.cloners.key)(&key);
-            let done = self.compute_or_full(key, |_| Compute::Put(copy()));
-            return match done {
-                Ok(done) => Ok(done != Computed::Inserted),
-                Err(full) => Err(full.map(|()| (again, value))),
-            };
+            let computed = self.compute_or_full(guard, (self.cloners.key)(key), &mut put)?;
+            *entry = None;
+            return Ok(computed != Computed::Inserted);
         }
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(1) {
             // A key that is present needs no budget.
-            let there = self.inner().update(&key, |_| copy());
-            return if there { Ok(true) } else { Err(self.full((key, value), exhausted)) };
+            let mut update = |there: &V| put(Some(there));
+            let updated = self.write_inner(|guard, inner| inner.change(guard, &Borrowed(&*key), &mut update));
+            if updated != Computed::Updated {
+                return Err(self.full((), exhausted));
+            }
+            *entry = None;
+            return Ok(true);
         }
-        let there = self.inner().set(key, value);
-        if !there {
+        let was_present = self.write_inner(|guard, inner| inner.put(guard, entry, old));
+        if !was_present {
             part.keep();
         }
-        Ok(there)
+        Ok(was_present)
     }
 
-    pub(super) fn set(&self, key: K, value: V) -> bool {
-        self.set_or_full(key, value).unwrap_or_else(|full| self.refuse(full.exhausted))
-    }
-
-    pub(super) fn insert(&self, key: K, value: V) -> Option<V>
-    where
-        V: Clone,
-    {
-        let mut old = None;
-        let put = |there: Option<&V>| {
-            old = there.cloned();
-            Compute::Put(value.clone())
-        };
-        let done = self.compute_or_full(key, put);
-        let _ = done.unwrap_or_else(|full| self.refuse(full.exhausted));
-        old
-    }
-
-    pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
+    /// Panics if the key is absent and the map is full.
+    fn try_insert(&self, _: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
+        let Some((key, value)) = entry else { unreachable!("an insertion without an entry") };
         let mut part = Reservation::new(&self.budget);
-        if let Err(exhausted) = part.take(self.weight(&value)) {
-            if self.inner().contains_key(&key) {
-                return Err((key, value));
+        if let Err(exhausted) = part.take(self.weight(value)) {
+            if self.read_inner(|guard, inner| inner.read(guard, &Borrowed(&*key), f)) {
+                return false;
             }
             self.refuse(exhausted);
         }
-        self.inner().try_insert(key, value)?;
-        part.keep();
-        Ok(())
+        let is_inserted = self.write_inner(|guard, inner| inner.try_insert(guard, entry, f));
+        if is_inserted {
+            part.keep();
+        }
+        is_inserted
     }
 
-    pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        let handle = self.inner();
-        if let Some(there) = handle.get(&key) {
-            return there;
+    /// Clones the value before the removal, so a clone that panics leaves the entry in the map.
+    fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
+        let mut remove = |value: &V| {
+            old.see(Some(value));
+            Compute::Remove
+        };
+        let is_removed = self.change(guard, key, &mut remove) == Computed::Removed;
+        if !is_removed {
+            old.see(None);
         }
-        let value = value();
-        let mut part = Reservation::new(&self.budget);
-        let taken = part.take(self.weight(&value));
-        loop {
-            if let Some(there) = handle.get(&key) {
-                return there;
-            }
-            if let Err(exhausted) = taken {
-                self.refuse(exhausted);
-            }
-            if handle.try_insert((self.cloners.key)(&key), value.clone()).is_ok() {
-                part.keep();
-                return value;
-            }
-        }
+        is_removed
     }
 
-    pub(super) fn change<Q: Eq + Hash + ?Sized>(
-        &self,
-        key: &Q,
-        mut f: impl FnMut(&V) -> Compute<V>,
-    ) -> Computed
-    where
-        K: Borrow<Q>,
-    {
+    fn change(&self, _: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V) -> Compute<V>) -> Computed {
         let mut charge = Charge::new(&self.budget);
-        let mut decide = |value: &V| self.decide(&mut charge, Some(value), |_| f(value));
-        let decide: &mut dyn FnMut(&V) -> Compute<V> = &mut decide;
-        let computed = self.inner().compute_if_present(key, decide);
+        let mut f = |there: Option<&V>| there.map_or(Compute::Keep, &mut *f);
+        let mut decide = |value: &V| self.decide(&mut charge, Some(value), &mut f);
+        let computed = self.write_inner(|guard, inner| inner.change(guard, key, &mut decide));
         charge.finish(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
     }
 
-    pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        self.compute_or_full(key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
+    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        self.compute_or_full(guard, key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
     }
 
-    /// Removes an entry. Clones the value before the removal, so a clone that panics leaves the entry in the
-    /// map.
-    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-        V: Clone,
-    {
-        let mut old = None;
-        let removed = self.change(key, |value| {
-            old = Some(value.clone());
-            Compute::Remove
-        });
-        old.filter(|_| removed == Computed::Removed)
+    fn compute_or_full(
+        &self,
+        _: &Guard,
+        key: K,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed, Full<()>> {
+        let mut charge = Charge::new(&self.budget);
+        let mut decide = |there: Option<&V>| self.decide(&mut charge, there, f);
+        let computed = self.write_inner(|guard, inner| inner.compute(guard, key, &mut decide));
+        charge.finish(computed).map_err(|exhausted| self.full((), exhausted))
     }
 
-    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.change(key, |_| Compute::Remove) == Computed::Removed
+    fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
+        self.read_inner(|_, inner| inner.visit_from(from, f))
     }
 
-    pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
+    fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
-        let next = self.inner().visit_from(from, |key, _| keys.push((self.cloners.key)(key)));
+        let next = self.visit_from(from, &mut |key, _| keys.push((self.cloners.key)(key)));
         for key in keys {
-            let _ = self.change(&key, |value| if f(&key, value) { Compute::Keep } else { Compute::Remove });
+            let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
+            let _ = pin(|guard| self.change(guard, &Borrowed(&key), &mut decide));
         }
         next
+    }
+
+    fn len(&self) -> usize {
+        self.read_inner(|_, inner| inner.len())
+    }
+
+    fn capacity(&self) -> usize {
+        self.read_inner(|_, inner| inner.capacity())
+    }
+
+    fn try_reserve(&self, more: usize) -> bool {
+        self.write_inner(|_, inner| inner.try_reserve(more))
+    }
+
+    fn shrink_to_fit(&self) {
+        self.write_inner(|_, inner| inner.shrink_to_fit());
     }
 }
 
@@ -412,7 +381,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
-        Store::new(Form::Limited(self.limited.lend(guard)))
+        Store(self.limited.lend(guard))
     }
 
     fn sensors(&self) -> Sensors {

@@ -19,13 +19,16 @@ use super::{Compute, Computed, Map};
 /// Runs `f` on the store of a map, in a call that writes.
 #[inline(always)]
 #[track_caller]
-fn write<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
+pub(super) fn write<K, V, S, R>(
+    handle: Handle<dyn Map<K, V, S>>,
+    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
+) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    handle.__call_in("write", |guard, map| map.write(guard).run_write(map, guard, f), Panic)
+    handle.__call_in("write", |guard, map| map.write(guard).run_write(map, |store| f(guard, store)), Panic)
 }
 
 /// Runs `f` on the store of a map, in a call that writes. Returns an error if the map was destroyed.
@@ -39,13 +42,20 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    handle.__call_in("write", |guard, map| Ok(map.write(guard).run_write(map, guard, f)), Checked)
+    handle.__call_in(
+        "write",
+        |guard, map| Ok(map.write(guard).run_write(map, |store| f(guard, store))),
+        Checked,
+    )
 }
 
 /// Runs `f` on the store of a map, in a call that reads.
 #[inline(always)]
 #[track_caller]
-fn read<K, V, S, R>(handle: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
+pub(super) fn read<K, V, S, R>(
+    handle: Handle<dyn Map<K, V, S>>,
+    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
+) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -66,6 +76,29 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     handle.__call_in("read", |guard, map| Ok(f(guard, map.read(guard))), Checked)
+}
+
+/// Whether entries have so many bytes that a write passes them on by reference. In unoptimised builds each
+/// function of a fast path would copy them.
+const fn is_large<K, V>() -> bool {
+    size_of::<(K, V)>() > 256
+}
+
+/// Writes a large entry by `put`, on the slow path.
+#[inline(never)]
+#[track_caller]
+fn put_large<K, V, S, R>(
+    handle: Handle<dyn Map<K, V, S>>,
+    entry: (K, V),
+    put: fn(&Store<'_, K, V, S>, &Guard, &mut Option<(K, V)>) -> R,
+) -> R
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    let mut entry = Some(entry);
+    write(handle, |guard, store| put(&store, guard, &mut entry))
 }
 
 impl<K, V, S> MapExt<K, V, S> for Handle<dyn Map<K, V, S>>
@@ -98,18 +131,24 @@ where
     where
         V: Clone,
     {
+        if const { is_large::<K, V>() } {
+            return put_large(self, (key, value), |store, guard, entry| store.insert(guard, entry));
+        }
         self.__call_action("write", Insert { key, value }, Panic)
     }
 
     #[inline]
     #[track_caller]
     fn set(self, key: K, value: V) -> bool {
+        if const { is_large::<K, V>() } {
+            return put_large(self, (key, value), |store, guard, entry| store.set(guard, entry));
+        }
         self.__call_action("write", Set { key, value }, Panic)
     }
 
     #[track_caller]
     fn try_insert(self, key: K, value: V) -> Result<(), (K, V)> {
-        write(self, |_, store| store.try_insert(key, value))
+        write(self, |guard, store| store.try_insert(guard, key, value))
     }
 
     #[track_caller]
@@ -117,7 +156,7 @@ where
     where
         V: Clone,
     {
-        write(self, |_, store| store.get_or_insert_with(key, value))
+        write(self, |guard, store| store.get_or_insert_with(guard, key, value))
     }
 
     #[inline]
@@ -167,8 +206,8 @@ where
     }
 
     #[track_caller]
-    fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        write(self, |_, store| store.compute(key, f))
+    fn compute(self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        write(self, |guard, store| store.0.compute(guard, key, &mut f))
     }
 
     #[track_caller]
@@ -177,8 +216,12 @@ where
     }
 
     #[track_caller]
-    fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
-        write(self, |_, store| store.compute_or_full(key, f))
+    fn compute_or_full(
+        self,
+        key: K,
+        mut f: impl FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed, Full<()>> {
+        write(self, |guard, store| store.0.compute_or_full(guard, key, &mut f))
     }
 
     #[track_caller]
@@ -208,7 +251,7 @@ where
     fn retain(self, mut f: impl FnMut(&K, &V) -> bool) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = write(self, |_, store| store.retain_from(at, &mut f));
+            from = write(self, |_, store| store.0.retain_from(at, &mut f));
         }
     }
 
@@ -224,12 +267,12 @@ where
 
     #[track_caller]
     fn try_reserve(self, more: usize) -> bool {
-        write(self, |_, store| store.try_reserve(more))
+        write(self, |_, store| store.0.try_reserve(more))
     }
 
     #[track_caller]
     fn shrink_to_fit(self) {
-        write(self, |_, store| store.shrink_to_fit());
+        write(self, |_, store| store.0.shrink_to_fit());
     }
 
     #[inline]
@@ -245,18 +288,18 @@ where
     }
 
     fn try_set(self, key: K, value: V) -> Result<bool, CallError> {
-        try_write(self, |guard, store| store.set(guard, key, value))
+        try_write(self, |guard, store| store.set(guard, &mut Some((key, value))))
     }
 
     fn try_delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
     where
         K: Borrow<Q>,
     {
-        try_write(self, |guard, store| store.discard(guard, key))
+        try_write(self, |guard, store| store.delete(guard, key))
     }
 
-    fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
-        try_write(self, |_, store| store.compute(key, f))
+    fn try_compute(self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
+        try_write(self, |guard, store| store.0.compute(guard, key, &mut f))
     }
 
     fn try_for_each(self, mut f: impl FnMut(&K, &V)) -> Result<(), CallError> {

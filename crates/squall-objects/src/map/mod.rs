@@ -81,6 +81,7 @@ mod ext;
 mod format;
 mod full;
 mod iter;
+mod key;
 mod limited;
 mod locked;
 mod make;
@@ -95,8 +96,11 @@ mod replicated;
 mod resize_error;
 mod sensor;
 mod single;
+mod storage;
 mod store;
 mod structure;
+#[cfg(test)]
+mod typed;
 mod view;
 
 use squall_core::Handle;

@@ -12,8 +12,9 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Map;
+use super::key::Borrowed;
 use super::sensor::{SAMPLE_LOG2, Sensor};
-use super::store::{Form, Store};
+use super::store::Store;
 use super::view::Viewed;
 
 /// Implements `Action` for an operation on maps of all types, within these bounds.
@@ -44,30 +45,6 @@ macro_rules! action {
     };
 }
 
-/// Returns the store for a write by a view, if the representative has no more to record than is recorded
-/// here.
-#[inline(always)]
-fn for_write<'o, K, V, S>(hit: &Hit<'o, dyn Map<K, V, S>>) -> Option<Store<'o, K, V, S>>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    match hit.view().get() {
-        Viewed::Locked(locked) => {
-            let is_biased_to_me = locked.needs_no_record() && locked.spilled().is_none();
-            is_biased_to_me.then(|| Store::new(Form::Locked(locked)))
-        }
-        Viewed::Table { table, sensor } => {
-            if is_sampled(hit, sensor) {
-                hit.target().note_writes();
-            }
-            Some(Store::table(table))
-        }
-        Viewed::Copies(_) | Viewed::Hidden => None,
-    }
-}
-
 /// Whether this write of a table with this sensor is sampled, so that it is reported for many.
 #[inline(always)]
 fn is_sampled<K, V, S>(hit: &Hit<'_, dyn Map<K, V, S>>, sensor: Option<&Sensor>) -> bool
@@ -79,21 +56,37 @@ where
     sensor.is_some() && hit.is_chosen(SAMPLE_LOG2)
 }
 
-/// Writes to the store of a call: to the view if that is allowed, otherwise to the store that the
-/// representative returns.
-#[inline(always)]
-fn write_store<'o, K, V, S, R>(
+/// Returns the store of a write: the view, if the representative has no more to record than is recorded here.
+#[inline(never)]
+fn store_for_write<'o, K, V, S>(hit: &Hit<'o, dyn Map<K, V, S>>, guard: &'o Guard) -> Store<'o, K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    match hit.view().get() {
+        Viewed::Table { table, sensor } => {
+            if is_sampled(hit, sensor) {
+                hit.target().note_writes();
+            }
+            Store(table)
+        }
+        _ => hit.target().write(guard),
+    }
+}
+
+/// Runs `f` on the store of a write.
+fn write<'o, K, V, S, R>(
     hit: &Hit<'o, dyn Map<K, V, S>>,
     guard: &'o Guard,
-    f: impl FnOnce(&'o Guard, Store<'o, K, V, S>) -> R,
+    f: impl FnOnce(Store<'o, K, V, S>) -> R,
 ) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let store = for_write(hit).unwrap_or_else(|| hit.target().write(guard));
-    store.run_write(hit.target(), guard, f)
+    store_for_write(hit, guard).run_write(hit.target(), f)
 }
 
 /// Fast path of a write: to the view of a table, or by the owner of a locked map's lock. All other writes
@@ -117,7 +110,7 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
 
 action!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
 |Read { key, f }, guard, hit| match hit.view().get() {
-    Viewed::Table { table, .. } => table.read_in(guard, key, f),
+    Viewed::Table { table, .. } => table.__read_slow(guard, key, f),
     _ => hit.target().read(guard).read(guard, key, f),
 },
 fast |Read { key, f }| match hit.view().get() {
@@ -143,9 +136,12 @@ pub(super) struct Contains<'q, Q: ?Sized> {
 }
 
 action!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
-|Contains { key }, guard, hit| match hit.view().get() {
-    Viewed::Table { table, .. } => table.read_in(guard, key, |_| ()).is_some(),
-    _ => hit.target().read(guard).contains(guard, key),
+|Contains { key }, guard, hit| {
+    let store = match hit.view().get() {
+        Viewed::Table { table, .. } => Store(table),
+        _ => hit.target().read(guard),
+    };
+    store.0.contains(guard, &Borrowed(key))
 },
 fast |Contains { key }| {
     let found = match hit.view().get() {
@@ -164,7 +160,7 @@ pub(super) struct Insert<K, V> {
 }
 
 action!([] Insert<K, V> => Option<V>, where [V: Clone]
-|Insert { key, value }, guard, hit| write_store(&hit, guard, |guard, store| store.insert(guard, key, value)),
+|Insert { key, value }, guard, hit| write(&hit, guard, |store| store.insert(guard, &mut Some((key, value)))),
 fast |Insert { key, value }| write_fast!(hit, Insert { key, value }, |table| {
     table.__try_put(guard, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
 }, |locked| {
@@ -178,7 +174,7 @@ pub(super) struct Set<K, V> {
 }
 
 action!([] Set<K, V> => bool, where []
-|Set { key, value }, guard, hit| write_store(&hit, guard, |guard, store| store.set(guard, key, value)),
+|Set { key, value }, guard, hit| write(&hit, guard, |store| store.set(guard, &mut Some((key, value)))),
 fast |Set { key, value }| write_fast!(hit, Set { key, value }, |table| {
     let put = table.__try_put(guard, key, value, |_| ());
     put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
@@ -193,7 +189,7 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 }
 
 action!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
-|Remove { key }, guard, hit| write_store(&hit, guard, |guard, store| store.remove(guard, key)),
+|Remove { key }, guard, hit| write(&hit, guard, |store| store.remove(guard, key)),
 fast |Remove { key }| write_fast!(hit, Remove { key }, |table| {
     table.__try_take(guard, key, V::clone).map_err(|_| Remove { key })
 }, |locked| {
@@ -206,7 +202,7 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 }
 
 action!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
-|Discard { key }, guard, hit| write_store(&hit, guard, |guard, store| store.discard(guard, key)),
+|Discard { key }, guard, hit| write(&hit, guard, |store| store.delete(guard, key)),
 fast |Discard { key }| write_fast!(hit, Discard { key }, |table| {
     let taken = table.__try_take(guard, key, |_| ());
     taken.map(|old| old.is_some()).map_err(|_| Discard { key })
@@ -221,7 +217,7 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 }
 
 action!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
-|Change { key, f }, guard, hit| write_store(&hit, guard, |guard, store| store.change(guard, key, f)),
+|Change { key, f }, guard, hit| write(&hit, guard, |store| store.change(guard, key, f)),
 fast |Change { key, mut f }| write_fast!(hit, Change { key, f }, |table| {
     table.__try_change(guard, key, f).map_err(|f| Change { key, f })
 }, |locked| {

@@ -19,9 +19,10 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
-use super::format::EntriesFormat;
+use super::format::{EntriesFormat, has_entries, no_entries};
 use super::parts::{Home, Part, Parts};
-use super::store::{Form, Store};
+use super::storage::Storage;
+use super::store::Store;
 use super::{Map, Resized, Sensors};
 
 /// The root of a partitioned map.
@@ -120,16 +121,13 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let parts =
-                    whole.root().parts.get().ok_or("the map has no entries: no swap moved its state in")?;
+                let parts = whole.root().parts.get().ok_or_else(no_entries)?;
                 Ok(EntriesFormat(Arc::new(parts.to_table())))
             })
             .import(|whole, state: EntriesFormat<K, V, S>| {
                 let root = whole.root();
                 let parts = Parts::of_table(root.count, root.home.clone(), &state.0, root.cloners);
-                root.parts
-                    .set(Arc::new(parts))
-                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
+                root.parts.set(Arc::new(parts)).map_err(|_| has_entries())
             });
     }
 }
@@ -142,7 +140,7 @@ where
 {
     #[inline]
     fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
-        Store::new(Form::Partitioned(self.parts.lend(guard)))
+        Store(self.parts.lend(guard))
     }
 
     fn sensors(&self) -> Sensors {

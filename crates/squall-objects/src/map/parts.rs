@@ -7,12 +7,13 @@
 
 use squall_parts::table::{Compute, Computed, Table, position};
 use squall_rcu::Guard;
-use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
+use super::key::{Borrowed, KeyForm};
+use super::storage::{Old, Storage};
 
 /// A function from a key, as a number, to its home part.
 pub(super) type Home = Arc<dyn Fn(u64) -> usize + Send + Sync>;
@@ -37,7 +38,7 @@ impl<K, V, S> Parts<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + Send + Sync,
 {
     /// # Panics
     /// If `count` is zero.
@@ -77,24 +78,26 @@ where
     }
 
     /// Returns the home part of a key (I1).
-    #[inline]
-    pub(super) fn home<Q: Hash + ?Sized>(&self, key: &Q) -> usize {
-        (self.home)(number(key)) % self.parts.len()
+    fn home(&self, key: &dyn KeyForm<K, S>) -> usize {
+        (self.home)(key.number()) % self.parts.len()
     }
 
     /// Returns the table of the key's home, if it was made.
-    #[inline]
-    fn table_if_made<Q: Hash + ?Sized>(&self, key: &Q) -> Option<&Table<K, V, S>> {
+    fn table_if_made(&self, key: &dyn KeyForm<K, S>) -> Option<&Table<K, V, S>> {
         self.parts[self.home(key)].get()?.0.get()
     }
 
     /// Returns the table of the key's home, and makes it if needed.
-    #[inline]
-    fn table_of<Q: Hash + ?Sized>(&self, key: &Q) -> &Table<K, V, S> {
-        self.table(self.home(key))
+    fn table_of(&self, key: &K) -> &Table<K, V, S> {
+        self.table(self.home(&Borrowed(key)))
     }
 
-    #[inline]
+    /// Returns the table of the entry's home, and makes it if needed.
+    fn table_for(&self, entry: &Option<(K, V)>) -> &Table<K, V, S> {
+        let Some((key, _)) = entry else { unreachable!("an insertion without an entry") };
+        self.table_of(key)
+    }
+
     fn table(&self, index: usize) -> &Table<K, V, S> {
         self.part(index).0.get_or_init(|| Table::with_hasher((self.cloners.hasher)(&self.hasher)))
     }
@@ -103,22 +106,55 @@ where
         self.parts.iter().filter_map(|part| part.get()?.0.get())
     }
 
-    // --- reading ---
-
-    #[inline]
-    pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
-        &self,
-        guard: &Guard,
-        key: &Q,
-        f: impl FnOnce(&V) -> R,
-    ) -> Option<R>
-    where
-        K: Borrow<Q>,
-    {
-        self.table_if_made(key)?.read_in(guard, key, f)
+    /// Returns the end of the step from this position: the first end of a bucket in any of the tables.
+    fn step_end(&self, from: u64) -> Option<u64> {
+        let ends = self.tables().map(|table| table.visit_from(from, |_, _| {}));
+        ends.min_by_key(|end| end.unwrap_or(u64::MAX)).flatten()
     }
 
-    pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
+    /// Returns a test of whether a key lies before this position.
+    fn is_before(&self, next: Option<u64>) -> impl Fn(&K) -> bool {
+        move |key| next.is_none_or(|next| position(&self.hasher, key) < next)
+    }
+}
+
+impl<K, V, S> Storage<K, V, S> for Parts<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {
+        self.table_if_made(key).is_some_and(|table| Storage::read(table, guard, key, f))
+    }
+
+    fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
+        Storage::put(self.table_for(entry), guard, entry, old)
+    }
+
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
+        Storage::try_insert(self.table_for(entry), guard, entry, f)
+    }
+
+    fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
+        self.table_if_made(key).is_some_and(|table| Storage::take(table, guard, key, old))
+    }
+
+    fn change(
+        &self,
+        guard: &Guard,
+        key: &dyn KeyForm<K, S>,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+    ) -> Computed {
+        let table = self.table_if_made(key);
+        table.map_or(Computed::Kept, |table| Storage::change(table, guard, key, f))
+    }
+
+    fn compute(&self, _: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        self.table_of(&key).compute(key, f)
+    }
+
+    fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
         let next = self.step_end(from);
         let is_in_step = self.is_before(next);
         for table in self.tables() {
@@ -134,81 +170,7 @@ where
         next
     }
 
-    /// Returns the end of the step from this position: the first end of a bucket in any of the tables.
-    fn step_end(&self, from: u64) -> Option<u64> {
-        let ends = self.tables().map(|table| table.visit_from(from, |_, _| {}));
-        ends.min_by_key(|end| end.unwrap_or(u64::MAX)).flatten()
-    }
-
-    /// Returns a test of whether a key lies before this position.
-    fn is_before(&self, next: Option<u64>) -> impl Fn(&K) -> bool {
-        move |key| next.is_none_or(|next| position(&self.hasher, key) < next)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.tables().map(Table::len).sum()
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.tables().map(Table::capacity).sum()
-    }
-
-    // --- writing ---
-
-    #[inline]
-    pub(super) fn insert(&self, key: K, value: V) -> Option<V>
-    where
-        V: Clone,
-    {
-        self.table_of(&key).insert(key, value)
-    }
-
-    #[inline]
-    pub(super) fn set(&self, key: K, value: V) -> bool {
-        self.table_of(&key).set(key, value)
-    }
-
-    pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
-        self.table_of(&key).try_insert(key, value)
-    }
-
-    pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        self.table_of(&key).get_or_insert_with(key, value)
-    }
-
-    #[inline]
-    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-        V: Clone,
-    {
-        self.table_if_made(key)?.remove(key)
-    }
-
-    #[inline]
-    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.table_if_made(key).is_some_and(|table| table.delete(key))
-    }
-
-    #[inline]
-    pub(super) fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
-    where
-        K: Borrow<Q>,
-    {
-        self.table_if_made(key).map_or(Computed::Kept, |table| table.compute_if_present(key, f))
-    }
-
-    pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        self.table_of(&key).compute(key, f)
-    }
-
-    pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
+    fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
         let next = self.step_end(from);
         let is_in_step = self.is_before(next);
         for table in self.tables() {
@@ -218,13 +180,21 @@ where
         next
     }
 
+    fn len(&self) -> usize {
+        self.tables().map(Table::len).sum()
+    }
+
+    fn capacity(&self) -> usize {
+        self.tables().map(Table::capacity).sum()
+    }
+
     /// Reserves the same room in each part.
-    pub(super) fn try_reserve(&self, more: usize) -> bool {
+    fn try_reserve(&self, more: usize) -> bool {
         let each = more.div_ceil(self.count());
         (0..self.count()).all(|index| self.table(index).try_reserve(each))
     }
 
-    pub(super) fn shrink_to_fit(&self) {
+    fn shrink_to_fit(&self) {
         self.tables().for_each(Table::shrink_to_fit);
     }
 }
@@ -240,7 +210,7 @@ fn walk(from: u64, to: Option<u64>, mut step: impl FnMut(u64) -> Option<u64>) {
 /// Returns a key as a number: the key itself if it writes one integer to a hasher, otherwise a mix of all
 /// data it writes.
 #[inline]
-fn number<Q: Hash + ?Sized>(key: &Q) -> u64 {
+pub(super) fn number<Q: Hash + ?Sized>(key: &Q) -> u64 {
     let mut number = Number { value: 0, written: false };
     key.hash(&mut number);
     number.value
@@ -313,6 +283,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Part<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::typed::Typed;
     use std::collections::BTreeSet;
     use std::hash::RandomState;
 
@@ -331,16 +302,13 @@ mod tests {
             table.for_each(|page, _| pages.push(*page));
             assert!(pages.iter().all(|page| (page >> 3) % 4 == index as u64), "{index}: {pages:?}");
         }
-        assert!((0..1000).all(|page| parts.table_if_made(&page).unwrap().contains_key(&page)));
+        assert!((0..1000).all(|page| parts.table_if_made(&Borrowed(&page)).unwrap().contains_key(&page)));
     }
 
     #[test]
     fn co_64_an_empty_part_has_no_table() {
         let parts = parts(8, 0);
-        assert_eq!(
-            (parts.len(), parts.capacity(), parts.discard(&5), parts.step_end(0)),
-            (0, 0, false, None)
-        );
+        assert_eq!((parts.len(), parts.capacity(), parts.delete(&5), parts.step_end(0)), (0, 0, false, None));
         parts.set(5, 1);
         assert_eq!((parts.tables().count(), parts.remove(&5), parts.remove(&6)), (1, Some(1), None));
     }
@@ -359,7 +327,7 @@ mod tests {
         while let Some(from) = at {
             assert!(from == 0 || from > last, "it goes on");
             last = from;
-            at = parts.visit_from(from, |page, _| {
+            at = parts.visit_from(from, &mut |page, _| {
                 assert!(seen.insert(*page), "{page} was seen twice");
                 let place = position(&parts.hasher, page);
                 assert!(place >= from, "{page} comes too late");
@@ -370,7 +338,7 @@ mod tests {
         let mut asked = BTreeSet::new();
         let mut at = Some(0);
         while let Some(from) = at {
-            at = parts.retain_from(from, |page, _| {
+            at = parts.retain_from(from, &mut |page, _| {
                 assert!(asked.insert(*page), "of {page} it was asked twice");
                 page % 2 == 0
             });

@@ -27,14 +27,15 @@ use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
 use squall_parts::replica::{Announced, KeyedCopies};
 use squall_parts::table::{Compute, Computed, Table};
-use squall_rcu::{Guard, RcuArc};
-use std::borrow::Borrow;
+use squall_rcu::{Guard, RcuArc, pin};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
-use super::format::EntriesFormat;
-use super::store::{Form, Store};
+use super::format::{EntriesFormat, has_entries, no_entries};
+use super::key::{Borrowed, KeyForm};
+use super::storage::{Old, Storage};
+use super::store::Store;
 use super::view::{MapView, Viewed};
 use super::{Map, Resized, Sensors};
 
@@ -62,7 +63,7 @@ impl<K, V, S> Replicated<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + Send + Sync,
 {
     pub(super) fn of_table(main: Arc<Table<K, V, S>>, cloners: Cloners<K, V, S>) -> Replicated<K, V, S> {
         Replicated { main, keyed: KeyedCopies::new(STRIPES), cloners }
@@ -81,26 +82,26 @@ where
 
     /// Announces a change of a key, and removes its copies. The key may be changed while the returned guard
     /// lives.
-    fn announce<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Announced<'_>
-    where
-        K: Borrow<Q>,
-    {
-        self.keyed.announce(self.main.position(key), |place| {
+    fn announce(&self, guard: &Guard, key: &dyn KeyForm<K, S>) -> Announced<'_> {
+        self.keyed.announce(key.position(self.main.hasher()), |place| {
             // A lookup first: most tables have no copy, and a lookup writes no memory.
-            if place.contains_key(key) {
-                place.delete(key);
+            if Storage::contains(&**place, guard, key) {
+                Storage::take(&**place, guard, key, &mut Old::unwanted());
             }
         })
     }
 
     /// Copies an entry to this table of copies, unless a writer has announced the key.
-    fn copy<Q: Eq + Hash + ?Sized>(&self, here: &Table<K, V, S>, key: &Q)
-    where
-        K: Borrow<Q>,
-    {
-        let copy = |key: &K, value: &V| ((self.cloners.key)(key), (self.cloners.value)(value));
-        let make = || self.main.read_entry(key, copy);
-        self.keyed.copy(self.main.position(key), make, |(key, value)| here.try_insert(key, value));
+    fn copy(&self, guard: &Guard, here: &Table<K, V, S>, key: &dyn KeyForm<K, S>) {
+        let make = || {
+            let (mut copied, hasher) = (None, self.main.hasher());
+            let mut copy =
+                |key: &K, value: &V| copied = Some(((self.cloners.key)(key), (self.cloners.value)(value)));
+            self.main.__read_entry(guard, key.hash(hasher), &|there| key.is(there), &mut copy);
+            copied
+        };
+        let insert = |copy: &mut Option<(K, V)>| _ = here.__try_insert(guard, copy, &mut |_| ());
+        self.keyed.copy(key.position(self.main.hasher()), make, insert);
     }
 }
 
@@ -114,7 +115,7 @@ impl<K, V, S> LocalCopies<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + Send + Sync,
 {
     fn main(&self) -> &Table<K, V, S> {
         &self.shared.main
@@ -125,119 +126,91 @@ where
         &self.table
     }
 
-    #[inline]
-    pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
-        &self,
-        guard: &Guard,
-        key: &Q,
-        f: impl FnOnce(&V) -> R,
-    ) -> Option<R>
-    where
-        K: Borrow<Q>,
-    {
-        let mut f = Some(f);
-        if let Some(read) = self.table.read_in(guard, key, |value| f.take().map(|f| f(value))) {
-            return read;
-        }
-        let read = self.main().read_in(guard, key, f?)?;
-        self.shared.copy(&self.table, key);
-        Some(read)
-    }
-
     /// Returns the number of copies.
     pub(super) fn copies(&self) -> usize {
         self.table.len()
     }
+}
 
-    pub(super) fn visit_from(&self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
-        self.main().visit_from(from, f)
+impl<K, V, S> Storage<K, V, S> for LocalCopies<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {
+        if Storage::read(&*self.table, guard, key, f) {
+            return true;
+        }
+        let is_present = Storage::read(self.main(), guard, key, f);
+        if is_present {
+            self.shared.copy(guard, &self.table, key);
+        }
+        is_present
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.main().len()
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.main().capacity()
-    }
-
-    pub(super) fn insert(&self, key: K, value: V) -> Option<V>
-    where
-        V: Clone,
-    {
-        let _announced = self.shared.announce(&key);
-        self.main().insert(key, value)
-    }
-
-    pub(super) fn set(&self, key: K, value: V) -> bool {
-        let _announced = self.shared.announce(&key);
-        self.main().set(key, value)
+    fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
+        let Some((key, _)) = entry else { unreachable!("a put without an entry") };
+        let _announced = self.shared.announce(guard, &Borrowed(key));
+        Storage::put(self.main(), guard, entry, old)
     }
 
     /// Inserts without an announcement: an absent key has no copies (I2). One that was inserted meanwhile
     /// may have some, and stays unchanged.
-    pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
-        if self.main().contains_key(&key) {
-            return Err((key, value));
-        }
-        self.main().try_insert(key, value)
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
+        Storage::try_insert(self.main(), guard, entry, f)
     }
 
-    /// Inserts without an announcement, like [`try_insert`](LocalCopies::try_insert).
-    pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        self.main().get_or_insert_with(key, value)
-    }
-
-    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-        V: Clone,
-    {
-        let _announced = self.shared.announce(key);
-        self.main().remove(key)
-    }
-
-    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let _announced = self.shared.announce(key);
-        self.main().delete(key)
+    fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
+        let _announced = self.shared.announce(guard, key);
+        Storage::take(self.main(), guard, key, old)
     }
 
     /// Runs `f` while the key is announced, under no lock.
-    pub(super) fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
-    where
-        K: Borrow<Q>,
-    {
-        let _announced = self.shared.announce(key);
-        self.main().compute_if_present(key, f)
+    fn change(
+        &self,
+        guard: &Guard,
+        key: &dyn KeyForm<K, S>,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+    ) -> Computed {
+        let _announced = self.shared.announce(guard, key);
+        Storage::change(self.main(), guard, key, f)
     }
 
     /// Runs `f` while the key is announced, under no lock.
-    pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        let _announced = self.shared.announce(&key);
-        self.main().compute(key, f)
+    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        let _announced = self.shared.announce(guard, &Borrowed(&key));
+        Storage::compute(self.main(), guard, key, f)
     }
 
-    pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
+    fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
+        self.main().visit_from(from, f)
+    }
+
+    fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
         let next = self.main().visit_from(from, |key, _| keys.push((self.shared.cloners.key)(key)));
         for key in keys {
-            let _ = self.change(&key, |value| if f(&key, value) { Compute::Keep } else { Compute::Remove });
+            let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
+            let _ = pin(|guard| self.change(guard, &Borrowed(&key), &mut decide));
         }
         next
     }
 
-    pub(super) fn try_reserve(&self, more: usize) -> bool {
+    fn len(&self) -> usize {
+        self.main().len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.main().capacity()
+    }
+
+    fn try_reserve(&self, more: usize) -> bool {
         self.main().try_reserve(more)
     }
 
     /// Removes all copies. Readers make them again.
-    pub(super) fn shrink_to_fit(&self) {
+    fn shrink_to_fit(&self) {
         self.main().shrink_to_fit();
         for place in self.shared.keyed.places().iter() {
             place.clear();
@@ -309,16 +282,13 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let whole =
-                    whole.root().whole.get().ok_or("the map has no entries: no swap moved its state in")?;
+                let whole = whole.root().whole.get().ok_or_else(no_entries)?;
                 Ok(EntriesFormat(whole.main.clone()))
             })
             .import(|whole, state: EntriesFormat<K, V, S>| {
                 let root = whole.root();
                 let made = Arc::new(Replicated::of_table(state.0, root.cloners));
-                root.whole
-                    .set(made)
-                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
+                root.whole.set(made).map_err(|_| has_entries())
             });
     }
 }
@@ -331,7 +301,7 @@ where
 {
     #[inline]
     fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
-        Store::new(Form::Replicated(self.place.lend(guard)))
+        Store(self.place.lend(guard))
     }
 
     fn sensors(&self) -> Sensors {

@@ -14,10 +14,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use super::format::EntriesFormat;
+use super::format::{EntriesFormat, has_entries, no_entries};
 use super::sensor::{SAMPLE, Sensor, is_sampled};
-use super::store::{Form, Store};
-use super::structure::{Structure, counts_readers};
+use super::store::Store;
+use super::structure::{Kind, Structure, counts_readers};
 use super::view::MapView;
 use super::{Map, Sensors};
 
@@ -111,16 +111,13 @@ where
     fn formats(formats: &mut RootFormats<'_, Self>) {
         formats
             .export(|whole| {
-                let store =
-                    whole.root().store.get().ok_or("the map has no entries: no swap moved its state in")?;
+                let store = whole.root().store.get().ok_or_else(no_entries)?;
                 Ok(EntriesFormat(F::to_table(store)))
             })
             .import(|whole, state: EntriesFormat<K, V, S>| {
                 let root = whole.root();
                 let store = F::of_table(state.0, root.with);
-                root.store
-                    .set(store)
-                    .map_err(|_| "the replacement already has entries; make a new one for each swap".into())
+                root.store.set(store).map_err(|_| has_entries())
             });
     }
 }
@@ -156,14 +153,6 @@ where
             self.record(SAMPLE);
         }
     }
-
-    fn sees_all_calls(form: &Form<'_, K, V, S>) -> bool {
-        match form {
-            Form::Shared(_) => F::SENSOR_CLUSTERS != ClusterSize::Machine,
-            Form::Replicated(_) => false,
-            _ => true,
-        }
-    }
 }
 
 impl<K, V, S, F, const ADAPTS: bool> Map<K, V, S> for SingleRep<K, V, S, F, ADAPTS>
@@ -175,34 +164,33 @@ where
 {
     #[inline]
     fn read<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
-        let form = F::form(self.store.lend(guard));
+        let local = self.store.lend(guard);
         if ADAPTS {
-            match form {
+            match F::kind(local) {
                 // An owner is not counted. Losing the lock triggers the policy.
-                Form::Locked(map) if map.needs_no_record() => {}
-                Form::Locked(_) => self.record(1),
-                // A table that has replaced a locked map's hash table is sampled for reads too. The policy
-                // then gives it a form of its own.
-                Form::Shared(_) if F::SENSOR_CLUSTERS == ClusterSize::Machine => self.record_sampled(),
-                Form::Shared(_) if self.counts_readers => self.record_sampled(),
-                // A reader of a table writes no shared memory.
-                _ => {}
+                Kind::Locked { needs_no_record } if needs_no_record => {}
+                Kind::Locked { .. } => self.record(1),
+                // Sampled for reads too, so that the policy gives the map a form of its own.
+                Kind::SpilledTable => self.record_sampled(),
+                Kind::Table if self.counts_readers => self.record_sampled(),
+                // A reader writes no shared memory.
+                Kind::Table | Kind::Copies => {}
             }
         }
-        Store::new(form)
+        Store(F::storage(local))
     }
 
     #[inline]
     fn write<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
-        let form = F::form(self.store.lend(guard));
+        let local = self.store.lend(guard);
         if ADAPTS {
-            match &form {
-                Form::Locked(map) if map.needs_no_record() => {}
-                form if Self::sees_all_calls(form) => self.record(1),
-                _ => self.record_sampled(),
+            match F::kind(local) {
+                Kind::Locked { needs_no_record } if needs_no_record => {}
+                Kind::Locked { .. } | Kind::Table => self.record(1),
+                Kind::SpilledTable | Kind::Copies => self.record_sampled(),
             }
         }
-        Store::new(form)
+        Store(F::storage(local))
     }
 
     #[cold]
@@ -219,10 +207,9 @@ where
     }
 
     fn sensors(&self) -> Sensors {
-        let form = F::form(&self.store);
-        let spilled = F::SENSOR_CLUSTERS == ClusterSize::Machine && matches!(form, Form::Shared(_));
-        let can_be_owned = matches!(form, Form::Locked(map) if map.can_be_owned());
-        let entries = Store::new(form).len();
+        let spilled = F::kind(&self.store) == Kind::SpilledTable;
+        let can_be_owned = F::can_be_owned(&self.store);
+        let entries = F::storage(&self.store).len();
         let mut sensors = Sensors { entries, spilled, can_be_owned, ..Sensors::default() };
         for rep in self.at.reps() {
             sensors.reps += 1;

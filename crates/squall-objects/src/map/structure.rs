@@ -12,7 +12,7 @@ use super::cloners::Cloners;
 use super::locked::Locked;
 use super::replicated::{LocalCopies, Replicated};
 use super::sensor::Sensor;
-use super::store::Form;
+use super::storage::Storage;
 use super::view::Viewed;
 
 /// Clusters that have copies in the replicated form: those with memory of their own.
@@ -21,6 +21,20 @@ pub(super) const COPY_CLUSTERS: ClusterSize = ClusterSize::Node;
 /// Whether the machine has several of these clusters, so that a copy can be nearer.
 pub(super) fn has_several_nodes() -> bool {
     machine().clusters(COPY_CLUSTERS).len() > 1
+}
+
+/// The kinds of structure, as far as representatives of adaptive maps record their calls differently.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Table,
+    /// A table that has replaced the hash table of a locked map.
+    SpilledTable,
+    Locked {
+        /// Whether the calling thread owns the lock, and its calls need no record.
+        needs_no_record: bool,
+    },
+    /// A table with copies.
+    Copies,
 }
 
 /// A structure that can hold the entries of a form.
@@ -39,7 +53,15 @@ where
     type Local: Send + Sync + 'static;
 
     fn local(this: &Arc<Self>) -> Arc<Self::Local>;
-    fn form(local: &Self::Local) -> Form<'_, K, V, S>;
+    /// Returns the structure that has the entries.
+    fn storage(local: &Self::Local) -> &dyn Storage<K, V, S>;
+    /// Returns what kind of structure has the entries.
+    fn kind(local: &Self::Local) -> Kind;
+    /// Whether a thread may become the owner of the structure's lock.
+    fn can_be_owned(local: &Self::Local) -> bool {
+        let _ = local;
+        false
+    }
     /// Returns the view that a representative with this sensor publishes.
     fn view<'a>(local: &'a Self::Local, sensor: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
         let _ = (local, sensor);
@@ -69,8 +91,13 @@ where
     }
 
     #[inline(always)]
-    fn form(local: &Self) -> Form<'_, K, V, S> {
-        Form::Shared(local)
+    fn storage(local: &Self) -> &dyn Storage<K, V, S> {
+        local
+    }
+
+    #[inline(always)]
+    fn kind(_: &Self) -> Kind {
+        Kind::Table
     }
 
     fn view<'a>(local: &'a Self, sensor: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
@@ -116,11 +143,23 @@ where
     }
 
     #[inline(always)]
-    fn form(local: &Self) -> Form<'_, K, V, S> {
+    fn storage(local: &Self) -> &dyn Storage<K, V, S> {
         match local.spilled() {
-            None => Form::Locked(local),
-            Some(table) => Form::Shared(table),
+            None => local,
+            Some(table) => &**table,
         }
+    }
+
+    #[inline(always)]
+    fn kind(local: &Self) -> Kind {
+        match local.spilled() {
+            None => Kind::Locked { needs_no_record: local.needs_no_record() },
+            Some(_) => Kind::SpilledTable,
+        }
+    }
+
+    fn can_be_owned(local: &Self) -> bool {
+        local.spilled().is_none() && local.can_be_owned()
     }
 
     fn view<'a>(local: &'a Self, _: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {
@@ -152,8 +191,13 @@ where
     }
 
     #[inline(always)]
-    fn form(local: &LocalCopies<K, V, S>) -> Form<'_, K, V, S> {
-        Form::Replicated(local)
+    fn storage(local: &LocalCopies<K, V, S>) -> &dyn Storage<K, V, S> {
+        local
+    }
+
+    #[inline(always)]
+    fn kind(_: &LocalCopies<K, V, S>) -> Kind {
+        Kind::Copies
     }
 
     fn view<'a>(local: &'a LocalCopies<K, V, S>, _: Option<&'a Sensor>) -> Viewed<'a, K, V, S> {

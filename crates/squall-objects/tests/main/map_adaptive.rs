@@ -72,7 +72,7 @@ fn callers(handle: Co, vps: &[u32], one_in: u64) -> (Crew, Arc<AtomicU64>) {
 }
 
 /// Calls of each thread in a virtual millisecond.
-const CALLS_PER_MS: u32 = 1000;
+const CALLS_PER_MS: u32 = 250;
 
 /// Runs `f` with these callers as the load. Returns the sum of their additions.
 fn with_callers(time: &mut Time, handle: Co, vps: &[u32], one_in: u64, f: impl FnOnce(&mut Time)) -> u64 {
@@ -355,7 +355,7 @@ impl Maker for SteeredMaps {
 #[test]
 fn an_adaptive_map_passes_every_check_in_its_three_forms() {
     let _alone = alone();
-    let load = Load { many: 300, rounds: 12, ..Load::default() };
+    let load = Load { many: 150, rounds: 6, ..Load::default() };
     for check in checks::<SteeredMaps>() {
         // At rest there are copies, in the replicated form.
         if check.name != "drops::counted" {

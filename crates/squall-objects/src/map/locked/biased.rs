@@ -8,7 +8,8 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 
-use super::{LockGuard, Locked, Numbered, Place};
+use super::{LockGuard, Locked, Numbered, Place, rehash};
+use crate::map::key::Borrowed;
 use crate::map::policy::is_cheap;
 
 /// Whether keys have no drop and values are plain data. Then no user code runs when an entry is dropped, so
@@ -80,7 +81,7 @@ where
             return Err((key, value));
         }
         let number = inner.number();
-        inner.map.insert_unique(hash, (key, Numbered { number, value }), |(there, _)| self.hash(there));
+        inner.map.insert_unique(hash, (key, Numbered { number, value }), rehash(&self.hasher));
         self.publish_counts(inner);
         Ok(())
     }
@@ -105,7 +106,7 @@ where
         Some(Some(held.value))
     }
 
-    /// Fast path of the lock's owner for [`change`](Locked::change). The key must be present, its value
+    /// Fast path of the lock's owner for [`Storage::change`](crate::map::storage::Storage::change). The key must be present, its value
     /// plain data, and the value must not change while `f` runs. Returns empty, with the map unchanged, if
     /// the slow path is needed. That path calls `f` again.
     #[inline(always)]
@@ -137,7 +138,7 @@ where
                 *there = Numbered { number: next, value };
                 Some(Computed::Updated)
             }
-            Compute::Remove => self.apply(key, Place { hash, index, number }, Compute::Remove),
+            Compute::Remove => self.apply(&Borrowed(key), Place { hash, index, number }, Compute::Remove),
         }
     }
 }

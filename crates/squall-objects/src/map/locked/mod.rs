@@ -16,6 +16,7 @@
 mod biased;
 mod read;
 mod spill;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -69,6 +70,11 @@ struct Place {
 type Lookup<V> = Result<(Place, V), u64>;
 
 impl<K, V> Inner<K, V> {
+    /// Returns the index of a key in the hash table.
+    fn index_of(&self, hash: u64, is_key: &dyn Fn(&K) -> bool) -> Option<usize> {
+        self.map.find_bucket_index(hash, |(there, _)| is_key(there))
+    }
+
     /// Returns the number of a value that is about to be stored.
     #[inline]
     fn number(&mut self) -> u64 {
@@ -77,12 +83,17 @@ impl<K, V> Inner<K, V> {
     }
 }
 
+/// Returns the function by which the hash table hashes its entries again. One function, so that the code for
+/// growth is compiled once.
+#[inline(always)]
+fn rehash<K: Hash, V, S: BuildHasher>(hasher: &S) -> impl Fn(&(K, Numbered<V>)) -> u64 {
+    |(key, _)| hasher.hash_one(key)
+}
+
 type LockGuard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;
 
 /// The table that has replaced the hash table.
 type Spilled<'a, K, V, S> = &'a Table<K, V, S>;
-/// The table that has replaced the hash table, and the entry that is to be inserted there.
-type Redirected<'a, K, V, S> = (Spilled<'a, K, V, S>, K, V);
 
 impl<K, V, S> Locked<K, V, S>
 where
@@ -146,13 +157,5 @@ where
         if inner.map.len() > inner.most {
             let _ = self.spill(inner, 0);
         }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.spilled().map_or_else(|| self.entries.load(Ordering::Relaxed), |table| table.len())
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.spilled().map_or_else(|| self.room.load(Ordering::Relaxed), |table| table.capacity())
     }
 }

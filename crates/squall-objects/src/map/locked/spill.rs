@@ -1,6 +1,7 @@
 //! Growth of a locked map to a table, conversions from and to a table, and changes of its room.
 
 use squall_parts::table::Table;
+use squall_rcu::pin;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{Inner, LockGuard, Locked, Numbered};
+use super::{Inner, LockGuard, Locked, Numbered, rehash};
 use crate::map::cloners::Cloners;
 
 impl<K, V, S> Locked<K, V, S>
@@ -33,10 +34,10 @@ where
         let mut locked = Locked::new(entries, hasher, most, cloners);
         let Locked { inner, hasher, .. } = &mut locked;
         let inner = inner.get_mut();
-        let hash = |key: &K| hasher.hash_one(key);
         table.for_each(|key, value| {
             let held = Numbered { number: inner.number(), value: cloners.copy(value) };
-            inner.map.insert_unique(hash(key), ((cloners.key)(key), held), |(key, _)| hash(key));
+            let hash = hasher.hash_one(key);
+            inner.map.insert_unique(hash, ((cloners.key)(key), held), rehash(&*hasher));
         });
         let (entries, room) = (inner.map.len(), inner.map.capacity());
         (locked.entries, locked.room) = (AtomicUsize::new(entries), AtomicUsize::new(room));
@@ -59,23 +60,24 @@ where
         Arc::new(made.expect("no table was made for the clones of the entries"))
     }
 
-    pub(in crate::map) fn try_reserve(&self, more: usize) -> bool {
+    /// Reserves room for further entries. Returns `false` if memory is exhausted.
+    pub(super) fn reserve(&self, more: usize) -> bool {
         let mut inner = match self.lock() {
             Ok(inner) => inner,
             Err(table) => return table.try_reserve(more),
         };
         if inner.map.len().saturating_add(more) <= inner.most {
-            let reserved = inner.map.try_reserve(more, |(key, _)| self.hash(key)).is_ok();
+            let reserved = inner.map.try_reserve(more, rehash(&self.hasher)).is_ok();
             self.publish_counts(&inner);
             return reserved;
         }
         self.spill(inner, more).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    pub(in crate::map) fn shrink_to_fit(&self) {
+    pub(super) fn shrink(&self) {
         match self.lock() {
             Ok(mut inner) => {
-                inner.map.shrink_to_fit(|(key, _)| self.hash(key));
+                inner.map.shrink_to_fit(rehash(&self.hasher));
                 self.publish_counts(&inner);
             }
             Err(table) => table.shrink_to_fit(),
@@ -132,8 +134,8 @@ where
             return false;
         }
         for (key, held) in &inner.map {
-            let (key, value) = self.cloners.copy_entry(key, &held.value, half);
-            table.set(key, value);
+            let mut entry = Some(self.cloners.copy_entry(key, &held.value, half));
+            pin(|guard| table.__put(guard, &mut entry, &mut |_| ()));
         }
         true
     }

@@ -1,6 +1,9 @@
 //! Tests of the locked form.
 
 use super::*;
+use crate::map::key::Borrowed;
+use crate::map::storage::Storage;
+use crate::map::typed::Typed;
 use squall_parts::table::{Compute, Computed};
 use std::hash::{Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +23,7 @@ fn filled(entries: u64) -> Locked<u64, u64, RandomState> {
 }
 
 fn get(map: &Locked<u64, u64, RandomState>, key: u64) -> Option<u64> {
-    squall_rcu::pin(|guard| map.read_in(guard, &key, |value| *value))
+    map.get(key)
 }
 
 #[test]
@@ -35,22 +38,22 @@ fn one_entry_too_many_moves_all_to_a_table() {
     assert!((0..9).all(|key| get(&map, key) == Some(key)));
     // Operations that got this form before go to the table.
     assert_eq!(
-        (map.insert(1, 2), map.remove(&2), map.discard(&2), map.set(2, 5)),
+        (map.insert(1, 2), map.remove(&2), map.delete(&2), map.set(2, 5)),
         (Some(1), Some(2), false, false)
     );
-    assert_eq!(map.try_insert(1, 9), Err((1, 9)));
+    assert_eq!(map.insert_if_absent(1, 9), Err((1, 9)));
     assert_eq!((map.get_or_insert_with(1, || 9), map.get_or_insert_with(20, || 9)), (2, 9));
-    assert_eq!(map.change(&1, |value| Compute::Put(value + 1)), Computed::Updated);
-    assert_eq!(map.compute(1, |_| Compute::Remove), Computed::Removed);
+    assert_eq!(map.alter(1, |value| Compute::Put(value + 1)), Computed::Updated);
+    assert_eq!(map.decide(1, |_| Compute::Remove), Computed::Removed);
     let mut seen = 0;
     let mut at = Some(0);
     while let Some(from) = at {
-        at = map.visit_from(from, |_, _| seen += 1);
+        at = map.visit_from(from, &mut |_, _| seen += 1);
     }
     assert_eq!((seen, table.len(), map.len()), (9, 9, 9));
     let mut at = Some(0);
     while let Some(from) = at {
-        at = map.retain_from(from, |key, _| *key == 3);
+        at = map.retain_from(from, &mut |key, _| *key == 3);
     }
     map.shrink_to_fit();
     assert_eq!((table.len(), get(&map, 3)), (1, Some(3)));
@@ -117,7 +120,7 @@ fn a_write_by_the_owner_reruns_a_closure() {
     (0..100).for_each(|_| _ = map.set(1, 1));
     let mut told = Vec::new();
     // The owner itself writes while its closure runs.
-    let computed = map.change(&1, |value| {
+    let computed = map.alter(1, |value| {
         told.push(*value);
         if told.len() < 3 {
             let put = map.biased_put(1, value + 10).or_else(|(key, value)| Ok(map.insert(key, value)));
@@ -143,8 +146,8 @@ fn capacity_is_the_hash_table_s() {
     });
     assert!(map.try_reserve(1000) && map.capacity() >= 1100);
     is_so("reserved");
-    assert!(map.discard(&5) && map.try_insert(200, 0).is_ok());
-    assert_eq!(map.change(&7, |_| Compute::Remove), Computed::Removed);
+    assert!(map.delete(&5) && map.insert_if_absent(200, 0).is_ok());
+    assert_eq!(map.alter(7, |_| Compute::Remove), Computed::Removed);
     assert_eq!(map.get_or_insert_with(300, || 1), 1);
     is_so("changed");
     (10..100).for_each(|key| _ = map.remove(&key));
@@ -173,7 +176,7 @@ fn a_large_table_is_shared_and_a_small_one_is_cloned() {
 fn a_closure_runs_again_if_a_table_replaced_the_hash_table() {
     let map = filled(3);
     let mut asked = 0;
-    let done = map.change(&1, |value| {
+    let done = map.alter(1, |value| {
         asked += 1;
         if asked == 1 {
             (10..20).for_each(|key| _ = map.set(key, key));
@@ -187,22 +190,19 @@ fn a_closure_runs_again_if_a_table_replaced_the_hash_table() {
 #[test]
 fn a_moved_value_is_found_by_its_number() {
     let map = filled(2);
-    let place = |key: u64| map.lookup(&key).ok().unwrap().unwrap().0;
+    let place = |key: u64| map.lookup(&Borrowed(&key)).ok().unwrap().unwrap().0;
     let first = place(1);
     let room = map.capacity();
     (2..MOST as u64).for_each(|key| _ = map.set(key, key));
     assert!(map.capacity() > room, "the hash table has grown, and all are elsewhere");
-    assert_eq!(map.apply(&1, first, Compute::Put(7)), Some(Computed::Updated));
+    assert_eq!(map.apply(&Borrowed(&1), first, Compute::Put(7)), Some(Computed::Updated));
     // The index of another key, with a number that matches no value there.
     let wrong = Place { index: place(2).index, ..first };
-    assert_eq!(map.apply(&1, wrong, Compute::Put(9)), None);
+    assert_eq!(map.apply(&Borrowed(&1), wrong, Compute::Put(9)), None);
     let right = Place { index: place(2).index, ..place(1) };
-    assert_eq!(map.apply(&1, right, Compute::Remove), Some(Computed::Removed));
+    assert_eq!(map.apply(&Borrowed(&1), right, Compute::Remove), Some(Computed::Removed));
     assert_eq!((get(&map, 1), get(&map, 2), map.len()), (None, Some(2), MOST - 1));
-    assert!(
-        !squall_rcu::pin(|guard| map.contains_in(guard, &1))
-            && squall_rcu::pin(|guard| map.contains_in(guard, &2))
-    );
+    assert!(!map.has(1) && map.has(2));
 }
 
 #[test]
@@ -241,15 +241,15 @@ fn the_owner_changes_on_the_fast_path_unless_the_value_changed() {
 #[test]
 fn a_closure_runs_again_only_for_its_own_key() {
     let map = filled(4);
-    let place = |key: u64| map.lookup(&key).ok().unwrap().unwrap().0;
+    let place = |key: u64| map.lookup(&Borrowed(&key)).ok().unwrap().unwrap().0;
     let (first, second, third) = (place(1), place(1), place(2));
     map.set(3, 0);
-    assert!(!map.discard(&9));
-    assert_eq!(map.apply(&1, first, Compute::Put(1)), Some(Computed::Updated));
-    assert_eq!(map.apply(&1, second, Compute::Put(1)), None, "the first was faster");
-    assert_eq!(map.apply(&2, third, Compute::Remove), Some(Computed::Removed));
+    assert!(!map.delete(&9));
+    assert_eq!(map.apply(&Borrowed(&1), first, Compute::Put(1)), Some(Computed::Updated));
+    assert_eq!(map.apply(&Borrowed(&1), second, Compute::Put(1)), None, "the first was faster");
+    assert_eq!(map.apply(&Borrowed(&2), third, Compute::Remove), Some(Computed::Removed));
     map.set(2, 2);
-    assert_eq!(map.apply(&2, third, Compute::Remove), None, "an equal value is another one");
+    assert_eq!(map.apply(&Borrowed(&2), third, Compute::Remove), None, "an equal value is another one");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn entries_with_failing_clones_stay_under_the_lock() {
         shared.clones.store(2 * MOST + 1, Ordering::Relaxed);
         match key % 2 {
             0 => assert!(!map.set(fragile(key), fragile(key))),
-            _ => assert!(map.try_insert(fragile(key), fragile(key)).is_ok()),
+            _ => assert!(map.insert_if_absent(fragile(key), fragile(key)).is_ok()),
         }
         has_so_many(key + 1);
         let left = shared.clones.load(Ordering::Relaxed);
@@ -338,7 +338,7 @@ fn entries_with_failing_clones_stay_under_the_lock() {
     for clones in [3, 4] {
         fails(clones, &|| _ = map.to_table());
         fails(clones, &|| _ = map.try_reserve(100));
-        fails(clones, &|| _ = map.visit_from(0, |_, _| ()));
+        fails(clones, &|| _ = map.visit_from(0, &mut |_, _| ()));
     }
     has_so_many(2 * MOST as u64);
     shared.clones.store(1_000, Ordering::Relaxed);

@@ -1,0 +1,153 @@
+//! The operations of a locked map, each on the hash table or on the table that has replaced it.
+
+use squall_parts::table::{Compute, Computed};
+use squall_rcu::{Guard, pin};
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::Ordering;
+
+use super::Locked;
+use crate::map::key::{Borrowed, KeyForm};
+use crate::map::storage::{Old, Storage};
+
+impl<K, V, S> Storage<K, V, S> for Locked<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    /// `f` gets a copy, so that it runs without the lock.
+    fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {
+        match self.lookup(key) {
+            Ok(Ok((_, value))) => {
+                f(&value);
+                true
+            }
+            Ok(Err(_)) => false,
+            Err(table) => Storage::read(table, guard, key, f),
+        }
+    }
+
+    fn contains(&self, guard: &Guard, key: &dyn KeyForm<K, S>) -> bool {
+        self.contains_key(key).unwrap_or_else(|table| Storage::contains(table, guard, key))
+    }
+
+    fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
+        match self.insert_or_replace(entry) {
+            Ok(was_present) => {
+                // The unused key and the old value are dropped here, without the lock (locked/I1).
+                old.take_from(entry);
+                was_present
+            }
+            Err(table) => Storage::put(table, guard, entry, old),
+        }
+    }
+
+    /// `f` gets a copy, so that it runs without the lock.
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
+        match self.insert_or_copy(entry) {
+            Ok(None) => true,
+            Ok(Some(there)) => {
+                f(&there);
+                false
+            }
+            Err(table) => Storage::try_insert(table, guard, entry, f),
+        }
+    }
+
+    fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
+        match self.take_entry(key) {
+            Ok(mut taken) => {
+                let was_present = taken.is_some();
+                old.take_from(&mut taken);
+                was_present
+            }
+            Err(table) => Storage::take(table, guard, key, old),
+        }
+    }
+
+    fn change(
+        &self,
+        guard: &Guard,
+        key: &dyn KeyForm<K, S>,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+    ) -> Computed {
+        loop {
+            let (place, value) = match self.lookup(key) {
+                Ok(Ok(told)) => told,
+                Ok(Err(_)) => return Computed::Kept,
+                Err(table) => return Storage::change(table, guard, key, f),
+            };
+            if let Some(computed) = self.apply(key, place, f(&value)) {
+                return computed;
+            }
+        }
+    }
+
+    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        let mut key = key;
+        loop {
+            let (place, value) = match self.lookup(&Borrowed(&key)) {
+                Ok(Ok(told)) => told,
+                Ok(Err(_)) => {
+                    let Compute::Put(value) = f(None) else { return Computed::Kept };
+                    let mut entry = Some((key, value));
+                    self.try_insert(guard, &mut entry, &mut |_| ());
+                    match entry {
+                        None => return Computed::Inserted,
+                        Some((back, _)) => key = back,
+                    }
+                    continue;
+                }
+                Err(table) => return Storage::compute(table, guard, key, f),
+            };
+            if let Some(computed) = self.apply(&Borrowed(&key), place, f(Some(&value))) {
+                return computed;
+            }
+        }
+    }
+
+    /// Visits all entries from there on in one step, so all that an iteration has not seen. They are cloned
+    /// under the lock, and `f` gets the clones.
+    fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
+        // If a clone panics, these are dropped without the lock (locked/I1).
+        let (mut entries, mut half) = (Vec::new(), None);
+        let mut copy = |key: &K, value: &V| entries.push(self.cloners.copy_entry(key, value, &mut half));
+        match self.each_from(from, &mut copy) {
+            Ok(()) => entries.iter().for_each(|(key, value)| f(key, value)),
+            Err(table) => return table.visit_from(from, f),
+        }
+        None
+    }
+
+    fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
+        let mut keys = Vec::new();
+        if let Err(table) = self.each_from(from, &mut |key, _| keys.push((self.cloners.key)(key))) {
+            return table.retain_from(from, f);
+        }
+        for key in keys {
+            let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
+            let _ = pin(|guard| self.change(guard, &Borrowed(&key), &mut decide));
+        }
+        None
+    }
+
+    fn len(&self) -> usize {
+        self.spilled().map_or_else(|| self.entries.load(Ordering::Relaxed), |table| table.len())
+    }
+
+    fn capacity(&self) -> usize {
+        self.spilled().map_or_else(|| self.room.load(Ordering::Relaxed), |table| table.capacity())
+    }
+
+    fn try_reserve(&self, more: usize) -> bool {
+        self.reserve(more)
+    }
+
+    fn shrink_to_fit(&self) {
+        self.shrink();
+    }
+
+    fn has_spilled(&self) -> bool {
+        self.spilled().is_some()
+    }
+}

@@ -1,0 +1,175 @@
+//! `Storage`: the operations of a structure that holds a map's entries, as a trait object.
+//!
+//! Problem: a map's methods have type parameters, for borrowed forms of keys and for closures. Compiled for
+//! each of them and for each form, a map takes a compiler half a minute. Idea: the methods of [`Storage`]
+//! have none. Keys and closures come as trait objects, an entry in an `Option` that is emptied. So each
+//! structure is compiled once for its types of entries, and only if the program makes it.
+
+use squall_parts::table::{Compute, Computed, Table};
+use squall_rcu::Guard;
+use std::hash::{BuildHasher, Hash};
+
+use super::full::Full;
+use super::key::KeyForm;
+
+/// Operations of a structure that holds entries.
+pub(super) trait Storage<K, V, S>: Send + Sync {
+    /// Calls `f` with the key's value. Returns whether the key is present.
+    fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool;
+
+    /// Whether the key is present. Clones no value.
+    fn contains(&self, guard: &Guard, key: &dyn KeyForm<K, S>) -> bool {
+        self.read(guard, key, &mut |_| ())
+    }
+
+    /// Takes the entry out, and sets its key to its value. Returns whether the key was present.
+    fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool;
+
+    /// Takes the entry out and inserts it if its key is absent, and returns `true`. Otherwise the entry
+    /// stays, and `f` is called with the present value.
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool;
+
+    /// Removes the key. Returns whether it was present.
+    fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool;
+
+    /// Replaces, removes or keeps the entry of a key that is present, as `f` decides.
+    fn change(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V) -> Compute<V>)
+    -> Computed;
+
+    /// Inserts, replaces, removes or keeps the entry, as `f` decides.
+    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed;
+
+    /// Like [`put`](Storage::put). If the structure is limited and full, the entry stays.
+    fn put_or_full(
+        &self,
+        guard: &Guard,
+        entry: &mut Option<(K, V)>,
+        old: &mut Old<V>,
+    ) -> Result<bool, Full<()>> {
+        Ok(self.put(guard, entry, old))
+    }
+
+    /// Like [`compute`](Storage::compute). If the structure is limited and full, it stays unchanged.
+    fn compute_or_full(
+        &self,
+        guard: &Guard,
+        key: K,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed, Full<()>> {
+        Ok(self.compute(guard, key, f))
+    }
+
+    /// Calls `f` for some entries, from a position on. Returns the position after them.
+    fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64>;
+    /// Removes some entries unless `f` returns `true`, from a position on. Returns the position after them.
+    fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64>;
+    /// Returns the number of entries: exact while no thread writes, approximate otherwise.
+    fn len(&self) -> usize;
+    /// Returns the number of entries for which there is room before the structure grows.
+    fn capacity(&self) -> usize;
+    /// Reserves room for further entries. Returns `false` if memory is exhausted.
+    fn try_reserve(&self, more: usize) -> bool;
+    fn shrink_to_fit(&self);
+
+    /// Whether a table has replaced this structure, since it had too many entries.
+    fn has_spilled(&self) -> bool {
+        false
+    }
+}
+
+/// The value that a write replaces or removes, if the caller wants it.
+pub(super) struct Old<V> {
+    clone: Option<fn(&V) -> V>,
+    value: Option<V>,
+}
+
+impl<V> Old<V> {
+    pub(super) fn unwanted() -> Old<V> {
+        Old { clone: None, value: None }
+    }
+
+    pub(super) fn wanted() -> Old<V>
+    where
+        V: Clone,
+    {
+        Old { clone: Some(V::clone), value: None }
+    }
+
+    /// Keeps a clone of this value if it is wanted, in place of an earlier one.
+    pub(super) fn see(&mut self, value: Option<&V>) {
+        self.value = value.and_then(|value| self.clone.map(|clone| clone(value)));
+    }
+
+    /// Takes the entry out, and keeps its value if that is wanted.
+    pub(super) fn take_from<K>(&mut self, entry: &mut Option<(K, V)>) {
+        let value = entry.take().map(|(_, value)| value);
+        if self.clone.is_some() {
+            self.value = value;
+        }
+    }
+
+    pub(super) fn into_value(self) -> Option<V> {
+        self.value
+    }
+}
+
+impl<K, V, S> Storage<K, V, S> for Table<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {
+        self.__read(guard, key.hash(self.hasher()), &|there| key.is(there), f)
+    }
+
+    fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
+        self.__put(guard, entry, &mut |value| old.see(Some(value)))
+    }
+
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
+        self.__try_insert(guard, entry, f)
+    }
+
+    fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
+        let is_key = |there: &K| key.is(there);
+        self.__take(guard, key.hash(self.hasher()), &is_key, &mut |value| old.see(Some(value)))
+    }
+
+    fn change(
+        &self,
+        guard: &Guard,
+        key: &dyn KeyForm<K, S>,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+    ) -> Computed {
+        self.__change(guard, key.hash(self.hasher()), &|there| key.is(there), f)
+    }
+
+    fn compute(&self, _: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        Table::compute(self, key, f)
+    }
+
+    fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
+        Table::visit_from(self, from, f)
+    }
+
+    fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
+        Table::retain_from(self, from, f)
+    }
+
+    fn len(&self) -> usize {
+        Table::len(self)
+    }
+
+    fn capacity(&self) -> usize {
+        Table::capacity(self)
+    }
+
+    fn try_reserve(&self, more: usize) -> bool {
+        Table::try_reserve(self, more)
+    }
+
+    fn shrink_to_fit(&self) {
+        Table::shrink_to_fit(self);
+    }
+}
