@@ -146,7 +146,7 @@ impl<S: Slots> Raw<S> {
     ) -> Option<Found<'s, S>> {
         loop {
             let home = slab.home(mixed);
-            let bucket = slab.bucket(home);
+            let (bucket, _) = slab.prefetch(mixed);
             let state = bucket.state();
             if !is_moved(state) {
                 // SAFETY: as in `find`.

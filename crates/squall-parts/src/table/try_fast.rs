@@ -182,7 +182,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     #[inline(never)]
     unsafe fn read_any(&self, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
         // SAFETY: the caller.
-        either!(self, typed => unsafe { typed.read_slow(hash, is_key, f).is_some() })
+        either!(self, typed => unsafe { typed.read(hash, is_key, f).is_some() })
     }
 
     /// Calls `f` with the entry of the key for which `is_key` returns `true`, like

@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
+use super::key::KeyForm;
 
 /// A hash table under a biased lock.
 pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -71,8 +72,8 @@ type Lookup<V> = Result<(Place, V), u64>;
 
 impl<K, V> Inner<K, V> {
     /// Returns the index of a key in the hash table.
-    fn index_of(&self, hash: u64, is_key: &dyn Fn(&K) -> bool) -> Option<usize> {
-        self.map.find_bucket_index(hash, |(there, _)| is_key(there))
+    fn index_of<S>(&self, hash: u64, key: &dyn KeyForm<K, S>) -> Option<usize> {
+        self.map.find_bucket_index(hash, |(there, _)| key.is(there))
     }
 
     /// Returns the number of a value that is about to be stored.

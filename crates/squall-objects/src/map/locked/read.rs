@@ -15,7 +15,7 @@ where
     /// Whether the hash table has the key.
     pub(super) fn contains_key(&self, key: &dyn KeyForm<K, S>) -> Result<bool, Spilled<'_, K, V, S>> {
         let hash = key.hash(&self.hasher);
-        Ok(self.lock()?.index_of(hash, &|there| key.is(there)).is_some())
+        Ok(self.lock()?.index_of(hash, key).is_some())
     }
 
     /// Calls `f` under the lock for each entry from there on.
@@ -33,7 +33,7 @@ where
     pub(super) fn lookup(&self, key: &dyn KeyForm<K, S>) -> Result<Lookup<V>, Spilled<'_, K, V, S>> {
         let hash = key.hash(&self.hasher);
         let inner = self.lock()?;
-        let there = inner.index_of(hash, &|there| key.is(there));
+        let there = inner.index_of(hash, key);
         let Some((index, (_, held))) = there.and_then(|index| Some((index, inner.map.get_bucket(index)?)))
         else {
             return Ok(Err(hash));

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::mem;
 
 use super::{LockGuard, Locked, Numbered, Place, Spilled, rehash};
-use crate::map::key::KeyForm;
+use crate::map::key::{Borrowed, KeyForm};
 
 impl<K, V, S> Locked<K, V, S>
 where
@@ -21,7 +21,7 @@ where
         let mut guard = self.lock()?;
         let inner = &mut *guard;
         // A lookup first: an insertion would reserve room even for a key that is present.
-        let there = inner.index_of(hash, &|there| there == key);
+        let there = inner.index_of::<S>(hash, &Borrowed(&*key));
         if let Some((_, there)) = there.and_then(|index| inner.map.get_bucket_mut(index)) {
             inner.numbers += 1;
             there.number = inner.numbers;
@@ -40,7 +40,7 @@ where
         let Some((key, _)) = entry else { unreachable!("an insertion without an entry") };
         let hash = self.hash(key);
         let inner = self.lock()?;
-        let there = inner.index_of(hash, &|there| there == key);
+        let there = inner.index_of::<S>(hash, &Borrowed(&*key));
         if let Some((_, there)) = there.and_then(|index| inner.map.get_bucket(index)) {
             return Ok(Some(self.cloners.copy(&there.value)));
         }
@@ -58,7 +58,7 @@ where
     pub(super) fn take_entry(&self, key: &dyn KeyForm<K, S>) -> Result<Option<(K, V)>, Spilled<'_, K, V, S>> {
         let hash = key.hash(&self.hasher);
         let mut inner = self.lock()?;
-        let there = inner.index_of(hash, &|there| key.is(there));
+        let there = inner.index_of(hash, key);
         let there = there.and_then(|index| inner.map.get_bucket_entry(index).ok());
         let taken = there.map(|there| there.remove().0);
         self.publish_counts(&inner);
@@ -87,7 +87,7 @@ where
         let index = if inner.map.get_bucket(index).is_some_and(is_there) {
             index
         } else {
-            let index = inner.index_of(hash, &|there| key.is(there))?;
+            let index = inner.index_of(hash, key)?;
             inner.map.get_bucket(index).filter(|there| is_there(there))?;
             index
         };
