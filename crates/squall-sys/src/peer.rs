@@ -1,7 +1,7 @@
 //! Peer of a Unix socket: process and user at the other end. Linux only.
 //!
 //! The kernel answers with three plain numbers. A peer in another pid namespace has process id zero, which
-//! [`Peer`] shows as `None`.
+//! [`Peer`] leaves out.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use std::io;

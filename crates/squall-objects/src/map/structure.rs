@@ -55,7 +55,7 @@ where
     fn local(this: &Arc<Self>) -> Arc<Self::Local>;
     /// Returns the structure that has the entries.
     fn storage(local: &Self::Local) -> &dyn Storage<K, V, S>;
-    /// Returns what kind of structure has the entries.
+    /// Returns the kind of the structure that has the entries.
     fn kind(local: &Self::Local) -> Kind;
     /// Whether a thread may become the owner of the structure's lock.
     fn can_be_owned(local: &Self::Local) -> bool {
