@@ -106,9 +106,9 @@ where
         Some(Some(held.value))
     }
 
-    /// Fast path of the lock's owner for `Storage::change`. The key must be present, its value plain data, and
-    /// the value must not change while `f` runs. Returns empty, with the map unchanged, if the slow path is
-    /// needed. That path calls `f` again.
+    /// Fast path of the lock's owner for `Storage::change`. The key must be present, its value plain data,
+    /// and the value must not change while `f` runs. Returns empty, with the map unchanged, if the slow
+    /// path is needed. That path calls `f` again.
     #[inline(always)]
     pub(in crate::map) fn biased_change<Q: Eq + Hash + ?Sized>(
         &self,
