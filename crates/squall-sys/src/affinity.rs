@@ -19,7 +19,7 @@ pub fn current_cpu() -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: sched_getcpu(3) has no arguments. It returns -1 if the system does not tell.
-        usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+        usize::try_from(crate::system::quietly(|| unsafe { libc::sched_getcpu() })).unwrap_or(0)
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     0

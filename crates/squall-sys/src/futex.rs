@@ -33,3 +33,14 @@ pub fn wake(word: &AtomicU32, count: u32) {
     // SAFETY: futex(2) with a word that lives during the call.
     quietly(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | PRIVATE, count) });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_at_its_timeout_or_if_the_word_differs() {
+        wait(&AtomicU32::new(7), 7, Some(Duration::from_millis(1)));
+        wait(&AtomicU32::new(7), 8, None);
+    }
+}
