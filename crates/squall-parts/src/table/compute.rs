@@ -1,6 +1,6 @@
-//! Decisions of [`Table::compute`](crate::table::Table::compute) and their effects.
+//! Decisions of closures about an entry, and their effects.
 
-/// The decision of [`Table::compute`](crate::table::Table::compute)'s function about the entry.
+/// The decision of a closure about an entry: the result of the closure of a `compute` method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute<V> {
     /// Leave the entry unchanged.
@@ -11,9 +11,8 @@ pub enum Compute<V> {
     Remove,
 }
 
-/// The effect of [`Table::compute`](crate::table::Table::compute).
+/// The effect of such a decision: the result of a `compute` method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
 pub enum Computed {
     /// No effect: the function returned `Keep`, or there was no entry to remove.
     Kept,

@@ -281,10 +281,12 @@ impl<L: Layout> Typed<'_, L> {
             match L::value(found.raw(), &mut f) {
                 Compute::Keep => Computed::Kept,
                 Compute::Put(value) => {
-                    match self.raw.change_value_fast::<L>(&found, L::new_value(found.raw(), value)) {
-                        Ok(()) => Computed::Updated,
-                        Err(_) => slow(f),
-                    }
+                    let new = L::new_value(found.raw(), value);
+                    let is_replaced = match self.raw.change_value_fast::<L>(&found, new) {
+                        Ok(()) => true,
+                        Err(new) => self.replace_found(found, &is_key, hasher, new),
+                    };
+                    if is_replaced { Computed::Updated } else { slow(f) }
                 }
                 Compute::Remove => {
                     if self.remove_found(found, &is_key, hasher) {
@@ -320,7 +322,11 @@ impl<L: Layout> Typed<'_, L> {
                 Compute::Keep => Some(Computed::Kept),
                 Compute::Put(value) => {
                     let new = L::new_value(found.raw(), value);
-                    self.raw.change_value_fast::<L>(&found, new).ok().map(|()| Computed::Updated)
+                    let is_replaced = match self.raw.change_value_fast::<L>(&found, new) {
+                        Ok(()) => true,
+                        Err(new) => self.replace_found(found, &is_key, hasher, new),
+                    };
+                    is_replaced.then_some(Computed::Updated)
                 }
                 Compute::Remove => self.remove_found(found, &is_key, hasher).then_some(Computed::Removed),
             };
@@ -527,12 +533,14 @@ impl<L: Layout> Typed<'_, L> {
     }
 
     /// Replaces the value of an entry that was found, if it is unchanged. Returns whether it did.
-    unsafe fn change_found(
+    #[cold]
+    #[inline(never)]
+    unsafe fn replace_found(
         self,
         found: Found<'_, L::Slots>,
         is_key: DynIsTypedKey<'_, L::Key>,
         hasher: &impl BuildHasher,
-        value: L::Value,
+        new_value: L::NewValue,
     ) -> bool
     where
         L::Key: Hash,
@@ -542,7 +550,6 @@ impl<L: Layout> Typed<'_, L> {
         // SAFETY: the caller; it changes the entry that it found. The entry has another value when the old
         // one is retired. The thread that replaced it is the only one to retire it.
         unsafe {
-            let new_value = L::new_value(seen, value);
             let new = L::value_raw(&new_value);
             let mut offer = Offer::new(new_value);
             _ = L::Slots::change(self.raw, found, &is_key, &rehash, Some(new), &mut offer.is_taken);
@@ -571,7 +578,8 @@ impl<L: Layout> Typed<'_, L> {
                 match L::value(found.raw(), &mut *f) {
                     Compute::Keep => return Some(Computed::Kept),
                     Compute::Put(value) => {
-                        if self.change_found(found, is_key, hasher, value) {
+                        let new = L::new_value(found.raw(), value);
+                        if self.replace_found(found, is_key, hasher, new) {
                             return Some(Computed::Updated);
                         }
                     }

@@ -357,10 +357,11 @@ mod tests {
             let mut entry = Some((Own(1), value.clone()));
             assert!(table.__try_insert(guard, &mut entry, &mut |_| ()));
             entry = Some((Own(1), value.clone()));
+            let mut seen = 0;
             // SAFETY: within the operation. Without the search before, the write finds the key.
             let inserted =
-                unsafe { table.insert_any(table.hasher().hash_one(Own(1)), &mut entry, &mut |_| ()) };
-            assert!(!inserted && entry.is_some());
+                unsafe { table.insert_any(table.hasher().hash_one(Own(1)), &mut entry, &mut |_| seen += 1) };
+            assert!(!inserted && entry.is_some() && seen == 1);
             drop(entry);
         });
         assert_eq!(std::sync::Arc::strong_count(&value), 2);

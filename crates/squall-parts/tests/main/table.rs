@@ -510,3 +510,34 @@ fn a_hash_that_panics_while_the_table_grows_loses_nothing() {
     seen.sort_unstable();
     assert_eq!(seen, (0..first).chain(1001..last).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_closure_runs_once_if_no_other_thread_writes() {
+    let table: Table<u64, u64> = Table::new();
+    let mut calls = 0;
+    for key in 0..40_000_u64 {
+        table.set(key, key);
+        // The table grows, so that some changes meet a home that is moving.
+        for old in [key / 2, key / 3] {
+            assert!(table.update(&old, |value| {
+                calls += 1;
+                value + 1
+            }));
+        }
+    }
+    assert_eq!(calls, 80_000);
+}
+
+#[test]
+fn a_key_that_replaces_an_equal_one_is_dropped() {
+    let key: Arc<str> = "a key of several words".into();
+    let table: Table<Arc<str>, u64> = Table::new();
+    assert!(
+        !table.set(key.clone(), 1) && table.set(key.clone(), 2) && table.insert(key.clone(), 3) == Some(2)
+    );
+    squall_rcu::barrier().unwrap();
+    assert_eq!(Arc::strong_count(&key), 2, "one in the table");
+    drop(table);
+    squall_rcu::barrier().unwrap();
+    assert_eq!(Arc::strong_count(&key), 1);
+}
