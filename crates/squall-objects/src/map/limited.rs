@@ -197,6 +197,10 @@ where
         self.read_inner(|guard, inner| inner.read(guard, key, f))
     }
 
+    fn get(&self, _: &Guard, key: &dyn KeyForm<K, S>, value: &mut Old<V>) -> bool {
+        self.read_inner(|guard, inner| inner.get(guard, key, value))
+    }
+
     fn contains(&self, _: &Guard, key: &dyn KeyForm<K, S>) -> bool {
         self.read_inner(|guard, inner| inner.contains(guard, key))
     }
@@ -240,16 +244,20 @@ where
     }
 
     /// Panics if the key is absent and the map is full.
-    fn try_insert(&self, _: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
+    fn try_insert(&self, _: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool {
         let Some((key, value)) = entry else { unreachable!("an insertion without an entry") };
         let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(self.weight(value)) {
-            if self.read_inner(|guard, inner| inner.read(guard, &Borrowed(&*key), f)) {
+            let is_present = self.read_inner(|guard, inner| match present.is_wanted() {
+                true => inner.get(guard, &Borrowed(&*key), present),
+                false => inner.contains(guard, &Borrowed(&*key)),
+            });
+            if is_present {
                 return false;
             }
             self.refuse(exhausted);
         }
-        let is_inserted = self.write_inner(|guard, inner| inner.try_insert(guard, entry, f));
+        let is_inserted = self.write_inner(|guard, inner| inner.try_insert(guard, entry, present));
         if is_inserted {
             part.keep();
         }

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hash};
 use super::entry::Entry;
 use super::ext::MapExt;
 use super::full::Full;
-use super::operations::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead};
+use super::operations::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead, is_large};
 use super::resize_error::ResizeError;
 use super::store::Store;
 use super::{Compute, Computed, Map};
@@ -78,19 +78,13 @@ where
     handle.__call_in("read", |guard, map| Ok(f(guard, map.read(guard))), Checked)
 }
 
-/// Whether entries have so many bytes that a write passes them on by reference. In unoptimised builds each
-/// function of a fast path would copy them.
-const fn is_large<K, V>() -> bool {
-    size_of::<(K, V)>() > 256
-}
-
-/// Writes a large entry by `put`, on the slow path.
+/// Writes a large entry by `put`, on the slow path. The entry passes by reference.
 #[inline(never)]
 #[track_caller]
 fn put_large<K, V, S, R>(
     handle: Handle<dyn Map<K, V, S>>,
     entry: (K, V),
-    put: fn(&Store<'_, K, V, S>, &Guard, &mut Option<(K, V)>) -> R,
+    put: impl FnOnce(Store<'_, K, V, S>, &Guard, &mut Option<(K, V)>) -> R,
 ) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
@@ -98,7 +92,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     let mut entry = Some(entry);
-    write(handle, |guard, store| put(&store, guard, &mut entry))
+    write(handle, |guard, store| put(store, guard, &mut entry))
 }
 
 impl<K, V, S> MapExt<K, V, S> for Handle<dyn Map<K, V, S>>

@@ -17,6 +17,12 @@ use super::sensor::{SAMPLE_LOG2, Sensor};
 use super::store::Store;
 use super::view::Viewed;
 
+/// Whether entries have so many bytes that they skip the fast paths. In unoptimised builds each function of
+/// a fast path would copy them.
+pub(super) const fn is_large<K, V>() -> bool {
+    size_of::<(K, V)>() > 256
+}
+
 /// Implements `Action` for an operation on maps of all types, within these bounds.
 macro_rules! action {
     (
@@ -33,6 +39,9 @@ macro_rules! action {
         {
             #[inline(always)]
             fn try_fast<'o>(self, $guard: &'o Guard, $hit: Hit<'o, dyn Map<K, V, S>>) -> Result<$result, Self> {
+                if const { is_large::<K, V>() } {
+                    return Err(self);
+                }
                 let $fast_this = self;
                 $fast
             }

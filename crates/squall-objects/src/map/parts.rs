@@ -132,8 +132,8 @@ where
         Storage::put(self.table_for(entry), guard, entry, old)
     }
 
-    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
-        Storage::try_insert(self.table_for(entry), guard, entry, f)
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool {
+        Storage::try_insert(self.table_for(entry), guard, entry, present)
     }
 
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {

@@ -155,10 +155,14 @@ where
         Storage::put(self.main(), guard, entry, old)
     }
 
+    fn get(&self, guard: &Guard, key: &dyn KeyForm<K, S>, value: &mut Old<V>) -> bool {
+        Storage::get(self.main(), guard, key, value)
+    }
+
     /// Inserts without an announcement: an absent key has no copies (I2). One that was inserted meanwhile
     /// may have some, and stays unchanged.
-    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
-        Storage::try_insert(self.main(), guard, entry, f)
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool {
+        Storage::try_insert(self.main(), guard, entry, present)
     }
 
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {

@@ -25,9 +25,15 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
     /// Takes the entry out, and sets its key to its value. Returns whether the key was present.
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool;
 
+    /// Returns a clone of the key's value, for an insertion if there is none. Makes no copy of the entry
+    /// in the replicated form.
+    fn get(&self, guard: &Guard, key: &dyn KeyForm<K, S>, value: &mut Old<V>) -> bool {
+        self.read(guard, key, &mut |there| value.see(Some(there)))
+    }
+
     /// Takes the entry out and inserts it if its key is absent, and returns `true`. Otherwise the entry
-    /// stays, and `f` is called with the present value.
-    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool;
+    /// stays, and `present` gets a clone of the present value if it wants one.
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool;
 
     /// Removes the key. Returns whether it was present.
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool;
@@ -77,7 +83,7 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
     }
 }
 
-/// The value that a write replaces or removes, if the caller wants it.
+/// The value that an operation finds, replaces or removes, if the caller wants it.
 pub(super) struct Old<V> {
     clone: Option<fn(&V) -> V>,
     value: Option<V>,
@@ -100,12 +106,16 @@ impl<V> Old<V> {
         self.value = value.and_then(|value| self.clone.map(|clone| clone(value)));
     }
 
-    /// Takes the entry out, and keeps its value if that is wanted.
-    pub(super) fn take_from<K>(&mut self, entry: &mut Option<(K, V)>) {
-        let value = entry.take().map(|(_, value)| value);
+    /// Keeps this value if it is wanted. In a function of its own, so that a large value takes no room on the
+    /// stack of its callers in unoptimised builds.
+    pub(super) fn keep(&mut self, value: V) {
         if self.clone.is_some() {
-            self.value = value;
+            self.value = Some(value);
         }
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.clone.is_some()
     }
 
     pub(super) fn into_value(self) -> Option<V> {
@@ -127,8 +137,8 @@ where
         self.__put(guard, entry, &mut |value| old.see(Some(value)))
     }
 
-    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
-        self.__try_insert(guard, entry, f)
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool {
+        self.__try_insert(guard, entry, &mut |there| present.see(Some(there)))
     }
 
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {

@@ -114,7 +114,7 @@ where
 
     pub(super) fn try_insert(&self, guard: &Guard, key: K, value: V) -> Result<(), (K, V)> {
         let mut entry = Some((key, value));
-        self.0.try_insert(guard, &mut entry, &mut |_| ());
+        self.0.try_insert(guard, &mut entry, &mut Old::unwanted());
         entry.map_or(Ok(()), Err)
     }
 
@@ -122,14 +122,15 @@ where
     where
         V: Clone,
     {
-        if let Some(there) = self.read(guard, &key, V::clone) {
+        let mut there = Old::wanted();
+        self.0.get(guard, &Borrowed(&key), &mut there);
+        if let Some(there) = there.into_value() {
             return there;
         }
         let value = value();
-        let (inserted, mut there) = (value.clone(), None);
-        let mut entry = Some((key, value));
-        self.0.try_insert(guard, &mut entry, &mut |value| there = Some(value.clone()));
-        there.unwrap_or(inserted)
+        let (inserted, mut there) = (value.clone(), Old::wanted());
+        self.0.try_insert(guard, &mut Some((key, value)), &mut there);
+        there.into_value().unwrap_or(inserted)
     }
 
     pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> Option<V>

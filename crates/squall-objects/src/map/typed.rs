@@ -14,7 +14,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn get(&self, key: K) -> Option<V> {
+    fn find(&self, key: K) -> Option<V> {
         pin(|guard| Store(self).read(guard, &key, V::clone))
     }
 

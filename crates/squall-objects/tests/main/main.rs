@@ -18,6 +18,7 @@ mod common;
 mod directory;
 mod engine;
 mod map_adaptive;
+mod map_clones;
 mod map_large;
 mod map_object;
 mod map_replicated;

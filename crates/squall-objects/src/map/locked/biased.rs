@@ -138,7 +138,9 @@ where
                 *there = Numbered { number: next, value };
                 Some(Computed::Updated)
             }
-            Compute::Remove => self.apply(&Borrowed(key), Place { hash, index, number }, Compute::Remove),
+            Compute::Remove => {
+                self.apply(&Borrowed(key), Place { hash, index, number }, &mut Compute::Remove)
+            }
         }
     }
 }

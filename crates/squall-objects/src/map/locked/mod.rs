@@ -46,7 +46,7 @@ pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> 
 }
 
 struct Inner<K, V> {
-    map: HashTable<(K, Numbered<V>)>,
+    map: HashTable<Stored<K, V>>,
     /// Maximum number of entries under the lock.
     most: usize,
     /// The number given last (I2).
@@ -58,6 +58,9 @@ struct Numbered<V> {
     number: u64,
     value: V,
 }
+
+/// An entry of the hash table.
+type Stored<K, V> = (K, Numbered<V>);
 
 /// Place of a value: the key's hash, the index in the hash table, and the value's number.
 #[derive(Clone, Copy)]
@@ -87,7 +90,7 @@ impl<K, V> Inner<K, V> {
 /// Returns the function by which the hash table hashes its entries again. One function, so that the code for
 /// growth is compiled once.
 #[inline(always)]
-fn rehash<K: Hash, V, S: BuildHasher>(hasher: &S) -> impl Fn(&(K, Numbered<V>)) -> u64 {
+fn rehash<K: Hash, V, S: BuildHasher>(hasher: &S) -> impl Fn(&Stored<K, V>) -> u64 {
     |(key, _)| hasher.hash_one(key)
 }
 

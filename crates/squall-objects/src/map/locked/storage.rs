@@ -35,31 +35,41 @@ where
         match self.insert_or_replace(entry) {
             Ok(was_present) => {
                 // The unused key and the old value are dropped here, without the lock (locked/I1).
-                old.take_from(entry);
+                if let Some((_key, value)) = entry.take() {
+                    old.keep(value);
+                }
                 was_present
             }
             Err(table) => Storage::put(table, guard, entry, old),
         }
     }
 
-    /// `f` gets a copy, so that it runs without the lock.
-    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, f: &mut dyn FnMut(&V)) -> bool {
-        match self.insert_or_copy(entry) {
-            Ok(None) => true,
-            Ok(Some(there)) => {
-                f(&there);
-                false
+    fn get(&self, guard: &Guard, key: &dyn KeyForm<K, S>, value: &mut Old<V>) -> bool {
+        match self.lookup(key) {
+            Ok(Ok((_, there))) => {
+                value.keep(there);
+                true
             }
-            Err(table) => Storage::try_insert(table, guard, entry, f),
+            Ok(Err(_)) => false,
+            Err(table) => Storage::get(table, guard, key, value),
+        }
+    }
+
+    fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool {
+        let Some((key, _)) = entry else { unreachable!("an insertion without an entry") };
+        let hash = self.hash(key);
+        match self.insert_or_copy(hash, entry, present) {
+            Ok(is_inserted) => is_inserted,
+            Err(table) => Storage::try_insert(table, guard, entry, present),
         }
     }
 
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
         match self.take_entry(key) {
-            Ok(mut taken) => {
-                let was_present = taken.is_some();
-                old.take_from(&mut taken);
-                was_present
+            Ok(None) => false,
+            Ok(Some((_key, held))) => {
+                old.keep(held.value);
+                true
             }
             Err(table) => Storage::take(table, guard, key, old),
         }
@@ -77,7 +87,7 @@ where
                 Ok(Err(_)) => return Computed::Kept,
                 Err(table) => return Storage::change(table, guard, key, f),
             };
-            if let Some(computed) = self.apply(key, place, f(&value)) {
+            if let Some(computed) = self.apply(key, place, &mut f(&value)) {
                 return computed;
             }
         }
@@ -88,10 +98,12 @@ where
         loop {
             let (place, value) = match self.lookup(&Borrowed(&key)) {
                 Ok(Ok(told)) => told,
-                Ok(Err(_)) => {
+                Ok(Err(hash)) => {
                     let Compute::Put(value) = f(None) else { return Computed::Kept };
                     let mut entry = Some((key, value));
-                    self.try_insert(guard, &mut entry, &mut |_| ());
+                    if let Err(table) = self.insert_or_copy(hash, &mut entry, &mut Old::unwanted()) {
+                        Storage::try_insert(table, guard, &mut entry, &mut Old::unwanted());
+                    }
                     match entry {
                         None => return Computed::Inserted,
                         Some((back, _)) => key = back,
@@ -100,7 +112,7 @@ where
                 }
                 Err(table) => return Storage::compute(table, guard, key, f),
             };
-            if let Some(computed) = self.apply(&Borrowed(&key), place, f(Some(&value))) {
+            if let Some(computed) = self.apply(&Borrowed(&key), place, &mut f(Some(&value))) {
                 return computed;
             }
         }
