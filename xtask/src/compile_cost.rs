@@ -20,7 +20,7 @@ use wait4::Wait4;
 /// Options of `compile-cost`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Build only the programs with these names
+    /// Build only these programs: squall-maps, dashmap-maps, squall-counter, rivals, empty
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Build with this cargo profile
@@ -135,7 +135,12 @@ pub(crate) fn command(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
     let programs = programs();
     for name in &options.only {
-        ensure!(programs.iter().any(|program| program.name == name), "there is no program {name:?}");
+        let names: Vec<_> = programs.iter().map(|program| program.name).collect();
+        ensure!(
+            names.contains(&name.as_str()),
+            "there is no program {name:?}; there are {}",
+            names.join(", ")
+        );
     }
     println!("{:<16} {:>12} {:>12} {:>12}", "program", "processor s", "memory MiB", "binary KiB");
     for program in &programs {

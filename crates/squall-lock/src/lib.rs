@@ -9,19 +9,19 @@
 use squall_alloc as _;
 
 mod biased;
-#[cfg(feature = "configurable")]
+#[cfg(feature = "adaptive-lock")]
 mod configurable;
 mod deadlock;
 mod lock;
 // Some wake-ups are for the configurable lock alone.
-#[cfg_attr(not(feature = "configurable"), allow(dead_code, unused_imports))]
+#[cfg_attr(not(feature = "adaptive-lock"), allow(dead_code, unused_imports))]
 mod parking;
 mod rw;
 mod steps;
 mod two_bit;
 
 pub use biased::{BiasedGuard, BiasedLock};
-#[cfg(feature = "configurable")]
+#[cfg(feature = "adaptive-lock")]
 pub use configurable::{
     Cancel, ConfigurableGuard, ConfigurableLock, LockError, Method, MonitorReading, Order, Release, Request,
     Scheduling, Waiting,
