@@ -10,6 +10,7 @@
 
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 
 /// Processors that an affinity mask can hold, as in the C library's `cpu_set_t`.
 pub(crate) const CPUS_MAX: usize = 1024;
@@ -80,15 +81,10 @@ pub(crate) fn page_bytes() -> Option<usize> {
 
 /// Reads the beginning of a file into `text`, and returns the number of bytes read.
 pub(crate) fn read_file(path: &CStr, text: &mut [u8]) -> io::Result<usize> {
-    quietly(|| {
-        // SAFETY: open(2) with a C string, read(2) into a buffer of that length, and close(2) of our own file.
-        unsafe {
-            let file = answered(libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC))? as c_int;
-            let read = answered(libc::read(file, text.as_mut_ptr().cast(), text.len()) as c_long);
-            libc::close(file);
-            Ok(read? as usize)
-        }
-    })
+    use std::io::Read as _;
+    let path = std::ffi::OsStr::from_bytes(path.to_bytes());
+    // std copies a short path to the stack, so that this allocates no memory (I2).
+    quietly(|| std::fs::File::open(path)?.read(text))
 }
 
 /// True if a file with this path exists.

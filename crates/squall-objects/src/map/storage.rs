@@ -2,8 +2,8 @@
 //!
 //! Problem: a map's methods have type parameters, for borrowed forms of keys and for closures. Compiled for
 //! each of them and for each form, a map takes a compiler half a minute. Idea: the methods of [`Storage`]
-//! have none. Keys and closures come as trait objects, an entry in an `Option` that is emptied. So each
-//! structure is compiled once for its types of entries, and only if the program makes it.
+//! have no such parameters. Keys and closures come as trait objects, an entry in an `Option` that is
+//! emptied. So each structure is compiled once for its types of entries, and only if the program makes it.
 
 use squall_parts::table::{Compute, Computed, Table};
 use squall_rcu::Guard;
@@ -25,7 +25,7 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
     /// Takes the entry out, and sets its key to its value. Returns whether the key was present.
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool;
 
-    /// Returns a clone of the key's value, for an insertion if there is none. Makes no copy of the entry
+    /// Returns a clone of the key's value, for an insertion if it is absent. Makes no copy of the entry
     /// in the replicated form.
     fn get(&self, guard: &Guard, key: &dyn KeyForm<K, S>, value: &mut Old<V>) -> bool {
         self.read(guard, key, &mut |there| value.see(Some(there)))

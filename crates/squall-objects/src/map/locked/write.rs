@@ -75,8 +75,8 @@ where
     }
 
     /// Applies the decision of a closure to the value that it saw. A new value and the old one change places,
-    /// so that the caller drops the old one without the lock (locked/I1). Returns empty if the value is no longer
-    /// there, or a table has replaced the hash table: then the closure must run again.
+    /// so that the caller drops the old one without the lock (locked/I1). Returns empty if the value is no
+    /// longer there, or a table has replaced the hash table: then the closure must run again.
     pub(super) fn apply(
         &self,
         key: &dyn KeyForm<K, S>,
