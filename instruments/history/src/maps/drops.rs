@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::contract::{ConcurrentMap, Load, Maker, Outcome, Step, ensure};
 use super::crowd::{Over, crowd, pause};
@@ -34,9 +36,18 @@ pub(super) fn counted<M: Maker>(maker: &M, load: &Load) -> Outcome {
         }
         Ok(())
     })?;
-    maker.settle();
-    let held = map.len();
-    let (alive, wrong) = (ledger.alive(), ledger.is_wrong());
+    // While an adaptive map changes its form, there are two copies of each value.
+    let mut tries = 3_000;
+    let (held, alive) = loop {
+        maker.settle();
+        let (held, alive) = (map.len(), ledger.alive());
+        if alive == held as i64 || tries == 0 {
+            break (held, alive);
+        }
+        tries -= 1;
+        thread::sleep(Duration::from_millis(1));
+    };
+    let wrong = ledger.is_wrong();
     ensure!(!wrong, "a value was dropped twice, or read after it was dropped");
     ensure!(alive == held as i64, "the map holds {held} values, and {alive} are alive");
     drop(map);
