@@ -37,6 +37,21 @@ fn all_in_one_conversation_is_answered_in_order() {
     assert_eq!(say(&cache(), &sent), expected);
 }
 
+/// A server without meta commands would parse the value as requests.
+#[test]
+fn the_value_of_a_meta_command_is_swallowed() {
+    let set = "set k 0 0 1\r\nx\r\n";
+    for (meta, errors) in [
+        ("ms m 14\r\nflush_all 99\r\n\r\n", 1),
+        ("ms m S9\r\nflush_all\r\n", 1),
+        ("ms m 9 T0 F7 I\r\nflush_all\r\n", 1),
+        ("ms\r\nms m\r\nms m x\r\nmg k v\r\nmn\r\n", 5),
+    ] {
+        let expected = format!("STORED\r\n{}VALUE k 0 1\r\nx\r\nEND\r\n", "ERROR\r\n".repeat(errors));
+        assert_eq!(say(&cache(), &format!("{set}{meta}get k\r\n")), expected, "to {meta:?}");
+    }
+}
+
 #[test]
 fn keys_have_250_bytes_at_most() {
     let (most, more) = ("k".repeat(250), "k".repeat(251));

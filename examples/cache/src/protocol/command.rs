@@ -212,6 +212,7 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
                 line => line,
             }
         }
+        b"ms" => meta_set(&Words::of(rest)),
         b"quit" if word(&mut rest).is_none() => Line::Whole(Request::Quit),
         // A browser came here by mistake. Its other lines are not meant for a cache.
         _ if line.rsplit(|byte| *byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/")) => {
@@ -241,13 +242,23 @@ fn get(mut rest: &[u8], cas: bool, touches: bool) -> Line<'_> {
     }
 }
 
+/// Rejects the meta command `ms <key> <bytes> <flags>*`, and has its value swallowed.
+fn meta_set<'a>(words: &Words<'a>) -> Line<'a> {
+    // The first versions with meta commands sent the length as `S<bytes>`.
+    let bytes = words.words[1].strip_prefix(b"S").unwrap_or(words.words[1]);
+    Line::Refused { refusal: Refusal::NoCommand, noreply: false, value: length(bytes) }
+}
+
+/// Parses the length of a value. One beyond any machine's memory is rejected.
+fn length(word: &[u8]) -> Option<usize> {
+    number::<u32>(word).filter(|bytes| *bytes <= i32::MAX as u32 - 2).map(|bytes| bytes as usize)
+}
+
 /// Parses `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`.
 fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
     let words = Words::of(rest);
     let [key, flags, exptime, bytes, unique, ..] = words.words;
-    // A length beyond any machine's memory is rejected.
-    let length = number::<u32>(bytes).filter(|bytes| words.count >= 4 && *bytes <= i32::MAX as u32 - 2);
-    let value = length.map(|bytes| bytes as usize);
+    let value = length(bytes).filter(|_| words.count >= 4);
     let least = if matches!(verb, Verb::Cas(_)) { 5 } else { 4 };
     // Like memcached, allows one word more.
     if words.count < least || words.all() > least + 1 {

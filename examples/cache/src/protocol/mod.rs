@@ -9,7 +9,7 @@
 //! - I2. The parser never asks for more than a line of [`LINE_BYTES_MAX`] and a value of the size that the
 //!   server allows. A larger value is answered at once, and swallowed as it comes.
 //! - I3. The value of a storing request is never parsed as requests if its length can be read, even if the
-//!   line has an error.
+//!   line has an error, or is the meta command `ms`, which the server does not know.
 //!
 //! Source: memcached's doc/protocol.txt, and memcached 1.6 itself where that document is silent.
 
@@ -96,7 +96,12 @@ pub struct Parser {
     in_long_line: bool,
     /// Number of bytes that were searched for the end of the line already.
     searched: usize,
+    /// Whether the connection's first byte was seen.
+    has_begun: bool,
 }
+
+/// The first byte of a connection that speaks memcached's binary protocol.
+const BINARY: u8 = 0x80;
 
 /// The meaning of a line.
 enum Line<'a> {
@@ -133,6 +138,10 @@ impl Parser {
 
     /// Returns the next request in `bytes`, or the reason of its rejection.
     pub fn next<'a>(&mut self, bytes: &'a [u8], value_bytes_max: usize) -> Parsed<'a> {
+        if !self.has_begun && bytes.first() == Some(&BINARY) {
+            return Parsed { used: bytes.len(), outcome: Outcome::Request(Request::Quit) };
+        }
+        self.has_begun |= !bytes.is_empty();
         let mut used = self.swallow.min(bytes.len());
         self.swallow -= used;
         if self.in_long_line {
@@ -234,6 +243,18 @@ mod tests {
         assert_eq!((step.used, step.outcome), (long.len(), Outcome::Wait { bytes: 1 }));
         let step = parser.next(b"yy\nversion\r\n", 1);
         assert_eq!((step.used, step.outcome), (12, Outcome::Request(Request::Version)));
+    }
+
+    #[test]
+    fn a_client_of_the_binary_protocol_is_disconnected_at_once() {
+        let mut parser = Parser::new();
+        assert_eq!(parser.next(b"", 1).outcome, Outcome::Wait { bytes: 1 });
+        assert_eq!(parser.next(b"\x80\x0a", 1).outcome, Outcome::Request(Request::Quit));
+        // Later it is a byte like others.
+        let mut parser = Parser::new();
+        assert_eq!(parser.next(b"version\r\n", 1).outcome, Outcome::Request(Request::Version));
+        let refused = Outcome::Refused { refusal: Refusal::NoCommand, noreply: false };
+        assert_eq!(parser.next(b"\x80\r\n", 1).outcome, refused);
     }
 
     #[test]
