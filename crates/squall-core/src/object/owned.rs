@@ -23,7 +23,8 @@ use crate::protocol::teardown::{Killed, kill};
 /// Any thread may keep handles to the object ([`Owned::handle`]). They outlive the object; a call through one
 /// then fails.
 ///
-/// An `Owned` derefs to its handle.
+/// An `Owned` derefs to its handle. It has no `clone`: several owners of an object would need an `Arc` of
+/// one.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -37,9 +38,29 @@ pub struct Owned<I: ?Sized + Interface> {
     handle: Handle<I>,
 }
 
+mod sealed {
+    /// Implemented by no type.
+    #[diagnostic::on_unimplemented(
+        message = "an `Owned` cannot be cloned: a copy of its handle would not keep the object",
+        note = "use `owner.handle()` for another reference, or `Arc::new(owner)` for several owners"
+    )]
+    pub trait CloneOwner {}
+}
+
 impl<I: ?Sized + Interface> Owned<I> {
     pub(crate) fn new(handle: Handle<I>) -> Owned<I> {
         Owned { handle }
+    }
+
+    /// Refused by the compiler. Without this method `owner.clone()` would copy the handle, since an `Owned`
+    /// derefs to it.
+    #[doc(hidden)]
+    #[expect(clippy::should_implement_trait, reason = "it must not be implemented")]
+    pub fn clone(&self) -> Owned<I>
+    where
+        I: sealed::CloneOwner,
+    {
+        unreachable!("no type of interface implements `CloneOwner`")
     }
 
     /// Returns a handle to the object: `Copy`, 8 bytes, for any thread.
