@@ -70,6 +70,8 @@
 //! - `Eq` and `Hash` of keys run under a lock, and in a locked map `Clone` does, too: they must not call any
 //!   object. `Eq` and `Hash` must not panic. If they do, a locked map may lose entries and `len` may count
 //!   them for a while.
+//! - A hasher must spread the keys. Keys with one hash are compared one after the other: to insert n of them
+//!   takes n² steps. `std`'s hasher, the default, has random keys, so that no client can choose such keys.
 //! - Closures must be short and must not sleep: they run in an operation, which delays the release of
 //!   memory. A closure that changes its own key each time runs forever.
 //! - Drops of keys and values must not sleep. They run under no lock: in the call itself for a locked map,
