@@ -19,6 +19,8 @@ mod directory;
 mod engine;
 mod map_adaptive;
 mod map_clones;
+// Sanitizers enlarge the stack.
+#[cfg(not(any(squall_asan, squall_tsan)))]
 mod map_large;
 mod map_object;
 mod map_replicated;

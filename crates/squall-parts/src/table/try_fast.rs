@@ -340,6 +340,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(any(squall_asan, squall_tsan), ignore = "sanitizers enlarge the stack")]
     fn large_values_need_little_stack() {
         let stack = std::thread::Builder::new().stack_size(2 << 20);
         let thread = stack.spawn(|| {

@@ -514,8 +514,8 @@ fn a_hash_that_panics_while_the_table_grows_loses_nothing() {
 #[test]
 fn a_closure_runs_once_if_no_other_thread_writes() {
     let table: Table<u64, u64> = Table::new();
-    let mut calls = 0;
-    for key in 0..40_000_u64 {
+    let (keys, mut calls) = (if cfg!(miri) { 100 } else { 40_000 }, 0);
+    for key in 0..keys {
         table.set(key, key);
         // The table grows, so that some changes meet a home that is moving.
         for old in [key / 2, key / 3] {
@@ -525,7 +525,7 @@ fn a_closure_runs_once_if_no_other_thread_writes() {
             }));
         }
     }
-    assert_eq!(calls, 80_000);
+    assert_eq!(calls, 2 * keys);
 }
 
 #[test]
