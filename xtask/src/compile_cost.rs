@@ -134,8 +134,8 @@ struct Cost {
 pub(crate) fn command(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
     let programs = programs();
+    let names: Vec<_> = programs.iter().map(|program| program.name).collect();
     for name in &options.only {
-        let names: Vec<_> = programs.iter().map(|program| program.name).collect();
         ensure!(
             names.contains(&name.as_str()),
             "there is no program {name:?}; there are {}",

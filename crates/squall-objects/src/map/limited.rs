@@ -16,7 +16,7 @@
 use squall_core::{Handle, Id, Miss, MissAnswer, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
 use squall_parts::table::{Budget, Compute, Computed, Exhausted, Reservation};
-use squall_rcu::{Guard, RcuArc, pin};
+use squall_rcu::{Guard, RcuArc};
 use std::any::Any;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -27,7 +27,7 @@ use super::ext::MapExt;
 use super::full::Full;
 use super::key::{Borrowed, KeyForm};
 use super::methods;
-use super::storage::{Old, Storage};
+use super::storage::{Old, Storage, retain_keys};
 use super::store::Store;
 use super::{Map, Resized, Sensors};
 
@@ -308,10 +308,7 @@ where
     fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
         let next = self.visit_from(from, &mut |key, _| keys.push((self.cloners.key)(key)));
-        for key in keys {
-            let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
-            let _ = pin(|guard| self.change(guard, &Borrowed(&key), &mut decide));
-        }
+        retain_keys(self, keys, f);
         next
     }
 

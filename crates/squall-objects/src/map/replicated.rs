@@ -27,14 +27,14 @@ use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
 use squall_parts::replica::{Announced, KeyedCopies};
 use squall_parts::table::{Compute, Computed, Table};
-use squall_rcu::{Guard, RcuArc, pin};
+use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
 use super::format::{EntriesFormat, has_entries, no_entries};
 use super::key::{Borrowed, KeyForm};
-use super::storage::{Old, Storage};
+use super::storage::{Old, Storage, retain_keys};
 use super::store::Store;
 use super::view::{MapView, Viewed};
 use super::{Map, Resized, Sensors};
@@ -194,10 +194,7 @@ where
     fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
         let mut keys = Vec::new();
         let next = self.main().visit_from(from, |key, _| keys.push((self.shared.cloners.key)(key)));
-        for key in keys {
-            let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
-            let _ = pin(|guard| self.change(guard, &Borrowed(&key), &mut decide));
-        }
+        retain_keys(self, keys, f);
         next
     }
 

@@ -6,11 +6,11 @@
 //! emptied. So each structure is compiled once for its types of entries, and only if the program makes it.
 
 use squall_parts::table::{Compute, Computed, Table};
-use squall_rcu::Guard;
+use squall_rcu::{Guard, pin};
 use std::hash::{BuildHasher, Hash};
 
 use super::full::Full;
-use super::key::KeyForm;
+use super::key::{Borrowed, KeyForm};
 
 /// Operations of a structure that holds entries.
 pub(super) trait Storage<K, V, S>: Send + Sync {
@@ -120,6 +120,21 @@ impl<V> Old<V> {
 
     pub(super) fn into_value(self) -> Option<V> {
         self.value
+    }
+}
+
+/// Removes the entries of these keys for which `f` returns `false`, in an operation for each.
+pub(super) fn retain_keys<K, V, S>(
+    storage: &dyn Storage<K, V, S>,
+    keys: Vec<K>,
+    f: &mut dyn FnMut(&K, &V) -> bool,
+) where
+    K: Eq + Hash,
+    S: BuildHasher,
+{
+    for key in keys {
+        let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
+        let _ = pin(|guard| storage.change(guard, &Borrowed(&key), &mut decide));
     }
 }
 

@@ -258,48 +258,24 @@ impl<L: Layout> Typed<'_, L> {
         }
     }
 
-    /// Changes the entry of a key in the home's own bucket, as `f` decides from its value.
+    /// Changes the entry of a key that is present, as `f` decides from its value.
     #[inline(always)]
     pub(crate) unsafe fn change<F: FnMut(&L::Value) -> Compute<L::Value>>(
         self,
         hash: u64,
         is_key: impl IsTypedKey<L::Key>,
         hasher: &impl BuildHasher,
-        mut f: F,
+        f: F,
         slow: impl FnOnce(F) -> Computed,
     ) -> Computed
     where
         L::Key: Hash,
     {
-        // SAFETY: the caller; it changes the entry that it found.
-        unsafe {
-            let found = match self.raw.find_fast(hash, compares::<L>(is_key)) {
-                FastFind::Found(found) => found,
-                FastFind::Absent => return Computed::Kept,
-                FastFind::Unknown => return slow(f),
-            };
-            match L::value(found.raw(), &mut f) {
-                Compute::Keep => Computed::Kept,
-                Compute::Put(value) => {
-                    let new = L::new_value(found.raw(), value);
-                    let is_replaced = match self.raw.change_value_fast::<L>(&found, new) {
-                        Ok(()) => true,
-                        Err(new) => self.replace_found(found, &is_key, hasher, new),
-                    };
-                    if is_replaced { Computed::Updated } else { slow(f) }
-                }
-                Compute::Remove => {
-                    if self.remove_found(found, &is_key, hasher) {
-                        Computed::Removed
-                    } else {
-                        slow(f)
-                    }
-                }
-            }
-        }
+        // SAFETY: the caller.
+        unsafe { self.try_change(hash, is_key, hasher, f).unwrap_or_else(slow) }
     }
 
-    /// Fast path of `change`, without a slow path for another value.
+    /// Fast path of `change`, for a key in the home's own bucket.
     #[inline(always)]
     pub(crate) unsafe fn try_change<F: FnMut(&L::Value) -> Compute<L::Value>>(
         self,

@@ -170,18 +170,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// });
     /// ```
     #[doc(hidden)]
+    #[inline(never)]
     pub fn __read(&self, _: &Guard, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
         // SAFETY: within the operation.
-        unsafe { self.read_any(hash, is_key, f) }
-    }
-
-    /// The body of [`__read`](Table::__read).
-    ///
-    /// # Safety
-    /// In an operation.
-    #[inline(never)]
-    unsafe fn read_any(&self, hash: u64, is_key: &dyn Fn(&K) -> bool, f: &mut dyn FnMut(&V)) -> bool {
-        // SAFETY: the caller.
         either!(self, typed => unsafe { typed.read(hash, is_key, f).is_some() })
     }
 
@@ -213,11 +204,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Inserts the entry and takes it out of the option, if the key is absent. Otherwise calls `there` with
     /// the present value and leaves the entry. Returns whether it was inserted.
     #[doc(hidden)]
-    pub fn __try_insert(&self, _: &Guard, entry: &mut Option<(K, V)>, there: &mut dyn FnMut(&V)) -> bool {
+    pub fn __try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, there: &mut dyn FnMut(&V)) -> bool {
         let Some((key, _)) = &*entry else { return false };
         let hash = self.hasher.hash_one(key);
+        let is_present = self.__read(guard, hash, &|found| found == key, there);
         // SAFETY: within the operation.
-        unsafe { !self.read_any(hash, &|found| found == key, there) && self.insert_any(hash, entry, there) }
+        !is_present && unsafe { self.insert_any(hash, entry, there) }
     }
 
     /// Inserts an entry like [`__try_insert`](Table::__try_insert), after a search for its key.

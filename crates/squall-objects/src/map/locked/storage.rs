@@ -1,13 +1,13 @@
 //! The operations of a locked map, each on the hash table or on the table that has replaced it.
 
 use squall_parts::table::{Compute, Computed};
-use squall_rcu::{Guard, pin};
+use squall_rcu::Guard;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
 use super::Locked;
 use crate::map::key::{Borrowed, KeyForm};
-use crate::map::storage::{Old, Storage};
+use crate::map::storage::{Old, Storage, retain_keys};
 
 impl<K, V, S> Storage<K, V, S> for Locked<K, V, S>
 where
@@ -136,10 +136,7 @@ where
         if let Err(table) = self.each_from(from, &mut |key, _| keys.push((self.cloners.key)(key))) {
             return table.retain_from(from, f);
         }
-        for key in keys {
-            let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
-            let _ = pin(|guard| self.change(guard, &Borrowed(&key), &mut decide));
-        }
+        retain_keys(self, keys, f);
         None
     }
 
