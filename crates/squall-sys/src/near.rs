@@ -15,7 +15,7 @@ macro_rules! near_static {
             target_os = "linux",
             any(target_arch = "x86_64", target_arch = "aarch64"),
             target_pointer_width = "64",
-            not(miri)
+            not(any(miri, squall_tsan))
         ))]
         {
             let value: $type;
@@ -43,10 +43,15 @@ macro_rules! near_static {
             target_os = "linux",
             any(target_arch = "x86_64", target_arch = "aarch64"),
             target_pointer_width = "64",
-            not(miri)
+            not(any(miri, squall_tsan))
         )))]
         {
-            let value: $type = $static.load(::core::sync::atomic::Ordering::Relaxed);
+            // ThreadSanitizer knows no order by dependency, which a reader of a pointer may rely on.
+            #[cfg(squall_tsan)]
+            const ORDER: ::core::sync::atomic::Ordering = ::core::sync::atomic::Ordering::Acquire;
+            #[cfg(not(squall_tsan))]
+            const ORDER: ::core::sync::atomic::Ordering = ::core::sync::atomic::Ordering::Relaxed;
+            let value: $type = $static.load(ORDER);
             value
         }
     }};
