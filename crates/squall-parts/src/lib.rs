@@ -13,3 +13,4 @@ pub mod dhash;
 pub mod gate;
 pub mod replica;
 pub mod table;
+pub mod turns;
