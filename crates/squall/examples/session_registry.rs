@@ -71,7 +71,7 @@ impl Registry for LocalSessions {
     }
 
     fn request(&self, token: Token) -> Option<Arc<Session>> {
-        let session = self.context.root().all.get(&token)?;
+        let session = self.context.root().all.get_cloned(&token)?;
         let _ = self.served.compute(token, |served| Compute::Put(served.unwrap_or(&0) + 1));
         Some(session)
     }

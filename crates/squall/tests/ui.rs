@@ -3,6 +3,7 @@
 //! - `ui/refused`: traits that `#[interface]` rejects. All messages are the macro's.
 //! - `ui/laws`: programs that the types reject. The messages are the compiler's, partly with text of Squall,
 //!   and depend on the Rust version of the workspace.
+//! - `ui/idioms`: code for other libraries that would have another meaning here. `tests/idioms` has the rest.
 //! - `ui/accepted`: programs that must compile, but cannot be modules of a test.
 //! - `ui/crates`: an interface in one crate, its implementations and uses in others.
 //!
@@ -33,6 +34,7 @@ fn messages() {
     cases.pass("tests/ui/accepted/*.rs");
     cases.compile_fail("tests/ui/refused/*.rs");
     cases.compile_fail("tests/ui/laws/*.rs");
+    cases.compile_fail("tests/ui/idioms/*.rs");
 }
 
 /// Writes a package that depends on `squall` and on other packages in `place`.

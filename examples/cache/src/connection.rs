@@ -230,7 +230,7 @@ impl<S: Store> Responder<'_, S> {
                 output.stat("limit_maxbytes", cache.config().read(|config| config.memory_bytes_max));
             }
             Some(b"settings") => {
-                let config = cache.config().get();
+                let config = cache.config().get_cloned();
                 output.stat("maxbytes", config.memory_bytes_max);
                 output.stat("maxconns", config.connections_max);
                 output.stat("item_size_max", config.value_bytes_max);

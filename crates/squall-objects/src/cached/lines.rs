@@ -313,7 +313,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.table.get(key)
+        self.table.get_cloned(key)
     }
 
     /// Calls `f` for some entries from a position on. Returns the position after them.

@@ -124,10 +124,22 @@ where
     where
         K: Borrow<Q>;
 
-    /// Returns a clone of the key's value.
+    /// Returns a copy of the key's value. For types that are not `Copy`, see
+    /// [`get_cloned`](CachedMapExt::get_cloned) and [`with`](CachedMapExt::with).
     #[inline]
     #[track_caller]
     fn get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Copy,
+    {
+        self.with(key, |value| *value)
+    }
+
+    /// Returns a clone of the key's value. A change of the clone does not change the map.
+    #[inline]
+    #[track_caller]
+    fn get_cloned<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {

@@ -1,26 +1,148 @@
-//! `Entry`: a view of one key of a map.
+//! `Entry`: one key of a map, with the changes for its value. `Snapshot`: the value that it returns.
 
-/// A view of one key of a map, present or absent, made by [`MapExt::entry`](super::MapExt::entry).
+use squall_core::Handle;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::ops::Deref;
+
+use super::Map;
+
+/// One key of a map, present or absent, made by [`MapExt::entry`](super::MapExt::entry).
 ///
-/// It holds no lock: each of its methods is one operation on the map. Other threads may change the entry
-/// between two of them.
+/// [`and_modify`](Entry::and_modify) collects changes. An `or_` method then changes a present value, or
+/// inserts an absent one, in one atomic step. An entry that is dropped without such a method changes a
+/// present value.
+///
+/// The entry holds no lock and no value, so other threads may use the key meanwhile. The results are
+/// [`Snapshot`]s: they can be read like the references that `std`'s entries return, and not changed.
 ///
 /// ```
 /// use squall_objects::map::{self, MapExt};
 ///
 /// let hits = map::shared::<&str, u64>();
-/// assert_eq!(hits.entry("home").or_default(), 0);
-/// assert_eq!(hits.entry("home").and_modify(|n| n + 1).or_default(), 1);
+/// assert_eq!(*hits.entry("home").or_default(), 0);
+/// assert_eq!(*hits.entry("home").and_modify(|n| *n += 1).or_insert(1), 1);
+/// hits.entry("home").and_modify(|n| *n += 1);
+/// assert_eq!(hits.get("home"), Some(2));
 /// ```
-#[derive(Debug)]
-pub struct Entry<M, K> {
-    pub(super) map: M,
-    pub(super) key: K,
+///
+/// A result cannot be changed:
+/// ```compile_fail,E0596
+/// use squall_objects::map::{self, MapExt};
+///
+/// let lists = map::shared::<&str, Vec<u64>>();
+/// lists.entry("home").or_default().push(1);
+/// ```
+/// Write `and_modify` instead:
+/// ```
+/// # use squall_objects::map::{self, MapExt};
+/// # let lists = map::shared::<&str, Vec<u64>>();
+/// lists.entry("home").and_modify(|list| list.push(1)).or_insert_with(|| vec![1]);
+/// ```
+pub struct Entry<K, V, S = RandomState, F = fn(&mut V)>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: FnMut(&mut V),
+{
+    pub(super) map: Handle<dyn Map<K, V, S>>,
+    /// The key and the changes. Empty after the entry was used.
+    pub(super) parts: Option<(K, Option<F>)>,
 }
 
-impl<M, K> Entry<M, K> {
+impl<K, V, S> Entry<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    pub(super) fn new(map: Handle<dyn Map<K, V, S>>, key: K) -> Entry<K, V, S> {
+        Entry { map, parts: Some((key, None)) }
+    }
+}
+
+impl<K, V, S, F> Entry<K, V, S, F>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: FnMut(&mut V),
+{
+    /// Takes out the key and the changes.
+    pub(super) fn take(&mut self) -> (K, Option<F>) {
+        self.parts.take().expect("an entry is used once")
+    }
+
     /// Returns the key.
     pub fn key(&self) -> &K {
-        &self.key
+        &self.parts.as_ref().expect("an entry keeps its key until it is used").0
+    }
+
+    /// Returns the key. Changes that were collected are forgotten.
+    pub fn into_key(mut self) -> K {
+        self.take().0
+    }
+
+    /// Adds `f` to the changes that a present value will get. They are applied to a clone of the value, which
+    /// then replaces it.
+    ///
+    /// `f` runs under no lock, and again if another writer was faster.
+    pub fn and_modify<G: FnMut(&mut V)>(mut self, mut f: G) -> Entry<K, V, S, impl FnMut(&mut V)> {
+        let (key, mut earlier) = self.take();
+        let both = move |value: &mut V| {
+            if let Some(earlier) = &mut earlier {
+                earlier(value);
+            }
+            f(value);
+        };
+        Entry { map: self.map, parts: Some((key, Some(both))) }
+    }
+}
+
+impl<K, V, S, F> fmt::Debug for Entry<K, V, S, F>
+where
+    K: Eq + Hash + Send + Sync + fmt::Debug + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: FnMut(&mut V),
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("key", self.key()).finish_non_exhaustive()
+    }
+}
+
+/// A clone of an entry's value, made at the moment of the call. It can be read and not changed.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt, Snapshot};
+///
+/// let names = map::shared::<u64, String>();
+/// let name = names.entry(1).or_insert("ada".into());
+/// assert_eq!((name.len(), name.as_str()), (3, "ada"));
+/// names.set(1, "grace".into());
+/// assert_eq!(Snapshot::into_inner(name), "ada");
+/// ```
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Snapshot<V>(pub(super) V);
+
+impl<V> Snapshot<V> {
+    /// Returns the clone itself.
+    pub fn into_inner(this: Snapshot<V>) -> V {
+        this.0
+    }
+}
+
+impl<V> Deref for Snapshot<V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        &self.0
+    }
+}
+
+impl<V: fmt::Display> fmt::Display for Snapshot<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }

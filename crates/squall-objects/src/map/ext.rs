@@ -3,9 +3,10 @@ use squall_core::CallError;
 use squall_core::swap::{Replacement, SwapError, SwapReport};
 use squall_machine::ClusterSize;
 use std::borrow::Borrow;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, RandomState};
 
-use super::entry::Entry;
+use super::drain::Drain;
+use super::entry::{Entry, Snapshot};
 use super::full::Full;
 use super::iter::Iter;
 use super::resize_error::ResizeError;
@@ -33,7 +34,7 @@ use super::{Compute, Computed, Map};
 /// stock.set("apple".into(), 3);
 /// assert_eq!(stock.remove("apple"), Some(3));
 /// ```
-pub trait MapExt<K, V, S>: Copy
+pub trait MapExt<K, V, S = RandomState>: Copy
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -58,7 +59,9 @@ where
     where
         K: Borrow<Q>;
 
-    /// Returns a clone of the key's value, or `None` if the key is absent.
+    /// Returns a copy of the key's value, or `None` if the key is absent. A change of the copy does not
+    /// change the map. For types that are not `Copy`, see [`get_cloned`](MapExt::get_cloned) and
+    /// [`with`](MapExt::with).
     ///
     /// ```
     /// use squall_objects::map::{self, MapExt};
@@ -70,6 +73,27 @@ where
     #[inline]
     #[track_caller]
     fn get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Copy,
+    {
+        self.with(key, |value| *value)
+    }
+
+    /// Returns a clone of the key's value, or `None` if the key is absent.
+    ///
+    /// A change of the clone does not change the map: see [`update_in_place`](MapExt::update_in_place).
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let names = map::shared::<u64, String>();
+    /// names.set(1, "ada".into());
+    /// assert_eq!(names.get_cloned(&1).as_deref(), Some("ada"));
+    /// ```
+    #[inline]
+    #[track_caller]
+    fn get_cloned<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone,
@@ -165,6 +189,37 @@ where
     where
         V: Clone;
 
+    /// Returns a clone of the key's value. If the key is absent, inserts the value that `value` returns, or
+    /// returns its error.
+    ///
+    /// One thread at a time constructs a value for the key. The others wait for it, and then find its value
+    /// or try themselves. `value` runs outside of an operation, so it may take long and may sleep. A caller
+    /// that is in an operation itself does not wait.
+    ///
+    /// Two threads wait for each other for ever if each constructs a value from the other's key.
+    ///
+    /// # Errors
+    /// The error of `value`: the map is unchanged.
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full.
+    /// # Cost
+    /// Takes one lock more than [`get_or_insert_with`](MapExt::get_or_insert_with) if the key is absent.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let numbers = map::shared::<&str, u64>();
+    /// assert!(numbers.try_get_or_insert_with("one", || "one".parse()).is_err());
+    /// assert_eq!(numbers.try_get_or_insert_with("one", || "1".parse()), Ok(1));
+    /// ```
+    #[track_caller]
+    fn try_get_or_insert_with<E>(self, key: K, value: impl FnOnce() -> Result<V, E>) -> Result<V, E>
+    where
+        V: Clone,
+    {
+        self.entry(key).or_try_insert_with(value).map(Snapshot::into_inner)
+    }
+
     /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
     /// [`delete`](MapExt::delete) makes no clone.
     ///
@@ -226,6 +281,37 @@ where
     where
         K: Borrow<Q>;
 
+    /// Changes the key's value by `f`. Returns whether the key is present.
+    ///
+    /// `f` changes a clone, which then replaces the value. It runs again if another writer was faster.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map has no room for a heavier value.
+    /// # Cost
+    /// Clones the value.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let visits = map::shared::<&str, Vec<u64>>();
+    /// visits.set("home", vec![]);
+    /// assert!(visits.update_in_place("home", |pages| pages.push(3)));
+    /// assert_eq!(visits.get_cloned("home"), Some(vec![3]));
+    /// ```
+    #[inline]
+    #[track_caller]
+    fn update_in_place<Q: Eq + Hash + ?Sized>(self, key: &Q, mut f: impl FnMut(&mut V)) -> bool
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.update(key, |value| {
+            let mut value = value.clone();
+            f(&mut value);
+            value
+        })
+    }
+
     /// Replaces, removes or keeps the entry, as `f` decides from its value. An absent key stays absent, and
     /// `f` is not called. Unlike [`compute`](MapExt::compute), it takes a borrowed key.
     ///
@@ -261,6 +347,34 @@ where
     /// assert_eq!(hits.compute("home", count), Computed::Updated);
     /// ```
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
+
+    /// Decides about one entry, like [`compute`](MapExt::compute), and returns the second result of `f`: from
+    /// the run that took effect.
+    ///
+    /// # Panics
+    /// If a [`limited`](super::limited) map is full.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, Compute, MapExt};
+    ///
+    /// let tickets = map::shared::<&str, u64>();
+    /// let next = |last: Option<&u64>| {
+    ///     let next = last.map_or(1, |last| last + 1);
+    ///     (Compute::Put(next), next)
+    /// };
+    /// assert_eq!(tickets.compute_with("desk", next), 1);
+    /// assert_eq!(tickets.compute_with("desk", next), 2);
+    /// ```
+    #[track_caller]
+    fn compute_with<R>(self, key: K, mut f: impl FnMut(Option<&V>) -> (Compute<V>, R)) -> R {
+        let mut result = None;
+        self.compute(key, |there| {
+            let (decision, last) = f(there);
+            result = Some(last);
+            decision
+        });
+        result.expect("`compute` calls its closure")
+    }
 
     /// Sets the key's value, like [`set`](MapExt::set), but returns an error if a
     /// [`limited`](super::limited) map is full.
@@ -330,21 +444,18 @@ where
     /// ```
     fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError>;
 
-    /// Returns a view of one key, present or absent.
+    /// Returns one key, present or absent, to change its value or to insert one: see [`Entry`].
     ///
     /// ```
     /// use squall_objects::map::{self, MapExt};
     ///
     /// let hits = map::shared::<&str, u64>();
-    /// let count = |page| hits.entry(page).and_modify(|n| n + 1).or_insert(1);
+    /// let count = |page| *hits.entry(page).and_modify(|n| *n += 1).or_insert(1);
     /// assert_eq!((count("home"), count("home")), (1, 2));
     /// ```
-    fn entry(self, key: K) -> Entry<Self, K>
+    fn entry(self, key: K) -> Entry<K, V, S>
     where
-        Self: Sized,
-    {
-        Entry { map: self, key }
-    }
+        V: Clone;
 
     /// Calls `f` for each entry. Visits a key that is present from begin to end exactly once. May or may
     /// not visit keys that come or go meanwhile.
@@ -390,6 +501,41 @@ where
     fn clear(self) {
         self.retain(|_, _| false);
     }
+
+    /// Replaces the value of each entry by the result of `f`. Visits the same entries as
+    /// [`for_each`](MapExt::for_each). `f` runs again for an entry if another writer was faster.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// (0..10).for_each(|n| _ = map.set(n, n));
+    /// map.alter_all(|key, n| key + n);
+    /// assert_eq!(map.get(&4), Some(8));
+    /// ```
+    #[track_caller]
+    fn alter_all(self, mut f: impl FnMut(&K, V) -> V)
+    where
+        V: Clone,
+    {
+        self.for_each(|key, _| _ = self.update(key, |value| f(key, value.clone())));
+    }
+
+    /// Returns an iterator that removes each entry and returns it. Its drop removes the entries that are
+    /// left. It visits the same entries as [`for_each`](MapExt::for_each).
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<u64, u64>();
+    /// map.set(1, 10);
+    /// assert_eq!(map.drain().collect::<Vec<_>>(), [(1, 10)]);
+    /// assert!(map.is_empty());
+    /// ```
+    fn drain(self) -> Drain<K, V, S>
+    where
+        K: Clone,
+        V: Clone;
 
     /// Returns an iterator over clones of the entries. It visits the same entries as
     /// [`for_each`](MapExt::for_each).
@@ -527,13 +673,27 @@ where
     where
         K: Borrow<Q>;
 
-    /// Returns a clone of the key's value, like [`get`](MapExt::get), but returns an error if the map was
+    /// Returns a copy of the key's value, like [`get`](MapExt::get), but returns an error if the map was
     /// destroyed.
     ///
     /// # Errors
     /// [`CallError`]: the map was destroyed, or the call was refused.
     #[inline]
     fn try_get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<Option<V>, CallError>
+    where
+        K: Borrow<Q>,
+        V: Copy,
+    {
+        self.try_with(key, |value| *value)
+    }
+
+    /// Returns a clone of the key's value, like [`get_cloned`](MapExt::get_cloned), but returns an error if
+    /// the map was destroyed.
+    ///
+    /// # Errors
+    /// [`CallError`]: the map was destroyed, or the call was refused.
+    #[inline]
+    fn try_get_cloned<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<Option<V>, CallError>
     where
         K: Borrow<Q>,
         V: Clone,

@@ -221,7 +221,7 @@ where
 ///
 /// let map = map::adaptive::<u64, String>();
 /// map.set(1, "one".into());
-/// assert_eq!(map.get(&1).as_deref(), Some("one"));
+/// assert_eq!(map.get_cloned(&1).as_deref(), Some("one"));
 /// ```
 ///
 /// # Panics

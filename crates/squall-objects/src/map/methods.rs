@@ -8,6 +8,7 @@ use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
+use super::drain::Drain;
 use super::entry::Entry;
 use super::ext::MapExt;
 use super::full::Full;
@@ -233,6 +234,21 @@ where
         Swap::new(handle).run(new)
     }
 
+    fn entry(self, key: K) -> Entry<K, V, S>
+    where
+        V: Clone,
+    {
+        Entry::new(self, key)
+    }
+
+    fn drain(self) -> Drain<K, V, S>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        Drain::new(self, self.keys(), Self::remove)
+    }
+
     #[track_caller]
     fn for_each(self, mut f: impl FnMut(&K, &V)) {
         let mut from = Some(0);
@@ -307,47 +323,5 @@ where
     #[track_caller]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
         read(self, |_, store| store.visit_from(from, f))
-    }
-}
-
-impl<K, V, S> Entry<Handle<dyn Map<K, V, S>>, K>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    /// Replaces the value by the result of `f` if the key is present, like [`MapExt::update`].
-    #[track_caller]
-    pub fn and_modify(self, f: impl FnMut(&V) -> V) -> Self {
-        self.map.update(&self.key, f);
-        self
-    }
-
-    /// Inserts `value` if the key is absent. Returns a clone of the key's value.
-    #[track_caller]
-    pub fn or_insert(self, value: V) -> V
-    where
-        V: Clone,
-    {
-        self.or_insert_with(|| value)
-    }
-
-    /// Inserts the result of `value` if the key is absent, like [`MapExt::get_or_insert_with`]. Returns a
-    /// clone of the key's value.
-    #[track_caller]
-    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> V
-    where
-        V: Clone,
-    {
-        self.map.get_or_insert_with(self.key, value)
-    }
-
-    /// Inserts the type's default if the key is absent. Returns a clone of the key's value.
-    #[track_caller]
-    pub fn or_default(self) -> V
-    where
-        V: Clone + Default,
-    {
-        self.or_insert_with(V::default)
     }
 }

@@ -78,7 +78,10 @@
 //!   otherwise after a grace period, perhaps on another thread.
 //! - A signal handler must not use a map. Calls in a forked child return an error or panic.
 mod cloners;
+mod construct;
+mod drain;
 mod entry;
+mod entry_methods;
 mod ext;
 mod format;
 mod full;
@@ -111,11 +114,12 @@ use squall_machine::ClusterSize;
 use squall_macros::interface;
 pub use squall_parts::table::{Budget, Compute, Computed, Exhausted};
 use squall_rcu::Guard;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
 use crate::sizes;
-pub use entry::Entry;
+pub use drain::Drain;
+pub use entry::{Entry, Snapshot};
 pub use ext::MapExt;
 pub use full::Full;
 pub use iter::Iter;
@@ -124,7 +128,7 @@ pub use make::{
     adaptive, adaptive_with, limited, locked, locked_with, partitioned, partitioned_with, replicated,
     replicated_with, shared, shared_with,
 };
-pub use owned::OwnedMap;
+pub use owned::{IntoIter, OwnedMap};
 pub use policy::{REPLICATED, SHARED, SMALL};
 pub use replacement::{new_locked, new_partitioned, new_replicated, new_shared};
 pub use resize_error::ResizeError;
@@ -138,7 +142,7 @@ pub use store::Store;
 pub trait Map<
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static = RandomState,
 >: Send + Sync
 {
     /// Returns the store of the entries, for reads in the rest of the operation.
@@ -205,6 +209,22 @@ pub trait Map<
         None
     }
 }
+
+/// The handle of a map: `Copy`, for fields and arguments.
+///
+/// ```
+/// use squall_objects::map::{self, MapExt, MapHandle};
+///
+/// struct Sessions {
+///     by_name: MapHandle<String, u64>,
+/// }
+///
+/// let map = map::shared();
+/// let sessions = Sessions { by_name: map.handle() };
+/// sessions.by_name.set("ann".into(), 1);
+/// assert_eq!(map.get("ann"), Some(1));
+/// ```
+pub type MapHandle<K, V, S = RandomState> = Handle<dyn Map<K, V, S>>;
 
 /// A map and the implementation that is to replace it: see [`Map::resized`].
 pub type Resized<K, V, S> = (Handle<dyn Map<K, V, S>>, Replacement<dyn Map<K, V, S>>);

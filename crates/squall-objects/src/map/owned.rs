@@ -1,4 +1,5 @@
-//! `OwnedMap`: the owner of a map, and its implementations of `std`'s and serde's traits.
+//! `OwnedMap`: the owner of a map, and its implementations of `std`'s and serde's traits. `IntoIter`: its
+//! iterator.
 
 use squall_core::{Handle, Owned};
 use std::fmt;
@@ -134,6 +135,57 @@ where
     /// Returns an iterator over clones of the entries, like [`MapExt::iter`].
     fn into_iter(self) -> Self::IntoIter {
         self.0.handle().iter()
+    }
+}
+
+/// An iterator over clones of a map's entries that owns the map. Its drop destroys the map.
+pub struct IntoIter<K, V, S = RandomState>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    entries: Iter<Handle<dyn Map<K, V, S>>, K, V, S>,
+    /// Keeps the map until the iterator is dropped.
+    _map: OwnedMap<K, V, S>,
+}
+
+impl<K, V, S> IntoIterator for OwnedMap<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V, S>;
+
+    /// Returns an iterator over clones of the entries. It destroys the map when it is dropped.
+    fn into_iter(self) -> IntoIter<K, V, S> {
+        IntoIter { entries: self.handle().iter(), _map: self }
+    }
+}
+
+impl<K, V, S> Iterator for IntoIter<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        self.entries.next()
+    }
+}
+
+impl<K, V, S> fmt::Debug for IntoIter<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoIter").finish_non_exhaustive()
     }
 }
 

@@ -24,7 +24,7 @@
 //! assert_eq!(handle.read(|limits| limits[1]), 20);
 //! handle.update(|old| old.iter().map(|limit| limit * 2).collect());
 //! assert_eq!(changes.wait().unwrap(), 2); // the version
-//! assert_eq!(handle.get(), [20, 40]);
+//! assert_eq!(handle.get_cloned(), [20, 40]);
 //! ```
 //!
 //! # When not
@@ -236,7 +236,8 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// ```
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R;
 
-    /// Returns a clone of the value.
+    /// Returns a copy of the value. For types that are not `Copy`, see
+    /// [`get_cloned`](ReadMostlyExt::get_cloned) and [`read`](ReadMostlyExt::read).
     ///
     /// ```
     /// use squall_objects::read_mostly::{self, ReadMostlyExt};
@@ -244,6 +245,20 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// assert_eq!(read_mostly::shared(5).get(), 5);
     /// ```
     fn get(self) -> T
+    where
+        T: Copy,
+    {
+        self.read(|value| *value)
+    }
+
+    /// Returns a clone of the value. A change of the clone does not change the object.
+    ///
+    /// ```
+    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    ///
+    /// assert_eq!(read_mostly::shared(vec![5]).get_cloned(), [5]);
+    /// ```
+    fn get_cloned(self) -> T
     where
         T: Clone,
     {
@@ -488,7 +503,7 @@ pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> 
 /// use squall_objects::read_mostly::{self, ReadMostlyExt};
 ///
 /// let config = read_mostly::adaptive(vec![1, 2, 3]);
-/// assert_eq!(config.get(), [1, 2, 3]);
+/// assert_eq!(config.get_cloned(), [1, 2, 3]);
 /// ```
 ///
 /// # Panics

@@ -69,7 +69,7 @@ macro_rules! as_checked {
         impl<$v: Held $(, $s: $bound)?> ConcurrentMap<$v> for $of<$v $(, $s)?> {
             fn get(&self, key: u64) -> Option<$v> {
                 let $this = self;
-                $handle.get(&key)
+                $handle.get_cloned(&key)
             }
             fn insert(&self, key: u64, value: $v) -> Option<$v> {
                 let $this = self;

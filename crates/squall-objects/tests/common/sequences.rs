@@ -151,7 +151,7 @@ pub(crate) fn cell(bytes: &[u8]) {
             7 => _ = Swap::new(handle).run(read_mostly::new_distributed(size)).unwrap(),
             _ => _ = swap(handle, read_mostly::new_copied(size)).unwrap(),
         }
-        assert_eq!((handle.get() == value, handle.version()), (true, version));
+        assert_eq!((handle.get_cloned() == value, handle.version()), (true, version));
     }
 }
 

@@ -425,7 +425,7 @@ fn papaya_current_kv_dropped_flurry_drop_value_scc_insert_drop_reclaim() {
                 if key % 5 == thread {
                     drop(map.remove(&key));
                 }
-                drop(map.get(&key));
+                drop(map.get_cloned(&key));
             }
         });
         let entries = map.len();
@@ -506,7 +506,7 @@ fn scc_string_key_dashmap_test_more_complex_values_test_different_hashers() {
             for number in chunk(thread, 200) {
                 assert_eq!(map.insert(number.to_string(), vec![number]), None);
                 assert!(map.update(number.to_string().as_str(), |old| [&old[..], &[thread]].concat()));
-                assert_eq!(map.get(&*number.to_string()), Some(vec![number, thread]));
+                assert_eq!(map.get_cloned(&*number.to_string()), Some(vec![number, thread]));
             }
         });
         assert_eq!((map.len(), map.remove("7")), (400, Some(vec![7, 0])));

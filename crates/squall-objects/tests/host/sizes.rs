@@ -123,7 +123,7 @@ fn one_that_adapts_has_it_beside_its_policy_s_and_the_swap_is_remembered() {
     assert!(names(id).contains(&"cooldown") && names(id).contains(&"cluster-size"));
     control::set_attribute(id, "cluster-size", "core").unwrap();
     control::set_attribute(id, "cooldown", "1s").unwrap();
-    assert_eq!((value.cluster_size(), value.get()), (ClusterSize::Core, vec![1, 2]));
+    assert_eq!((value.cluster_size(), value.get_cloned()), (ClusterSize::Core, vec![1, 2]));
     let last = control::history(id).pop().unwrap();
     assert_eq!((last.verdict, last.report.map(|report| report.id)), (Verdict::ByHand, Some(id)));
     assert!(

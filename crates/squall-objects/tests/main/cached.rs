@@ -629,7 +629,7 @@ impl<V: Held> Checked<V> {
 
 impl<V: Held> ConcurrentMap<V> for Checked<V> {
     fn get(&self, key: u64) -> Option<V> {
-        self.handle().get(&key)
+        self.handle().get_cloned(&key)
     }
 
     fn insert(&self, key: u64, value: V) -> Option<V> {

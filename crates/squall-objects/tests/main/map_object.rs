@@ -548,7 +548,7 @@ fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
         let handle = map.handle();
         (0..10).for_each(|key| _ = handle.set(key, Fragile));
         FRAGILE.store(true, Ordering::Relaxed);
-        assert!(catch_unwind(AssertUnwindSafe(|| handle.get(&1))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| handle.get_cloned(&1))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| handle.iter().count())).is_err());
         let _ = swap(handle, map::new_locked()).unwrap_err();
         let _ = swap(handle, map::new_partitioned(2, |key| key as usize, ClusterSize::Core)).unwrap_err();
@@ -759,11 +759,11 @@ fn an_entry_works_like_std_s() {
         let map = made(form);
         let handle = map.handle();
         assert_eq!(
-            (handle.entry(1).or_default(), handle.entry(1).or_insert(7), *handle.entry(1).key()),
+            (*handle.entry(1).or_default(), *handle.entry(1).or_insert(7), *handle.entry(1).key()),
             (0, 0, 1)
         );
-        assert_eq!(handle.entry(1).and_modify(|value| value + 5).or_insert_with(|| 9), 5);
-        assert_eq!(handle.entry(2).and_modify(|value| value + 5).or_insert_with(|| 9), 9);
+        assert_eq!(*handle.entry(1).and_modify(|value| *value += 5).or_insert_with(|| 9), 5);
+        assert_eq!(*handle.entry(2).and_modify(|value| *value += 5).or_insert_with(|| 9), 9);
         assert_eq!(
             (handle.insert(2, 3), handle.insert(4, 3), handle.remove(&2), handle.remove(&2)),
             (Some(9), None, Some(3), None)

@@ -58,7 +58,7 @@ fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes(
     assert_eq!((place(&map, 0), place(&map, 20)), (near, far));
     assert!(on(9, || map.update(&1, |value| Box::new(**value + 1))));
     for vp in 0..VPS {
-        assert_eq!(on(vp, || map.get(&1)), Some(Box::new(11)));
+        assert_eq!(on(vp, || map.get_cloned(&1)), Some(Box::new(11)));
     }
     assert!(map.delete(&1));
     assert!((0..VPS).all(|vp| on(vp, || !map.contains_key(&1))));
@@ -126,7 +126,7 @@ fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
         };
         squall_core::swap::swap(map.handle(), new).unwrap();
         assert_eq!(place(&map, 0) == original, there, "{form:?}");
-        assert_eq!(on(17, || map.get(&1)), Some(Box::new(10)));
+        assert_eq!(on(17, || map.get_cloned(&1)), Some(Box::new(10)));
     }
 }
 
@@ -233,7 +233,7 @@ fn a_panic_in_eq_hash_or_clone_leaves_a_consistent_map() {
     let _alone = alone();
     type Act = fn(&OwnedMap<Touchy, Touchy>);
     let acts: [Act; 8] = [
-        |map| _ = map.get(&Touchy(1)),
+        |map| _ = map.get_cloned(&Touchy(1)),
         |map| _ = map.insert(Touchy(1), Touchy(11)),
         |map| _ = map.set(Touchy(1), Touchy(12)),
         |map| _ = map.update(&Touchy(1), |value| Touchy(value.0 + 1)),
@@ -249,23 +249,23 @@ fn a_panic_in_eq_hash_or_clone_leaves_a_consistent_map() {
             map.set(Touchy(3), Touchy(30));
             // The far node has a copy of each key, and the near one has a copy of the other key alone.
             (0..2).for_each(|_| {
-                on(20, || [1, 3].map(|key| _ = map.get(&Touchy(key))).into_iter().for_each(drop))
+                on(20, || [1, 3].map(|key| _ = map.get_cloned(&Touchy(key))).into_iter().for_each(drop))
             });
-            on(0, || (0..2).for_each(|_| _ = map.get(&Touchy(3))));
+            on(0, || (0..2).for_each(|_| _ = map.get_cloned(&Touchy(3))));
             PATIENCE.set(patience);
             let ended = catch_unwind(AssertUnwindSafe(|| on(0, || act(&map))));
             PATIENCE.set(u32::MAX);
             let seen: Vec<_> =
-                [0, 20, 0, 20].map(|vp| on(vp, || map.get(&Touchy(1)).map(|value| value.0))).into();
+                [0, 20, 0, 20].map(|vp| on(vp, || map.get_cloned(&Touchy(1)).map(|value| value.0))).into();
             assert!(seen.windows(2).all(|two| two[0] == two[1]), "act {at}, {patience}: {seen:?}");
             // The key is used and changed as before, and copied again.
-            assert!([0, 20].into_iter().all(|vp| on(vp, || map.get(&Touchy(3))) == Some(Touchy(30))));
+            assert!([0, 20].into_iter().all(|vp| on(vp, || map.get_cloned(&Touchy(3))) == Some(Touchy(30))));
             for value in 40..43 {
                 on(20, || _ = map.set(Touchy(1), Touchy(value)));
                 assert!(
                     [0, 20, 0, 20]
                         .into_iter()
-                        .all(|vp| on(vp, || map.get(&Touchy(1))) == Some(Touchy(value)))
+                        .all(|vp| on(vp, || map.get_cloned(&Touchy(1))) == Some(Touchy(value)))
                 );
             }
             let place = || on(20, || map.with(&Touchy(1), |value| std::ptr::from_ref(value).addr()));

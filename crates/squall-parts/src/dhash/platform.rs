@@ -66,7 +66,7 @@ mod real {
         where
             K: Borrow<Q>,
         {
-            self.0.get(key)
+            self.0.get_cloned(key)
         }
 
         #[inline]

@@ -230,7 +230,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     // --- reading ---
 
-    /// Returns a clone of the key's value, or `None` if the key is absent.
+    /// Returns a copy of the key's value, or `None` if the key is absent. For types that are not `Copy`, see
+    /// [`get_cloned`](Table::get_cloned) and [`read`](Table::read).
     ///
     /// ```
     /// use squall_parts::table::Table;
@@ -240,6 +241,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     #[inline]
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Copy,
+    {
+        self.read(key, |value| *value)
+    }
+
+    /// Returns a clone of the key's value, or `None` if the key is absent. A change of the clone does not
+    /// change the table.
+    #[inline]
+    pub fn get_cloned<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone,

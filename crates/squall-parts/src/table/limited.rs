@@ -111,13 +111,22 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         &self.budget
     }
 
-    /// Returns a clone of the key's value, like [`Table::get`].
+    /// Returns a copy of the key's value, like [`Table::get`].
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Copy,
+    {
+        self.table.get(key)
+    }
+
+    /// Returns a clone of the key's value, like [`Table::get_cloned`].
+    pub fn get_cloned<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.table.get(key)
+        self.table.get_cloned(key)
     }
 
     /// Calls `f` with the key's value, like [`Table::read`].

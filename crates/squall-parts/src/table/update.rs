@@ -96,7 +96,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         V: Clone,
     {
         let hash = self.hasher.hash_one(&key);
-        if let Some(value) = self.get(&key) {
+        if let Some(value) = self.get_cloned(&key) {
             return value;
         }
         let value = value();

@@ -43,7 +43,7 @@ struct Mapped<K: Named, V: Held, S>(Table<K, V, S>);
 
 impl<K: Named, V: Held, S: BuildHasher + Send + Sync> ConcurrentMap<V> for Mapped<K, V, S> {
     fn get(&self, key: u64) -> Option<V> {
-        self.0.get(&K::of(key))
+        self.0.get_cloned(&K::of(key))
     }
 
     fn insert(&self, key: u64, value: V) -> Option<V> {

@@ -62,7 +62,7 @@ impl Keep for Ours {
                 let list = List(Arc::new(Lock::new(vec![posting])));
                 if self.try_insert(word.into(), list).is_err() {
                     // Another thread inserted the word first, and words are never removed.
-                    self.get(word)
+                    self.get_cloned(word)
                         .expect("the list of a word is missing, although a word is never removed")
                         .0
                         .lock()

@@ -158,7 +158,7 @@ impl<'a> Index<'a> {
 
 /// Returns the texts that contain `word`.
 fn find(map: Ours, word: &str) -> Vec<Posting> {
-    map.get(word).map_or(Vec::new(), |list| list.texts())
+    map.get_cloned(word).map_or(Vec::new(), |list| list.texts())
 }
 
 /// Escapes control characters: a file name may contain commands for the terminal.

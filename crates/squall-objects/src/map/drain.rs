@@ -1,0 +1,82 @@
+//! `Drain`: an iterator that removes the entries of a map.
+
+use squall_core::Handle;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use super::Map;
+use super::iter::Iter;
+
+/// An iterator that removes the entries of a map and returns them, made by
+/// [`MapExt::drain`](super::MapExt::drain).
+///
+/// Its drop removes the entries that are left.
+pub struct Drain<K, V, S = RandomState>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    map: Handle<dyn Map<K, V, S>>,
+    keys: Keys<K, V, S>,
+    remove: Remove<K, V, S>,
+}
+
+/// An iterator over the keys of a map.
+pub(super) type Keys<K, V, S> = Iter<Handle<dyn Map<K, V, S>>, K, V, S, K>;
+
+/// Removes a key, and returns a clone of its value.
+pub(super) type Remove<K, V, S> = fn(Handle<dyn Map<K, V, S>>, &K) -> Option<V>;
+
+impl<K, V, S> Drain<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    pub(super) fn new(
+        map: Handle<dyn Map<K, V, S>>,
+        keys: Keys<K, V, S>,
+        remove: Remove<K, V, S>,
+    ) -> Drain<K, V, S> {
+        Drain { map, keys, remove }
+    }
+}
+
+impl<K, V, S> Iterator for Drain<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        // A key that another thread has removed meanwhile is skipped.
+        self.keys.find_map(|key| (self.remove)(self.map, &key).map(|value| (key, value)))
+    }
+}
+
+impl<K, V, S> Drop for Drain<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.for_each(drop);
+        }
+    }
+}
+
+impl<K, V, S> fmt::Debug for Drain<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! The methods of an [`Entry`] that read or change the map.
+
+use squall_core::Handle;
+use squall_parts::table::Compute;
+use std::hash::{BuildHasher, Hash};
+
+use super::Map;
+use super::construct::with_turn;
+use super::entry::{Entry, Snapshot};
+use super::ext::MapExt;
+
+impl<K, V, S, F> Entry<K, V, S, F>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: FnMut(&mut V),
+{
+    /// Changes the value if the key is present, and inserts `value` otherwise. Returns a clone of the key's
+    /// value.
+    ///
+    /// # Panics
+    /// If the map was destroyed, or a [`limited`](super::limited) map is full.
+    #[track_caller]
+    pub fn or_insert(mut self, value: V) -> Snapshot<V> {
+        let (key, changes) = self.take();
+        Snapshot(match changes {
+            None => self.map.get_or_insert_with(key, || value),
+            Some(changes) => change_or_insert(self.map, key, changes, value),
+        })
+    }
+
+    /// Changes the value if the key is present, and inserts the result of `value` otherwise. Returns a clone
+    /// of the key's value.
+    ///
+    /// One thread at a time constructs a value for the key by this method, or by
+    /// [`or_insert_with_key`](Entry::or_insert_with_key), [`or_try_insert_with`](Entry::or_try_insert_with)
+    /// and [`MapExt::try_get_or_insert_with`]. The others wait for it.
+    ///
+    /// # Panics
+    /// If the map was destroyed, or a [`limited`](super::limited) map is full.
+    #[track_caller]
+    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> Snapshot<V> {
+        self.or_insert_with_key(|_| value())
+    }
+
+    /// Inserts like [`or_insert_with`](Entry::or_insert_with). The closure gets the key.
+    ///
+    /// # Panics
+    /// If the map was destroyed, or a [`limited`](super::limited) map is full.
+    #[track_caller]
+    pub fn or_insert_with_key(self, value: impl FnOnce(&K) -> V) -> Snapshot<V> {
+        let inserted = self.insert_constructed(|key| Ok::<V, std::convert::Infallible>(value(key)));
+        let Ok(inserted) = inserted;
+        inserted
+    }
+
+    /// Inserts like [`or_insert_with`](Entry::or_insert_with). If the closure returns an error, the map stays
+    /// unchanged.
+    ///
+    /// # Errors
+    /// The closure's.
+    /// # Panics
+    /// If the map was destroyed, or a [`limited`](super::limited) map is full.
+    #[track_caller]
+    pub fn or_try_insert_with<E>(self, value: impl FnOnce() -> Result<V, E>) -> Result<Snapshot<V>, E> {
+        self.insert_constructed(|_| value())
+    }
+
+    /// Changes the value if the key is present, and inserts the type's default otherwise. Returns a clone of
+    /// the key's value.
+    ///
+    /// # Panics
+    /// If the map was destroyed, or a [`limited`](super::limited) map is full.
+    #[track_caller]
+    pub fn or_default(self) -> Snapshot<V>
+    where
+        V: Default,
+    {
+        self.or_insert(V::default())
+    }
+
+    /// Changes a present value, or inserts one that is constructed in a turn of the key.
+    #[track_caller]
+    fn insert_constructed<E>(mut self, construct: impl FnOnce(&K) -> Result<V, E>) -> Result<Snapshot<V>, E> {
+        let (key, mut changes) = self.take();
+        let map = self.map;
+        let present = |changes: &mut Option<F>, key: &K| match changes {
+            None => map.get_cloned(key),
+            Some(changes) => change(map, key, changes),
+        };
+        if let Some(value) = present(&mut changes, &key) {
+            return Ok(Snapshot(value));
+        }
+        with_turn(map, key, |key| {
+            if let Some(value) = present(&mut changes, &key) {
+                return Ok(Snapshot(value));
+            }
+            let value = construct(&key)?;
+            Ok(Snapshot(match changes {
+                None => map.get_or_insert_with(key, || value),
+                Some(changes) => change_or_insert(map, key, changes, value),
+            }))
+        })
+    }
+}
+
+/// Changes the value of a present key. Returns a clone of the new value.
+#[track_caller]
+fn change<K, V, S>(map: Handle<dyn Map<K, V, S>>, key: &K, mut f: impl FnMut(&mut V)) -> Option<V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    let mut last = None;
+    let changed = map.update(key, |value| {
+        let mut value = value.clone();
+        f(&mut value);
+        last = Some(value.clone());
+        value
+    });
+    last.filter(|_| changed)
+}
+
+/// Changes the value of a present key, or inserts `value`, in one step. Returns a clone of the key's value.
+#[track_caller]
+fn change_or_insert<K, V, S>(map: Handle<dyn Map<K, V, S>>, key: K, mut f: impl FnMut(&mut V), value: V) -> V
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    map.compute_with(key, |there| {
+        let mut last = there.unwrap_or(&value).clone();
+        if there.is_some() {
+            f(&mut last);
+        }
+        (Compute::Put(last.clone()), last)
+    })
+}
+
+impl<K, V, S, F> Drop for Entry<K, V, S, F>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: FnMut(&mut V),
+{
+    /// Applies collected changes to a present value, except while the thread panics.
+    fn drop(&mut self) {
+        if let Some((key, Some(changes))) = &mut self.parts
+            && !std::thread::panicking()
+        {
+            self.map.update_in_place(&*key, changes);
+        }
+    }
+}
