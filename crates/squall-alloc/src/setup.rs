@@ -95,7 +95,7 @@ fn set_up() -> bool {
     AREA_OFFSET.store(space.area_offset, Ordering::Release);
     // Without the handlers, a fork while another thread holds a lock leaves a child that may wait forever.
     // The failure cannot be reported.
-    let _ = pages::at_fork(fork::prepare, fork::parent, fork::child);
+    let _ = pages::at_fork(Some(fork::prepare), Some(fork::parent), Some(fork::child));
     // Release: pairs with the Acquire in `address_space` and `if_set_up`.
     READY.store(SET, Ordering::Release);
     true

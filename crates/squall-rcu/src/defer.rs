@@ -266,7 +266,7 @@ fn add_slow(kind: Kind, call: Deferred) {
 
 #[inline(never)]
 fn batch_closed(record: &'static Record) {
-    if in_deferred_call() {
+    if in_deferred_call() || squall_sys::fork::forked() {
         return;
     }
     let inside = record.depth() > 0;
@@ -300,7 +300,7 @@ fn oldest_of(record: &Record, kinds: &[Kind]) -> Option<Moment> {
 /// Does the work that a thread owes when it leaves an operation in which it closed a batch. It frees memory
 /// and keeps the bound, and runs users' code only if the reclaimer may not.
 pub(crate) fn after_operation(record: &'static Record) {
-    if in_deferred_call() {
+    if in_deferred_call() || squall_sys::fork::forked() {
         return;
     }
     if postpone(record) {
@@ -326,7 +326,7 @@ fn run_ripe(record: &'static Record, kind: Kind) {
     while let Some((oldest, batches)) = DOMAIN.oldest(record, kind) {
         let mut passed = DOMAIN.grace.passed();
         if passed < oldest {
-            if batches < batches_per_grace_period(kind) || squall_sys::fork::forked() {
+            if batches < batches_per_grace_period(kind) {
                 return;
             }
             if !matches!(DOMAIN.grace.poll(&DOMAIN.registry, oldest), Ok(true)) {
@@ -368,7 +368,7 @@ fn over_bound(record: &Record) -> bool {
 /// operation.
 #[cold]
 fn keep_bound(record: &'static Record) {
-    if !over_bound(record) || squall_sys::fork::forked() {
+    if !over_bound(record) {
         return;
     }
     COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);

@@ -244,12 +244,10 @@ impl Entered {
         let record = current();
         let (record, token) = match record.enter_fast() {
             Some(token) => (record, token),
-            None => enter_cold(record)?,
+            None => enter_cold(record, tag)?,
         };
         #[cfg(debug_assertions)]
         record.note(std::panic::Location::caller(), tag);
-        #[cfg(not(debug_assertions))]
-        let _ = tag;
         Ok(Entered { record, token, guard: Guard { _this_thread: PhantomData } })
     }
 
@@ -272,7 +270,7 @@ impl Entered {
 ///
 /// `tag` names the object that the operation belongs to, in the form that the function given to
 /// [`__name_tags`](crate::__name_tags) translates; 0 means no object. Builds with debug assertions keep the
-/// tag for stall reports. Other builds ignore it.
+/// tag for stall reports. In the child of a fork, an operation of an object is refused.
 ///
 /// # Safety
 /// The caller drops the result on this thread, in the reverse order of entries, in every case. So the result
@@ -295,8 +293,11 @@ impl Drop for Entered {
 
 #[cold]
 #[inline(never)]
-fn enter_cold(record: &'static Record) -> Result<(&'static Record, Token), PinError> {
+fn enter_cold(record: &'static Record, tag: u64) -> Result<(&'static Record, Token), PinError> {
     let record = if is_unregistered(record) { register_current()? } else { record };
+    if tag != 0 && squall_sys::fork::forked() {
+        return Err(PinError::Forked);
+    }
     let token = DOMAIN.enter(record);
     Ok((record, token))
 }

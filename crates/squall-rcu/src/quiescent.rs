@@ -19,7 +19,7 @@ impl std::fmt::Debug for PendingRun {
 }
 
 impl PendingRun {
-    /// Returns the outcome, if the work is done.
+    /// Returns the outcome, if the work is done. In the child of a fork, this is [`WaitError::Forked`].
     ///
     /// # Example
     /// ```
@@ -31,6 +31,9 @@ impl PendingRun {
     /// }
     /// ```
     pub fn poll(&self) -> Option<Result<Quiescent, WaitError>> {
+        if squall_sys::fork::forked() {
+            return Some(Err(WaitError::Forked));
+        }
         *self.0.outcome()
     }
 

@@ -96,6 +96,8 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// another thread calls [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own
 /// thread and of ended threads.
 ///
+/// In the child of a fork, which has no reclaimer, the function has no effect.
+///
 /// # Cost
 /// Blocks on the deferred calls that the reclaimer thread runs, if it is forbidden; otherwise lock-free.
 /// # Example
@@ -108,6 +110,9 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// assert_eq!(barrier().unwrap(), 1);
 /// ```
 pub fn set_reclaimer(allowed: bool) {
+    if squall_sys::fork::forked() {
+        return;
+    }
     let old = SWITCH.set(allowed);
     if allowed && matches!(old, PAUSED | STOPPING) {
         let _ = WORK.claim();

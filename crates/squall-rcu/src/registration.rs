@@ -37,8 +37,12 @@ pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, 
     Ok(result)
 }
 
-/// Takes the calling thread's record back (I1), and leaves its deferred calls to the reclaimer.
+/// Takes the calling thread's record back (I1), and leaves its deferred calls to the reclaimer. In the child
+/// of a fork, where another thread may hold the locks for ever, the record and its calls are leaked.
 pub(crate) fn give_back(record: &'static Record) {
+    if squall_sys::fork::forked() {
+        return;
+    }
     if crate::run::adopt_from(record) {
         crate::reclaimer::announce();
     }

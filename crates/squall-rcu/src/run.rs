@@ -69,8 +69,12 @@ pub(crate) fn orphans() -> MutexGuard<'static, Vec<Batch>> {
     ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Returns the number of calls and bytes left by threads that have ended.
+/// Returns the number of calls and bytes left by threads that have ended. In the child of a fork, where the
+/// lock may be held for ever, both are 0.
 pub(crate) fn orphaned() -> (u64, u64) {
+    if squall_sys::fork::forked() {
+        return (0, 0);
+    }
     let orphans = orphans();
     let calls = orphans.iter().map(|batch| batch.calls.len()).sum::<usize>();
     let bytes = orphans.iter().map(|batch| batch.bytes).sum::<usize>();

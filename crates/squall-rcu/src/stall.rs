@@ -69,7 +69,8 @@ impl fmt::Display for Stall {
 ///
 /// The thread that waits for the grace period calls `handler`, once per grace period, outside every operation
 /// and without holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall`
-/// replaces the previous handler. Without a handler the report goes to stderr.
+/// replaces the previous handler. Without a handler the report goes to stderr. In the child of a fork, where
+/// no thread waits, `on_stall` has no effect.
 ///
 /// # Example
 /// ```
@@ -81,6 +82,9 @@ impl fmt::Display for Stall {
 /// });
 /// ```
 pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
+    if squall_sys::fork::forked() {
+        return;
+    }
     *HANDLER.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(Arc::new(handler));
 }
 

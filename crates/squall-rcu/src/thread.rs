@@ -12,12 +12,16 @@ use std::ptr;
 
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
+use squall_sys::sync::Once;
 
 /// The process-wide domain.
 pub(crate) static DOMAIN: Domain = Domain::new();
 
 /// The record of every unregistered thread. Its word always says "slow".
 static UNREGISTERED: Record = Record::new();
+
+/// Registers [`note_fork`], before any thread has a record.
+static AT_FORK: Once = Once::new();
 
 mod pointer {
     use super::{Record, UNREGISTERED};
@@ -101,12 +105,20 @@ pub(crate) fn take_record<T>(
         return Err(PinError::Reentrant);
     }
     squall_sys::fork::arm();
+    AT_FORK.call_once(|| squall_sys::fork::at_fork(note_fork));
     let prepared = prepare();
     let record = DOMAIN.register(squall_sys::affinity::thread_id(), Domain::fenced());
     finish(record, prepared);
     pointer::set_current(record);
     COLD.set(false);
     Ok(record)
+}
+
+/// Runs in the child of a fork, on its only thread. From here on, the calls of this thread are refused.
+extern "C" fn note_fork() {
+    if let Some(record) = own_record() {
+        record.note_fork();
+    }
 }
 
 /// Gives the calling thread's record back. Its deferred calls have been taken before.

@@ -296,13 +296,16 @@ fn wait_for(moment: Moment, haste: Haste, deadline: Option<Instant>) -> Result<(
     wait_unchecked(moment, haste, deadline)
 }
 
-/// Waits without the checks of the public functions. The caller has checked that it is outside operations and
-/// not in a fork's child.
+/// Waits after one check, for a forked child, in place of those of [`may_wait`]. The caller has checked that
+/// it is outside operations.
 pub(crate) fn wait_unchecked(
     moment: Moment,
     haste: Haste,
     deadline: Option<Instant>,
 ) -> Result<(), WaitError> {
+    if squall_sys::fork::forked() {
+        return Err(WaitError::Forked);
+    }
     let limits = Limits { haste, deadline, stall_timeout: crate::stall::stall_timeout() };
     loop {
         match DOMAIN.grace.wait(&DOMAIN.registry, moment, limits) {

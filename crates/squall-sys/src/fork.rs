@@ -102,6 +102,14 @@ fn perhaps_forked() -> bool {
     }
 }
 
+/// Lets `child` run in every child of a later fork, on its only thread, before `fork` returns there.
+///
+/// A child made without `fork` (by `vfork`, `posix_spawn`, `_Fork` or a bare `clone`) does not run it. If the
+/// system has no memory to register it, no child does.
+pub fn at_fork(child: extern "C" fn()) {
+    let _ = crate::pages::at_fork(None, None, Some(child));
+}
+
 #[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
     use super::*;

@@ -444,20 +444,19 @@ pub fn write_stderr(message: &[u8]) {
     }
 }
 
-/// Registers three functions with fork. `prepare` runs before every fork of this process, in the forking
-/// thread; then `parent` runs in the parent and `child` in the child.
+/// Function that runs at a fork.
+type AtFork = Option<extern "C" fn()>;
+
+/// Registers up to three functions with fork. `prepare` runs before every fork of this process, in the
+/// forking thread; then `parent` runs in the parent and `child` in the child.
 ///
 /// # Errors
 /// The error of pthread_atfork(3).
-pub fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> io::Result<()> {
+pub fn at_fork(prepare: AtFork, parent: AtFork, child: AtFork) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         unsafe extern "C" {
-            fn pthread_atfork(
-                prepare: extern "C" fn(),
-                parent: extern "C" fn(),
-                child: extern "C" fn(),
-            ) -> std::ffi::c_int;
+            fn pthread_atfork(prepare: AtFork, parent: AtFork, child: AtFork) -> std::ffi::c_int;
         }
         // SAFETY: three functions that live as long as the program.
         match unsafe { pthread_atfork(prepare, parent, child) } {

@@ -83,8 +83,11 @@ fn reach_by_parking<I: ?Sized + Interface>(
 ) -> Result<(Hold, Option<Arc<Arbitration>>), CallError> {
     let mut again = false;
     loop {
-        let reached = squall_rcu::try_pin(|_| reach(handle, again))
+        // SAFETY: dropped after `reach`, before this thread enters or leaves another operation.
+        let entered = unsafe { squall_rcu::__enter(handle.bits_id().bits()) }
             .map_err(|error| refused(handle.bits_id(), I::NAME, method, error))?;
+        let reached = reach(handle, again);
+        drop(entered);
         match reached {
             Reached::Held(hold, arbitration) => return Ok((hold, arbitration)),
             Reached::Parked(park) => park.wait(),

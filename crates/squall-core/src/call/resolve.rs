@@ -98,7 +98,7 @@ pub(super) fn resolve(id: Id) -> Packed {
             vp
         }
     };
-    // The test comes late on purpose: a cached representative can be called in a forked child, too.
+    // In a child made by `fork`, operations of objects are refused. Only a child of a bare `clone` gets here.
     if squall_sys::fork::forked() {
         return forked();
     }

@@ -109,11 +109,14 @@ fn pitfall_13_in_a_forked_child_slow_paths_fail_and_no_call_hangs() {
                 PLACE.install(Spread, ClusterSize::Cpu),
                 Err(CreateError::Forked | CreateError::Taken(_))
             )));
-            // A call without a table entry is a miss.
-            let (new, blocking) = (Spread.create(ClusterSize::Machine), Spread.create(ClusterSize::Machine));
-            assert!(in_forked_child(|| forked(new.try_add(1).unwrap_err())));
-            assert!(in_forked_child(|| forked(new.carried().unwrap_err())));
-            assert!(in_forked_child(|| forked(blocking.try_blocked().unwrap_err())));
+            // The first object has no table entry. The second has one, and its call would hit.
+            let new = Spread.create(ClusterSize::Machine);
+            d.add(0);
+            for object in [new.handle(), d] {
+                assert!(in_forked_child(|| forked(object.try_add(1).unwrap_err())));
+                assert!(in_forked_child(|| forked(object.carried().unwrap_err())));
+                assert!(in_forked_child(|| forked(object.try_blocked().unwrap_err())));
+            }
             // In the child, objects are not destroyed, and waits return an error.
             assert!(
                 in_forked_child(move || Owned::destroy(new).wait() == Err(squall_rcu::WaitError::Forked))

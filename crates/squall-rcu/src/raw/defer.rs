@@ -183,7 +183,8 @@ pub(crate) struct Deferrals {
 // SAFETY: one thread at a time touches `queue` (I1), and its contents are `Send`.
 unsafe impl Sync for Deferrals {}
 
-/// The caller is a signal handler that interrupted its own thread at the list.
+/// The list cannot be locked: the caller is a signal handler that interrupted its own thread at the list, or
+/// the child of a fork, made while another thread had the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reentrant;
 
@@ -387,7 +388,9 @@ impl Deferrals {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return Err(Reentrant);
         }
-        self.owner_enter(fenced);
+        if !self.owner_enter(fenced) {
+            return Err(Reentrant);
+        }
         // SAFETY: by I1 the owner holds the queue. `f` cannot call this function again: `busy` is 1, so it
         // would be refused.
         let result = self.queue.with_mut(|queue| f(unsafe { &mut *queue }));
@@ -414,10 +417,8 @@ impl Deferrals {
     }
 
     #[inline(always)]
-    fn owner_enter(&self, fenced: bool) {
-        if !self.owner_try_enter(fenced) {
-            self.owner_enter_slow(fenced);
-        }
+    fn owner_enter(&self, fenced: bool) -> bool {
+        self.owner_try_enter(fenced) || self.owner_enter_slow(fenced)
     }
 
     #[inline(always)]
@@ -431,17 +432,21 @@ impl Deferrals {
         self.taken.load(Ordering::Acquire) == 0
     }
 
+    /// Waits for the taker. Returns false in the child of a fork, where the taker does not exist.
     #[cold]
     #[inline(never)]
-    fn owner_enter_slow(&self, fenced: bool) {
+    fn owner_enter_slow(&self, fenced: bool) -> bool {
         loop {
             // Release: pairs with the acquire in `take`.
             self.busy.store(0, Ordering::Release);
             while self.taken.load(Ordering::Relaxed) != 0 {
+                if !cfg!(loom) && squall_sys::fork::forked() {
+                    return false;
+                }
                 yield_now();
             }
             if self.owner_try_enter(fenced) {
-                return;
+                return true;
             }
         }
     }

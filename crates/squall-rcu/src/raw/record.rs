@@ -25,8 +25,9 @@
 //!   no trace in `ended`.
 //! - I4. `SLOW` is set in the word of a record without owner. It is also set permanently in every registered
 //!   record in [`Mode::Fence`](squall_machine::asym::Mode). So every entry in that mode, a signal handler's
-//!   too, executes the full fence that `asym/I2` asks for. In `Membarrier` mode a registered record never has
-//!   it.
+//!   too, executes the full fence that `asym/I2` asks for. In the child of a fork, it is set in the record of
+//!   the only thread, with `FORKED`, so that each entry can be refused. In `Membarrier` mode no other
+//!   registered record has it.
 //! - I5. Other threads set `attention` and the owner clears it. A leave that finds it not zero takes the slow
 //!   path.
 //! - I6. The work requested by `DEFERRED` and `TEMPORARY` takes locks and frees memory, so only the operation
@@ -80,6 +81,9 @@ pub(crate) mod attention {
     pub(crate) const TEMPORARY: u32 = 4;
     /// Deferred calls wait for their thread to leave its operation.
     pub(crate) const DEFERRED: u32 = 8;
+    /// Always set in the child of a fork. The leave of an operation that was open at the fork clears `SLOW`,
+    /// and its slow path sets it again (I4).
+    pub(crate) const FORKED: u32 = 16;
 }
 
 /// A thread's record. Aligned so that two records share neither a cache line nor a pair of lines fetched
@@ -256,7 +260,7 @@ impl Record {
     #[must_use]
     pub(crate) fn leave(&self, token: Token) -> bool {
         debug_assert!(
-            self.word.load(Ordering::Relaxed) == token.before() + DEPTH_ONE,
+            (self.word.load(Ordering::Relaxed) ^ (token.before() + DEPTH_ONE)) & !SLOW == 0,
             "an operation was left while an inner one was still open"
         );
         // Release: pairs with the acquire in `Record::seen` and `Record::is_over`. A driver that sees this
@@ -274,10 +278,13 @@ impl Record {
     /// They are empty while an outer operation is open, and exclude requests that another operation owes
     /// (I6).
     pub(crate) fn leave_slow(&self, token: Token) -> u32 {
+        let mut bits = self.attention.load(Ordering::Relaxed);
+        if bits & attention::FORKED != 0 {
+            self.word.store(self.word.load(Ordering::Relaxed) | SLOW, Ordering::Relaxed);
+        }
         if !token.is_outermost() {
             return 0;
         }
-        let mut bits = self.attention.load(Ordering::Relaxed);
         if bits & attention::FENCE != 0 {
             if !sites::LEAVE_FENCE.is_weak() {
                 // Pairs with the heavy fence of `Driver::sleep_for_first`, like the light fence in `leave`,
@@ -289,7 +296,14 @@ impl Record {
         if self.owing.load(Ordering::Relaxed) != token.before() & ENDED {
             bits &= !(attention::DEFERRED | attention::TEMPORARY);
         }
-        bits & !attention::FENCE
+        bits & !(attention::FENCE | attention::FORKED)
+    }
+
+    /// Sends each later entry to the slow path. Called by the owner in the child of a fork.
+    #[cfg(not(loom))]
+    pub(crate) fn note_fork(&self) {
+        self.word.store(self.word.load(Ordering::Relaxed) | SLOW, Ordering::Relaxed);
+        self.request(attention::FORKED);
     }
 
     /// Asks the open operation, or else the next one, for work that only it may do (I6). For the owner.

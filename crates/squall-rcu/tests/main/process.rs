@@ -1,7 +1,7 @@
 //! Tests that need a whole process: signal handlers, forks, stalls, threads that end in the middle, and the
 //! fallbacks.
 
-use super::forked::in_forked_child;
+use super::forked::{End, in_child_ending, in_forked_child};
 use super::reclaimer_rests;
 use squall_rcu::{PinError, Rcu, WaitError, barrier, defer, pin, retire, stats, try_pin, wait};
 use std::process::Command;
@@ -144,6 +144,77 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     // An unregistered thread forks: its child cannot register.
     let refused = thread::spawn(|| in_forked_child(|| try_pin(|_| ()) == Err(PinError::Forked)));
     assert!(refused.join().unwrap());
+}
+
+#[test]
+fn pitfall_13_a_forked_child_that_exits_waits_for_no_lock() {
+    const NAME: &str = "pitfall_13_a_forked_child_that_exits_waits_for_no_lock";
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[], &[("SQUALL_RECLAIMER", "off")]]) {
+        return;
+    }
+    // Other threads take each lock all the time, so that each is held at some fork: those of the registry and
+    // of the orphans, and the lists of deferred calls.
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                thread::spawn(|| (0..3).for_each(|_| retire(Box::new(1_u64)))).join().unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                barrier().unwrap();
+            }
+        });
+        let all_ended = (0..500).all(|_| {
+            // This thread has a call in its list, which the exit hook would take.
+            retire(Box::new(1_u64));
+            in_child_ending(End::Orderly, || {
+                // Enough to close batches.
+                (0..200).for_each(|_| retire(Box::new(1_u64)));
+                let _ = (stats(), squall_rcu::set_reclaimer(true));
+                wait() == Err(WaitError::Forked)
+            })
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert!(all_ended);
+    });
+    barrier().unwrap();
+}
+
+#[test]
+fn pitfall_13_a_forked_child_refuses_calls_of_objects_also_after_the_operation_of_the_fork() {
+    const NAME: &str =
+        "pitfall_13_a_forked_child_refuses_calls_of_objects_also_after_the_operation_of_the_fork";
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
+        return;
+    }
+    // SAFETY: the operation, if it opens, is closed at once.
+    let refused = || unsafe { squall_rcu::__enter(7) }.map(drop) == Err(PinError::Forked);
+    assert!(!refused());
+    assert!(in_forked_child(refused));
+    let parent = thread::current().id();
+    // The fork happens in a nested operation. The child leaves both.
+    let child = pin(|_| {
+        pin(|_| {
+            // SAFETY: the child ends below.
+            let child = unsafe { libc::fork() };
+            (child != 0 || refused()).then_some(child)
+        })
+        .filter(|child| *child != 0 || refused())
+    });
+    assert_eq!(thread::current().id(), parent);
+    match child {
+        Some(child @ 1..) => {
+            let mut status = 0;
+            // SAFETY: waits for the child just made, and writes to a live variable.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the child was not refused");
+        }
+        // SAFETY: ends the child at once.
+        _ => unsafe { libc::_exit(i32::from(child != Some(0) || !refused() || !pin(|_| true))) },
+    }
+    assert!(!refused());
 }
 
 #[test]
