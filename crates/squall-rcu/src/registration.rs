@@ -5,7 +5,7 @@
 //!   operation at a time.
 
 use crate::raw::record::{Record, attention};
-use crate::thread::{PinError, give_record_back, own_record, take_record};
+use crate::thread::{PinError, give_record_back, in_deferred_call, own_record, take_record};
 
 thread_local! {
     static EXIT: ExitHook = const { ExitHook };
@@ -54,6 +54,10 @@ struct ExitHook;
 
 impl Drop for ExitHook {
     fn drop(&mut self) {
+        // A deferred call ends the process. Its thread is still running calls, so its record stays as it is.
+        if in_deferred_call() {
+            return;
+        }
         if let Some(record) = own_record() {
             give_back(record);
         }

@@ -217,6 +217,98 @@ fn pitfall_13_a_forked_child_refuses_calls_of_objects_also_after_the_operation_o
     assert!(!refused());
 }
 
+/// Ends its process when it is dropped.
+struct Exits;
+
+impl Drop for Exits {
+    fn drop(&mut self) {
+        std::process::exit(7);
+    }
+}
+
+/// Retires a value that ends the process when it is dropped, so that it is dropped at the given place.
+fn exit_in_a_drop(place: &str) -> ! {
+    let reclaimer = place == "reclaimer";
+    squall_rcu::set_reclaimer(reclaimer);
+    let fill = || (0..4096).for_each(|_| retire(Box::new(Box::new(0_u64))));
+    match place {
+        "reclaimer" => retire(Box::new(Exits)),
+        "reclaim" => {
+            retire(Box::new(Exits));
+            wait().unwrap();
+            squall_rcu::reclaim().unwrap();
+        }
+        "barrier" => {
+            retire(Box::new(Exits));
+            barrier().unwrap();
+        }
+        "orphans" => {
+            thread::spawn(|| retire(Box::new(Exits))).join().unwrap();
+            wait().unwrap();
+            squall_rcu::reclaim().unwrap();
+        }
+        "another thread's list" => {
+            let (retired_tx, retired) = std::sync::mpsc::channel();
+            thread::spawn(move || {
+                retire(Box::new(Exits));
+                retired_tx.send(()).unwrap();
+                loop {
+                    thread::park();
+                }
+            });
+            retired.recv().unwrap();
+            barrier().unwrap();
+        }
+        "a full batch" => {
+            retire(Box::new(Exits));
+            fill();
+        }
+        "the end of an operation" => {
+            retire(Box::new(Exits));
+            pin(|_| fill());
+        }
+        "the end of a scope" => {
+            retire(Box::new(Exits));
+            squall_rcu::without_callbacks(fill);
+        }
+        _ => unreachable!("no such place: {place}"),
+    }
+    loop {
+        thread::park();
+    }
+}
+
+#[test]
+fn a_deferred_call_may_exit_the_process() {
+    const NAME: &str = "process::a_deferred_call_may_exit_the_process";
+    const PLACE: &str = "SQUALL_TEST_PLACE";
+    if let Ok(place) = std::env::var(PLACE) {
+        exit_in_a_drop(&place);
+    }
+    let places = [
+        "reclaimer",
+        "reclaim",
+        "barrier",
+        "orphans",
+        "another thread's list",
+        "a full batch",
+        "the end of an operation",
+        "the end of a scope",
+    ];
+    for place in places {
+        let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
+        let this = std::env::current_exe().unwrap().into_os_string();
+        let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
+        let output = Command::new(words.next().unwrap())
+            .args(words)
+            .args(["--exact", NAME, "--nocapture"])
+            .env(PLACE, place)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(7), "{place}: {output:?}");
+    }
+}
+
 #[test]
 fn a_stalled_grace_period_names_its_holder() {
     const NAME: &str = "a_stalled_grace_period_names_its_holder";
