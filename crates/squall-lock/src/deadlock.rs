@@ -80,9 +80,10 @@ mod graph {
     struct Inside;
 
     impl Inside {
-        /// Enters, or returns `None` if this thread is already inside.
+        /// Enters, or returns `None` if this thread is already inside, or in the child of a fork. There the
+        /// locks of this module may be held for ever.
         fn enter() -> Option<Inside> {
-            if INSIDE.replace(true) { None } else { Some(Inside) }
+            if crate::forked::is_forked() || INSIDE.replace(true) { None } else { Some(Inside) }
         }
     }
 

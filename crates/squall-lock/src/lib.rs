@@ -12,6 +12,7 @@ mod biased;
 #[cfg(feature = "adaptive-lock")]
 mod configurable;
 mod deadlock;
+mod forked;
 mod lock;
 // Some wake-ups are for the configurable lock alone.
 #[cfg_attr(not(feature = "adaptive-lock"), allow(dead_code, unused_imports))]

@@ -12,6 +12,8 @@
 //! Source: `parking_lot_core`; Gamsa, Krieger, Appavoo and Stumm, "Tornado", 1999, §5.1 (waiters in a shared
 //! table).
 
+#[cfg(not(loom))]
+use crate::forked::is_forked;
 pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
 #[cfg(not(loom))]
 use std::time::Instant;
@@ -34,29 +36,40 @@ pub(crate) fn park(
 }
 
 /// Wakes the first thread in the queue of `key`. `callback` runs under the queue's lock, and the thread
-/// receives its result.
+/// receives its result. No thread sleeps in the child of a fork, where the queue's lock may be held for ever.
 #[cfg(not(loom))]
 pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> UnparkToken) -> UnparkResult {
+    if is_forked() {
+        callback(UnparkResult::default());
+        return UnparkResult::default();
+    }
     // SAFETY: the key is an address of ours. The closure neither panics nor calls back into the table
     // (module).
     unsafe { parking_lot_core::unpark_one(key, callback) }
 }
 
-/// Wakes all threads in the queue of `key`. Returns their number.
+/// Wakes all threads in the queue of `key`. Returns their number. No thread sleeps in the child of a fork.
 #[cfg(not(loom))]
 pub(crate) fn unpark_all(key: usize, token: UnparkToken) -> usize {
+    if is_forked() {
+        return 0;
+    }
     // SAFETY: the key is an address of ours.
     unsafe { parking_lot_core::unpark_all(key, token) }
 }
 
 /// Wakes the threads in the queue of `key` that `filter` selects by their tokens, in order. `callback` runs
-/// under the queue's lock, and the threads receive its result.
+/// under the queue's lock, and the threads receive its result. No thread sleeps in the child of a fork.
 #[cfg(not(loom))]
 pub(crate) fn unpark_filter(
     key: usize,
     filter: impl FnMut(ParkToken) -> FilterOp,
     callback: impl FnOnce(UnparkResult) -> UnparkToken,
 ) -> UnparkResult {
+    if is_forked() {
+        callback(UnparkResult::default());
+        return UnparkResult::default();
+    }
     // SAFETY: the key is an address of ours. The closures neither panic nor call back into the table
     // (module).
     unsafe { parking_lot_core::unpark_filter(key, filter, callback) }

@@ -33,6 +33,7 @@
 mod model;
 
 use crate::deadlock;
+use crate::forked::{is_forked, refuse};
 use crate::lock::{Lock, LockGuard};
 use squall_machine::asym;
 use squall_sys::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -382,6 +383,9 @@ impl<T: ?Sized> BiasedLock<T> {
             deadlock::waits(self.address(), || {
                 let mut round = 0;
                 while !self.is_outside(&mut common) {
+                    if is_forked() {
+                        refuse();
+                    }
                     round += 1;
                     wait(round);
                 }

@@ -8,6 +8,7 @@
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard};
 
+use crate::forked::is_forked;
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
 
 /// Ends waits for locks. A [`Request`](crate::Request) names the `Cancel` that may end it. One `Cancel` can
@@ -45,8 +46,11 @@ impl Cancel {
     }
 
     /// Ends every present and future wait that names this `Cancel`. The calling thread wakes the sleeping
-    /// waiters.
+    /// waiters. In the child of a fork, which has no other threads, it wakes no thread.
     pub fn cancel(&self) {
+        if is_forked() {
+            return self.set();
+        }
         let places = {
             let places = self.places();
             self.set();

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use squall_sys::sync::cell::UnsafeCell;
 
 use crate::deadlock;
+use crate::forked::refuse;
 use crate::steps::{NoSteps, Steps};
 pub use cancel::Cancel;
 pub use monitor::MonitorReading;
@@ -147,8 +148,10 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     #[cold]
     #[track_caller]
     fn wait_for_ever(&self) {
-        let got = deadlock::waits(self.key(), || self.raw.acquire(&Ask::default()));
-        debug_assert!(got.is_ok(), "a wait without a deadline ended without the lock");
+        if deadlock::waits(self.key(), || self.raw.acquire(&Ask::default())).is_err() {
+            // Without a deadline, only a wait in the child of a fork fails.
+            refuse();
+        }
     }
 
     /// Takes the lock if it is free now and not reserved for a waiter. Otherwise returns `None`.
@@ -198,6 +201,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     /// - [`LockError::Cancelled`]: another thread cancelled the wait.
     /// - [`LockError::NotRegistered`]: the request has a priority or its own way to wait, and the lock does
     ///   not register waiters.
+    /// - [`LockError::Forked`]: the lock is held, and the process is the child of a fork.
     ///
     /// # Panics
     /// In debug builds, if the wait has no limit and would never end because threads wait for each other in a

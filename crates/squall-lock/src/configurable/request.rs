@@ -77,6 +77,8 @@ pub enum LockError {
     Cancelled,
     /// The request has a priority or its own way to wait, and the lock does not register waiters.
     NotRegistered,
+    /// The lock is held, and the process is the child of a fork, where its holder may not exist.
+    Forked,
 }
 
 impl fmt::Display for LockError {
@@ -84,6 +86,9 @@ impl fmt::Display for LockError {
         f.write_str(match self {
             LockError::TimedOut => "the lock was not free in time",
             LockError::Cancelled => "the wait for the lock was cancelled",
+            LockError::Forked => {
+                "squall-lock: the lock is held, and the process is the child of a fork, where its holder may not exist; such a child may only exec"
+            }
             LockError::NotRegistered => {
                 "the request has a priority or its own way to wait, but the lock does not register waiters: set Scheduling::registration"
             }

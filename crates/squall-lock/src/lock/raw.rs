@@ -227,7 +227,8 @@ impl<S: Steps> RawLock<S> {
         slow::spin(self)
     }
 
-    /// Takes the lock, sleeping if necessary. Returns false if the deadline passed first.
+    /// Takes the lock, sleeping if necessary. Like [`slow::sleep`].
+    #[track_caller]
     pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
         slow::sleep::<Self, S>(self, deadline)
     }

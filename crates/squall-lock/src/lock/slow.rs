@@ -25,6 +25,7 @@
 //! Source: `parking_lot` 0.13 (the same order of release and wake); Karlin et al., "Empirical studies of
 //! competitive spinning", 1991.
 
+use crate::forked::{is_forked, refuse};
 use crate::parking::{self, FilterOp, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
 use squall_machine::park::is_past;
@@ -97,8 +98,16 @@ pub(crate) fn spin<L: Sleepable>(lock: &L) -> bool {
     lock.try_take()
 }
 
-/// Takes the lock, sleeping if necessary. Returns false if the deadline passed first.
+/// Takes the lock, sleeping if necessary. Returns false if the deadline passed first, or in the child of a
+/// fork.
+///
+/// # Panics
+/// In the child of a fork, if there is no deadline.
+#[track_caller]
 pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>) -> bool {
+    if is_forked() {
+        return if deadline.is_some() { lock.try_take() } else { refuse() };
+    }
     let (key, number) = lock.key();
     let mut vain = 0;
     loop {

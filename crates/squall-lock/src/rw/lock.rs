@@ -4,6 +4,7 @@ use super::guard::{DistributedReadGuard, DistributedWriteGuard};
 use super::raw::{Entry, Raw};
 use super::thread::{self, REGISTRY};
 use crate::deadlock;
+use crate::forked::refuse;
 use crate::lock::{Lock, LockGuard};
 use crate::steps::{NoSteps, Steps};
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
@@ -182,7 +183,8 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     #[inline(never)]
     #[track_caller]
     fn read_slowly(&self, marked: bool) -> &'static AtomicUsize {
-        let enter = |marked| self.enter(marked, None).expect("a wait without a deadline timed out");
+        // Without a deadline, only a wait in the child of a fork ends without the lock.
+        let enter = |marked| self.enter(marked, None).unwrap_or_else(|| refuse());
         if !self.raw.has_writer() {
             return enter(marked);
         }
@@ -239,7 +241,8 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         let turn = self.writers.lock();
         match self.raw.lock(&REGISTRY, None) {
             Entry::Inside => self.written(turn),
-            Entry::TimedOut => unreachable!("a wait without a deadline timed out"),
+            // Without a deadline, only a wait in the child of a fork ends like this.
+            Entry::TimedOut => refuse(),
         }
     }
 

@@ -46,6 +46,7 @@
 
 use super::marks::{RESERVED, Registry};
 use super::sites;
+use crate::forked::is_forked;
 use crate::steps::Steps;
 use squall_machine::asym;
 use squall_machine::park::{EventCount, is_past, time_left};
@@ -155,7 +156,7 @@ impl<S: Steps> Raw<S> {
                 }
                 continue;
             }
-            if is_past(deadline) {
+            if is_past(deadline) || is_forked() {
                 // Release: pairs with the Acquire of the scan in `lock`, and with that of the next owner of
                 // this slot.
                 slot.store(0, Ordering::Release);
@@ -283,7 +284,7 @@ impl<S: Steps> Raw<S> {
             if is_so() {
                 return Entry::Inside;
             }
-            if is_past(deadline) {
+            if is_past(deadline) || is_forked() {
                 return Entry::TimedOut;
             }
             S::step();

@@ -3,6 +3,8 @@
 
 mod biased;
 mod configurable;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod forked;
 mod lock;
 mod rw;
 mod two_bit;

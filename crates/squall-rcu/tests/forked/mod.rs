@@ -12,6 +12,7 @@ pub(crate) enum End {
 
 /// Runs `check` in a forked child, which then ends by `_exit`. Returns whether the child ended by itself
 /// within a minute and `check` returned true.
+#[allow(dead_code, reason = "not every test program uses it")]
 pub(crate) fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
     in_child_ending(End::AtOnce, check)
 }
