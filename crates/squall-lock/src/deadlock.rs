@@ -83,7 +83,7 @@ mod graph {
         /// Enters, or returns `None` if this thread is already inside, or in the child of a fork. There the
         /// locks of this module may be held for ever.
         fn enter() -> Option<Inside> {
-            if crate::forked::is_forked() || INSIDE.replace(true) { None } else { Some(Inside) }
+            if squall_sys::fork::forked() || INSIDE.replace(true) { None } else { Some(Inside) }
         }
     }
 

@@ -7,11 +7,6 @@
 //! Not promised: a process that has opened no operation (`squall_rcu`) before the fork does not recognise its
 //! child. There a wait never ends.
 
-/// Returns whether the process is the child of a fork.
-pub(crate) fn is_forked() -> bool {
-    !cfg!(loom) && squall_sys::fork::forked()
-}
-
 /// Panics in place of a wait without a deadline.
 #[cold]
 #[track_caller]

@@ -12,9 +12,9 @@
 //! Source: `parking_lot_core`; Gamsa, Krieger, Appavoo and Stumm, "Tornado", 1999, §5.1 (waiters in a shared
 //! table).
 
-#[cfg(not(loom))]
-use crate::forked::is_forked;
 pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
+#[cfg(not(loom))]
+use squall_sys::fork::forked;
 #[cfg(not(loom))]
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ pub(crate) fn park(
 /// receives its result. No thread sleeps in the child of a fork, where the queue's lock may be held for ever.
 #[cfg(not(loom))]
 pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> UnparkToken) -> UnparkResult {
-    if is_forked() {
+    if forked() {
         callback(UnparkResult::default());
         return UnparkResult::default();
     }
@@ -51,7 +51,7 @@ pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> Unpa
 /// Wakes all threads in the queue of `key`. Returns their number. No thread sleeps in the child of a fork.
 #[cfg(not(loom))]
 pub(crate) fn unpark_all(key: usize, token: UnparkToken) -> usize {
-    if is_forked() {
+    if forked() {
         return 0;
     }
     // SAFETY: the key is an address of ours.
@@ -66,7 +66,7 @@ pub(crate) fn unpark_filter(
     filter: impl FnMut(ParkToken) -> FilterOp,
     callback: impl FnOnce(UnparkResult) -> UnparkToken,
 ) -> UnparkResult {
-    if is_forked() {
+    if forked() {
         callback(UnparkResult::default());
         return UnparkResult::default();
     }

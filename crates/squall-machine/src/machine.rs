@@ -333,6 +333,9 @@ impl Machine {
     /// Returns the last snapshot of the share that the process may use. The first call takes
     /// the first snapshot.
     ///
+    /// # Panics
+    /// In the child of a fork, if another thread was in this call or in [`refresh`](Machine::refresh).
+    ///
     /// # Example
     /// ```
     /// let allowance = squall_machine::machine().allowance();
@@ -354,6 +357,9 @@ impl Machine {
 
     /// Reads the allowance again. Also places VPs that were offline when the machine was read and are online
     /// now. The snapshot keeps its generation if no reading has changed.
+    ///
+    /// # Panics
+    /// In the child of a fork, if another thread was in this call or in [`allowance`](Machine::allowance).
     ///
     /// # Cost
     /// Opens about five files, and two per control group on the way to the root, and allocates. Blocks while
@@ -399,10 +405,7 @@ impl Machine {
 /// Locks `mutex` and ignores poison: data under these locks is never left half changed, so a panic of another
 /// holder does no harm.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    match mutex.lock() {
-        Ok(guard) => guard,
-        Err(poisoned) => poisoned.into_inner(),
-    }
+    squall_sys::sync::lock(mutex, "the machine's allowance")
 }
 
 /// Codes a level as its index in `LEVELS`, and a fixed size as its number of VPs in the upper half.

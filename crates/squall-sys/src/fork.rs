@@ -79,9 +79,13 @@ pub fn arm() {
     WORD.store(word.cast_mut(), Ordering::Release);
 }
 
-/// True if this process is a fork's child of the process that called [`arm`]. False before any call of `arm`.
+/// True if this process is a fork's child of the process that called [`arm`]. False before any call of `arm`,
+/// and in models.
 #[inline(always)]
 pub fn forked() -> bool {
+    if cfg!(loom) {
+        return false;
+    }
     let word = crate::near_static!(crate::fork::WORD, *mut AtomicU32);
     // SAFETY: one of two statics, or the page, which stays mapped (I2). Relaxed: the word is written once,
     // before `WORD` points to it, or wiped by the kernel during the fork.

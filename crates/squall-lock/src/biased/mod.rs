@@ -33,9 +33,10 @@
 mod model;
 
 use crate::deadlock;
-use crate::forked::{is_forked, refuse};
+use crate::forked::refuse;
 use crate::lock::{Lock, LockGuard};
 use squall_machine::asym;
+use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::{hint, thread};
@@ -383,7 +384,7 @@ impl<T: ?Sized> BiasedLock<T> {
             deadlock::waits(self.address(), || {
                 let mut round = 0;
                 while !self.is_outside(&mut common) {
-                    if is_forked() {
+                    if forked() {
                         refuse();
                     }
                     round += 1;

@@ -8,8 +8,8 @@
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard};
 
-use crate::forked::is_forked;
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
+use squall_sys::fork::forked;
 
 /// Ends waits for locks. A [`Request`](crate::Request) names the `Cancel` that may end it. One `Cancel` can
 /// end many waits, and stays cancelled.
@@ -48,7 +48,7 @@ impl Cancel {
     /// Ends every present and future wait that names this `Cancel`. The calling thread wakes the sleeping
     /// waiters. In the child of a fork, which has no other threads, it wakes no thread.
     pub fn cancel(&self) {
-        if is_forked() {
+        if forked() {
             return self.set();
         }
         let places = {

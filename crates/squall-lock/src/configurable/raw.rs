@@ -58,9 +58,9 @@ use super::scheduling::{Release, Scheduling, SchedulingCell};
 use super::sites;
 use super::tokens::{AGAIN, COUNTED, HANDED};
 use super::waiting::{Method, Waiting, WaitingCell};
-use crate::forked::is_forked;
 use crate::parking::{self, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
+use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use squall_sys::sync::hint::spin_loop;
 
@@ -206,7 +206,7 @@ impl<S: Steps> RawLock<S> {
         if !ask.must_register && self.try_take(false) {
             return Ok(());
         }
-        if is_forked() {
+        if forked() {
             return Err(LockError::Forked);
         }
         self.monitor.waiters.fetch_add(1, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl<S: Steps> RawLock<S> {
 
     #[cold]
     fn unlock_with_waiters(&self) {
-        if is_forked() {
+        if forked() {
             // The waiters do not exist in the child of a fork, and their list may be locked for ever.
             // Release: pairs with the Acquire of `try_take_if`.
             self.word.store(0, Ordering::Release);
@@ -386,7 +386,7 @@ impl<S: Steps> RawLock<S> {
 
     /// Wakes the sleepers, so that they check again (W5).
     pub(super) fn wake_all(&self) {
-        if sites::CHANGE_WAKES.is_weak() || is_forked() {
+        if sites::CHANGE_WAKES.is_weak() || forked() {
             return;
         }
         // PARKED may stay set without a sleeper; the next release clears it.

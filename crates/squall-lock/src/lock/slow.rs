@@ -25,10 +25,11 @@
 //! Source: `parking_lot` 0.13 (the same order of release and wake); Karlin et al., "Empirical studies of
 //! competitive spinning", 1991.
 
-use crate::forked::{is_forked, refuse};
+use crate::forked::refuse;
 use crate::parking::{self, FilterOp, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
 use squall_machine::park::is_past;
+use squall_sys::fork::forked;
 use squall_sys::sync::{hint, thread};
 use std::cell::Cell;
 #[cfg(not(loom))]
@@ -105,7 +106,7 @@ pub(crate) fn spin<L: Sleepable>(lock: &L) -> bool {
 /// In the child of a fork, if there is no deadline.
 #[track_caller]
 pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>) -> bool {
-    if is_forked() {
+    if forked() {
         return if deadline.is_some() { lock.try_take() } else { refuse() };
     }
     let (key, number) = lock.key();

@@ -46,10 +46,10 @@
 
 use super::marks::{RESERVED, Registry};
 use super::sites;
-use crate::forked::is_forked;
 use crate::steps::Steps;
 use squall_machine::asym;
 use squall_machine::park::{EventCount, is_past, time_left};
+use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use squall_sys::sync::hint;
 use std::marker::PhantomData;
@@ -156,7 +156,7 @@ impl<S: Steps> Raw<S> {
                 }
                 continue;
             }
-            if is_past(deadline) || is_forked() {
+            if is_past(deadline) || forked() {
                 // Release: pairs with the Acquire of the scan in `lock`, and with that of the next owner of
                 // this slot.
                 slot.store(0, Ordering::Release);
@@ -284,7 +284,7 @@ impl<S: Steps> Raw<S> {
             if is_so() {
                 return Entry::Inside;
             }
-            if is_past(deadline) || is_forked() {
+            if is_past(deadline) || forked() {
                 return Entry::TimedOut;
             }
             S::step();

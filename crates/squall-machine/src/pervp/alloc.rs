@@ -83,7 +83,7 @@ static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
 
 fn chunks() -> MutexGuard<'static, Vec<Chunk>> {
     // Poison is harmless: a panic under the lock is a failed assertion before any change.
-    CHUNKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    squall_sys::sync::lock(&CHUNKS, "per-VP memory")
 }
 
 impl Chunk {
@@ -163,6 +163,10 @@ fn extent(base: NonNull<u8>, first: usize) -> NonNull<u8> {
 /// `home` and `bytes` are those of an extent from [`allocate`]. The extent holds zeros in every part, and no
 /// thread uses it any more.
 pub(crate) unsafe fn release(home: NonNull<u8>, bytes: usize) {
+    // In the child of a fork the lock may be held for ever, so the extent is leaked.
+    if squall_sys::fork::forked() {
+        return;
+    }
     let address = home.addr().get();
     let mut chunks = chunks();
     let chunk = chunks

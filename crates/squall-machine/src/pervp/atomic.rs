@@ -43,10 +43,22 @@ pub(super) unsafe fn word<'a>(home: NonNull<u64>, vp: Vp) -> &'a AtomicU64 {
 }
 
 /// Backs off once while a lock is held: spins first, later yields.
+///
+/// # Panics
+/// In the child of a fork, where the holder may not exist.
 fn relax(turn: &mut u32) {
     const SPINS: u32 = 64;
     *turn += 1;
-    if *turn < SPINS { hint::spin_loop() } else { thread::yield_now() }
+    if *turn < SPINS {
+        hint::spin_loop();
+    } else {
+        assert!(
+            !squall_sys::fork::forked(),
+            "squall-machine: a per-VP word is locked, and the process is the child of a fork, where the holder may not \
+             exist; such a child may only exec"
+        );
+        thread::yield_now();
+    }
 }
 
 /// # Safety

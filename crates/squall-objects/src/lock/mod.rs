@@ -333,6 +333,10 @@ impl<T: ?Sized> AdaptiveLock<T> {
 
     #[cold]
     fn look_if_due(&self) {
+        // In the child of a fork, locks of the view and of decisions may be held for ever.
+        if squall_sys::fork::forked() {
+            return;
+        }
         // One thread runs the policy; the others go on. A panic leaves no partial change under this lock.
         let mut state = match self.policy.state.try_lock() {
             Ok(state) => state,
@@ -352,6 +356,9 @@ impl<T: ?Sized> AdaptiveLock<T> {
 
     /// Runs the policy on request.
     fn look_now(&self) {
+        if squall_sys::fork::forked() {
+            return;
+        }
         let mut state = self.policy.state.lock().unwrap_or_else(|poison| poison.into_inner());
         let noted = self.look(&mut state, Instant::now());
         drop(state);

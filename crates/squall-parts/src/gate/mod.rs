@@ -81,6 +81,8 @@ pub enum ControlError {
     /// The caller's interrupt came first. The gate is as before, also after a shutdown. But requests that
     /// arrived during the shutdown were rejected.
     Interrupted,
+    /// The process is the child of a fork, where the threads to wait for do not exist.
+    Forked,
 }
 
 impl fmt::Display for ControlError {
@@ -93,6 +95,9 @@ impl fmt::Display for ControlError {
             ControlError::Busy => "another control operation of the gate is at work: try again later",
             ControlError::TimedOut => "the limit passed before the last request left",
             ControlError::Interrupted => "the wait for the last request was interrupted",
+            ControlError::Forked => {
+                "the gate cannot wait in the child of a fork, where other threads do not exist; such a child may only exec"
+            }
         })
     }
 }
@@ -185,6 +190,22 @@ impl<'a> Limits<'a> {
     }
 }
 
+/// Lets a request sleep at `turn` until `is_over` holds or the limits end the wait.
+///
+/// # Panics
+/// In the child of a fork.
+fn await_turn<S: squall_lock::Steps>(
+    turn: &squall_machine::park::EventCount,
+    is_over: impl FnMut() -> bool,
+    limits: Limits<'_>,
+) {
+    assert!(
+        wait::<S>(turn, is_over, limits) != Err(ControlError::Forked),
+        "squall-parts: the gate is stopped, and the process is the child of a fork, where no other thread restarts it; \
+         such a child may only exec"
+    );
+}
+
 /// Waits at `events` until `is_so` holds.
 fn wait<S: squall_lock::Steps>(
     events: &squall_machine::park::EventCount,
@@ -198,6 +219,9 @@ fn wait<S: squall_lock::Steps>(
         }
         if let Some(why) = limits.over() {
             return Err(why);
+        }
+        if squall_sys::fork::forked() {
+            return Err(ControlError::Forked);
         }
         S::step();
         events.wait(seen, limits.left());

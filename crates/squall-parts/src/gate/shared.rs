@@ -24,7 +24,7 @@
 //! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use super::{ControlError, Limits, Rejected, ShutDown, State, sites, wait};
+use super::{ControlError, Limits, Rejected, ShutDown, State, await_turn, sites, wait};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
@@ -191,7 +191,7 @@ impl<S: Steps> SharedGate<S> {
     pub fn await_turn(&self, limits: Limits<'_>) {
         // Relaxed: the thread then enters with its own ordering.
         let is_over = || state_of(self.word.load(Ordering::Relaxed)) != STOP;
-        let _ = wait::<S>(&self.turn, is_over, limits);
+        await_turn::<S>(&self.turn, is_over, limits);
     }
 
     /// Counts a request out.

@@ -8,10 +8,12 @@
 //! - I1. `waiting` is not zero while `wakers` is not empty; it changes under the lock.
 //! - I2. No code of a waker runs under the lock.
 //! - I3. Each waker that was taken is woken, even if another one panics.
+//! - I4. A child of a fork has no waiters, and registers no waker: the lock may be held there for ever.
 //!
 //! Not promised: a wake-up need not mean a change. Cost: [`Watch::wake`] is a fence and a load while there
 //! are no waiters.
 
+use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::{Mutex, MutexGuard};
 use std::fmt;
@@ -68,6 +70,9 @@ impl Watch {
     /// Registers a waker, in place of the one with this ticket, if any. Returns its ticket. Check for the
     /// change *after* this call: a later change wakes the waker.
     pub fn register(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
+        if forked() {
+            return ticket.unwrap_or(0);
+        }
         let waker = waker.clone();
         let mut wakers = self.lock();
         let earlier = ticket.and_then(|ticket| wakers.left.iter_mut().find(|(left, _)| *left == ticket));
@@ -102,6 +107,9 @@ impl Watch {
     /// watch.unregister(ticket);
     /// ```
     pub fn unregister(&self, ticket: u64) {
+        if forked() {
+            return;
+        }
         let mut wakers = self.lock();
         let place = wakers.left.iter().position(|(left, _)| *left == ticket);
         let taken = place.map(|place| wakers.left.swap_remove(place));
@@ -127,6 +135,9 @@ impl Watch {
 
     #[cold]
     fn wake_all(&self) {
+        if forked() {
+            return;
+        }
         let mut wakers = self.lock();
         let left = std::mem::take(&mut wakers.left);
         // Relaxed: as in `unregister`.

@@ -2,6 +2,19 @@
 
 #[cfg(loom)]
 pub(crate) use loom_stubs::*;
+/// Lets another thread run, for which the caller waits.
+///
+/// # Panics
+/// In the child of a fork, where that thread does not exist.
+pub(crate) fn yield_to_writer() {
+    assert!(
+        !squall_sys::fork::forked(),
+        "squall-parts: a table is being resized, and the process is the child of a fork, where the resizing thread may \
+         not exist; such a child may only exec"
+    );
+    squall_sys::sync::thread::yield_now();
+}
+
 /// Stores the value that makes a user's write visible, and goes on only when every processor sees it. So if
 /// two threads each write one entry and then read the other's, at least one sees the other's write. The store
 /// is a Release, or has ordering `$order` in models.

@@ -163,7 +163,7 @@ impl<S: Slots> Raw<S> {
         if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
             // Another thread has moved a home and is about to count it. Yield, since the caller will retry
             // until then.
-            squall_sys::sync::thread::yield_now();
+            platform::yield_to_writer();
         }
         self.finish_move(slab);
         true
@@ -243,7 +243,7 @@ impl<S: Slots> Raw<S> {
         match self.begin_move(slab, slab.homes()) {
             MoveStart::Ready => {}
             // The caller retries.
-            MoveStart::Busy => squall_sys::sync::thread::yield_now(),
+            MoveStart::Busy => platform::yield_to_writer(),
             // A repeated version could be mistaken for the earlier one.
             MoveStart::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<S>>()),
         }
@@ -270,7 +270,7 @@ impl<S: Slots> Raw<S> {
             if homes != slab.homes() && (less || homes > slab.homes()) {
                 match self.begin_move(slab, homes) {
                     MoveStart::Ready => {}
-                    MoveStart::Busy => squall_sys::sync::thread::yield_now(),
+                    MoveStart::Busy => platform::yield_to_writer(),
                     MoveStart::NoMemory => return false,
                 }
                 continue;

@@ -7,6 +7,8 @@
 mod dhash;
 #[cfg(not(miri))]
 mod dhash_sequences;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod forked;
 mod gate;
 mod replicas;
 mod table;

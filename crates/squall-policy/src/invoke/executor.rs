@@ -137,7 +137,7 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The code under the lock does not panic between two changes that belong together, so a poisoned lock
         // is usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        squall_sys::sync::lock(&self.state, "the pool of invocations")
     }
 
     fn execute(&self, work: Work) {

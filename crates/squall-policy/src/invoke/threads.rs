@@ -1,7 +1,7 @@
 //! Threads of policies and invocations: named, and listed while they run.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 
 struct List {
@@ -12,7 +12,7 @@ struct List {
 static LIST: Mutex<List> = Mutex::new(List { next: 0, running: Vec::new() });
 
 fn list() -> MutexGuard<'static, List> {
-    LIST.lock().unwrap_or_else(PoisonError::into_inner)
+    squall_sys::sync::lock(&LIST, "the list of threads")
 }
 
 /// Returns the names of the threads that run now for policies and invocations of this crate.

@@ -37,7 +37,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        squall_sys::sync::lock(&self.state, "a subscription")
     }
 
     /// Never waits for the reader: records that do not fit are missed (I1).
@@ -59,6 +59,9 @@ impl Queue {
     }
 
     fn recv_until(&self, deadline: Option<Instant>) -> Option<Arc<Batch>> {
+        if squall_sys::fork::forked() {
+            return None;
+        }
         let mut state = self.state();
         loop {
             if let Some(batch) = state.batches.pop_front() {
@@ -108,7 +111,8 @@ impl Subscription {
     /// Waits for the next batch and returns it. Returns `None` once the subscription is closed and the queue
     /// empty.
     ///
-    /// A subscription without a collector waits until another thread calls [`collect`](super::collect).
+    /// A subscription without a collector waits until another thread calls [`collect`](super::collect). In
+    /// the child of a fork, `recv` returns at once without a batch.
     pub fn recv(&self) -> Option<Arc<Batch>> {
         self.queue.recv_until(None)
     }

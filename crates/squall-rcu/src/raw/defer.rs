@@ -440,7 +440,7 @@ impl Deferrals {
             // Release: pairs with the acquire in `take`.
             self.busy.store(0, Ordering::Release);
             while self.taken.load(Ordering::Relaxed) != 0 {
-                if !cfg!(loom) && squall_sys::fork::forked() {
+                if squall_sys::fork::forked() {
                     return false;
                 }
                 yield_now();

@@ -26,6 +26,33 @@ pub use std::sync::OnceLock;
 #[cfg(not(loom))]
 pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
 
+/// Locks `mutex`, and ignores poison.
+///
+/// # Panics
+/// In the child of a fork, if the mutex is held: its holder may not exist there. `data` names the data.
+#[cfg(not(loom))]
+#[track_caller]
+pub fn lock<'a, T: ?Sized>(mutex: &'a Mutex<T>, data: &str) -> MutexGuard<'a, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(std::sync::TryLockError::Poisoned(poison)) => poison.into_inner(),
+        Err(std::sync::TryLockError::WouldBlock) => {
+            assert!(
+                !crate::fork::forked(),
+                "squall: {data} cannot be locked in the child of a fork, where the holder of the lock may not exist; \
+                 such a child may only exec"
+            );
+            mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+        }
+    }
+}
+
+/// Locks `mutex`, and ignores poison.
+#[cfg(loom)]
+pub fn lock<'a, T>(mutex: &'a Mutex<T>, _data: &str) -> MutexGuard<'a, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
 /// Threads, from std or loom.
 pub mod thread {
     #[cfg(loom)]

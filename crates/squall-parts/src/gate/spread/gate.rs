@@ -4,7 +4,7 @@
 use super::control::Control;
 use super::{Owner, Tally, more_left_than_entered};
 use crate::gate::phase::{NORMAL, SHUTDOWN, STATE, STOP};
-use crate::gate::{Limits, Rejected, sites, wait};
+use crate::gate::{Limits, Rejected, await_turn, sites};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_sys::sync::Arc;
@@ -209,7 +209,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     pub fn await_turn(&self, limits: Limits<'_>) {
         // Relaxed: the thread then enters with its own ordering.
         let is_over = || self.state.load(Ordering::Relaxed) & STATE != STOP;
-        let _ = wait::<S>(&self.control().turn, is_over, limits);
+        await_turn::<S>(&self.control().turn, is_over, limits);
     }
 }
 

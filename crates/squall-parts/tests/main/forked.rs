@@ -1,0 +1,94 @@
+//! Waits in the child of a fork, for threads that exist only in the parent.
+
+#[path = "../../../squall-rcu/tests/forked/mod.rs"]
+mod child;
+#[path = "../../../squall-machine/tests/main/this_program.rs"]
+mod this_program;
+
+use child::{End, in_child_ending, in_forked_child};
+use squall_parts::gate::{ControlError, Limits, LocalRequests, SharedGate, SpreadRequests};
+use squall_parts::replica::Watch;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+use std::thread;
+
+/// Runs a test in a process of its own, whose children it can detect. Returns whether this is that process.
+///
+/// A test that panics on another thread may hold locks of the panic hook at the fork.
+fn alone(test: &str) -> bool {
+    const CHILD: &str = "SQUALL_TEST_CHILD";
+    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
+        eprintln!("SKIP {test}: the emulator ignores wipe-on-fork");
+        return false;
+    }
+    if std::env::var_os(CHILD).is_some() {
+        return squall_rcu::pin(|_| true);
+    }
+    let test = format!("forked::{test}");
+    let output =
+        this_program::this_program().args(["--exact", &test, "--nocapture"]).env(CHILD, "1").output();
+    let output = output.unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
+    assert!(output.status.success(), "{output:?}");
+    false
+}
+
+#[test]
+fn a_gate_waits_for_no_thread_in_a_forked_child() {
+    if !alone("a_gate_waits_for_no_thread_in_a_forked_child") {
+        return;
+    }
+    let (shared, spread) = (SharedGate::new(), SpreadRequests::new(|| AtomicU64::new(0)));
+    let local: LocalRequests<AtomicU64> = spread.local(|| AtomicU64::new(0));
+    // Requests that leave in the parent only.
+    shared.enter().unwrap();
+    local.try_enter().unwrap();
+    let forked = Err(ControlError::Forked);
+    for end in [End::AtOnce, End::Orderly] {
+        assert!(in_child_ending(end, || shared.stop() == forked && spread.stop(Limits::NONE) == forked));
+        assert!(
+            in_child_ending(end, || shared.shutdown() == forked && spread.shutdown(Limits::NONE) == forked)
+        );
+    }
+    shared.leave();
+    local.leave();
+    shared.stop().unwrap();
+    spread.stop(Limits::NONE).unwrap();
+    let panics = |f: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(f)).is_err();
+    assert!(in_forked_child(|| panics(&mut || _ = shared.enter())));
+    assert!(in_forked_child(|| panics(&mut || local.await_turn(Limits::NONE))));
+    shared.restart().unwrap();
+    spread.restart().unwrap();
+    shared.enter().unwrap();
+    assert_eq!((shared.inside(), spread.inside()), (1, 0));
+}
+
+#[test]
+fn a_watch_waits_for_no_lock_in_a_forked_child() {
+    if !alone("a_watch_waits_for_no_lock_in_a_forked_child") {
+        return;
+    }
+    let (watch, stop) = (Watch::new(), AtomicBool::new(false));
+    let kept = watch.register(None, Waker::noop());
+    let all_ended = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    watch.unregister(watch.register(None, Waker::noop()));
+                }
+            });
+        }
+        let all_ended = (0..100).all(|_| {
+            in_forked_child(|| {
+                watch.unregister(watch.register(None, Waker::noop()));
+                watch.wake();
+                true
+            })
+        });
+        stop.store(true, Ordering::Relaxed);
+        all_ended
+    });
+    assert!(all_ended);
+    watch.unregister(kept);
+}
