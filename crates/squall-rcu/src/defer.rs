@@ -24,12 +24,19 @@
 //!    little to fill a batch within a second, or retire values with code inside operations.
 //! 4. A thread that calls [`reclaim`] or [`barrier`].
 //!
-//! Bound: a thread that closes a batch waits for a grace period if it has more than [`LIMIT_CALLS`] calls or
-//! [`LIMIT_BYTES`] bytes pending. Calls of [`Kind::Object`] count apart, up to [`LIMIT_OBJECTS`]. The wait
-//! lasts at most [`LIMIT_WAIT`] per batch, because a reader may be waiting for this very thread. A batch
-//! closed inside an operation leads to a wait when the thread leaves the operation. So at most `threads ×
-//! (LIMIT + one batch)` calls are pending, plus the calls retired inside single operations. While a reader
-//! does not end, one batch per `LIMIT_WAIT` and thread comes on top.
+//! Bound: a thread that closes a batch waits for a grace period if more than [`LIMIT_CALLS`] calls or
+//! [`LIMIT_BYTES`] bytes are pending. It counts its own calls and those of all ended threads (the orphans).
+//! Calls of [`Kind::Object`] count apart, up to [`LIMIT_OBJECTS`]. The wait lasts at most [`LIMIT_WAIT`] per
+//! batch, because a reader may be waiting for this very thread. A batch closed inside an operation leads to a
+//! wait when the thread leaves the operation.
+//!
+//! A thread may end before it fills a batch. So a thread also waits when it defers its first call, if the
+//! orphans alone exceed the bound. A thread past its exit hook has no list that lasts: it waits for its first
+//! call, and then once for as many calls as a batch holds.
+//!
+//! So at most `threads × (LIMIT + one batch)` calls are pending, where `threads` is the largest number of
+//! threads registered at once. The calls retired inside single operations come on top. While a reader does
+//! not end, so does one batch per `LIMIT_WAIT` and thread.
 //!
 //! Cost: with `Box<T>`, an addition to a list; per batch ([`Kind::batch_calls`]) at most one grace period,
 //! which threads share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is
@@ -43,8 +50,11 @@ use crate::raw::grace::Haste;
 use crate::raw::moment::Moment;
 use crate::raw::record::{Record, attention};
 use crate::registration::with_record;
-use crate::run::{LIMIT_BYTES, adopt, orphans, run, run_all, run_everything};
-use crate::thread::{DOMAIN, in_deferred_call, own_record, postpone};
+use crate::run::{
+    LIMIT_BYTES, Pending, adopt, has_left_a_batch, oldest_orphans, orphaned, run, run_all, run_everything,
+    take_orphans,
+};
+use crate::thread::{DOMAIN, in_deferred_call, is_quiet, own_record, postpone};
 use crate::wait::{WaitError, after, may_run, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
@@ -72,9 +82,10 @@ const BOUND_POLL: Duration = Duration::from_micros(200);
 /// If `T` needs no drop, only memory is freed, and any thread may free it at any point. Values still pending
 /// when the process ends are not dropped; call [`barrier`] first if they must be.
 ///
-/// A caller that retires faster than readers leave is made to wait: at most 50 ms per batch, once it has more
-/// than 2,048 values or 16 MiB pending. In a forked child `value` is leaked. In a signal handler that
-/// interrupts this function on the same thread `value` is leaked and counted.
+/// A caller that retires faster than readers leave is made to wait: at most 50 ms per batch, once more than
+/// 2,048 values or 16 MiB are pending. The values of this thread and of ended threads count. In a forked child
+/// `value` is leaked. In a signal handler that interrupts this function on the same thread `value` is leaked
+/// and counted.
 ///
 /// A box that readers may still be reading must not exist as a `Box`, since a `Box` claims unique ownership.
 /// Pass its pointer to [`retire_raw`] instead.
@@ -251,7 +262,7 @@ fn add_slow(kind: Kind, call: Deferred) {
         return;
     }
     // A thread past its exit hook is registered only within an operation, so it has no list of its own here.
-    let Some(record) = own_record() else { return adopt_one(call) };
+    let Some(record) = own_record() else { return adopt_one(kind, call) };
     let Ok(added) = DOMAIN.defer(record, kind, call) else {
         COUNTS.leaked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
         return;
@@ -261,6 +272,22 @@ fn add_slow(kind: Kind, call: Deferred) {
     }
     if added.closed {
         batch_closed(record);
+    } else if added.first && exceeds_bound(orphaned()) {
+        orphans_over_bound(record);
+    }
+}
+
+/// Keeps the bound for a thread that has deferred its first call while the orphans exceed the bound.
+#[cold]
+fn orphans_over_bound(record: &'static Record) {
+    // A thread past its exit hook has a new list in each operation.
+    if in_deferred_call() || (record.is_temporary() && !has_left_a_batch()) {
+        return;
+    }
+    if record.depth() > 0 {
+        record.owe(attention::DEFERRED);
+    } else if !postpone(record) {
+        keep_bound(record);
     }
 }
 
@@ -354,18 +381,26 @@ fn batches_per_grace_period(kind: Kind) -> usize {
     }
 }
 
+/// Returns whether the calling thread's calls and the orphans exceed the bound.
 fn over_bound(record: &Record) -> bool {
     let (calls, bytes) = record.deferrals.pending();
+    let Pending { calls: orphans, objects, bytes: orphan_bytes } = orphaned();
+    let (calls, bytes) = (calls + orphans, bytes + orphan_bytes);
     if calls <= LIMIT_CALLS && bytes <= LIMIT_BYTES {
         return false;
     }
-    let objects = DOMAIN.pending_of(record, Kind::Object);
-    // Another thread may take some calls between the two loads.
+    let objects = objects + DOMAIN.pending_of(record, Kind::Object);
+    exceeds_bound(Pending { calls, objects, bytes })
+}
+
+fn exceeds_bound(pending: Pending) -> bool {
+    let Pending { calls, objects, bytes } = pending;
+    // Another thread may take some calls between the loads of the numbers.
     calls.saturating_sub(objects) > LIMIT_CALLS || objects > LIMIT_OBJECTS || bytes > LIMIT_BYTES
 }
 
-/// Waits until this thread is within its bound again, at most [`LIMIT_WAIT`]. The caller is outside every
-/// operation.
+/// Waits until this thread and the orphans are within the bound again, at most [`LIMIT_WAIT`]. The caller is
+/// outside every operation.
 #[cold]
 fn keep_bound(record: &'static Record) {
     if !over_bound(record) {
@@ -373,13 +408,14 @@ fn keep_bound(record: &'static Record) {
     }
     COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
     let deadline = after(LIMIT_WAIT);
-    let oldest = oldest_of(record, &Kind::ALL);
+    let oldest = oldest_of(record, &Kind::ALL).into_iter().chain(oldest_orphans()).min();
     // On an error no memory can be freed now: the calls stay pending and are counted.
     if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
         return;
     }
     run_ripe_if_allowed(record);
     if !crate::reclaimer::allowed() {
+        run_orphans(record);
         return;
     }
     // The calls still pending are users' code, for the reclaimer.
@@ -390,10 +426,21 @@ fn keep_bound(record: &'static Record) {
     }
 }
 
+/// Runs the ripe orphans on this thread, which is outside every operation.
+fn run_orphans(record: &Record) {
+    record.begin_run();
+    run_all(take_orphans(DOMAIN.grace.passed()));
+    record.end_run();
+}
+
 /// Hands the call of a thread without a list of its own to the reclaimer.
-fn adopt_one(call: Deferred) {
+fn adopt_one(kind: Kind, call: Deferred) {
     let bytes = call.bytes as usize;
-    hand_over(vec![Batch { moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
+    hand_over(vec![Batch { kind, moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
+    if exceeds_bound(orphaned()) && !in_deferred_call() && !is_quiet() && has_left_a_batch() {
+        // On an error no memory can be freed now.
+        let _ = with_record(keep_bound);
+    }
 }
 
 /// Hands batches to the reclaimer, or to the next [`barrier`] or [`reclaim`].
@@ -423,11 +470,10 @@ pub fn reclaim() -> Result<u64, WaitError> {
 fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut batches = DOMAIN.take_own(record, || record.begin_run());
     let own = batches.iter().map(|batch| batch.moment).max();
-    let oldest_orphan = orphans().iter().map(|batch| batch.moment).min();
-    let asked = own.max(oldest_orphan);
+    let asked = own.max(oldest_orphans());
     let polled = asked.map(|moment| DOMAIN.grace.poll(&DOMAIN.registry, moment));
     let passed = DOMAIN.grace.passed();
-    batches.extend(orphans().extract_if(.., |batch| batch.moment <= passed));
+    batches.extend(take_orphans(passed));
     let (ripe, rest): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.moment <= passed);
     // Before the run ends, so that a barrier finds each call either in a list or in a run (I2).
     hand_over(rest);

@@ -117,7 +117,7 @@ pub fn set_reclaimer(allowed: bool) {
     if allowed && matches!(old, PAUSED | STOPPING) {
         let _ = WORK.claim();
         EVENT.signal(1);
-    } else if allowed && orphaned().0 > 0 {
+    } else if allowed && orphaned().calls > 0 {
         announce();
     } else if !allowed {
         wake_waiters();
@@ -238,7 +238,7 @@ enum Round {
 /// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
     run_jobs(|| SWITCH.begin_turn());
-    let mut outcome = if orphaned().0 > 0 { Round::Took } else { Round::LeftAlone };
+    let mut outcome = if orphaned().calls > 0 { Round::Took } else { Round::LeftAlone };
     let choose = |other: &Record| {
         let (calls, bytes) = other.deferrals.pending();
         // A thread with no calls but with room in its lists is still asked: the reclaimer frees that room
@@ -265,7 +265,7 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
 /// Clears the flag if no work is left (I2).
 fn rest() {
     let pending = || {
-        let mut left = orphaned().0;
+        let mut left = orphaned().calls;
         DOMAIN
             .registry
             .for_each(|record| left += record.deferrals.pending().0 + record.deferrals.list_bytes());

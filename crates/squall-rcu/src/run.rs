@@ -1,13 +1,20 @@
 //! Runs of deferred calls, and the orphans: calls of threads that have ended.
 //!
 //! `defer/I1` to `defer/I3` say how calls are run. A user's panic ends one call, not the run.
+//!
+//! - I1. A thread that takes orphans to run them has made its `runs` odd before it locks `ORPHANS`
+//!   (`defer/I2`).
+//! - I2. `ORPHANED` holds the sums of `ORPHANS`. It is written under the lock of `ORPHANS` and read without.
 
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::counts::COUNTS;
-use crate::raw::defer::{Batch, Deferred};
+use crate::raw::defer::{BATCH_BYTES, BATCH_CALLS, Batch, Deferred, Kind};
 use crate::raw::grace::Haste;
+use crate::raw::moment::Moment;
 use crate::raw::record::Record;
 use crate::thread::{DOMAIN, as_deferred};
 use crate::wait::{WaitError, wait_unchecked};
@@ -17,6 +24,39 @@ pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
 
 /// Batches of threads that have ended.
 static ORPHANS: Mutex<Vec<Batch>> = Mutex::new(Vec::new());
+/// The sums of `ORPHANS` (I2).
+static ORPHANED: Sums =
+    Sums { calls: AtomicU64::new(0), objects: AtomicU64::new(0), bytes: AtomicU64::new(0) };
+
+struct Sums {
+    /// All calls, those of [`Kind::Object`] included.
+    calls: AtomicU64,
+    objects: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// A number of pending calls, and the memory that they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// All calls, those of [`Kind::Object`] included.
+    pub(crate) calls: u64,
+    /// Calls of [`Kind::Object`].
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Pending {
+    fn of(batches: &[Batch]) -> Pending {
+        let mut sum = Pending::default();
+        for batch in batches {
+            let calls = batch.calls.len() as u64;
+            sum.calls += calls;
+            sum.objects += if batch.kind == Kind::Object { calls } else { 0 };
+            sum.bytes += batch.bytes as u64;
+        }
+        sum
+    }
+}
 
 /// Runs the calls of a ripe batch. Returns the empty list for reuse.
 pub(crate) fn run(mut batch: Batch) -> Vec<Deferred> {
@@ -36,7 +76,7 @@ pub(crate) fn run(mut batch: Batch) -> Vec<Deferred> {
             // hook has reported it. The payload is leaked: its drop is the caller's code too, and could panic
             // here.
             std::mem::forget(payload);
-            COUNTS.panicked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
+            COUNTS.panicked.fetch_add(1, Ordering::Relaxed);
         }
     });
     drop(calls);
@@ -53,32 +93,66 @@ pub(crate) fn adopt_from(record: &Record) -> bool {
     any
 }
 
+thread_local! {
+    /// Calls and bytes that this thread has added to the orphans since [`has_left_a_batch`] was last true.
+    /// Begins with a batch.
+    static LEFT: Cell<(usize, usize)> = const { Cell::new((BATCH_CALLS, 0)) };
+}
+
+/// Returns whether the calling thread has left as many calls to the orphans as a batch holds, since this
+/// function last returned true. The first call returns true.
+pub(crate) fn has_left_a_batch() -> bool {
+    let (calls, bytes) = LEFT.get();
+    let full = calls >= BATCH_CALLS || bytes >= BATCH_BYTES;
+    if full {
+        LEFT.set((0, 0));
+    }
+    full
+}
+
 /// Adds batches to the orphans. Returns whether there were any; the caller then announces them to the
 /// reclaimer.
 #[must_use]
 pub(crate) fn adopt(batches: Vec<Batch>) -> bool {
     let any = !batches.is_empty();
     if any {
-        orphans().extend(batches);
+        let added = Pending::of(&batches);
+        LEFT.set((LEFT.get().0 + added.calls as usize, LEFT.get().1 + added.bytes as usize));
+        let mut orphans = orphans();
+        orphans.extend(batches);
+        // Relaxed, here and in `take_orphans`: a bound needs no order. The fences of `work/I1` order the
+        // reclaimer's last look.
+        ORPHANED.calls.fetch_add(added.calls, Ordering::Relaxed);
+        ORPHANED.objects.fetch_add(added.objects, Ordering::Relaxed);
+        ORPHANED.bytes.fetch_add(added.bytes, Ordering::Relaxed);
     }
     any
 }
 
-/// Locks the orphans.
-pub(crate) fn orphans() -> MutexGuard<'static, Vec<Batch>> {
+/// Takes the orphans whose moment is at most `passed`, for a caller that has begun a run (I1).
+pub(crate) fn take_orphans(passed: Moment) -> Vec<Batch> {
+    let mut orphans = orphans();
+    let taken: Vec<_> = orphans.extract_if(.., |batch| batch.moment <= passed).collect();
+    let sum = Pending::of(&taken);
+    ORPHANED.calls.fetch_sub(sum.calls, Ordering::Relaxed);
+    ORPHANED.objects.fetch_sub(sum.objects, Ordering::Relaxed);
+    ORPHANED.bytes.fetch_sub(sum.bytes, Ordering::Relaxed);
+    taken
+}
+
+/// Returns the moment that the oldest orphans wait for.
+pub(crate) fn oldest_orphans() -> Option<Moment> {
+    orphans().iter().map(|batch| batch.moment).min()
+}
+
+fn orphans() -> MutexGuard<'static, Vec<Batch>> {
     ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Returns the number of calls and bytes left by threads that have ended. In the child of a fork, where the
-/// lock may be held for ever, both are 0.
-pub(crate) fn orphaned() -> (u64, u64) {
-    if squall_sys::fork::forked() {
-        return (0, 0);
-    }
-    let orphans = orphans();
-    let calls = orphans.iter().map(|batch| batch.calls.len()).sum::<usize>();
-    let bytes = orphans.iter().map(|batch| batch.bytes).sum::<usize>();
-    (calls as u64, bytes as u64)
+/// Returns the calls left by threads that have ended.
+pub(crate) fn orphaned() -> Pending {
+    let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
+    Pending { calls: read(&ORPHANED.calls), objects: read(&ORPHANED.objects), bytes: read(&ORPHANED.bytes) }
 }
 
 /// Waits until the calls of the chosen threads and of ended threads are ripe, and runs those that are still
@@ -109,7 +183,7 @@ pub(crate) fn run_everything<P>(
     let mut orphaned = Vec::new();
     let taken = DOMAIN.take_ripe(&chosen, || {
         record.begin_run();
-        orphaned.extend(orphans().extract_if(.., |batch| Some(batch.moment) <= latest));
+        orphaned = latest.map_or_else(Vec::new, take_orphans);
     });
     // If the fence was refused just now, the lists were not touched. The orphaned calls are ripe all the
     // same.

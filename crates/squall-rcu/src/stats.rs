@@ -34,7 +34,7 @@ pub struct RcuStats {
     pub leaked: u64,
     /// Deferred calls that panicked.
     pub panicked: u64,
-    /// Times that a thread exceeded its bound on pending calls and had to wait.
+    /// Times that a thread had to wait because it and the ended threads exceeded the bound on pending calls.
     pub throttled: u64,
     /// How the asymmetric fence is implemented, and why.
     pub fence: asym::Mode,
@@ -54,7 +54,8 @@ pub struct RcuStats {
 /// ```
 pub fn stats() -> RcuStats {
     let (records, threads) = DOMAIN.registry.counts();
-    let (mut pending_calls, mut pending_bytes) = crate::run::orphaned();
+    let orphaned = crate::run::orphaned();
+    let (mut pending_calls, mut pending_bytes) = (orphaned.calls, orphaned.bytes);
     let mut list_bytes = 0;
     DOMAIN.registry.for_each(|record| {
         list_bytes += record.deferrals.list_bytes();

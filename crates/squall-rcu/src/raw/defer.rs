@@ -133,6 +133,7 @@ impl Kind {
 /// Calls that may be made once their moment has passed.
 #[derive(Debug)]
 pub(crate) struct Batch {
+    pub(crate) kind: Kind,
     pub(crate) moment: Moment,
     pub(crate) calls: Vec<Deferred>,
     pub(crate) bytes: usize,
@@ -201,11 +202,11 @@ impl Line {
         Line { open: Vec::new(), open_bytes: 0, closed: VecDeque::new(), spare: Vec::new() }
     }
 
-    fn close(&mut self, moment: Moment) {
+    fn close(&mut self, kind: Kind, moment: Moment) {
         if !self.open.is_empty() {
             let calls = std::mem::replace(&mut self.open, self.spare.pop().unwrap_or_default());
             let bytes = std::mem::take(&mut self.open_bytes);
-            self.closed.push_back(Batch { moment, calls, bytes });
+            self.closed.push_back(Batch { kind, moment, calls, bytes });
         }
     }
 
@@ -259,7 +260,7 @@ impl Queue {
     #[inline(never)]
     fn close_all(&mut self, mark: impl FnOnce() -> Moment) {
         let moment = mark();
-        self.lines.iter_mut().for_each(|line| line.close(moment));
+        Kind::ALL.into_iter().for_each(|kind| self.lines[kind as usize].close(kind, moment));
     }
 
     /// Returns the moment of the oldest closed batch of this kind, and the number of closed batches.
@@ -277,9 +278,10 @@ impl Queue {
     /// Closes the open lists, each with the moment that `mark` returns. Returns the latest moment that a
     /// batch waits for.
     pub(crate) fn close(&mut self, mark: impl Fn() -> Moment) -> Option<Moment> {
-        for line in &mut self.lines {
+        for kind in Kind::ALL {
+            let line = &mut self.lines[kind as usize];
             if !line.open.is_empty() {
-                line.close(mark());
+                line.close(kind, mark());
             }
         }
         self.lines.iter().filter_map(|line| line.closed.back()).map(|batch| batch.moment).max()

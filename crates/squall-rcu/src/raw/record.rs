@@ -312,6 +312,12 @@ impl Record {
         self.request(bits);
     }
 
+    /// Returns whether the registration lasts for one operation only.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) & attention::TEMPORARY != 0
+    }
+
     /// Returns whether this record's owner must execute full fences (`asym/I2`).
     #[inline(always)]
     pub(crate) fn is_fenced(&self) -> bool {

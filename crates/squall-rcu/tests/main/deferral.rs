@@ -2,6 +2,7 @@
 
 use super::alone;
 use squall_rcu::{WaitError, barrier, defer, in_operation, pin, reclaim, retire, stats, wait};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -209,7 +210,6 @@ fn pending_memory_is_bounded_while_no_reader_stalls() {
 
 fn stats_of_this_moment() -> u64 {
     // Reading every record on each call would take long. Every 64th call is enough for a peak of thousands.
-    use std::cell::Cell;
     thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
     TURN.set(TURN.get().wrapping_add(1));
     if TURN.get().is_multiple_of(64) { stats().pending_calls } else { 0 }
@@ -237,6 +237,87 @@ fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
     reader.join().unwrap();
     barrier().unwrap();
     assert_eq!(stats().pending_calls, 0);
+}
+
+/// The bytes that one thread may have pending, and those that close a batch, as the crate's README says.
+const LIMIT_BYTES: u64 = 16 << 20;
+const BATCH_BYTES: u64 = 256 << 10;
+
+/// Runs `thread` in `threads` threads, one after the other, while a reader stays inside an operation. Each
+/// batch beyond the bound must have cost its thread a wait.
+fn short_threads_beside_a_stalled_reader(threads: usize, thread: fn()) {
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (done, done_rx) = std::sync::mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        pin(|_| {
+            inside_tx.send(()).unwrap();
+            done_rx.recv().unwrap();
+        });
+    });
+    inside.recv().unwrap();
+    let throttled = stats().throttled;
+    for _ in 0..threads {
+        thread::spawn(thread).join().unwrap();
+        let waits = stats().throttled - throttled;
+        let pending = stats().pending_bytes;
+        assert!(pending <= LIMIT_BYTES + (1 + waits) * BATCH_BYTES, "{pending} bytes after {waits} waits");
+    }
+    assert!(stats().throttled > throttled, "the bound was not reached");
+    done.send(()).unwrap();
+    reader.join().unwrap();
+    barrier().unwrap();
+    assert_eq!(stats().pending_bytes, 0);
+}
+
+fn retire_16_kib(values: usize) {
+    (0..values).for_each(|_| retire(Box::new([0_u8; 16 << 10])));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it waits for time to pass")]
+fn pending_memory_stays_within_its_bound_when_threads_end() {
+    let _alone = alone();
+    // Several batches per thread.
+    short_threads_beside_a_stalled_reader(12, || retire_16_kib(100));
+    // Less than a batch per thread, outside and inside an operation.
+    short_threads_beside_a_stalled_reader(120, || retire_16_kib(10));
+    short_threads_beside_a_stalled_reader(120, || pin(|_| retire_16_kib(10)));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it waits for time to pass")]
+fn pending_memory_stays_within_its_bound_when_destructors_of_threads_retire() {
+    struct Late(fn());
+    impl Drop for Late {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    thread_local!(static LATE: Cell<Option<Late>> = const { Cell::new(None) });
+    // Its destructor runs after that of a value initialised later, which is the crate's exit hook.
+    fn at_the_end(late: fn()) {
+        LATE.set(Some(Late(late)));
+        squall_rcu::register().unwrap();
+    }
+    let _alone = alone();
+    short_threads_beside_a_stalled_reader(12, || at_the_end(|| retire_16_kib(100)));
+    short_threads_beside_a_stalled_reader(120, || at_the_end(|| retire_16_kib(10)));
+    short_threads_beside_a_stalled_reader(12, || {
+        at_the_end(|| (0..100).for_each(|_| pin(|_| retire_16_kib(1))));
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it starts a hundred threads")]
+fn without_the_reclaimer_a_new_thread_frees_what_ended_threads_left() {
+    let _alone = alone();
+    squall_rcu::set_reclaimer(false);
+    for _ in 0..240 {
+        thread::spawn(|| retire_16_kib(10)).join().unwrap();
+    }
+    let pending = stats().pending_bytes;
+    squall_rcu::set_reclaimer(true);
+    assert!(pending <= LIMIT_BYTES + BATCH_BYTES, "{pending} bytes are pending");
 }
 
 #[test]

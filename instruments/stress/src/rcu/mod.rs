@@ -14,7 +14,9 @@
 //! - I1. Random choices come from the run's seed, the scheduler's choices do not.
 //! - I2. At the end everything is accounted for. Each deferred call ran once, each block was reused, no call
 //!   is pending, and no ended thread is registered.
-//! - I3. Each planned break must end the run with a violation (`breaks`).
+//! - I3. After that, pending memory stays within its bound although a reader stalls and threads end
+//!   (`bound`).
+//! - I4. Each planned break must end the run with a violation (`breaks`).
 //!
 //! A missing fence between two threads shows only while a store waits in a store buffer. So readers fill
 //! theirs before some operations (`World::fill_store_buffer`). Without the heavy fence of a grace period,
@@ -25,6 +27,7 @@
 //! ways to age at once. Any thread may age a block, so its ten grace periods are requested in ten different
 //! ways.
 
+mod bound;
 mod breaks;
 mod calls;
 mod checks;

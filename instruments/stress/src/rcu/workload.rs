@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use squall_rcu::{on_stall, set_stall_timeout, stats};
 
+use super::bound::{self, Peak};
 use super::breaks::Break;
 use super::calls::BatchCount;
 use super::checks::Before;
@@ -36,6 +37,7 @@ pub(crate) struct RcuWorkload {
     /// Number of leaves that existed before the run.
     leaves: u64,
     before: Option<Before>,
+    peak: Peak,
 }
 
 impl RcuWorkload {
@@ -122,7 +124,7 @@ impl Workload for RcuWorkload {
         on_stall(|_| {
             world.stalls.fetch_add(1, Ordering::Relaxed);
         });
-        Ok(RcuWorkload { world, roles: Vec::new(), crowds: 0, leaves, before: None })
+        Ok(RcuWorkload { world, roles: Vec::new(), crowds: 0, leaves, before: None, peak: Peak::default() })
     }
 
     fn run_state(&self) -> &'static RunState {
@@ -140,7 +142,9 @@ impl Workload for RcuWorkload {
 
     fn check(&mut self, _before: &ProcessSnapshot) -> Result<(), String> {
         signals::check(self.world)?;
-        self.before.as_ref().map_or(Ok(()), |before| before.compare(self.world))
+        self.before.as_ref().map_or(Ok(()), |before| before.compare(self.world))?;
+        self.peak = bound::check()?;
+        Ok(())
     }
 
     fn report(&self, _elapsed: Duration) -> Vec<(&'static str, u64)> {
@@ -168,6 +172,8 @@ impl Workload for RcuWorkload {
             ("seen in place (age 0)", seen.ages[0]),
             ("seen removed (age 1)", seen.ages[1]),
             ("seen older", seen.ages[2..].iter().sum()),
+            ("bytes of short threads", self.peak.retired),
+            ("most of them pending", self.peak.pending),
         ]);
         lines
     }
