@@ -13,7 +13,8 @@ use crate::pin::Guard;
 ///
 /// # Trade
 /// A read costs one ordinary load. A replacement costs an allocation and a deferred drop. The drop happens
-/// later, possibly on another thread, so `T` must be `Send + Sync + 'static`.
+/// later, possibly on another thread, so `T` must be `Send + Sync + 'static`. The bound on pending memory
+/// counts a replaced value with `size_of::<T>()` bytes, without its heap.
 ///
 /// # Example
 /// ```

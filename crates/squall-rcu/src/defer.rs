@@ -83,9 +83,10 @@ const BOUND_POLL: Duration = Duration::from_micros(200);
 /// when the process ends are not dropped; call [`barrier`] first if they must be.
 ///
 /// A caller that retires faster than readers leave is made to wait: at most 50 ms per batch, once more than
-/// 2,048 values or 16 MiB are pending. The values of this thread and of ended threads count. In a forked child
-/// `value` is leaked. In a signal handler that interrupts this function on the same thread `value` is leaked
-/// and counted.
+/// 2,048 values or 16 MiB are pending. The values of this thread and of ended threads count. A value counts
+/// with `size_of::<T>()` bytes, without the memory that it owns elsewhere. If it owns much, call
+/// [`retire_with_size`]. In a forked child `value` is leaked. In a signal handler that interrupts this
+/// function on the same thread `value` is leaked and counted.
 ///
 /// A box that readers may still be reading must not exist as a `Box`, since a `Box` claims unique ownership.
 /// Pass its pointer to [`retire_raw`] instead.
@@ -101,6 +102,26 @@ const BOUND_POLL: Duration = Duration::from_micros(200);
 pub fn retire<T: Send + 'static>(value: Box<T>) {
     // SAFETY: the pointer comes from a box that this function owned.
     unsafe { retire_raw(Box::into_raw(value)) }
+}
+
+/// Drops `value` once every operation that is open now has ended, like [`retire`], and counts it with `bytes`
+/// bytes.
+///
+/// # Units
+/// `bytes`: all memory that the drop frees, such as the value and its heap. Counted towards the bound of
+/// [`retire`] and in [`RcuStats::pending_bytes`](crate::RcuStats::pending_bytes). Above 4 GiB, it counts as
+/// 4 GiB.
+/// # Example
+/// ```
+/// let list: Vec<u64> = Vec::with_capacity(1_000_000);
+/// let bytes = size_of_val(&list) + list.capacity() * size_of::<u64>();
+/// squall_rcu::retire_with_size(Box::new(list), bytes);
+/// squall_rcu::barrier().unwrap();
+/// ```
+#[inline]
+pub fn retire_with_size<T: Send + 'static>(value: Box<T>, bytes: usize) {
+    // SAFETY: the pointer comes from a box that this function owned.
+    unsafe { retire_raw_with_size(Box::into_raw(value), bytes) }
 }
 
 /// Drops `*value` once every operation that is open now has ended. Operations may still be reading it.
@@ -122,8 +143,23 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
 /// ```
 #[inline]
 pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
-    let kind = if std::mem::needs_drop::<T>() { Kind::Code } else { Kind::Memory };
-    add(kind, free::<T>, value.cast(), bytes_of::<T>());
+    add(kind_of::<T>(), free::<T>, value.cast(), bytes_of::<T>());
+}
+
+/// Drops `*value` like [`retire_raw`], and counts it with `bytes` bytes, as in [`retire_with_size`].
+///
+/// # Safety
+/// The conditions of [`retire_raw`].
+/// # Example
+/// ```
+/// let text = Box::into_raw(Box::new("x".repeat(1_000_000)));
+/// // SAFETY: from `Box::into_raw`, and no operation can reach it.
+/// unsafe { squall_rcu::retire_raw_with_size(text, size_of::<String>() + 1_000_000) };
+/// # squall_rcu::barrier().unwrap();
+/// ```
+#[inline]
+pub unsafe fn retire_raw_with_size<T: Send + 'static>(value: *mut T, bytes: usize) {
+    add(kind_of::<T>(), free::<T>, value.cast(), clamp(bytes));
 }
 
 /// Not public. Retires a value like [`retire_raw`], for a type with a `Drop` that only frees memory. As for
@@ -145,8 +181,16 @@ unsafe fn free<T>(data: *mut ()) {
     drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
 
+fn kind_of<T>() -> Kind {
+    if std::mem::needs_drop::<T>() { Kind::Code } else { Kind::Memory }
+}
+
 fn bytes_of<T>() -> u32 {
-    u32::try_from(size_of::<T>()).unwrap_or(u32::MAX)
+    clamp(size_of::<T>())
+}
+
+fn clamp(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Calls `f` once every operation that is open now has ended.
@@ -199,7 +243,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
 /// ```
 #[inline]
 pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
-    add(Kind::Code, call, data, u32::try_from(bytes).unwrap_or(u32::MAX));
+    add(Kind::Code, call, data, clamp(bytes));
 }
 
 /// Not public. Defers a call like [`defer_raw`], for objects created and destroyed by the million. Such calls

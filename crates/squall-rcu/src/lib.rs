@@ -46,6 +46,7 @@ pub use cell::Rcu;
 #[cfg(not(loom))]
 pub use defer::{
     __defer_memory, __defer_object, __retire_memory, barrier, defer, defer_raw, reclaim, retire, retire_raw,
+    retire_raw_with_size, retire_with_size,
 };
 #[cfg(not(loom))]
 pub use jobs::{Quiescent, RunOn};

@@ -24,7 +24,8 @@ pub struct RcuStats {
     pub list_bytes: u64,
     /// Deferred calls that no thread has taken to run yet.
     pub pending_calls: u64,
-    /// Memory held by the pending calls, in bytes, as far as known.
+    /// Memory held by the pending calls, in bytes, as stated when they were deferred. A retired value counts
+    /// with the size of its type, unless [`retire_with_size`](crate::retire_with_size) stated another one.
     pub pending_bytes: u64,
     /// Grace periods that have ended.
     pub grace_periods: u64,
