@@ -17,6 +17,7 @@
 
 use super::mode;
 use squall_sys::sync::{Mutex, MutexGuard};
+use std::alloc::Layout;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -31,10 +32,11 @@ const MAP_WORDS: usize = GRANULES / 64;
 /// Largest alignment of an extent, in bytes: two cache lines, which some processors fetch together.
 pub(crate) const ALIGN_MAX: usize = 128;
 
-/// Error: the system has no address space for another chunk of per-VP memory.
+/// Error: the system has no address space for another chunk of per-VP memory, or the program's allocator has
+/// no memory.
 #[derive(Debug)]
 pub struct OutOfMemory {
-    /// Size of the request to the system, in bytes.
+    /// Size of the request to the system or the allocator, in bytes.
     pub reserve_bytes: usize,
     /// The system's error.
     pub cause: std::io::Error,
@@ -42,11 +44,7 @@ pub struct OutOfMemory {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot reserve {} bytes of address space for per-VP data: {}",
-            self.reserve_bytes, self.cause
-        )
+        write!(f, "cannot reserve {} bytes for per-VP data: {}", self.reserve_bytes, self.cause)
     }
 }
 
@@ -143,6 +141,7 @@ pub(crate) fn allocate(bytes: usize, align: usize) -> Result<NonNull<u8>, OutOfM
             return Ok(extent(chunk.base, first));
         }
     }
+    chunks.try_reserve(1).map_err(|_| no_memory(size_of::<Chunk>()))?;
     let reserve_bytes = parts() << SHIFT;
     let base = squall_sys::rseq_memory::reserve(reserve_bytes)
         .map_err(|cause| OutOfMemory { reserve_bytes, cause })?;
@@ -150,6 +149,27 @@ pub(crate) fn allocate(bytes: usize, align: usize) -> Result<NonNull<u8>, OutOfM
     chunk.mark(0, count, true);
     chunks.push(chunk);
     Ok(extent(base, 0))
+}
+
+/// The error for a failed allocation of the program's allocator.
+fn no_memory(bytes: usize) -> OutOfMemory {
+    OutOfMemory { reserve_bytes: bytes, cause: std::io::ErrorKind::OutOfMemory.into() }
+}
+
+/// Moves `value` to the heap.
+pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
+    let layout = Layout::new::<T>();
+    if layout.size() == 0 {
+        return Ok(Box::new(value));
+    }
+    // SAFETY: the size is above 0.
+    let place = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(|| no_memory(layout.size()))?;
+    let place = place.cast::<T>().as_ptr();
+    // SAFETY: our own block of the layout of a `T`, from the allocator that a box frees to.
+    unsafe {
+        place.write(value);
+        Ok(Box::from_raw(place))
+    }
 }
 
 fn extent(base: NonNull<u8>, first: usize) -> NonNull<u8> {

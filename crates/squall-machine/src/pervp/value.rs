@@ -74,19 +74,19 @@ impl<T: Send + Sync> PerVp<T> {
     /// `init` may run twice for a VP, on two threads at once; one of the two values is then dropped.
     ///
     /// # Panics
-    /// If there is no address space left. [`try_new`](PerVp::try_new) returns an error instead.
+    /// If there is no address space or memory left. [`try_new`](PerVp::try_new) returns an error instead.
     pub fn new(init: impl Fn(Vp) -> T + Send + Sync + 'static) -> PerVp<T> {
         Self::try_new(init).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Creates an object without values, like [`new`](PerVp::new), but reports lack of address space as an
-    /// error.
+    /// Creates an object without values, like [`new`](PerVp::new), but reports lack of memory as an error.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if there is no address space left.
+    /// [`OutOfMemory`] if there is no address space or memory left; `init` is dropped.
     pub fn try_new(init: impl Fn(Vp) -> T + Send + Sync + 'static) -> Result<PerVp<T>, OutOfMemory> {
+        let init = alloc::boxed(init)?;
         let home = alloc::allocate(Self::SLOT_BYTES, Self::SLOT_ALIGN.max(8))?;
-        Ok(PerVp { home, init: Box::new(init), values: PhantomData })
+        Ok(PerVp { home, init, values: PhantomData })
     }
 
     #[inline(always)]
