@@ -53,6 +53,9 @@ impl Drop for Created {
     }
 }
 
+/// The new object of a swap, with its class. Without an object if there was no memory.
+pub(crate) type ToCome = (&'static Class, Option<NonNull<Object>>);
+
 /// Room for an object without an id; freed unless it is forgotten.
 pub(crate) struct Room {
     layout: Layout,
@@ -60,8 +63,9 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(crate) fn new(layout: Layout) -> Room {
-        Room { layout, block: memory::take(room(layout)) }
+    /// Allocates the room, if there is memory.
+    pub(crate) fn try_new(layout: Layout) -> Option<Room> {
+        Some(Room { layout, block: memory::try_take(room(layout))? })
     }
 }
 
@@ -99,11 +103,14 @@ fn take_anew(place: Place, interfaces: u32, room: Layout) -> Result<(Id, NonNull
         return Err(CreateError::Forked);
     }
     let tables = tables()?;
+    // Before the id, which cannot be returned unused.
+    let block = memory::try_take(room).ok_or_else(CreateError::no_memory)?;
     let id = match place {
-        Place::Here => tables.take(interfaces)?,
-        Place::Taken(id) => id,
+        Place::Here => tables.take(interfaces),
+        Place::Taken(id) => Ok(id),
     };
-    Ok((id, memory::take(room)))
+    // SAFETY: ours alone.
+    id.map(|id| (id, block)).inspect_err(|_| unsafe { memory::give(block, room) })
 }
 
 impl Created {

@@ -13,6 +13,7 @@
 use squall_machine::park::EventCount;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 use std::alloc::Layout;
+use std::alloc::handle_alloc_error;
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -163,18 +164,18 @@ impl<R: Root> Multi<R> {
     }
 
     /// Builds the new object of a swap.
-    pub(crate) fn to_come(
-        root: R,
-        size: ClusterSize,
-        made_at: &'static Location<'static>,
-    ) -> NonNull<Object> {
-        let room = create::Room::new(Self::LAYOUT);
+    pub(crate) fn to_come(root: R, size: ClusterSize, made_at: &'static Location<'static>) -> create::ToCome {
+        (Self::CLASS, Self::build(root, size, made_at))
+    }
+
+    fn build(root: R, size: ClusterSize, made_at: &'static Location<'static>) -> Option<NonNull<Object>> {
+        let room = create::Room::try_new(Self::LAYOUT)?;
         let block = room.block.cast::<Multi<R>>();
         let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
         // SAFETY: our own room, of this layout.
         unsafe { Self::write(block, object, root, size) };
         std::mem::forget(room);
-        block.cast()
+        Some(block.cast())
     }
 
     /// Whether a swap waits for the calls that hold a representative.
@@ -189,8 +190,8 @@ impl<R: Root> Multi<R> {
         }
     }
 
-    /// Makes the representatives of an eager class. The caller owns the object. If `make_rep` panics, the
-    /// object is destroyed with the representatives made so far.
+    /// Makes the representatives of an eager class. The caller owns the object. If `make_rep` panics, or
+    /// without memory, the object is destroyed with the representatives made so far.
     pub(crate) fn make_eager(block: NonNull<Multi<R>>) -> Result<(), CreateError> {
         if !R::EAGER {
             return Ok(());
@@ -201,11 +202,13 @@ impl<R: Root> Multi<R> {
             for cluster in clusters.iter() {
                 // SAFETY: the caller owns the object, so it is valid.
                 if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast(), 0) } {
-                    Self::find_or_make(block, cluster, clusters.members(cluster)[0]);
+                    Self::try_find_or_make(block, cluster, clusters.members(cluster)[0])
+                        .ok_or_else(CreateError::no_memory)?;
                 }
             }
+            Ok(())
         });
-        made.map_err(CreateError::from)
+        made.unwrap_or_else(|error| Err(error.into()))
     }
 
     /// Returns the value of a representative of this class.
@@ -222,23 +225,28 @@ impl<R: Root> Multi<R> {
     pub(crate) const VALUE_AT: usize = RepBlock::<R>::VALUE_AT;
 
     /// Returns the representative of `cluster`; makes it for `vp` if there is none. Called within the
-    /// object's gate, or before the object is published.
+    /// object's gate, or before the object is published. Ends the program if there is no memory, like `Box`.
     pub(crate) fn find_or_make(this: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NonNull<Rep> {
+        Self::try_find_or_make(this, cluster, vp).unwrap_or_else(|| handle_alloc_error(Self::REP_LAYOUT))
+    }
+
+    /// Like `find_or_make`, but fails if there is no memory.
+    fn try_find_or_make(this: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> Option<NonNull<Rep>> {
         // SAFETY: the caller is within the object's gate.
         let multi = unsafe { this.as_ref() };
         if let Some(rep) = multi.find(cluster) {
-            return rep;
+            return Some(rep);
         }
         let mut made = None;
-        Making::run(this.cast(), cluster, &mut || made = Some(NewRep::<R>::make(this, cluster, vp)));
-        let Some(made) = made else { unreachable!("no representative was made") };
+        Making::run(this.cast(), cluster, &mut || made = NewRep::<R>::try_make(this, cluster, vp));
+        let made = made?;
         // If this panics, or another thread was faster, the new representative is dropped outside the section
         // that freezes wait for.
         let outcome = multi.publish_rep(made.rep);
         if outcome.is_ok() {
             std::mem::forget(made);
         }
-        outcome.unwrap_or_else(|winner| winner)
+        Some(outcome.unwrap_or_else(|winner| winner))
     }
 
     unsafe fn resolve(object: NonNull<Object>, vp: Vp) -> Result<Found, Refusal> {
@@ -525,7 +533,7 @@ struct NewRep<R: Root> {
 }
 
 impl<R: Root> NewRep<R> {
-    fn make(object: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NewRep<R> {
+    fn try_make(object: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> Option<NewRep<R>> {
         /// Releases the block if `make_rep` panics.
         struct Unfilled<R: Root>(NonNull<Rep>, PhantomData<R>);
         impl<R: Root> Drop for Unfilled<R> {
@@ -536,7 +544,7 @@ impl<R: Root> NewRep<R> {
         }
         // SAFETY: the caller is within the object's gate.
         let clusters = unsafe { object.as_ref() }.clusters;
-        let rep = R::REP_MEMORY.take(Multi::<R>::REP_LAYOUT, clusters, cluster, vp).cast::<Rep>();
+        let rep = R::REP_MEMORY.try_take(Multi::<R>::REP_LAYOUT, clusters, cluster, vp)?.cast::<Rep>();
         // SAFETY: our own room.
         unsafe { rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32)) };
         let unfilled = Unfilled::<R>(rep, PhantomData);
@@ -548,7 +556,7 @@ impl<R: Root> NewRep<R> {
         // SAFETY: our own block, with its prefix written.
         unsafe { RepBlock::<R>::fill(rep, None, value, R::view) };
         std::mem::forget(unfilled);
-        NewRep { rep, class: PhantomData }
+        Some(NewRep { rep, class: PhantomData })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Objects that are about to replace another one.
 //!
 //! - I1. The object of a [`Replacement`] belongs to it alone: it has no id, and no caller has ever seen it.
+//!   Without memory for it, the replacement has no object.
 
 use squall_machine::ClusterSize;
 use std::any::TypeId;
@@ -11,13 +12,14 @@ use std::ptr::NonNull;
 
 use crate::call::handle::Handle;
 use crate::call::interface::{Interface, InterfaceOf};
-use crate::object::create;
+use crate::object::create::{self, ToCome};
 use crate::object::distributed::Multi;
 use crate::object::owned::Owned;
 use crate::object::root::Root;
 use crate::object::shared::{Opaque, Shared, Stated};
 use crate::object::state::State;
 use crate::protocol::class::Class;
+use crate::protocol::create_error::CreateError;
 use crate::protocol::object::Object;
 
 /// An implementation of the interface `I` that is built and does not serve yet. A swap puts it in an object's
@@ -35,7 +37,8 @@ use crate::protocol::object::Object;
 /// # Ok::<(), squall_core::swap::SwapError>(())
 /// ```
 pub struct Replacement<I: ?Sized + Interface> {
-    object: NonNull<Object>,
+    class: &'static Class,
+    object: Option<NonNull<Object>>,
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
@@ -46,11 +49,13 @@ unsafe impl<I: ?Sized + Interface> Sync for Replacement<I> {}
 
 impl<I: ?Sized + Interface> Replacement<I> {
     /// Takes over the object, which has this interface.
-    pub(crate) fn of(object: NonNull<Object>) -> Replacement<I> {
-        Replacement { object, interface: PhantomData }
+    pub(crate) fn of((class, object): ToCome) -> Replacement<I> {
+        Replacement { class, object, interface: PhantomData }
     }
 
     /// Makes a replacement with one representative, like [`shared`](crate::shared()). Its state cannot move.
+    ///
+    /// If there is no memory, `value` is dropped, and the use of the replacement fails.
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -108,18 +113,13 @@ impl<I: ?Sized + Interface> Replacement<I> {
         Replacement::of(Multi::<R>::to_come(root, size, Location::caller()))
     }
 
-    pub(crate) fn class(&self) -> &'static Class {
-        // SAFETY: ours (I1).
-        unsafe { self.object.as_ref() }.class
-    }
-
     /// Returns the author's type.
     pub(crate) fn type_id(&self) -> TypeId {
-        self.class().more.type_id
+        self.class.more.type_id
     }
 
-    /// Gives the object to the caller.
-    pub(crate) fn into_object(self) -> NonNull<Object> {
+    /// Gives the object to the caller, if there is one.
+    pub(crate) fn into_object(self) -> Option<NonNull<Object>> {
         let object = self.object;
         std::mem::forget(self);
         object
@@ -128,7 +128,7 @@ impl<I: ?Sized + Interface> Replacement<I> {
     /// Makes it an object of its own, without a swap.
     ///
     /// # Errors
-    /// [`CreateError`](crate::CreateError) for the reasons stated at [`try_shared`](crate::try_shared).
+    /// [`CreateError`] for the reasons stated at [`try_shared`](crate::try_shared).
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -139,11 +139,12 @@ impl<I: ?Sized + Interface> Replacement<I> {
     /// assert_eq!(counter.get(), 1);
     /// # Ok::<(), squall_core::CreateError>(())
     /// ```
-    pub fn create(self) -> Result<Owned<I>, crate::CreateError> {
-        let class = self.class();
+    pub fn create(self) -> Result<Owned<I>, CreateError> {
+        let class = self.class;
+        let object = self.object.ok_or_else(CreateError::no_memory)?;
         // SAFETY: ours (I1).
-        let id = unsafe { create::adopt(self.object, class) }?;
-        let object = self.into_object();
+        let id = unsafe { create::adopt(object, class) }?;
+        let _ = self.into_object();
         let owned = Owned::new(Handle::new(id));
         // SAFETY: we own it, and it has its id.
         unsafe { (class.more.prepare)(object) }?;
@@ -153,8 +154,10 @@ impl<I: ?Sized + Interface> Replacement<I> {
 
 impl<I: ?Sized + Interface> Drop for Replacement<I> {
     fn drop(&mut self) {
-        // SAFETY: ours alone (I1).
-        unsafe { discard(self.object) };
+        if let Some(object) = self.object {
+            // SAFETY: ours alone (I1).
+            unsafe { discard(object) };
+        }
     }
 }
 
@@ -172,6 +175,6 @@ pub(crate) unsafe fn discard(object: NonNull<Object>) {
 
 impl<I: ?Sized + Interface> fmt::Debug for Replacement<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Replacement({} of class {})", I::NAME, (self.class().name)())
+        write!(f, "Replacement({} of class {})", I::NAME, (self.class.name)())
     }
 }

@@ -145,10 +145,9 @@ where
         }
     }
 
-    /// Builds the new object of a swap.
-    pub(crate) fn to_come(value: T, made_at: &'static Location<'static>) -> NonNull<Object> {
+    fn build(value: T, made_at: &'static Location<'static>) -> Option<NonNull<Object>> {
         let layout = Block::<Prefix, I, T>::LAYOUT;
-        let room = create::Room::new(layout);
+        let room = create::Room::try_new(layout)?;
         let block = room.block.cast::<Prefix>();
         let object = Object::replacement(Self::CLASS, made_at, clock::ticks());
         // SAFETY: our own block; the prefix is written before the parts that follow it.
@@ -157,7 +156,12 @@ where
             Block::<Prefix, I, T>::fill(block, None, value, |_| Default::default());
         }
         std::mem::forget(room);
-        block.cast()
+        Some(block.cast())
+    }
+
+    /// Builds the new object of a swap.
+    pub(crate) fn to_come(value: T, made_at: &'static Location<'static>) -> create::ToCome {
+        (Self::CLASS, Self::build(value, made_at))
     }
 
     #[inline(always)]

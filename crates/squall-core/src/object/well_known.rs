@@ -73,7 +73,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// Returns a handle to the installed object, or else to the next one that will be installed.
     ///
     /// # Panics
-    /// If the number means another interface in this process, or if there is no address space for the tables.
+    /// If the number means another interface in this process, or if there is no memory for the tables.
     /// Also in a forked child, and in a signal handler that interrupted a slow path of Squall on this thread.
     ///
     /// ```
@@ -162,10 +162,8 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         let mine = Claim { interface: TypeId::of::<I>(), name: I::NAME, first: self.number };
         let numbers = self.number..self.number + I::INTERFACES;
         // All numbers are checked before the first is claimed.
-        if let Some((number, claim)) =
-            claims.meanings.range(numbers.clone()).find(|(_, claim)| **claim != mine)
-        {
-            let (number, claim) = (*number, *claim);
+        let other = claims.meanings.iter().find(|(number, claim)| numbers.contains(number) && *claim != mine);
+        if let Some((number, claim)) = other.copied() {
             drop(claims);
             panic!(
                 "the well-known number {number} belongs to {}, which starts at {}; choose another number for {}",
@@ -174,8 +172,10 @@ impl<I: ?Sized + Interface> WellKnown<I> {
                 I::NAME
             );
         }
+        claims.meanings.try_reserve(numbers.len()).map_err(|_| CreateError::no_memory())?;
         for number in numbers {
-            if claims.meanings.insert(number, mine).is_none() {
+            if !claims.meanings.iter().any(|(claimed, _)| *claimed == number) {
+                claims.meanings.push((number, mine));
                 tables.slot(number).generation.store(1, Ordering::Relaxed);
             }
         }
@@ -190,11 +190,12 @@ impl<I: ?Sized + Interface> WellKnown<I> {
             let slot = tables.slot(self.number);
             let vacant = matches!(slot.occupant(), Occupant::Empty);
             let id = Id::new(self.number, slot.generation.load(Ordering::Relaxed));
-            if vacant && id.generation() != 0 && claims.installing.insert(self.number) {
-                Ok(Installing { number: self.number, place: Place::Taken(id) })
-            } else {
-                Err(CreateError::Taken(id))
+            if !vacant || id.generation() == 0 || claims.installing.contains(&self.number) {
+                return Err(CreateError::Taken(id));
             }
+            claims.installing.try_reserve(1).map_err(|_| CreateError::no_memory())?;
+            claims.installing.push(self.number);
+            Ok(Installing { number: self.number, place: Place::Taken(id) })
         })?
     }
 }
@@ -208,7 +209,7 @@ struct Installing {
 impl Drop for Installing {
     fn drop(&mut self) {
         let _cold = Cold::enter();
-        lock().installing.remove(&self.number);
+        lock().installing.retain(|number| *number != self.number);
     }
 }
 

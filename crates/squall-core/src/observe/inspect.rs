@@ -10,7 +10,6 @@ use squall_machine::{Cluster, Vp, VpSet};
 use squall_sys::sync::atomic::Ordering;
 use std::any::TypeId;
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -267,7 +266,7 @@ pub fn __calls_parked(id: Id) -> Option<usize> {
 }
 
 /// Returns the serving objects of these classes that were made for this interface.
-pub(crate) fn instances(interface: TypeId, classes: &BTreeSet<TypeId>) -> Vec<Id> {
+pub(crate) fn instances(interface: TypeId, classes: &[TypeId]) -> Vec<Id> {
     let Some(tables) = existing() else { return Vec::new() };
     all(tables, |slot| {
         let (object, _) = serving(tables, slot)?;

@@ -4,16 +4,15 @@
 
 use squall_sys::sync::{Mutex, MutexGuard};
 use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// All claims. Only our own code runs under this lock (I1).
-static CLAIMS: Mutex<Claims> = Mutex::new(Claims { meanings: BTreeMap::new(), installing: BTreeSet::new() });
+static CLAIMS: Mutex<Claims> = Mutex::new(Claims { meanings: Vec::new(), installing: Vec::new() });
 
 pub(crate) struct Claims {
-    /// The meaning of each number.
-    pub(crate) meanings: BTreeMap<u32, Claim>,
+    /// The meaning of each claimed number, in no order.
+    pub(crate) meanings: Vec<(u32, Claim)>,
     /// The first numbers of objects that are being built.
-    pub(crate) installing: BTreeSet<u32>,
+    pub(crate) installing: Vec<u32>,
 }
 
 /// The meaning of a number. An object takes one number for each interface, from `first` on. `interface` and

@@ -8,7 +8,7 @@ use super::id::Id;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The address space is too small for the tables or the ids.
+    /// There is no memory for the object, or no address space for the tables.
     OutOfMemory(std::io::Error),
     /// Every id is in use.
     OutOfIds,
@@ -20,13 +20,20 @@ pub enum CreateError {
     Reentrant,
 }
 
+impl CreateError {
+    /// The error for a failed allocation. Does not allocate.
+    pub(crate) fn no_memory() -> CreateError {
+        CreateError::OutOfMemory(std::io::ErrorKind::OutOfMemory.into())
+    }
+}
+
 impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CreateError::OutOfMemory(cause) => {
                 write!(
                     f,
-                    "squall cannot create objects: no memory for their tables; raise the address space limit: {cause}"
+                    "squall cannot create an object: no memory for it or the tables; free memory or raise the limits: {cause}"
                 )
             }
             CreateError::OutOfIds => {

@@ -35,7 +35,7 @@
 
 use squall_alloc::{Arena, Placement, is_of_slab, owns};
 use squall_machine::{Cluster, Clusters, Vp};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
 /// The origin of the memory of a class's representatives: [`Root::REP_MEMORY`](crate::Root::REP_MEMORY).
@@ -87,15 +87,15 @@ const fn is_of_lines(layout: Layout) -> bool {
     POOLS && layout.align() >= LINES && is_of_slab(&layout)
 }
 
-/// Allocates an object's block, of a size above 0. Ends the program if there is no memory.
-pub(crate) fn take(layout: Layout) -> NonNull<u8> {
+/// Allocates an object's block, of a size above 0. Returns `None` if there is no memory.
+pub(crate) fn try_take(layout: Layout) -> Option<NonNull<u8>> {
     take_from(is_of_lines(layout).then_some(Arena::new(Placement::Shared)), layout)
 }
 
 /// Frees an object's block.
 ///
 /// # Safety
-/// The block came from `take` with the same layout, and is no longer used.
+/// The block came from `try_take` with the same layout, and is no longer used.
 #[inline]
 pub(crate) unsafe fn give(block: NonNull<u8>, layout: Layout) {
     // SAFETY: the caller's promise; the layout says the same as when the block was allocated.
@@ -103,14 +103,14 @@ pub(crate) unsafe fn give(block: NonNull<u8>, layout: Layout) {
 }
 
 /// Allocates a block from a pool, or from the program's allocator if no pool is given or the pool has no
-/// memory. Ends the program if there is no memory at all.
+/// memory. Returns `None` if there is no memory at all.
 #[inline]
-fn take_from(pool: Option<Arena>, layout: Layout) -> NonNull<u8> {
+fn take_from(pool: Option<Arena>, layout: Layout) -> Option<NonNull<u8>> {
     if let Some(block) = pool.and_then(|pool| pool.allocate(layout).ok()) {
-        return block;
+        return Some(block);
     }
     // SAFETY: the size is above 0: the layout has an object or an owner.
-    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+    NonNull::new(unsafe { alloc(layout) })
 }
 
 /// Frees a block to its origin. `asked`: a pool was asked for it.
@@ -151,8 +151,14 @@ impl RepMemory {
     }
 
     /// Allocates a representative of `cluster` that is made for `vp`, with a layout from
-    /// [`room`](RepMemory::room). Ends the program if there is no memory, like `Box`.
-    pub(crate) fn take(self, layout: Layout, clusters: &Clusters, cluster: Cluster, vp: Vp) -> NonNull<u8> {
+    /// [`room`](RepMemory::room). Returns `None` if there is no memory.
+    pub(crate) fn try_take(
+        self,
+        layout: Layout,
+        clusters: &Clusters,
+        cluster: Cluster,
+        vp: Vp,
+    ) -> Option<NonNull<u8>> {
         let pool = self.is_of_pools(layout).then(|| match self {
             RepMemory::OwnLines => Arena::new(Placement::Near(vp.index() as u32)),
             _ => pool(clusters, cluster, vp),
@@ -163,7 +169,7 @@ impl RepMemory {
     /// Frees a representative's block.
     ///
     /// # Safety
-    /// The block came from `take` with the same `RepMemory` and layout, and is no longer used.
+    /// The block came from `try_take` with the same `RepMemory` and layout, and is no longer used.
     pub(crate) unsafe fn give(self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller's promise; `is_of_pools` says the same as when the block was allocated.
         unsafe { give_to(self.is_of_pools(layout), block, layout) };

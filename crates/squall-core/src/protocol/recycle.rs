@@ -69,7 +69,11 @@ pub(crate) const fn room(layout: Layout) -> Layout {
 
 impl Recycled {
     pub(crate) fn try_new() -> Result<Recycled, OutOfMemory> {
-        let mut magazines = Vec::with_capacity(SIZES);
+        let mut magazines = Vec::new();
+        magazines.try_reserve_exact(SIZES).map_err(|_| OutOfMemory {
+            reserve_bytes: SIZES * size_of::<PerVpMagazine>(),
+            cause: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
         for _ in 0..SIZES {
             magazines.push(PerVpMagazine::try_new(if KEEPS { KEPT } else { 0 })?);
         }

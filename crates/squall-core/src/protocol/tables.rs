@@ -31,9 +31,9 @@ use squall_machine::{Vp, machine};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
+use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{TryReserveError, VecDeque};
 use std::ptr::NonNull;
 
 use crate::protocol::class::Class;
@@ -97,12 +97,19 @@ impl Free {
         Free { fresh: (0, 0), runs: Vec::new() }
     }
 
-    fn queue(&mut self, length: u32) -> &mut VecDeque<u32> {
-        let index = length as usize - 1;
-        if self.runs.len() <= index {
-            self.runs.resize_with(index + 1, VecDeque::new);
-        }
-        &mut self.runs[index]
+    /// Takes a run of this length that was used before.
+    fn pop(&mut self, length: u32) -> Option<u32> {
+        self.runs.get_mut(length as usize - 1)?.pop_front()
+    }
+
+    /// Returns the queue of the runs of this length, with room for `more` runs.
+    fn queue(&mut self, length: u32, more: usize) -> Result<&mut VecDeque<u32>, TryReserveError> {
+        let lengths = self.runs.len().max(length as usize);
+        self.runs.try_reserve(lengths - self.runs.len())?;
+        self.runs.resize_with(lengths, VecDeque::new);
+        let queue = &mut self.runs[length as usize - 1];
+        queue.try_reserve(more)?;
+        Ok(queue)
     }
 }
 
@@ -129,6 +136,13 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     if let Some(tables) = TABLES.get() {
         return Ok(tables);
     }
+    let free =
+        PerVp::try_new(|_| Mutex::new(Free::new())).map_err(|error| CreateError::OutOfMemory(error.cause))?;
+    let recycled = Recycled::try_new().map_err(|error| CreateError::OutOfMemory(error.cause))?;
+    let mut homes = Vec::new();
+    homes.try_reserve_exact(BLOCKS).map_err(|_| CreateError::no_memory())?;
+    homes.extend((0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)));
+    // Last, since reserved address space is never returned.
     let vp_limit = machine().vp_limit();
     let local_bytes = (vp_limit + 1) << LOCAL_SHIFT;
     let slots_bytes = SLOTS_MAX as usize * size_of::<Slot>();
@@ -136,13 +150,10 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     // SAFETY: within the reservation: the first table belongs to no VP (I1).
     let local = unsafe { reserve(local_bytes)?.byte_add(1 << LOCAL_SHIFT) };
     let slots = reserve(slots_bytes)?;
-    let free = PerVp::try_new(|_| Mutex::new(Free::new()))
-        .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
-    let recycled = Recycled::try_new().map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
     let tables = Tables {
         local: local.cast(),
         slots: slots.cast(),
-        homes: (0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)).collect(),
+        homes: homes.into_boxed_slice(),
         // The first block has the well-known slots.
         next_block: CachePadded::new(AtomicU32::new(1)),
         free,
@@ -195,7 +206,7 @@ impl Tables {
             }
         };
         let mut free = lock(list);
-        let slot = match free.queue(length).pop_front() {
+        let slot = match free.pop(length) {
             Some(slot) => slot,
             None => match self.carve(&mut free, vp, length) {
                 Ok(slot) => slot,
@@ -215,17 +226,18 @@ impl Tables {
     /// Takes slots that were never used.
     fn carve(&self, free: &mut Free, vp: Vp, length: u32) -> Result<u32, CreateError> {
         if free.fresh.1 - free.fresh.0 < length {
+            // The rest of the previous block is too short for this run. Its slots serve objects with one
+            // interface.
+            let rest = free.fresh.0..free.fresh.1;
+            let singles = free.queue(1, rest.len()).map_err(|_| CreateError::no_memory())?;
             let block = self.next_block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |block| {
                 ((block as usize) < BLOCKS).then_some(block + 1)
             });
             let block = block.map_err(|_| CreateError::OutOfIds)?;
-            // The rest of the previous block is too short for this run. Its slots serve objects with one
-            // interface.
-            let rest = free.fresh.0..free.fresh.1;
             for slot in rest.clone() {
                 self.slot(slot).generation.store(1, Ordering::Relaxed);
             }
-            free.queue(1).extend(rest);
+            singles.extend(rest);
             self.homes[block as usize].store(vp.index() as u32 + 1, Ordering::Relaxed);
             free.fresh = (block * BLOCK, (block + 1) * BLOCK);
         }
@@ -262,7 +274,9 @@ impl Tables {
         // Never within a signal handler: no memory is reclaimed there.
         let _cold = Cold::enter();
         if let Some(free) = self.home(slot).and_then(|home| self.free.get(home)) {
-            lock(free).queue(length).push_back(slot);
+            let mut free = lock(free);
+            let queue = free.queue(length, 1).unwrap_or_else(|_| handle_alloc_error(Layout::new::<u32>()));
+            queue.push_back(slot);
         }
     }
 

@@ -7,8 +7,8 @@
 
 use squall_rcu::Rcu;
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
+use std::alloc::{Layout, handle_alloc_error};
 use std::any::TypeId;
-use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::call::handle::Handle;
@@ -46,7 +46,7 @@ struct Maker<I: ?Sized + Interface> {
 pub struct Factory<I: ?Sized + Interface> {
     maker: Rcu<Maker<I>>,
     /// The classes made by the current and earlier makers. Only code of this module runs under the lock.
-    classes: Mutex<BTreeSet<TypeId>>,
+    classes: Mutex<Vec<TypeId>>,
 }
 
 /// The swap of one object in a [`Factory::upgrade`].
@@ -69,11 +69,11 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// factory.create().add(1);
     /// ```
     pub fn new(make: impl Fn() -> Replacement<I> + Send + Sync + 'static) -> Factory<I> {
-        Factory { maker: Rcu::new(Maker::new(make)), classes: Mutex::new(BTreeSet::new()) }
+        Factory { maker: Rcu::new(Maker::new(make)), classes: Mutex::new(Vec::new()) }
     }
 
-    fn classes(&self) -> MutexGuard<'_, BTreeSet<TypeId>> {
-        // A panic under this lock comes only from a failed allocation, which leaves the set intact.
+    fn classes(&self) -> MutexGuard<'_, Vec<TypeId>> {
+        // A panic under this lock comes only from a failed allocation, which leaves the list intact.
         self.classes.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
@@ -115,7 +115,7 @@ impl<I: ?Sized + Interface> Factory<I> {
             let new = (maker.make)();
             let class = new.type_id();
             if maker.class.get() != Some(&class) {
-                self.classes().insert(class);
+                add(&mut self.classes(), class)?;
                 maker.class.get_or_init(|| class);
             }
             new.create()
@@ -165,11 +165,11 @@ impl<I: ?Sized + Interface> Factory<I> {
         // From here on every thread that makes an object uses the new maker (I1).
         squall_rcu::wait()?;
         let mut classes = self.classes().clone();
-        if !same {
-            classes.remove(&new_class);
-        }
+        classes.retain(|class| same || *class != new_class);
         // The objects of the new class belong to the next upgrade.
-        self.classes().insert(new_class);
+        if add(&mut self.classes(), new_class).is_err() {
+            handle_alloc_error(Layout::new::<TypeId>());
+        }
         let mut first = Some(first);
         let swap = |id| {
             // Found objects were made for this interface.
@@ -180,6 +180,15 @@ impl<I: ?Sized + Interface> Factory<I> {
         };
         Ok(inspect::instances(TypeId::of::<I>(), &classes).into_iter().map(swap).collect())
     }
+}
+
+/// Adds a class to the list, unless it is there.
+fn add(classes: &mut Vec<TypeId>, class: TypeId) -> Result<(), CreateError> {
+    if !classes.contains(&class) {
+        classes.try_reserve(1).map_err(|_| CreateError::no_memory())?;
+        classes.push(class);
+    }
+    Ok(())
 }
 
 impl<I: ?Sized + Interface> Maker<I> {

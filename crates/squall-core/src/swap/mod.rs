@@ -20,7 +20,6 @@ mod run;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use std::any::TypeId;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -98,7 +97,7 @@ pub(crate) struct Limits<'a> {
     /// Whether state moves.
     pub(crate) state: bool,
     /// The classes of which one must serve now; any class if empty.
-    pub(crate) expected: Option<&'a BTreeSet<TypeId>>,
+    pub(crate) expected: Option<&'a [TypeId]>,
 }
 
 impl<I: ?Sized + Interface> Swap<I> {
@@ -232,7 +231,7 @@ impl<I: ?Sized + Interface> Swap<I> {
     fn run_expecting(
         &self,
         new: Replacement<I>,
-        expected: Option<&BTreeSet<TypeId>>,
+        expected: Option<&[TypeId]>,
     ) -> Result<SwapReport, SwapError> {
         let limits = Limits {
             deadline: self.deadline,
@@ -241,7 +240,9 @@ impl<I: ?Sized + Interface> Swap<I> {
             state: self.state,
             expected,
         };
-        run::swap(Handle::id(self.handle), I::NAME, new.into_object(), &limits)
+        let id = Handle::id(self.handle);
+        let new = new.into_object().ok_or_else(|| SwapError::new(I::NAME, id, SwapFailure::OutOfMemory))?;
+        run::swap(id, I::NAME, new, &limits)
     }
 }
 

@@ -199,7 +199,7 @@ pub enum SwapFailure {
     TransferFailed,
     /// An export, an import or the making of a representative panicked.
     TransferPanicked,
-    /// There is no address space for the tables.
+    /// There is no memory for the new object, or no address space for the tables.
     OutOfMemory,
     /// Grace periods have become impossible in this process.
     NoFence,
@@ -242,7 +242,7 @@ impl fmt::Display for SwapFailure {
             SwapFailure::Cancelled(phase) => write!(f, "cancelled in phase {phase}"),
             SwapFailure::TransferFailed => f.write_str("the state could not be moved"),
             SwapFailure::TransferPanicked => f.write_str("moving the state panicked"),
-            SwapFailure::OutOfMemory => f.write_str("there is no address space for the tables of objects"),
+            SwapFailure::OutOfMemory => f.write_str("there is no memory for the new object or the tables"),
             SwapFailure::NoFence => f.write_str("grace periods have become impossible in this process"),
             SwapFailure::Forked => f.write_str("this is the child of a fork, which may only exec"),
             SwapFailure::Reentrant => {
