@@ -19,6 +19,7 @@ pub mod near;
 pub mod nodes;
 pub mod padded;
 pub mod pages;
+pub mod pause;
 pub mod peer;
 pub mod prefetch;
 pub mod rseq;
