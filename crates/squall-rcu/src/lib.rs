@@ -20,6 +20,8 @@ mod counts;
 mod defer;
 #[cfg(not(loom))]
 mod jobs;
+#[cfg(all(test, not(loom)))]
+mod paused;
 #[cfg(not(loom))]
 mod pin;
 #[cfg(not(loom))]

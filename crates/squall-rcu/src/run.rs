@@ -6,6 +6,7 @@
 //!   (`defer/I2`).
 //! - I2. `ORPHANED` holds the sums of `ORPHANS`. It is written under the lock of `ORPHANS` and read without.
 
+use squall_sys::pause;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard};
 use std::cell::Cell;
@@ -116,6 +117,9 @@ pub(crate) fn has_left_a_batch() -> bool {
 pub(crate) fn adopt(batches: Vec<Batch>) -> bool {
     let any = !batches.is_empty();
     if any {
+        if cfg!(test) {
+            pause::point("adopt");
+        }
         let added = Pending::of(&batches);
         LEFT.set((LEFT.get().0 + added.calls as usize, LEFT.get().1 + added.bytes as usize));
         let mut orphans = orphans();

@@ -26,6 +26,7 @@
 //! Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
 
 use squall_machine::asym;
+use squall_sys::pause;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::hint::spin_loop;
@@ -426,6 +427,9 @@ impl Deferrals {
     #[inline(always)]
     fn owner_try_enter(&self, fenced: bool) -> bool {
         self.busy.store(1, Ordering::Relaxed);
+        if cfg!(test) {
+            pause::point("busy");
+        }
         if !sites::OWNER_FENCE.is_weak() {
             // Pairs with the heavy fence between `begin_take` and `take` (argument for I1).
             asym::light_or_full(fenced);

@@ -45,6 +45,7 @@
 //! count of requests per generation (CO-21), here per thread.
 
 use squall_machine::asym;
+use squall_sys::pause;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::panic::Location;
 #[cfg(all(debug_assertions, not(loom)))]
@@ -227,10 +228,13 @@ impl Record {
             }
             token = Token(word);
         }
-        // Relaxed: the light fence orders this store before the reads of the operation. It pairs with the
-        // heavy fence of `Driver::start`. Either the driver's scan sees this store, or the operation sees
-        // everything unlinked before.
+        // Relaxed: the light fence orders this store before the reads of the operation.
         self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
+        if cfg!(test) {
+            pause::point("entered");
+        }
+        // Pairs with the heavy fence of `Driver::start`. Either the driver's scan sees this store, or the
+        // operation sees everything unlinked before.
         if !sites::ENTER_FENCE.is_weak() {
             asym::light();
         }
@@ -266,6 +270,9 @@ impl Record {
         // Release: pairs with the acquire in `Record::seen` and `Record::is_over`. A driver that sees this
         // operation over also sees all its accesses as done.
         self.word.store(token.0, sites::LEAVE_RELEASE.order(Ordering::Release));
+        if cfg!(test) {
+            pause::point("left");
+        }
         if !sites::LEAVE_FENCE.is_weak() {
             // Pairs with the heavy fence of `Driver::sleep_for_first`: either the driver sees this operation
             // over, or the next load sees the driver's request.
@@ -441,6 +448,9 @@ impl Record {
         let mut tries = 0_u32;
         while !runs.is_multiple_of(2) && self.runs.load(Ordering::Acquire) == runs {
             tries += 1;
+            if cfg!(test) && tries == 1 {
+                pause::point("wait for a run");
+            }
             if tries < 100 {
                 squall_sys::sync::thread::yield_now();
             } else {

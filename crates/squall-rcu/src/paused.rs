@@ -1,0 +1,195 @@
+//! Tests that stop a thread at a pause point of this crate (`squall_sys::pause`).
+
+use crate::{ReclaimerState, barrier, defer, pin, reclaim, reclaimer_state, set_reclaimer, stats};
+use squall_sys::pause::{self, Hooked};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+/// Waits until no other test of this module runs. The reclaimer is off, so only the tests' threads run
+/// deferred calls.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let alone = LOCK.lock().unwrap_or_else(|poison| poison.into_inner());
+    set_reclaimer(false);
+    assert_eq!(reclaimer_state(), ReclaimerState::Off);
+    while stats().pending_calls > 0 {
+        barrier().unwrap();
+    }
+    alone
+}
+
+/// Two ends of a meeting: a thread says that it has stopped, and waits until it may go on.
+fn meeting() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
+    let (stopped, has_stopped) = channel();
+    let (go_on, may_go_on) = channel();
+    let may_go_on = Mutex::new(may_go_on);
+    let stop = move || {
+        stopped.send(()).unwrap();
+        // An error says that the other thread has failed; then this one goes on too.
+        let _ = may_go_on.lock().unwrap().recv();
+    };
+    (stop, has_stopped, go_on)
+}
+
+/// Defers a call that sets the result.
+fn defer_flag() -> Arc<AtomicBool> {
+    let ran = Arc::new(AtomicBool::new(false));
+    let sets = ran.clone();
+    defer(move || sets.store(true, Ordering::SeqCst));
+    ran
+}
+
+/// Calls `barrier` while another thread has stopped with calls that are in no list. Lets that thread go on
+/// once the barrier waits for it, or has returned. Returns whether the other thread's call has run when the
+/// barrier returns.
+fn barrier_beside(has_stopped: &Receiver<()>, go_on: Sender<()>, ran: &AtomicBool) -> bool {
+    has_stopped.recv().unwrap();
+    let go_on_now = go_on.clone();
+    let _hooked = pause::hook(move |name| {
+        if name == "wait for a run" {
+            let _ = go_on_now.send(());
+        }
+    });
+    barrier().unwrap();
+    let has_run = ran.load(Ordering::SeqCst);
+    let _ = go_on.send(());
+    has_run
+}
+
+/// Stops this thread when it moves calls to the orphans.
+fn stop_at_adopt(stop: impl Fn() + Send + Sync + 'static) -> Hooked {
+    pause::hook(move |name| {
+        if name == "adopt" {
+            stop();
+        }
+    })
+}
+
+#[test]
+fn a_barrier_waits_for_calls_that_an_ending_thread_hands_over() {
+    let _alone = alone();
+    let (stop, has_stopped, go_on) = meeting();
+    let (gives, ran) = channel();
+    let ending = thread::spawn(move || {
+        gives.send(defer_flag()).unwrap();
+        // Lasts until the thread has ended: its exit hook hands the call over.
+        std::mem::forget(stop_at_adopt(stop));
+    });
+    let ran = ran.recv().unwrap();
+    assert!(barrier_beside(&has_stopped, go_on, &ran), "the barrier missed a call of an ending thread");
+    ending.join().unwrap();
+}
+
+#[test]
+fn a_barrier_waits_for_unripe_calls_that_reclaim_hands_over() {
+    let _alone = alone();
+    let (stop_reading, is_reading, end_reading) = meeting();
+    let reader = thread::spawn(move || pin(|_| stop_reading()));
+    is_reading.recv().unwrap();
+    let (stop, has_stopped, go_on) = meeting();
+    let (gives, ran) = channel();
+    let reclaiming = thread::spawn(move || {
+        gives.send(defer_flag()).unwrap();
+        let hooked = stop_at_adopt(stop);
+        // The reader is inside, so the call is not ripe.
+        assert_eq!(reclaim(), Ok(0));
+        drop(hooked);
+        end_reading.send(()).unwrap();
+    });
+    let ran = ran.recv().unwrap();
+    assert!(barrier_beside(&has_stopped, go_on, &ran), "the barrier missed a call that reclaim handed over");
+    reclaiming.join().unwrap();
+    reader.join().unwrap();
+}
+
+/// Signals that arrive between a store and the load that follows it.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod signals {
+    use super::alone;
+    use crate::raw::defer::BATCH_CALLS;
+    use crate::{Marker, MarkerState, barrier, defer, pin, stats};
+    use squall_sys::pause::{self, Hooked};
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    /// Calls in the handler.
+    type Action = fn();
+
+    thread_local! {
+        static ACTION: Cell<Option<Action>> = const { Cell::new(None) };
+    }
+
+    extern "C" fn on_signal(_: libc::c_int) {
+        ACTION.get().into_iter().for_each(|action| action());
+    }
+
+    /// Runs `action` in a signal handler when this thread first reaches the point.
+    fn signal_at(point: &'static str, action: Action) -> Hooked {
+        ACTION.set(Some(action));
+        let handler: extern "C" fn(libc::c_int) = on_signal;
+        // SAFETY: the handler reads a thread-local without destructor and calls code made for handlers.
+        unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
+        let sent = AtomicBool::new(false);
+        pause::hook(move |name| {
+            if name == point && !sent.swap(true, Ordering::Relaxed) {
+                // SAFETY: the handler is set. It runs on this thread, before `raise` returns.
+                unsafe { libc::raise(libc::SIGUSR1) };
+            }
+        })
+    }
+
+    #[test]
+    fn a_handler_inside_an_entry_does_not_end_the_operation() {
+        let _alone = alone();
+        crate::register().unwrap();
+        static INNER: AtomicU64 = AtomicU64::new(0);
+        let hooked = signal_at("entered", || pin(|_| _ = INNER.fetch_add(1, Ordering::Relaxed)));
+        let marker = pin(|_| {
+            let marker = Marker::set();
+            assert_eq!(marker.update_and_check(), Ok(MarkerState::Active));
+            marker
+        });
+        drop(hooked);
+        assert_eq!(INNER.load(Ordering::Relaxed), 1);
+        assert_eq!(marker.wait(), Ok(()));
+    }
+
+    #[test]
+    fn a_handler_inside_a_leave_does_not_run_the_calls_of_that_operation() {
+        // The largest number of batches that wait for each other.
+        const CALLS: usize = 8 * BATCH_CALLS;
+        static IS_INSIDE: AtomicBool = AtomicBool::new(false);
+        static RAN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        let _alone = alone();
+        let hooked = signal_at("left", || {
+            IS_INSIDE.store(true, Ordering::Relaxed);
+            pin(|_| ());
+            IS_INSIDE.store(false, Ordering::Relaxed);
+        });
+        let call = || _ = RAN[usize::from(IS_INSIDE.load(Ordering::Relaxed))].fetch_add(1, Ordering::Relaxed);
+        pin(|_| (0..CALLS).for_each(|_| defer(call)));
+        drop(hooked);
+        barrier().unwrap();
+        let ran = RAN.each_ref().map(|ran| ran.load(Ordering::Relaxed));
+        assert_eq!(ran, [CALLS as u64, 0], "calls run outside the handler, and in it");
+    }
+
+    #[test]
+    fn a_handler_inside_a_list_may_not_add_to_it() {
+        static RAN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+        let _alone = alone();
+        crate::register().unwrap();
+        for pending in 0..2 {
+            // The first call of a list takes another path than the second.
+            let before = stats().leaked;
+            let hooked = signal_at("busy", || defer(|| _ = RAN[1].fetch_add(1, Ordering::Relaxed)));
+            defer(|| _ = RAN[0].fetch_add(1, Ordering::Relaxed));
+            drop(hooked);
+            assert_eq!(stats().leaked, before + 1, "with {pending} calls pending");
+        }
+        barrier().unwrap();
+        assert_eq!(RAN.each_ref().map(|ran| ran.load(Ordering::Relaxed)), [2, 0]);
+    }
+}
