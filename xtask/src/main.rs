@@ -8,6 +8,7 @@
 //! - `cargo run -p xtask -- instructions` counts the instructions of one operation.
 //! - `cargo run -p xtask -- compile-cost` measures the cost of compiling programs that use Squall.
 //! - `cargo run -p xtask -- locality-model` compares the profiler's model of sharing with measured times.
+//! - `cargo run -p xtask -- mutations` breaks the protocols and checks that a test fails.
 //! - `cargo run -p xtask -- vm` boots emulated machines of many processors and runs the stresses on them.
 //!
 //! A command exits with 0 if its check holds and with 1 if it fails. A check that lacks its instrument prints
@@ -21,6 +22,7 @@ use squall_alloc as _;
 mod compile_cost;
 mod instructions;
 mod model;
+mod mutations;
 mod sharing;
 mod shell;
 mod tidy;
@@ -54,6 +56,8 @@ enum Task {
     Instructions(instructions::Options),
     /// Measures the processor time, memory and binary size of builds, beside those of other crates
     CompileCost(compile_cost::Options),
+    /// Breaks the protocols, one line at a time, and checks that a test fails
+    Mutations(mutations::Options),
     /// Boots emulated machines of many processors and runs the stresses on them
     Vm(vm::Options),
 }
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Task::LocalityModel(options) => model::command(&options),
         Task::Instructions(options) => instructions::command(&options),
         Task::CompileCost(options) => compile_cost::command(&options),
+        Task::Mutations(options) => mutations::command(&options),
         Task::Vm(options) => vm::command(&options),
     };
     match outcome {
