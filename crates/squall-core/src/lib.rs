@@ -20,6 +20,8 @@ mod call;
 mod object;
 #[cfg(not(loom))]
 mod observe;
+#[cfg(all(test, not(loom)))]
+mod paused;
 #[cfg(not(loom))]
 pub mod swap;
 

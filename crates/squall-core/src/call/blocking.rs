@@ -1,6 +1,7 @@
 //! Calls of methods marked `#[blocking]`. Such a call holds its representative by a count and runs outside
 //! every operation.
 
+use squall_sys::pause;
 use squall_sys::sync::Arc;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -151,6 +152,9 @@ struct Hold(NonNull<Header>);
 impl Hold {
     /// Takes a hold, within the operation in which the header was found.
     fn new(header: NonNull<Header>) -> Hold {
+        if cfg!(test) {
+            pause::point("hold");
+        }
         // SAFETY: valid in that operation.
         unsafe { header.as_ref() }.hold();
         Hold(header)

@@ -3,6 +3,7 @@
 //! `mediator.rs` states the invariants.
 
 use squall_machine::park::Seen;
+use squall_sys::pause;
 use squall_sys::sync::atomic::Ordering;
 use std::ptr::NonNull;
 
@@ -75,6 +76,9 @@ pub(crate) unsafe fn attach(platform: &impl Platform, mediator: NonNull<Mediator
     // SAFETY: the mediator is the caller's own, and the old object is valid.
     let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
     let (from, to) = (object_word(this.old), mediator_word(mediator));
+    if cfg!(test) {
+        pause::point("attach");
+    }
     if !exchange_first(platform, this.id, from, to) {
         return Attach::Occupied;
     }

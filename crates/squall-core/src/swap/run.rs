@@ -9,6 +9,7 @@
 
 use squall_machine::Vp;
 use squall_rcu::{Marker, WaitError};
+use squall_sys::pause;
 use squall_sys::sync::Arc;
 use squall_sys::sync::Mutex;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -313,6 +314,7 @@ impl<'a> Run<'a> {
             let until = self.limits.deadline.map_or(slice, |deadline| deadline.min(slice));
             match self.marker.wait_until(until) {
                 Ok(()) => return Ok(()),
+                Err(WaitError::Timeout) if cfg!(test) => pause::point("forward"),
                 Err(WaitError::Timeout) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -342,6 +344,9 @@ impl<'a> Run<'a> {
                 wake(self.old);
                 if try_transfer() {
                     break Ok(());
+                }
+                if cfg!(test) {
+                    pause::point("block");
                 }
                 if let Err(failure) = self.go_on(SwapPhase::Block) {
                     break Err(failure);
