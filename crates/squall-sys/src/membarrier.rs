@@ -147,3 +147,35 @@ pub fn restart_all() -> Result<(), Unavailable> {
 pub fn restart_on(cpu: usize) -> Result<(), Unavailable> {
     imp::restart_on(cpu)
 }
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// The kernel refuses a call of an unregistered process. So a call that succeeds there was not made.
+    #[test]
+    fn each_call_reaches_the_kernel() {
+        const CHILD: &str = "SQUALL_TEST_CHILD";
+        const NAME: &str = "membarrier::tests::each_call_reaches_the_kernel";
+        if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
+            return println!("SKIP: an emulator runs this program");
+        }
+        if std::env::var_os(CHILD).is_none() {
+            // Registrations last as long as the process.
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let output = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+            return;
+        }
+        let refused = [barrier(), restart_all(), restart_on(0)];
+        if register().is_ok() {
+            assert_eq!((refused[0], barrier()), (Err(Unavailable::Refused(libc::EPERM)), Ok(())));
+        }
+        if register_restart().is_ok() {
+            assert_eq!(refused[1..], [Err(Unavailable::Refused(libc::EPERM)); 2]);
+            assert_eq!([restart_all(), restart_on(0)], [Ok(()); 2]);
+        }
+    }
+}

@@ -9,6 +9,8 @@ mod biased;
 mod current_vp;
 mod downgrade;
 mod gated;
+#[cfg(not(miri))]
+mod litmus;
 mod pervp;
 mod sequences;
 mod support;
