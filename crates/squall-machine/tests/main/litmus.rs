@@ -7,13 +7,13 @@ use squall_machine::asym::{self, Mode};
 use squall_machine::pervp::{self, GatedWord, RestartMode};
 use squall_machine::{machine, restartable};
 use squall_sys::affinity::{allowed, restrict_to};
-use squall_sys::membarrier;
+use squall_sys::membarrier::{self, Unavailable};
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use squall_sys::sync::hint::spin_loop;
 use squall_sys::sync::{Mutex, MutexGuard, thread};
 use std::mem::offset_of;
 
-use crate::support::slowness;
+use crate::support::{roam, slowness};
 
 /// Returns two processors for the two threads of a test, or the reason why it cannot run. One test at a time
 /// uses them.
@@ -187,11 +187,11 @@ fn two_in_sequences() -> Result<([usize; 2], MutexGuard<'static, ()>), &'static 
     Ok(found)
 }
 
-/// Runs rounds until `enough` returns true of the answer of one, or none is left. In each round a thread on
-/// the first processor is inside a sequence at a gate. This thread closes the gate, calls `restart`, and lets
-/// the sequence go on. An answer says whether the sequence still committed: it was not restarted.
-fn close_on(places: [usize; 2], rounds: usize, restart: impl Fn(), enough: impl Fn(bool) -> bool) -> bool {
-    (0..rounds).any(|_| {
+/// Runs rounds until a sequence passes a closed gate, and returns whether one did. In each round a thread on
+/// the first processor is inside a sequence. This thread closes the gate, calls `restart`, and lets the
+/// sequence go on. It commits if it was not restarted.
+fn passes_closed(places: [usize; 2], rounds: usize, restart: impl Fn() -> Result<(), Unavailable>) -> bool {
+    let passed = (0..rounds).any(|_| {
         let slow = Slow::new(places[0]);
         let committed = thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -206,13 +206,16 @@ fn close_on(places: [usize; 2], rounds: usize, restart: impl Fn(), enough: impl 
             slow.home.store(i32::MAX as u32, Ordering::Relaxed);
             // Orders the store before the request, as in `GatedWord::finish_closing`.
             fence(Ordering::SeqCst);
-            restart();
+            let restarted = restart();
             slow.go_on.store(1, Ordering::Relaxed);
+            restarted.expect("the kernel did it before");
             inside.join().expect("it does not panic")
         });
         assert_eq!(slow.count.load(Ordering::Relaxed), u64::from(committed));
-        enough(committed)
-    })
+        committed
+    });
+    roam();
+    passed
 }
 
 #[test]
@@ -221,8 +224,7 @@ fn closing_a_gate_restarts_the_sequence_inside() {
         Ok(found) => found,
         Err(why) => return println!("SKIP: {why}"),
     };
-    let close = || GatedWord::finish_closing().expect("the kernel did it before");
-    assert!(!close_on(places, 50, close, |committed| committed), "a sequence passed a closed gate");
+    assert!(!passes_closed(places, 50, GatedWord::finish_closing), "a sequence passed a closed gate");
 }
 
 #[test]
@@ -231,13 +233,12 @@ fn restart_on_restarts_the_sequences_of_one_processor() {
         Ok(found) => found,
         Err(why) => return println!("SKIP: {why}"),
     };
-    let restart_on =
-        |at: usize| move || membarrier::restart_on(places[at]).expect("the kernel did it before");
-    assert!(!close_on(places, 50, restart_on(0), |committed| committed), "a sequence was not restarted");
-    // The kernel restarts a sequence, too, when it preempts the thread. So one round that is left alone
-    // suffices, of many.
+    let restart_on = |place| move || membarrier::restart_on(place);
+    assert!(!passes_closed(places, 50, restart_on(places[0])), "a sequence was not restarted");
+    // The kernel also restarts a sequence when it preempts the thread. So one of many rounds must be left
+    // alone.
     assert!(
-        close_on(places, 10_000, restart_on(1), |committed| committed),
+        passes_closed(places, 10_000, restart_on(places[1])),
         "every request for one processor restarted the sequence on another"
     );
 }
