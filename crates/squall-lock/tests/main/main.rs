@@ -5,6 +5,8 @@ mod biased;
 mod configurable;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod forked;
+#[cfg(not(miri))]
+mod litmus;
 mod lock;
 mod rw;
 mod two_bit;
