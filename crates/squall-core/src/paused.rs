@@ -17,8 +17,9 @@ use std::time::Duration;
 trait Sum: Send + Sync {
     /// Runs `before` within the call, then adds.
     fn add(&self, n: u64, before: &dyn Fn());
+    /// Like `add`, but holds its representative instead of an operation.
     #[blocking]
-    fn add_blocking(&self, n: u64);
+    fn add_blocking(&self, n: u64, before: &dyn Fn());
     fn total(&self) -> u64;
 }
 
@@ -30,7 +31,8 @@ impl Sum for Total {
         before();
         self.0.fetch_add(n, Ordering::SeqCst);
     }
-    fn add_blocking(&self, n: u64) {
+    fn add_blocking(&self, n: u64, before: &dyn Fn()) {
+        before();
         self.0.fetch_add(n, Ordering::SeqCst);
     }
     fn total(&self) -> u64 {
@@ -120,7 +122,7 @@ fn a_swap_waits_for_a_blocking_call_that_is_about_to_take_its_hold() {
                 wait_for_block();
             }
         });
-        handle.add_blocking(1);
+        handle.add_blocking(1, &|| ());
     });
     calling.join().unwrap();
     swapping.join().unwrap().unwrap();
@@ -157,6 +159,34 @@ fn a_swap_waits_for_a_call_that_began_just_before_it_attached() {
                 inside();
             }
         });
+        swap(handle)
+    });
+    let swapped = swapping.join().unwrap();
+    let _ = end_of_swap.send(());
+    calling.join().unwrap();
+    swapped.unwrap();
+    assert_eq!(sum.total(), 1, "the state moved before the call had ended");
+}
+
+/// A blocking call is inside its method when the swap begins. It is in no operation and not counted.
+#[test]
+fn a_swap_waits_for_a_blocking_call_with_a_hold() {
+    let _alone = alone();
+    let sum: Owned<dyn Sum> = swappable(Total::default());
+    let handle = sum.handle();
+    let (is_inside, inside) = channel();
+    let (in_block, block) = channel();
+    let end_of_swap = in_block.clone();
+    let calling = thread::spawn(move || {
+        let wait_for_block = waits(block);
+        handle.add_blocking(1, &|| {
+            is_inside.send(()).unwrap();
+            wait_for_block();
+        });
+    });
+    inside.recv().unwrap();
+    let swapping = thread::spawn(move || {
+        let _hooked = pause::hook(tells("block", in_block));
         swap(handle)
     });
     let swapped = swapping.join().unwrap();
