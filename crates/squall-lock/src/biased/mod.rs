@@ -17,8 +17,10 @@
 //!   seen cleared. That read follows a heavy fence, which follows the end of the ownership; any threads may
 //!   have made these steps. Until then `leaving` names the last owner, even if the thread that ended the
 //!   ownership gives up. By `asym/I1` the owner sees that it lost the ownership, or its mark is seen.
-//! - I4. A thread becomes the owner when it releases `common`, so never while it has a guard. A thread that
-//!   takes the lock twice therefore finds its own mark, or waits for its own `common`.
+//! - I4. A thread becomes the owner when it releases `common`, so never while it has a guard.
+//! - I5. A thread that holds `common` has its number and `HELD` in `last`, and removes `HELD` before it
+//!   releases `common`. So a thread that finds its own number with `HELD` there holds `common`. A thread that
+//!   takes the lock twice finds this, or its own mark as the owner.
 //!
 //! I2 and I3 imply that one thread is inside at a time. The Release and Acquire of the marks make it see the
 //! writes of the thread before it.
@@ -77,6 +79,8 @@ const IN_A_ROW: [u32; TIMES] = if cfg!(any(loom, squall_model)) {
 };
 /// A number of acquisitions that counts as soon reached.
 const SOON: u32 = 512;
+/// The bit of `last` that marks the holder of `common` (I5). It lies below the bits of a thread's number.
+const HELD: usize = 1;
 /// The bits of `owner` that hold the term. They lie below the bits of a thread's number, which is aligned to
 /// a word.
 const TIME: usize = TIMES - 1;
@@ -98,8 +102,8 @@ const TIME: usize = TIMES - 1;
 /// - Waiters have no order, and poisoning does not exist, as with [`Lock`].
 ///
 /// # Panics
-/// An owner that takes the lock it holds panics. So does an owner that forgot a guard. Any other thread that
-/// relocks the lock waits forever, or panics in debug builds.
+/// A thread that takes the lock it holds panics, and so does a thread that forgot a guard.
+/// [`lock_unless_held`](BiasedLock::lock_unless_held) returns `None` instead.
 ///
 /// # Cost
 /// Owner: four loads and two stores. Other threads: like [`Lock`], and about ten instructions more.
@@ -121,14 +125,15 @@ pub struct BiasedLock<T: ?Sized> {
     inside: [AtomicU8; TIMES],
     /// The number of owners so far. Only the holder of `common` changes it.
     times: AtomicU8,
+    /// The last thread to take `common`, with `HELD` while it holds `common` (I5).
+    last: AtomicUsize,
     common: Lock<Turns>,
     value: UnsafeCell<T>,
 }
 
 /// The recent acquisitions of the common lock.
 struct Turns {
-    /// The last thread to take the common lock, and its acquisitions in a row.
-    last: usize,
+    /// The acquisitions in a row by the last thread to take the common lock.
     in_a_row: u32,
     /// The dismissed owner and its term, until it was seen outside; otherwise zero.
     leaving: usize,
@@ -156,7 +161,8 @@ impl<T> BiasedLock<T> {
             owner: AtomicUsize::new(0),
             inside: [const { AtomicU8::new(0) }; TIMES],
             times: AtomicU8::new(0),
-            common: Lock::new(Turns { last: 0, in_a_row: 0, leaving: 0 }),
+            last: AtomicUsize::new(0),
+            common: Lock::new(Turns { in_a_row: 0, leaving: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -168,7 +174,8 @@ impl<T> BiasedLock<T> {
             owner: AtomicUsize::new(0),
             inside: std::array::from_fn(|_| AtomicU8::new(0)),
             times: AtomicU8::new(0),
-            common: Lock::new(Turns { last: 0, in_a_row: 0, leaving: 0 }),
+            last: AtomicUsize::new(0),
+            common: Lock::new(Turns { in_a_row: 0, leaving: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -183,8 +190,7 @@ impl<T: ?Sized> BiasedLock<T> {
     /// Takes the lock, and waits until it is free.
     ///
     /// # Panics
-    /// If this thread is the owner and holds the lock. In debug builds also if the wait can never end; see
-    /// [`Lock::lock`].
+    /// If this thread holds the lock. In debug builds also if the wait can never end; see [`Lock::lock`].
     ///
     /// # Example
     /// ```
@@ -197,6 +203,27 @@ impl<T: ?Sized> BiasedLock<T> {
     #[track_caller]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         self.lock_as(squall_sys::tls::this_thread())
+    }
+
+    /// Takes the lock, and waits until it is free. Returns `None` if this thread holds the lock, so that it
+    /// would wait for itself.
+    ///
+    /// # Panics
+    /// In debug builds, if the wait can never end; see [`Lock::lock`].
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::BiasedLock::new(1);
+    /// let held = lock.lock_unless_held().expect("no thread holds the lock");
+    /// assert!(lock.lock_unless_held().is_none());
+    /// drop(held);
+    /// assert!(lock.lock_unless_held().is_some());
+    /// ```
+    #[cfg(not(loom))]
+    #[inline(always)]
+    #[track_caller]
+    pub fn lock_unless_held(&self) -> Option<BiasedGuard<'_, T>> {
+        self.lock_unless_held_as(squall_sys::tls::this_thread())
     }
 
     /// Takes the lock if it is free. Returns `None` if a thread holds it.
@@ -301,6 +328,15 @@ impl<T: ?Sized> BiasedLock<T> {
     fn lock_as(&self, me: usize) -> BiasedGuard<'_, T> {
         match self.enter(me) {
             Way::Own(time) => self.guard(time),
+            way => self.lock_slowly(me, matches!(way, Way::Held)).unwrap_or_else(|| refuse_relock()),
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn lock_unless_held_as(&self, me: usize) -> Option<BiasedGuard<'_, T>> {
+        match self.enter(me) {
+            Way::Own(time) => Some(self.guard(time)),
             way => self.lock_slowly(me, matches!(way, Way::Held)),
         }
     }
@@ -372,12 +408,11 @@ impl<T: ?Sized> BiasedLock<T> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn lock_slowly(&self, me: usize, held: bool) -> BiasedGuard<'_, T> {
-        assert!(
-            !held,
-            "this thread holds the lock already, as its owner: a second lock would deadlock; drop the first guard \
-             before"
-        );
+    fn lock_slowly(&self, me: usize, held: bool) -> Option<BiasedGuard<'_, T>> {
+        // Relaxed: only this thread writes its own number there (I5).
+        if held || self.last.load(Ordering::Relaxed) == me | HELD {
+            return None;
+        }
         let mut common = self.common.lock();
         self.dismiss(&mut common);
         if !self.is_outside(&mut common) {
@@ -392,7 +427,7 @@ impl<T: ?Sized> BiasedLock<T> {
                 }
             });
         }
-        self.common_guard(common, me)
+        Some(self.common_guard(common, me))
     }
 
     /// Returns the address that identifies the lock as held by its owner.
@@ -407,7 +442,11 @@ impl<T: ?Sized> BiasedLock<T> {
         BiasedGuard { lock: self, way: time, stays: PhantomData }
     }
 
-    fn common_guard<'a>(&'a self, common: LockGuard<'a, Turns>, me: usize) -> BiasedGuard<'a, T> {
+    fn common_guard<'a>(&'a self, mut common: LockGuard<'a, Turns>, me: usize) -> BiasedGuard<'a, T> {
+        // Relaxed, both: under `common`.
+        let is_again = self.last.load(Ordering::Relaxed) == me;
+        common.in_a_row = if is_again { common.in_a_row.saturating_add(1) } else { 1 };
+        self.last.store(me | HELD, Ordering::Relaxed);
         // The drop of the returned guard releases `common`.
         mem::forget(common);
         BiasedGuard { lock: self, way: me, stays: PhantomData }
@@ -499,18 +538,26 @@ impl<T: ?Sized> Drop for BiasedGuard<'_, T> {
             deadlock::released(self.lock.address());
             self.lock.leave(self.way);
         } else {
-            release(&self.lock.owner, &self.lock.times, &self.lock.common, self.way);
+            release(&self.lock.owner, &self.lock.times, &self.lock.last, &self.lock.common, self.way);
         }
     }
 }
 
-/// Releases the common lock, which this thread has taken and has no guard of, and counts the acquisition. The
-/// thread may become the owner (I4).
+/// Panics for a thread that takes the lock it holds.
+#[cold]
 #[inline(never)]
-fn release(owner: &AtomicUsize, times: &AtomicU8, common: &Lock<Turns>, me: usize) {
+#[track_caller]
+fn refuse_relock() -> ! {
+    panic!("this thread holds the lock already: a second lock would deadlock; drop the first guard before")
+}
+
+/// Releases the common lock, which this thread has taken and has no guard of. The thread may become the owner
+/// (I4).
+#[inline(never)]
+fn release(owner: &AtomicUsize, times: &AtomicU8, last: &AtomicUsize, common: &Lock<Turns>, me: usize) {
     let mut turns = LockGuard::new(common);
-    turns.in_a_row = if turns.last == me { turns.in_a_row.saturating_add(1) } else { 1 };
-    turns.last = me;
+    // Relaxed: under `common` (I5).
+    last.store(me, Ordering::Relaxed);
     let time = usize::from(times.load(Ordering::Relaxed));
     if IN_A_ROW.get(time).is_some_and(|in_a_row| turns.in_a_row >= *in_a_row) && may_be_owned() {
         turns.in_a_row = 0;
@@ -613,6 +660,25 @@ mod tests {
             threads.spawn(|| *lock.try_lock().expect("the lock is free") += 1);
         });
         assert_eq!(*lock.lock(), IN_A_ROW[0] + 1);
+    }
+
+    #[test]
+    fn a_thread_that_holds_the_lock_does_not_wait_for_itself() {
+        let lock = BiasedLock::new(0);
+        // At first through the common lock, later as the owner where there is one.
+        for _ in 0..2 * IN_A_ROW[0] {
+            let guard = lock.lock_unless_held().expect("the lock is free");
+            assert!(lock.lock_unless_held().is_none() && lock.try_lock().is_none());
+            let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lock.lock())));
+            assert!(again.is_err());
+            drop(guard);
+            // A thread that does not hold it takes it.
+            std::thread::scope(|threads| {
+                let other = threads.spawn(|| drop(lock.lock_unless_held().expect("the lock is free")));
+                other.join().unwrap();
+            });
+            (0..3).for_each(|_| *lock.lock() += 1);
+        }
     }
 
     #[test]
