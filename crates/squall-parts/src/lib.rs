@@ -11,6 +11,7 @@ use squall_alloc as _;
 pub mod dhash;
 #[cfg(feature = "gates")]
 pub mod gate;
+mod reentry;
 pub mod replica;
 pub mod table;
 pub mod turns;

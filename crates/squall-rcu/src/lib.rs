@@ -63,7 +63,7 @@ pub use quiescent::{PendingRun, quiescent_do};
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use stall::__name_tags;
+pub use stall::{__name_tags, __object_of_operation};
 #[cfg(not(loom))]
 pub use stall::{Stall, on_stall, set_stall_timeout};
 #[cfg(not(loom))]

@@ -125,6 +125,15 @@ pub fn __name_tags(name: fn(u64) -> String) {
     NAMES.get_or_init(|| name);
 }
 
+/// Not public: returns the object called by this thread's outermost operation, for error messages. It is
+/// empty for an operation without an object, outside operations, and in builds without debug assertions.
+#[doc(hidden)]
+pub fn __object_of_operation() -> Option<String> {
+    let record = crate::thread::own_record()?;
+    let note = record.note_of(record.seen()?);
+    NAMES.get().filter(|_| note.tag != 0).map(|name| name(note.tag))
+}
+
 /// Reports a stall. The caller holds no lock and no role, and is outside every operation.
 pub(crate) fn report(holdup: &Holdup<'_>) {
     let Holdup { record, seen, since } = *holdup;

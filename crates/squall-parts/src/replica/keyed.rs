@@ -37,6 +37,7 @@ use squall_lock::Lock;
 use squall_sys::sync::Arc;
 use std::fmt;
 
+use crate::reentry;
 use crate::replica::sites;
 
 /// The changes of a stripe's keys, on a cache line of their own.
@@ -66,7 +67,13 @@ pub struct Announced<'a>(&'a Stripe);
 
 impl<'a> Announced<'a> {
     fn new(stripe: &'a Stripe) -> Announced<'a> {
-        stripe.0.lock().announced += 1;
+        match stripe.0.try_lock() {
+            Some(mut changes) => changes.announced += 1,
+            None => {
+                reentry::check(&stripe.0);
+                stripe.0.lock().announced += 1;
+            }
+        }
         Announced(stripe)
     }
 }
@@ -161,7 +168,8 @@ impl<P: Clone> KeyedCopies<P> {
     /// under no lock. Change the source after this call, and before dropping its result.
     ///
     /// # Panics
-    /// If `take_out` panics: some copies are removed, and no change is announced.
+    /// If `take_out` panics: some copies are removed, and no change is announced. Also if `put` of
+    /// [`copy`](KeyedCopies::copy) calls this for a key of the same stripe.
     pub fn announce(&self, hash: u64, mut take_out: impl FnMut(&P)) -> Announced<'_> {
         let known_before = sites::PLACES_AFTER.is_weak().then(|| self.places());
         if sites::ANNOUNCE_FIRST.is_weak() {
@@ -197,7 +205,7 @@ impl<P: Clone> KeyedCopies<P> {
             Some(changes)
         };
         if no_change_now && no_change_since {
-            put(&mut copy);
+            reentry::under(&stripe.0, || put(&mut copy));
         }
     }
 }

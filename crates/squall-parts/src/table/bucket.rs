@@ -21,6 +21,7 @@
 //!   So a reader that loads a state without `CHAINED` and finds no entry here has missed no entry that was
 //!   present at that moment.
 
+use crate::reentry;
 use crate::table::hash::tag_above;
 use crate::table::platform::store_with_barrier;
 use crate::table::sites;
@@ -151,7 +152,27 @@ impl<'a, S: Slots> Bucket<'a, S> {
     /// Takes the lock. The bucket is a home.
     #[inline(always)]
     pub(crate) fn lock(self) -> LockGuard<'a, ()> {
+        match self.head.lock.try_lock() {
+            Some(lock) => lock,
+            None => self.wait_for_lock(),
+        }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Panics
+    /// If this thread runs users' code [under the lock](Bucket::under).
+    #[cold]
+    #[inline(never)]
+    fn wait_for_lock(self) -> LockGuard<'a, ()> {
+        reentry::check(&self.head.lock);
         self.head.lock.lock()
+    }
+
+    /// Runs users' code under the lock. The bucket is a home, and this thread holds its lock.
+    #[inline(always)]
+    pub(crate) fn under<R>(self, f: impl FnOnce() -> R) -> R {
+        reentry::under(&self.head.lock, f)
     }
 
     /// Takes the lock if it is free. The bucket is a home.

@@ -7,14 +7,15 @@
 //! unchanged. The invariants are in the header of `raw.rs`. Writes name the layout `L`, since they retire the
 //! old entry as soon as they have released the lock.
 
-use crate::table::bucket::{FirstProbe, is_moved};
+use crate::table::bucket::{Bucket, FirstProbe, is_moved};
 use crate::table::compiled::Compiled;
 use crate::table::hash::{mix, tag};
-use crate::table::layout::Layout;
+use crate::table::layout::{Layout, RawOf};
 use crate::table::raw::{Found, Raw};
 use crate::table::sites;
 use crate::table::slab::Location;
 use crate::table::slots::IsKey;
+use crate::table::word::has_stable_bits;
 use squall_sys::sync::atomic::Ordering;
 use std::mem::forget;
 
@@ -29,6 +30,12 @@ pub(crate) enum FastFind<'a, S: Compiled> {
 /// The fast path gave up: the key may be in a chained bucket or another slab, or another thread holds the
 /// home.
 pub(crate) struct NeedsSlowPath;
+
+/// Returns a comparison for use under the lock of this home. It names the lock if it may run users' code.
+#[inline(always)]
+fn named<L: Layout>(home: Bucket<'_, L::Slots>, is_key: impl IsKey<RawOf<L>>) -> impl IsKey<RawOf<L>> {
+    move |raw| if has_stable_bits::<L::Key>() { is_key(raw) } else { home.under(|| is_key(raw)) }
+}
 
 impl<S: Compiled> Raw<S> {
     /// Finds a key in its home's own bucket. [`find`](Raw::find) is the slow path.
@@ -134,7 +141,7 @@ impl<S: Compiled> Raw<S> {
         }
         let state = bucket.state();
         // SAFETY: under the lock.
-        match unsafe { bucket.probe_first_locked(state, mixed, is_key) } {
+        match unsafe { bucket.probe_first_locked(state, mixed, named::<L>(bucket, is_key)) } {
             FirstProbe::Found { slot, raw } => {
                 let new = L::entry_raw(&new_entry);
                 forget(new_entry);
@@ -188,7 +195,7 @@ impl<S: Compiled> Raw<S> {
             return Err(NeedsSlowPath);
         }
         // SAFETY: under the lock.
-        match unsafe { bucket.probe_first_locked(state, mixed, is_key) } {
+        match unsafe { bucket.probe_first_locked(state, mixed, named::<L>(bucket, is_key)) } {
             FirstProbe::Found { slot, raw } => {
                 let was_last = bucket.remove_in(state, slot);
                 drop(lock);

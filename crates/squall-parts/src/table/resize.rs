@@ -73,7 +73,7 @@ impl<S: Slots> Raw<S> {
         unsafe { slab.collect(home, &mut moving.found) };
         // All hashes are computed before the first entry moves: they run user code, which may panic.
         let hash = |raw| (mix(rehash(raw)), raw);
-        moving.entries.extend(moving.found.iter().copied().map(hash));
+        slab.bucket(home).under(|| moving.entries.extend(moving.found.iter().copied().map(hash)));
         // In a larger slab, this home's entries go to homes that no other thread reaches before this home is
         // marked as moved.
         let shared = next.homes() < slab.homes();

@@ -103,7 +103,7 @@ impl<S: Slots> Raw<S> {
             if !bucket.is_exhausted_in(state) && slab.next.load(Ordering::Acquire).is_null() {
                 // SAFETY: the caller. The home is in this slab alone, so without a chain an absent key is
                 // absent everywhere.
-                match unsafe { bucket.probe(state, mixed, is_key) } {
+                match unsafe { bucket.under(|| bucket.probe(state, mixed, is_key)) } {
                     Probe::Found { slot, raw, state } => {
                         break 'here Some(Location { bucket, slot, raw, state });
                     }
@@ -224,7 +224,7 @@ impl<S: Slots> Raw<S> {
             return Err(Retry::Moved);
         }
         // SAFETY: the caller.
-        let found = unsafe { slab.probe(home, state, mixed, is_key) };
+        let found = first.under(|| unsafe { slab.probe(home, state, mixed, is_key) });
         if found.as_ref().is_some_and(|location| location.bucket.is_exhausted()) {
             return Err(Retry::VersionsExhausted);
         }
