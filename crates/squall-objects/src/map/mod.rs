@@ -68,8 +68,9 @@
 //! - A clone of a key or value must be as good as the original. All forms except the shared one hand out
 //!   clones, or clone entries when their form changes. State that changes in place belongs behind an `Arc`.
 //! - `Eq` and `Hash` of keys run under a lock, and in a locked map `Clone` does, too: they must not call any
-//!   object. `Eq` and `Hash` must not panic. If they do, a locked map may lose entries and `len` may count
-//!   them for a while.
+//!   object. If one of them calls the map that runs it, this call panics with a message that names the map,
+//!   unless it works. Two maps whose code calls the other one can deadlock. `Drop` and all closures run
+//!   under no lock.
 //! - A hasher must spread the keys. Keys with one hash are compared one after the other: to insert n of them
 //!   takes n² steps. `std`'s hasher, the default, has random keys, so that no client can choose such keys.
 //! - Closures must be short and must not sleep: they run in an operation, which delays the release of

@@ -92,6 +92,7 @@ where
         let store = self.store.get().expect("a representative was made before the entries had moved in");
         let counts_readers = F::SENSOR_CLUSTERS == ClusterSize::Cpu && counts_readers(ADAPTS);
         let local = F::local(store);
+        F::set_id(&local, Handle::id(at.handle()));
         let sensor = ADAPTS.then(Sensor::new);
         SingleRep { store: local.into(), sensor, counts_readers, at }
     }

@@ -3,6 +3,7 @@
 //! Entries move between forms as a shared [`Table`]. A form with a table moves in the time of a call; others
 //! clone their entries.
 
+use squall_core::Id;
 use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
@@ -53,6 +54,10 @@ where
     type Local: Send + Sync + 'static;
 
     fn local(this: &Arc<Self>) -> Arc<Self::Local>;
+    /// Sets the id of the map, for error messages.
+    fn set_id(local: &Self::Local, id: Id) {
+        let _ = (local, id);
+    }
     /// Returns the structure that has the entries.
     fn storage(local: &Self::Local) -> &dyn Storage<K, V, S>;
     /// Returns the kind of the structure that has the entries.
@@ -140,6 +145,10 @@ where
 
     fn local(this: &Arc<Self>) -> Arc<Self> {
         this.clone()
+    }
+
+    fn set_id(local: &Self, id: Id) {
+        Locked::set_id(local, id);
     }
 
     #[inline(always)]

@@ -1,14 +1,14 @@
 //! Fast paths of the lock's owner: the thread to which the lock of a locked map is biased.
 //!
-//! Each succeeds only if its thread owns the lock, no table has replaced the hash table, and no user code
-//! runs under the lock. Otherwise the caller takes the slow path.
+//! Each succeeds only if its thread owns the lock, no table has replaced the hash table, and values are plain
+//! data. Otherwise the caller takes the slow path.
 
 use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 
-use super::{LockGuard, Locked, Numbered, Place, rehash};
+use super::{LockGuard, Locked, Numbered, Place, never_rehash};
 use crate::map::key::Borrowed;
 use crate::map::policy::is_cheap;
 
@@ -81,7 +81,7 @@ where
             return Err((key, value));
         }
         let number = inner.number();
-        inner.map.insert_unique(hash, (key, Numbered { number, value }), rehash(&self.hasher));
+        inner.map.insert_unique(hash, (key, Numbered { number, value }), never_rehash);
         self.publish_counts(inner);
         Ok(())
     }

@@ -6,13 +6,15 @@
 //! the key's value still has the same number; otherwise the closure runs again. If no entry moved
 //! meanwhile, the value is found by its index in the hash table, without a second search.
 //!
-//! - I1. The lock is held only for operations of the hash table, and for clones of its contents. Drops of
-//!   user types run without the lock, even if a clone panics. One exception: if `Eq` or `Hash` panics,
-//!   which they must not, the hash table may drop its arguments under the lock.
+//! - I1. The lock is held only for operations of the hash table, and for clones of its contents. Of users'
+//!   code, `Eq`, `Hash` and `Clone` run under it. Drops run without the lock, even if such code panics.
 //! - I2. A number is used once, for one value of one key. A value with a given number was neither changed
 //!   nor removed since its insertion.
 //! - I3. `spilled` is set under the lock, when the table has all entries. From then on the hash table stays
 //!   empty. An operation that finds `spilled` set runs on the table.
+//! - I4. User code that panics under the lock leaves the hash table unchanged. To grow or shrink, all hashes
+//!   are computed before the first entry moves.
+//! - I5. A thread that calls the map from code that runs under the lock gets a panic that names the map.
 mod biased;
 mod read;
 mod spill;
@@ -22,6 +24,7 @@ mod tests;
 mod write;
 
 use hashbrown::HashTable;
+use squall_core::Id;
 use squall_lock::{BiasedGuard, BiasedLock};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
@@ -43,6 +46,8 @@ pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> 
     /// The table with the entries, once there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
     cloners: Cloners<K, V, S>,
+    /// Id of the map, for error messages. Set when a representative is made.
+    id: OnceLock<Id>,
 }
 
 struct Inner<K, V> {
@@ -87,11 +92,10 @@ impl<K, V> Inner<K, V> {
     }
 }
 
-/// Returns the function by which the hash table hashes its entries again. One function, so that the code for
-/// growth is compiled once.
-#[inline(always)]
-fn rehash<K: Hash, V, S: BuildHasher>(hasher: &S) -> impl Fn(&Stored<K, V>) -> u64 {
-    |(key, _)| hasher.hash_one(key)
+/// Stands for the function by which the hash table would hash its entries again, in insertions for which it
+/// has room (I4).
+fn never_rehash<K, V>(_: &Stored<K, V>) -> u64 {
+    unreachable!("the hash table of a locked map has no room for an insertion")
 }
 
 type LockGuard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;
@@ -109,7 +113,12 @@ where
         let map = HashTable::with_capacity(capacity.min(most));
         let (entries, room) = (AtomicUsize::new(0), AtomicUsize::new(map.capacity()));
         let inner = BiasedLock::new(Inner { map, most, numbers: 0 });
-        Locked { inner, hasher, entries, room, spilled: OnceLock::new(), cloners }
+        Locked { inner, hasher, entries, room, spilled: OnceLock::new(), cloners, id: OnceLock::new() }
+    }
+
+    /// Sets the id of the map, for error messages.
+    pub(super) fn set_id(&self, id: Id) {
+        self.id.get_or_init(|| id);
     }
 
     #[inline(always)]
@@ -124,13 +133,27 @@ where
     }
 
     /// Locks the hash table, or returns the table that has replaced it.
+    ///
+    /// # Panics
+    /// If the calling thread holds the lock (I5).
     #[inline(always)]
     fn lock(&self) -> Result<LockGuard<'_, K, V>, Spilled<'_, K, V, S>> {
-        let inner = self.inner.lock();
+        let Some(inner) = self.inner.lock_unless_held() else { self.refuse_reentry() };
         match self.spilled() {
             None => Ok(inner),
             Some(table) => Err(table),
         }
+    }
+
+    /// Panics for a call from code that runs under the lock.
+    #[cold]
+    #[inline(never)]
+    fn refuse_reentry(&self) -> ! {
+        let id = self.id.get().map_or_else(String::new, Id::to_string);
+        panic!(
+            "map {id} was called by `Eq`, `Hash` or `Clone` of its own keys or values, which runs under its lock; \
+             call no map there, or use a shared map, which clones under no lock"
+        )
     }
 
     /// Whether the lock is biased to the calling thread, so far as the thread knows. Then no other thread

@@ -1,5 +1,6 @@
 //! Growth of a locked map to a table, conversions from and to a table, and changes of its room.
 
+use hashbrown::HashTable;
 use squall_parts::table::Table;
 use squall_rcu::pin;
 use std::hash::{BuildHasher, Hash};
@@ -9,7 +10,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{Inner, LockGuard, Locked, Numbered, rehash};
+use super::{Inner, LockGuard, Locked, Numbered, never_rehash};
 use crate::map::cloners::Cloners;
 
 impl<K, V, S> Locked<K, V, S>
@@ -36,8 +37,9 @@ where
         let inner = inner.get_mut();
         table.for_each(|key, value| {
             let held = Numbered { number: inner.number(), value: cloners.copy(value) };
-            let hash = hasher.hash_one(key);
-            inner.map.insert_unique(hash, ((cloners.key)(key), held), rehash(&*hasher));
+            let (key, hash) = ((cloners.key)(key), hasher.hash_one(key));
+            // The hashes are of a new map, which is lost if one of them panics.
+            inner.map.insert_unique(hash, (key, held), |(key, _)| hasher.hash_one(key));
         });
         let (entries, room) = (inner.map.len(), inner.map.capacity());
         (locked.entries, locked.room) = (AtomicUsize::new(entries), AtomicUsize::new(room));
@@ -67,18 +69,43 @@ where
             Err(table) => return table.try_reserve(more),
         };
         if inner.map.len().saturating_add(more) <= inner.most {
-            let reserved = inner.map.try_reserve(more, rehash(&self.hasher)).is_ok();
-            self.publish_counts(&inner);
-            return reserved;
+            let room = inner.map.len() + more;
+            return inner.map.capacity() >= room || self.resize(&mut inner, room);
         }
         self.spill(inner, more).unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Makes room for one entry more.
+    pub(super) fn grow(&self, inner: &mut Inner<K, V>) {
+        let entries = inner.map.len();
+        if inner.map.capacity() == entries && !self.resize(inner, entries.saturating_mul(2).max(1)) {
+            // As std does.
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<(K, Numbered<V>)>());
+        }
+    }
+
+    /// Gives the hash table room for this number of entries. Returns `false`, with the hash table unchanged,
+    /// if memory is exhausted. The hash table's own growth would lose entries if a hash panicked
+    /// (locked/I4).
+    fn resize(&self, inner: &mut Inner<K, V>, room: usize) -> bool {
+        let mut resized = HashTable::new();
+        if resized.try_reserve(room, never_rehash).is_err() {
+            return false;
+        }
+        let hashes: Vec<u64> = inner.map.iter().map(|(key, _)| self.hash(key)).collect();
+        for (hash, entry) in hashes.into_iter().zip(inner.map.drain()) {
+            resized.insert_unique(hash, entry, never_rehash);
+        }
+        inner.map = resized;
+        self.publish_counts(inner);
+        true
     }
 
     pub(super) fn shrink(&self) {
         match self.lock() {
             Ok(mut inner) => {
-                inner.map.shrink_to_fit(rehash(&self.hasher));
-                self.publish_counts(&inner);
+                let entries = inner.map.len();
+                self.resize(&mut inner, entries);
             }
             Err(table) => table.shrink_to_fit(),
         }

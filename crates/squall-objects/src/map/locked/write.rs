@@ -4,7 +4,7 @@ use squall_parts::table::{Compute, Computed};
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 
-use super::{LockGuard, Locked, Numbered, Place, Spilled, Stored, rehash};
+use super::{LockGuard, Locked, Numbered, Place, Spilled, Stored, never_rehash};
 use crate::map::key::{Borrowed, KeyForm};
 use crate::map::storage::Old;
 
@@ -55,8 +55,9 @@ where
     }
 
     fn insert_absent(&self, mut inner: LockGuard<'_, K, V>, hash: u64, entry: &mut Option<(K, V)>) {
+        self.grow(&mut inner);
         let number = inner.number();
-        inner.map.insert_unique(hash, take_numbered(entry, number), rehash(&self.hasher));
+        inner.map.insert_unique(hash, take_numbered(entry, number), never_rehash);
         self.end_insertion(inner);
     }
 
