@@ -55,7 +55,7 @@ fn run(code: Code) {
     CALLS.set(CALLS.get() + 1);
     let map = armed.map;
     let calls: [&dyn Fn(); 6] = [
-        &|| drop(map.get(&Key(1))),
+        &|| drop(map.get_cloned(&Key(1))),
         &|| _ = map.set(Key(1), Value::new(1)),
         &|| _ = map.set(Key(EXTRA), Value::new(EXTRA)),
         &|| _ = map.update(&Key(1), |value| Value::new(*value.0)),
@@ -149,7 +149,7 @@ const FORMS: [(&str, Make); 8] = [
 type Method = (&'static str, fn(Entries));
 
 const METHODS: &[Method] = &[
-    ("get", |map| drop(map.get(&Key(1)))),
+    ("get", |map| drop(map.get_cloned(&Key(1)))),
     ("with", |map| _ = map.with(&Key(1), |_| run(Code::Closure))),
     ("contains_key", |map| _ = map.contains_key(&Key(1))),
     ("insert", |map| drop(map.insert(Key(1), Value::new(1)))),
