@@ -53,6 +53,17 @@ pub use limited::{Full, Limited};
 #[cfg(not(loom))]
 pub use walk::{Iter, position};
 
+/// Internal: whether a clone of a value of this type runs no user code. Holds for a list of known types.
+///
+/// # Cost
+/// A constant in optimised builds.
+#[cfg(not(loom))]
+#[doc(hidden)]
+#[inline(always)]
+pub fn __clones_without_user_code<T: 'static>() -> bool {
+    word::has_stable_bits::<T>()
+}
+
 /// Internal: copies a value of one of `std`'s plain types. Values of other types are not copied.
 #[cfg(not(loom))]
 #[doc(hidden)]

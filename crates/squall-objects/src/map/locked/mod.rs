@@ -12,8 +12,8 @@
 //!   nor removed since its insertion.
 //! - I3. `spilled` is set under the lock, when the table has all entries. From then on the hash table stays
 //!   empty. An operation that finds `spilled` set runs on the table.
-//! - I4. User code that panics under the lock leaves the hash table unchanged. To grow or shrink, all hashes
-//!   are computed before the first entry moves.
+//! - I4. User code that panics under the lock leaves the hash table unchanged. Before that table grows or
+//!   shrinks, all hashes are computed.
 //! - I5. A thread that calls the map from code that runs under the lock gets a panic that names the map.
 mod biased;
 mod read;

@@ -1,7 +1,6 @@
 //! Growth of a locked map to a table, conversions from and to a table, and changes of its room.
 
-use hashbrown::HashTable;
-use squall_parts::table::Table;
+use squall_parts::table::{__clones_without_user_code, Table};
 use squall_rcu::pin;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
@@ -10,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{Inner, LockGuard, Locked, Numbered, never_rehash};
+use super::{Inner, LockGuard, Locked, Numbered, Stored};
 use crate::map::cloners::Cloners;
 
 impl<K, V, S> Locked<K, V, S>
@@ -69,43 +68,50 @@ where
             Err(table) => return table.try_reserve(more),
         };
         if inner.map.len().saturating_add(more) <= inner.most {
-            let room = inner.map.len() + more;
-            return inner.map.capacity() >= room || self.resize(&mut inner, room);
+            let hashes = self.hashes(&inner);
+            let reserved = inner.map.try_reserve(more, |entry| self.hash_again(&hashes, entry)).is_ok();
+            self.publish_counts(&inner);
+            return reserved;
         }
         self.spill(inner, more).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Makes room for one entry more.
     pub(super) fn grow(&self, inner: &mut Inner<K, V>) {
-        let entries = inner.map.len();
-        if inner.map.capacity() == entries && !self.resize(inner, entries.saturating_mul(2).max(1)) {
-            // As std does.
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<(K, Numbered<V>)>());
+        if inner.map.capacity() == inner.map.len() {
+            let hashes = self.hashes(inner);
+            inner.map.reserve(1, |entry| self.hash_again(&hashes, entry));
         }
     }
 
-    /// Gives the hash table room for this number of entries. Returns `false`, with the hash table unchanged,
-    /// if memory is exhausted. The hash table's own growth would lose entries if a hash panicked
-    /// (locked/I4).
-    fn resize(&self, inner: &mut Inner<K, V>, room: usize) -> bool {
-        let mut resized = HashTable::new();
-        if resized.try_reserve(room, never_rehash).is_err() {
-            return false;
+    /// Returns the hash of each entry by the number of its value. The hash table hashes its entries again
+    /// while it moves them, and would lose some if a hash panicked then (locked/I4). Keys of known types run
+    /// no user code, and are not listed.
+    fn hashes(&self, inner: &Inner<K, V>) -> Vec<(u64, u64)> {
+        if __clones_without_user_code::<K>() {
+            return Vec::new();
         }
-        let hashes: Vec<u64> = inner.map.iter().map(|(key, _)| self.hash(key)).collect();
-        for (hash, entry) in hashes.into_iter().zip(inner.map.drain()) {
-            resized.insert_unique(hash, entry, never_rehash);
+        let hash = |(key, held): &Stored<K, V>| (held.number, self.hash(key));
+        let mut hashes: Vec<_> = inner.map.iter().map(hash).collect();
+        hashes.sort_unstable();
+        hashes
+    }
+
+    /// Returns the hash of an entry, from the list.
+    fn hash_again(&self, hashes: &[(u64, u64)], (key, held): &Stored<K, V>) -> u64 {
+        if __clones_without_user_code::<K>() {
+            return self.hash(key);
         }
-        inner.map = resized;
-        self.publish_counts(inner);
-        true
+        let place = hashes.binary_search_by_key(&held.number, |(number, _)| *number);
+        hashes[place.expect("an entry was added between the hashes and their use")].1
     }
 
     pub(super) fn shrink(&self) {
         match self.lock() {
             Ok(mut inner) => {
-                let entries = inner.map.len();
-                self.resize(&mut inner, entries);
+                let hashes = self.hashes(&inner);
+                inner.map.shrink_to_fit(|entry| self.hash_again(&hashes, entry));
+                self.publish_counts(&inner);
             }
             Err(table) => table.shrink_to_fit(),
         }
