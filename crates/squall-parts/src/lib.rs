@@ -9,9 +9,14 @@ use squall_alloc as _;
 
 #[cfg(feature = "directories")]
 pub mod dhash;
+mod drops;
 #[cfg(feature = "gates")]
 pub mod gate;
 mod reentry;
 pub mod replica;
 pub mod table;
 pub mod turns;
+
+/// Not public: drops of users' types, for the crates above.
+#[doc(hidden)]
+pub use drops::{DropEach as __DropEach, DropQuietly as __DropQuietly, Drops as __Drops};

@@ -32,9 +32,13 @@ use std::mem::ManuallyDrop;
 ///   that come or go meanwhile. [`len`](Table::len) is exact only while no thread writes.
 ///
 /// User functions run under no lock, within an operation, and may use the table. If a function that decides
-/// about an entry panics, the entry is unchanged. A replaced or removed value is cloned after the change is
-/// complete. Only `Eq` and `Hash` of keys run under the lock of a home: they must not use the same table. A
+/// about an entry panics, the entry is unchanged. [`insert`](Table::insert) and [`remove`](Table::remove)
+/// clone a value before the change, so a panic there leaves it, too. Only `Eq` and `Hash` of keys run under
+/// the lock of a home. They must not use the same table: a call that would wait for its own thread panics. A
 /// hasher or an equality that contradicts itself finds or loses entries, but corrupts no memory.
+///
+/// If the drop of an entry panics as the table is dropped, all others are dropped all the same. The first
+/// panic then goes on.
 ///
 /// A key of a type outside `std` may change in place while it is shared. So the key never moves, and its
 /// value is a separate allocation.

@@ -395,6 +395,48 @@ impl<L: Layout> Typed<'_, L> {
         }
     }
 
+    /// Like `put_option`, but calls `old` before the change, with the value that is then replaced. If another
+    /// thread changes the entry meanwhile, `old` is called again. If it panics, the table is unchanged.
+    pub(crate) unsafe fn put_seen(
+        self,
+        hash: u64,
+        entry: &mut Option<(L::Key, L::Value)>,
+        hasher: &impl BuildHasher,
+        old: &mut dyn FnMut(&L::Value),
+    ) -> bool
+    where
+        L::Key: Eq + Hash,
+    {
+        let Some(new_entry) = L::take_entry(entry) else { return false };
+        let new = L::entry_raw(&new_entry);
+        let mut offer = Offer::new(new_entry);
+        let rehash = hashes::<L>(hasher);
+        // SAFETY: the caller, as in `put_slow`.
+        unsafe {
+            let is_key = compares_with::<L>(new);
+            loop {
+                let seen = L::Slots::find(self.raw, hash, &is_key).map(|found| found.raw());
+                let change = match seen {
+                    Some(seen) => {
+                        L::value(seen, &mut *old);
+                        Change::Replace { seen, new }
+                    }
+                    None => Change::Insert(new),
+                };
+                let written = L::Slots::write(self.raw, hash, &is_key, &rehash, &change, &mut offer.is_taken);
+                if let Some(seen) = seen.filter(|_| offer.is_taken) {
+                    L::retire_replaced(seen, new);
+                }
+                if written.check_size {
+                    L::Slots::resize(self.raw, &rehash);
+                }
+                if offer.is_taken {
+                    return seen.is_some();
+                }
+            }
+        }
+    }
+
     /// Inserts an entry if its key is absent, and takes it out of the option. Otherwise calls `there` with
     /// the present value. Returns whether it was inserted. The caller has searched for the key: making an
     /// entry that is not inserted may cost an allocation.

@@ -37,6 +37,7 @@
 //! MemC3, 2013). Comparing sixteen tags at once follows Abseil's tables (Kulukundis 2017). The proof above is
 //! our own.
 
+use crate::drops::Drops;
 use crate::table::bucket::is_moved;
 use crate::table::hash::mix;
 use crate::table::platform::Count;
@@ -205,7 +206,8 @@ impl<S: Slots> Raw<S> {
         }
     }
 
-    /// Frees each entry by `free`. If that panics, the remaining entries are leaked.
+    /// Frees each entry by `free`. A panic there stops no other entry. The first one goes on at the end,
+    /// unless the thread panics already.
     ///
     /// # Safety
     /// Called once, and the table is not used afterwards, except to drop it.
@@ -213,14 +215,14 @@ impl<S: Slots> Raw<S> {
         // Relaxed, here and below: no other thread has the table.
         // SAFETY: the slab belongs to this table, which no other thread has; so does its successor.
         let mut next = unsafe { self.current.load(Ordering::Relaxed).as_ref() };
-        let mut entries = Vec::new();
+        let (mut entries, mut drops) = (Vec::new(), Drops::default());
         while let Some(slab) = next {
             for home in 0..slab.homes() {
                 if !is_moved(slab.bucket(home).state()) {
                     // SAFETY: as above.
                     unsafe { slab.collect(home, &mut entries) };
                     // Each entry is in exactly one home that has not moved (I2, I3).
-                    entries.drain(..).for_each(&mut *free);
+                    drops.each(entries.drain(..), &mut *free);
                 }
             }
             // SAFETY: as above.

@@ -201,6 +201,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, typed => unsafe { typed.put_option(hash, entry, &self.hasher, old) })
     }
 
+    /// Like [`__put`](Table::__put), but calls `old` before the change, perhaps several times. If it panics,
+    /// the table is unchanged.
+    #[doc(hidden)]
+    #[inline(never)]
+    pub fn __put_seen(&self, _: &Guard, entry: &mut Option<(K, V)>, old: &mut dyn FnMut(&V)) -> bool {
+        let Some((key, _)) = &*entry else { return false };
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, typed => unsafe { typed.put_seen(hash, entry, &self.hasher, old) })
+    }
+
     /// Inserts the entry and takes it out of the option, if the key is absent. Otherwise calls `there` with
     /// the present value and leaves the entry. Returns whether it was inserted.
     #[doc(hidden)]

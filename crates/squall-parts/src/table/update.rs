@@ -2,6 +2,7 @@
 
 use crate::table::compute::{Compute, Computed};
 use crate::table::hash_table::{Table, either};
+use crate::table::word::has_stable_bits;
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -10,6 +11,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Sets the key's value. Returns a clone of the old value, or `None` if the key was absent. A present key
     /// stays or is replaced by `key`, which is equal.
     ///
+    /// # Panics
+    /// If the clone of the old value panics. The table is then unchanged.
+    /// # Example
     /// ```
     /// use squall_parts::table::Table;
     /// let table: Table<u64, u64> = Table::new();
@@ -19,7 +23,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         V: Clone,
     {
-        self.put(key, value, V::clone)
+        if has_stable_bits::<V>() {
+            return self.put(key, value, V::clone);
+        }
+        let (mut entry, mut old) = (Some((key, value)), None);
+        let is_present =
+            pin(|guard| self.__put_seen(guard, &mut entry, &mut |value| old = Some(value.clone())));
+        old.filter(|_| is_present)
     }
 
     /// Sets the key's value. Returns whether the key was present. Unlike [`insert`](Table::insert), clones no
@@ -109,6 +119,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
     ///
+    /// # Panics
+    /// If the clone panics. The table is then unchanged.
+    /// # Example
     /// ```
     /// use squall_parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
@@ -119,7 +132,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         K: Borrow<Q>,
         V: Clone,
     {
-        self.take(key, V::clone)
+        if has_stable_bits::<V>() {
+            return self.take(key, V::clone);
+        }
+        let mut old = None;
+        let clone_and_remove = |value: &V| {
+            old = Some(value.clone());
+            Compute::Remove
+        };
+        let computed = self.compute_if_present(key, clone_and_remove);
+        old.filter(|_| computed == Computed::Removed)
     }
 
     /// Removes the key. Returns whether it was present. Unlike [`remove`](Table::remove), clones no value.
