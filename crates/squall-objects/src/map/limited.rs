@@ -15,11 +15,13 @@
 
 use squall_core::{Handle, Id, Miss, MissAnswer, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
+use squall_parts::__Drops;
 use squall_parts::table::{Budget, Compute, Computed, Exhausted, Reservation};
 use squall_rcu::{Guard, RcuArc};
 use std::any::Any;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
 
 use super::cloners::Cloners;
@@ -27,7 +29,7 @@ use super::ext::MapExt;
 use super::full::Full;
 use super::key::{Borrowed, KeyForm};
 use super::methods;
-use super::storage::{Old, Storage, retain_keys};
+use super::storage::{Old, Storage, retain_keys, take_seen};
 use super::store::Store;
 use super::{Map, Resized, Sensors};
 
@@ -264,17 +266,8 @@ where
         is_inserted
     }
 
-    /// Clones the value before the removal, so a clone that panics leaves the entry in the map.
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
-        let mut remove = |value: &V| {
-            old.see(Some(value));
-            Compute::Remove
-        };
-        let is_removed = self.change(guard, key, &mut remove) == Computed::Removed;
-        if !is_removed {
-            old.see(None);
-        }
-        is_removed
+        take_seen(self, guard, key, old)
     }
 
     fn change(&self, _: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V) -> Compute<V>) -> Computed {
@@ -306,8 +299,18 @@ where
     }
 
     fn retain_from(&self, from: u64, f: &mut dyn FnMut(&K, &V) -> bool) -> Option<u64> {
-        let mut keys = Vec::new();
-        let next = self.visit_from(from, &mut |key, _| keys.push((self.cloners.key)(key)));
+        let (mut keys, mut next, mut is_cloning, mut drops) = (Vec::new(), None, false, __Drops::default());
+        let mut copy = |key: &K, _: &V| {
+            is_cloning = true;
+            keys.push((self.cloners.key)(key));
+            is_cloning = false;
+        };
+        // A locked map inside drops copies of the values. A panic there comes after all keys are cloned.
+        match catch_unwind(AssertUnwindSafe(|| next = self.visit_from(from, &mut copy))) {
+            Ok(()) => {}
+            Err(panic) if is_cloning => resume_unwind(panic),
+            Err(panic) => drops.keep(panic),
+        }
         retain_keys(self, keys, f);
         next
     }

@@ -62,6 +62,10 @@
 //! - User closures run under no lock, and may use the map. A closure that decides about an entry may run
 //!   several times. If it panics, the entry is unchanged.
 //! - A panic poisons no map.
+//! - A `Clone` that panics leaves the map as it was before the call.
+//! - A `Drop` that panics stops no other drop: `clear`, `retain` and the drop of the map complete their work.
+//!   The first panic then goes on to the caller. A panic on the reclaimer's thread is counted
+//!   ([`squall_rcu::stats`]).
 //!
 //! # Duties of the caller
 //!

@@ -6,7 +6,7 @@
 
 use squall_core::__macro::{Action, Hit};
 use squall_core::CallError;
-use squall_parts::table::{Compute, Computed};
+use squall_parts::table::{__clones_without_user_code, Compute, Computed};
 use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -171,6 +171,10 @@ pub(super) struct Insert<K, V> {
 action!([] Insert<K, V> => Option<V>, where [V: Clone]
 |Insert { key, value }, guard, hit| write(&hit, guard, |store| store.insert(guard, &mut Some((key, value)))),
 fast |Insert { key, value }| write_fast!(hit, Insert { key, value }, |table| {
+    if !__clones_without_user_code::<V>() {
+        // The clone may panic, and comes before the change there.
+        return Err(Insert { key, value });
+    }
     table.__try_put(guard, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
 }, |locked| {
     locked.biased_put(key, value).map_err(|(key, value)| Insert { key, value })
@@ -200,7 +204,20 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 action!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
 |Remove { key }, guard, hit| write(&hit, guard, |store| store.remove(guard, key)),
 fast |Remove { key }| write_fast!(hit, Remove { key }, |table| {
-    table.__try_take(guard, key, V::clone).map_err(|_| Remove { key })
+    if __clones_without_user_code::<V>() {
+        table.__try_take(guard, key, V::clone).map_err(|_| Remove { key })
+    } else {
+        // The clone may panic, and comes before the removal.
+        let mut old = None;
+        let clone_and_remove = |value: &V| {
+            old = Some(value.clone());
+            Compute::Remove
+        };
+        match table.__try_change(guard, key, clone_and_remove) {
+            Ok(computed) => Ok(old.filter(|_| computed == Computed::Removed)),
+            Err(_) => Err(Remove { key }),
+        }
+    }
 }, |locked| {
     locked.biased_take(key).ok_or(Remove { key })
 }));

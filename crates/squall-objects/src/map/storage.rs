@@ -5,9 +5,12 @@
 //! have no such parameters. Keys and closures come as trait objects, an entry in an `Option` that is
 //! emptied. So each structure is compiled once for its types of entries, and only if the program makes it.
 
-use squall_parts::table::{Compute, Computed, Table};
+use squall_parts::table::{__clones_without_user_code, Compute, Computed, Table};
+use squall_parts::{__DropEach, __Drops};
 use squall_rcu::{Guard, pin};
 use std::hash::{BuildHasher, Hash};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::full::Full;
 use super::key::{Borrowed, KeyForm};
@@ -22,7 +25,8 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
         self.read(guard, key, &mut |_| ())
     }
 
-    /// Takes the entry out, and sets its key to its value. Returns whether the key was present.
+    /// Takes the entry out, and sets its key to its value. Returns whether the key was present. If the clone
+    /// of the old value panics, the structure is unchanged.
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool;
 
     /// Returns a clone of the key's value, for an insertion if it is absent. Makes no copy of the entry
@@ -35,7 +39,8 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
     /// stays, and `present` gets a clone of the present value if it wants one.
     fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool;
 
-    /// Removes the key. Returns whether it was present.
+    /// Removes the key. Returns whether it was present. If the clone of its value panics, the structure is
+    /// unchanged.
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool;
 
     /// Replaces, removes or keeps the entry of a key that is present, as `f` decides.
@@ -118,12 +123,25 @@ impl<V> Old<V> {
         self.clone.is_some()
     }
 
-    pub(super) fn into_value(self) -> Option<V> {
-        self.value
+    pub(super) fn into_value(mut self) -> Option<V> {
+        self.value.take()
     }
 }
 
-/// Removes the entries of these keys for which `f` returns `false`, in an operation for each.
+/// Drops the value of an operation that panicked. A second panic would end the process.
+impl<V> Drop for Old<V> {
+    #[inline]
+    fn drop(&mut self) {
+        if mem::needs_drop::<V>()
+            && let Some(value) = self.value.take()
+        {
+            __Drops::default().run(|| drop(value));
+        }
+    }
+}
+
+/// Removes the entries of these keys for which `f` returns `false`, in an operation for each. A panic in the
+/// drop of an entry stops no other removal; the first one goes on at the end. A panic in `f` goes on at once.
 pub(super) fn retain_keys<K, V, S>(
     storage: &dyn Storage<K, V, S>,
     keys: Vec<K>,
@@ -132,10 +150,40 @@ pub(super) fn retain_keys<K, V, S>(
     K: Eq + Hash,
     S: BuildHasher,
 {
-    for key in keys {
-        let mut decide = |value: &V| if f(&key, value) { Compute::Keep } else { Compute::Remove };
-        let _ = pin(|guard| storage.change(guard, &Borrowed(&key), &mut decide));
+    let (keys, mut drops) = (__DropEach(keys), __Drops::default());
+    for key in &keys.0 {
+        let mut is_in_f = false;
+        let mut decide = |value: &V| {
+            is_in_f = true;
+            let keep = f(key, value);
+            is_in_f = false;
+            if keep { Compute::Keep } else { Compute::Remove }
+        };
+        let change = || pin(|guard| storage.change(guard, &Borrowed(key), &mut decide));
+        match catch_unwind(AssertUnwindSafe(change)) {
+            Ok(_) => {}
+            Err(panic) if is_in_f => resume_unwind(panic),
+            Err(panic) => drops.keep(panic),
+        }
     }
+}
+
+/// Removes the key, after the clone of its value. For structures whose removal does not clone first.
+pub(super) fn take_seen<K, V, S>(
+    storage: &dyn Storage<K, V, S>,
+    guard: &Guard,
+    key: &dyn KeyForm<K, S>,
+    old: &mut Old<V>,
+) -> bool {
+    let mut remove = |value: &V| {
+        old.see(Some(value));
+        Compute::Remove
+    };
+    let is_removed = storage.change(guard, key, &mut remove) == Computed::Removed;
+    if !is_removed {
+        old.see(None);
+    }
+    is_removed
 }
 
 impl<K, V, S> Storage<K, V, S> for Table<K, V, S>
@@ -149,7 +197,14 @@ where
     }
 
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
-        self.__put(guard, entry, &mut |value| old.see(Some(value)))
+        if !old.is_wanted() || __clones_without_user_code::<V>() {
+            return self.__put(guard, entry, &mut |value| old.see(Some(value)));
+        }
+        let was_present = self.__put_seen(guard, entry, &mut |value| old.see(Some(value)));
+        if !was_present {
+            old.see(None);
+        }
+        was_present
     }
 
     fn try_insert(&self, guard: &Guard, entry: &mut Option<(K, V)>, present: &mut Old<V>) -> bool {
@@ -157,8 +212,11 @@ where
     }
 
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool {
-        let is_key = |there: &K| key.is(there);
-        self.__take(guard, key.hash(self.hasher()), &is_key, &mut |value| old.see(Some(value)))
+        if !old.is_wanted() || __clones_without_user_code::<V>() {
+            let is_key = |there: &K| key.is(there);
+            return self.__take(guard, key.hash(self.hasher()), &is_key, &mut |value| old.see(Some(value)));
+        }
+        take_seen(self, guard, key, old)
     }
 
     fn change(

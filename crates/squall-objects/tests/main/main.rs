@@ -23,6 +23,7 @@ mod map_clones;
 #[cfg(not(any(squall_asan, squall_tsan)))]
 mod map_large;
 mod map_object;
+mod map_panics;
 mod map_reentry;
 mod map_replicated;
 mod read_mostly;

@@ -26,8 +26,10 @@ mod write;
 use hashbrown::HashTable;
 use squall_core::Id;
 use squall_lock::{BiasedGuard, BiasedLock};
+use squall_parts::__Drops;
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -96,6 +98,19 @@ impl<K, V> Inner<K, V> {
 /// has room (I4).
 fn never_rehash<K, V>(_: &Stored<K, V>) -> u64 {
     unreachable!("the hash table of a locked map has no room for an insertion")
+}
+
+/// Drops a hash table, each entry even if the drop of another one panics.
+fn drop_entries<K, V>(mut map: HashTable<Stored<K, V>>) {
+    if mem::needs_drop::<Stored<K, V>>() {
+        __Drops::default().each(map.drain(), drop);
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Locked<K, V, S> {
+    fn drop(&mut self) {
+        drop_entries(mem::take(&mut self.inner.get_mut().map));
+    }
 }
 
 type LockGuard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;

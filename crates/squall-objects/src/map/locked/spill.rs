@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{Inner, LockGuard, Locked, Numbered, Stored};
+use super::{Inner, LockGuard, Locked, Numbered, Stored, drop_entries};
 use crate::map::cloners::Cloners;
 
 impl<K, V, S> Locked<K, V, S>
@@ -134,7 +134,7 @@ where
                 let old = mem::take(&mut inner.map);
                 // The counts stay: a thread that saw no table just now reads the hash table's old counts.
                 drop(inner);
-                drop(old);
+                drop_entries(old);
             }
             (_, in_vain) => {
                 inner.most = inner.most.max(inner.map.len().saturating_mul(2));

@@ -1,6 +1,7 @@
 //! The operations of a locked map, each on the hash table or on the table that has replaced it.
 
 use squall_parts::table::{Compute, Computed};
+use squall_parts::{__DropEach, __DropQuietly};
 use squall_rcu::Guard;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
@@ -83,7 +84,8 @@ where
     ) -> Computed {
         loop {
             let (place, value) = match self.lookup(key) {
-                Ok(Ok(told)) => told,
+                // The drops of both the old value and its copy may panic.
+                Ok(Ok((place, value))) => (place, __DropQuietly::new(value)),
                 Ok(Err(_)) => return Computed::Kept,
                 Err(table) => return Storage::change(table, guard, key, f),
             };
@@ -97,7 +99,7 @@ where
         let mut key = key;
         loop {
             let (place, value) = match self.lookup(&Borrowed(&key)) {
-                Ok(Ok(told)) => told,
+                Ok(Ok((place, value))) => (place, __DropQuietly::new(value)),
                 Ok(Err(hash)) => {
                     let Compute::Put(value) = f(None) else { return Computed::Kept };
                     let mut entry = Some((key, value));
@@ -122,10 +124,10 @@ where
     /// under the lock, and `f` gets the clones.
     fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {
         // If a clone panics, these are dropped without the lock (locked/I1).
-        let (mut entries, mut half) = (Vec::new(), None);
-        let mut copy = |key: &K, value: &V| entries.push(self.cloners.copy_entry(key, value, &mut half));
+        let (mut entries, mut half) = (__DropEach(Vec::new()), None);
+        let mut copy = |key: &K, value: &V| entries.0.push(self.cloners.copy_entry(key, value, &mut half));
         match self.each_from(from, &mut copy) {
-            Ok(()) => entries.iter().for_each(|(key, value)| f(key, value)),
+            Ok(()) => entries.0.iter().for_each(|(key, value)| f(key, value)),
             Err(table) => return table.visit_from(from, f),
         }
         None

@@ -1,0 +1,190 @@
+//! Panics in the `Drop` and the `Clone` of a map's values: every form and method.
+//!
+//! A panic in a drop stops no other drop. A panic in a clone leaves the map as it was before the call.
+
+use squall_core::Handle;
+use squall_machine::ClusterSize;
+use squall_objects::map::{self, Map, MapExt, MapLimit, OwnedMap};
+use std::hash::RandomState;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Data that all values of a map have in common.
+#[derive(Default)]
+struct Shared {
+    live: AtomicUsize,
+    drops_panic: AtomicBool,
+    clones_panic: AtomicBool,
+}
+
+struct Value {
+    number: u64,
+    /// Whether its drop may panic. Two values of one call never do, except where a call drops many.
+    is_first: bool,
+    shared: Arc<Shared>,
+}
+
+impl Value {
+    fn new(number: u64, shared: &Arc<Shared>) -> Value {
+        shared.live.fetch_add(1, Ordering::Relaxed);
+        Value { number, is_first: false, shared: shared.clone() }
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Value {
+        assert!(!self.shared.clones_panic.load(Ordering::Relaxed), "the clone of {} panics", self.number);
+        let mut clone = Value::new(self.number, &self.shared);
+        clone.is_first = self.is_first;
+        clone
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.shared.live.fetch_sub(1, Ordering::Relaxed);
+        let panics = self.is_first && self.shared.drops_panic.load(Ordering::Relaxed);
+        assert!(!panics, "the drop of {} panics", self.number);
+    }
+}
+
+type Values = Handle<dyn Map<u64, Value, RandomState>>;
+type Form = (&'static str, fn() -> OwnedMap<u64, Value>);
+
+const ENTRIES: u64 = 100;
+
+const FORMS: [Form; 9] = [
+    ("locked", || map::locked()),
+    ("shared", || map::shared()),
+    ("partitioned", || map::partitioned(2, |key| key as usize)),
+    ("replicated", || map::replicated(ClusterSize::Cpu)),
+    ("adaptive", || map::adaptive()),
+    ("limited locked", || map::limited(map::locked(), MapLimit::entries(2 * ENTRIES))),
+    ("limited shared", || map::limited(map::shared(), MapLimit::entries(2 * ENTRIES))),
+    ("full", || map::limited(map::shared(), MapLimit::entries(ENTRIES))),
+    ("weighed", || map::limited(map::locked(), MapLimit::weight(ENTRIES, "units", |_| 1))),
+];
+
+fn filled(make: fn() -> OwnedMap<u64, Value>, shared: &Arc<Shared>) -> OwnedMap<u64, Value> {
+    let map = make();
+    for key in 0..ENTRIES {
+        let mut value = Value::new(key, shared);
+        value.is_first = true;
+        map.set(key, value);
+    }
+    // A replicated map has copies afterwards.
+    (0..ENTRIES).for_each(|key| assert!(map.contains_key(&key) && map.with(&key, |_| ()).is_some()));
+    map
+}
+
+/// Waits until all values that are gone are dropped, and returns the number of the others.
+fn live(shared: &Shared) -> usize {
+    // A limited map destroys its inner map in a deferred call, which defers further ones.
+    for _ in 0..4 {
+        squall_rcu::barrier().expect("no operation is open here");
+    }
+    shared.live.load(Ordering::Relaxed)
+}
+
+/// Returns the values' numbers by key.
+fn numbers(map: Values) -> Vec<(u64, u64)> {
+    let mut numbers = Vec::new();
+    map.for_each(|key, value| numbers.push((*key, value.number)));
+    numbers.sort_unstable();
+    assert_eq!(map.len(), numbers.len());
+    numbers
+}
+
+type Clones = (&'static str, fn(Values, &Arc<Shared>));
+type Change = (&'static str, fn(Values, &Arc<Shared>), fn(u64) -> bool);
+
+/// Each method that drops values, and the keys that stay.
+const CHANGES: [Change; 9] = [
+    ("clear", |map, _| map.clear(), |_| false),
+    ("retain", |map, _| map.retain(|key, _| key % 2 == 0), |key| key % 2 == 0),
+    ("remove", |map, _| (0..10).for_each(|key| quietly(|| drop(map.remove(&key)))), |key| key >= 10),
+    ("delete", |map, _| (0..10).for_each(|key| quietly(|| _ = map.delete(&key))), |key| key >= 10),
+    (
+        "set",
+        |map, shared| (0..10).for_each(|key| quietly(|| _ = map.set(key, Value::new(key, shared)))),
+        |_| true,
+    ),
+    (
+        "insert",
+        |map, shared| (0..10).for_each(|key| quietly(|| drop(map.insert(key, Value::new(key, shared))))),
+        |_| true,
+    ),
+    ("update", |map, shared| quietly(|| _ = map.update(&1, |old| Value::new(old.number, shared))), |_| true),
+    ("iter", |map, _| map.for_each(|_, _| ()), |_| true),
+    ("try_reserve", |map, _| quietly(|| _ = map.try_reserve(20_000)), |_| true),
+];
+
+fn quietly(f: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(f));
+}
+
+#[test]
+fn a_panic_in_a_drop_stops_no_other_drop() {
+    for (form, make) in FORMS {
+        let shared = Arc::<Shared>::default();
+        let map = filled(make, &shared);
+        shared.drops_panic.store(true, Ordering::Relaxed);
+        quietly(|| drop(map));
+        assert_eq!(live(&shared), 0, "{form}, the map is dropped");
+        for (method, call, stays) in CHANGES {
+            let shared = Arc::<Shared>::default();
+            let map = filled(make, &shared);
+            shared.drops_panic.store(true, Ordering::Relaxed);
+            quietly(|| call(map.handle(), &shared));
+            shared.drops_panic.store(false, Ordering::Relaxed);
+            let expected: Vec<_> = (0..ENTRIES).filter(|key| stays(*key)).map(|key| (key, key)).collect();
+            assert_eq!(numbers(map.handle()), expected, "{form}, {method}");
+            let copies = map.sensors().copies;
+            assert!(
+                (expected.len()..=expected.len() + copies.max(100)).contains(&live(&shared)),
+                "{form}, {method}"
+            );
+            drop(map);
+            assert_eq!(live(&shared), 0, "{form}, {method}: the map is dropped");
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_a_clone_leaves_the_map_as_it_was() {
+    let calls: [Clones; 6] = [
+        ("get", |map, _| drop(map.get(&1))),
+        ("insert", |map, shared| drop(map.insert(1, Value::new(1000, shared)))),
+        ("remove", |map, _| drop(map.remove(&1))),
+        ("get_or_insert_with", |map, shared| drop(map.get_or_insert_with(1, || Value::new(1000, shared)))),
+        ("get_or_insert_with of an absent key", |map, shared| {
+            drop(map.get_or_insert_with(1000, || Value::new(1000, shared)));
+        }),
+        ("iter", |map, _| map.iter().for_each(drop)),
+    ];
+    for (form, make) in FORMS {
+        for (method, call) in calls {
+            let shared = Arc::<Shared>::default();
+            let map = filled(make, &shared);
+            let before = numbers(map.handle());
+            shared.clones_panic.store(true, Ordering::Relaxed);
+            let panicked = catch_unwind(AssertUnwindSafe(|| call(map.handle(), &shared))).is_err();
+            shared.clones_panic.store(false, Ordering::Relaxed);
+            let after = numbers(map.handle());
+            // A locked map moves a value out, so it needs no clone. Then the call is complete.
+            let expected = match method {
+                "remove" if !panicked => before.iter().copied().filter(|(key, _)| *key != 1).collect(),
+                "insert" if !panicked => before
+                    .iter()
+                    .map(|(key, number)| (*key, if *key == 1 { 1000 } else { *number }))
+                    .collect(),
+                _ => before,
+            };
+            assert_eq!(after, expected, "{form}, {method}, panicked: {panicked}");
+            assert!(!map.set(1, Value::new(1, &shared)) || map.contains_key(&1), "{form}, {method}");
+            drop(map);
+            assert_eq!(live(&shared), 0, "{form}, {method}: the map is dropped");
+        }
+    }
+}
