@@ -11,7 +11,12 @@
 //! - I1. Take a light fence L of one thread and a heavy fence H of another. Either everything before L is
 //!   visible to everything after H, or everything before H is visible to everything after L.
 //! - I2. I1 holds only while [`mode`] is [`Mode::Membarrier`]. In [`Mode::Fence`] the frequent side must
-//!   execute `fence(SeqCst)` in place of `light`. The mode is chosen once and never changes.
+//!   execute `fence(SeqCst)` in place of `light`. The mode is chosen once and never changes: an object may
+//!   keep it, and a thread that runs without fences cannot be told to begin.
+//!
+//! So the choice must foresee the cost of the system call, even if the process has one thread then. The
+//! kernel answers a process with one running thread at once, in any configuration. So the call is timed while
+//! a second thread runs, which ends before the mode is known ([`beside_a_thread`]).
 //!
 //! Not promised: any order between two light fences. Loom, Miri and ThreadSanitizer do not know membarrier,
 //! so under them both fences are `fence(SeqCst)`. Two light fences are then stronger than in reality, so a
@@ -41,7 +46,8 @@ pub enum FenceReason {
     SwitchedOff,
     /// The kernel has no `membarrier`, or refuses it.
     Unavailable(Unavailable),
-    /// The system call takes longer than [`SLOW_NS`]. The field is its median time at start, in nanoseconds.
+    /// The system call takes longer than [`SLOW_NS`] while a second thread runs. The field is its median time
+    /// at start, in nanoseconds.
     Slow(u64),
     /// The program runs under a checker that does not know the system call.
     Checker,
@@ -125,7 +131,8 @@ pub fn mode() -> Mode {
 /// Returns the mode in use. The first call chooses it; `SQUALL_MEMBARRIER=off` forces [`Mode::Fence`].
 ///
 /// # Cost
-/// One load after the first call, which makes a few system calls.
+/// One load after the first call. The first call runs a thread, `squall-fence`, for about 0.1 ms, to time the
+/// system call. It starts no thread if fences are forced.
 #[cfg(not(any(loom, miri, squall_tsan)))]
 pub fn mode() -> Mode {
     static MODE: squall_sys::sync::OnceLock<Mode> = squall_sys::sync::OnceLock::new();
@@ -134,22 +141,118 @@ pub fn mode() -> Mode {
 
 #[cfg(not(any(loom, miri, squall_tsan)))]
 fn choose() -> Mode {
-    const TRIALS: usize = 5;
     if std::env::var_os("SQUALL_MEMBARRIER").is_some_and(|value| value == "off") {
         return Mode::Fence(FenceReason::SwitchedOff);
     }
-    if let Err(why) = squall_sys::membarrier::register() {
-        return Mode::Fence(FenceReason::Unavailable(why));
-    }
+    // Before the second thread exists, so that the kernel need not wait for other threads.
+    let registered = squall_sys::membarrier::register();
+    let chosen = registered.and_then(|()| choose_by_cost(barrier_ns));
+    chosen.unwrap_or_else(|why| Mode::Fence(FenceReason::Unavailable(why)))
+}
+
+/// Calls `membarrier`. Returns the time that it took, in nanoseconds.
+#[cfg(not(any(loom, miri, squall_tsan)))]
+fn barrier_ns() -> Result<u64, Unavailable> {
+    let start = std::time::Instant::now();
+    squall_sys::membarrier::barrier()?;
+    Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Chooses the mode by the times that `barrier_ns` returns while a second thread runs.
+#[cfg(not(any(loom, miri, squall_tsan)))]
+fn choose_by_cost(mut barrier_ns: impl FnMut() -> Result<u64, Unavailable>) -> Result<Mode, Unavailable> {
+    /// If the first calls are slow, the reason may be a busy machine.
+    const ROUNDS: usize = 2;
+    beside_a_thread(|| {
+        let mut least_ns = u64::MAX;
+        for _ in 0..ROUNDS {
+            least_ns = least_ns.min(median(&mut barrier_ns)?);
+            if least_ns <= SLOW_NS {
+                return Ok(Mode::Membarrier);
+            }
+        }
+        Ok(Mode::Fence(FenceReason::Slow(least_ns)))
+    })
+}
+
+/// Returns the median result of a few calls.
+#[cfg(not(any(loom, miri, squall_tsan)))]
+fn median(barrier_ns: &mut impl FnMut() -> Result<u64, Unavailable>) -> Result<u64, Unavailable> {
+    const TRIALS: usize = 5;
     let mut trials_ns = [0; TRIALS];
     for trial in &mut trials_ns {
-        let start = std::time::Instant::now();
-        if let Err(why) = squall_sys::membarrier::barrier() {
-            return Mode::Fence(FenceReason::Unavailable(why));
-        }
-        *trial = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        *trial = barrier_ns()?;
     }
     trials_ns.sort_unstable();
-    let median_ns = trials_ns[TRIALS / 2];
-    if median_ns > SLOW_NS { Mode::Fence(FenceReason::Slow(median_ns)) } else { Mode::Membarrier }
+    Ok(trials_ns[TRIALS / 2])
+}
+
+/// Runs `f` while a second thread of this process runs, if the system starts one. The thread takes no
+/// signals, and has ended when this function returns.
+#[cfg(not(any(loom, miri, squall_tsan)))]
+fn beside_a_thread<R>(f: impl FnOnce() -> R) -> R {
+    use squall_sys::sync::atomic::AtomicBool;
+    use squall_sys::sync::hint::spin_loop;
+    use squall_sys::sync::{Barrier, thread};
+    const SPINS: usize = 64;
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (begun, stopped) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let stop = Stop(&stopped);
+        let run = || {
+            begun.wait();
+            while !stopped.load(Ordering::Relaxed) {
+                (0..SPINS).for_each(|_| spin_loop());
+                // The caller may have this processor alone, at the same real-time priority.
+                thread::yield_now();
+            }
+        };
+        let builder = thread::Builder::new().name("squall-fence".to_owned());
+        let thread = squall_sys::signals::without_signals(|| builder.spawn_scoped(scope, run)).ok();
+        if thread.is_some() {
+            begun.wait();
+        }
+        let result = f();
+        drop(stop);
+        // A scope waits for the thread's function, but not for its end.
+        let _ = thread.map(|thread| thread.join());
+        result
+    })
+}
+
+#[cfg(all(test, target_os = "linux", not(any(loom, miri, squall_tsan))))]
+mod tests {
+    use super::*;
+
+    /// Returns whether the thread that [`beside_a_thread`] starts is there and not asleep.
+    fn a_second_thread_runs() -> bool {
+        std::fs::read_dir("/proc/self/task").unwrap().any(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+            stat.contains("(squall-fence) R")
+        })
+    }
+
+    // The kernel answers at once if the process has one running thread.
+    #[test]
+    fn a_call_that_is_slow_only_beside_a_second_thread_leads_to_fences() {
+        let slow = || Ok(if a_second_thread_runs() { 2 * SLOW_NS } else { 165 });
+        assert_eq!(choose_by_cost(slow), Ok(Mode::Fence(FenceReason::Slow(2 * SLOW_NS))));
+    }
+
+    #[test]
+    fn one_busy_moment_does_not_lead_to_fences() {
+        let mut times_ns = [2 * SLOW_NS; 5].into_iter().chain([1000; 5]);
+        assert_eq!(choose_by_cost(|| Ok(times_ns.next().unwrap())), Ok(Mode::Membarrier));
+    }
+
+    #[test]
+    fn a_refused_call_is_an_error() {
+        let refused = Unavailable::Refused(1);
+        assert_eq!(choose_by_cost(|| Err(refused)), Err(refused));
+    }
 }

@@ -24,6 +24,7 @@ pub mod peer;
 pub mod prefetch;
 pub mod rseq;
 pub mod rseq_memory;
+pub mod signals;
 pub mod sync;
 mod system;
 pub mod tls;
