@@ -1,11 +1,16 @@
 //! Tests that stop a thread at a pause point of this crate (`squall_sys::pause`).
 
-use crate::{ReclaimerState, barrier, defer, pin, reclaim, reclaimer_state, set_reclaimer, stats};
+use crate::thread::DOMAIN;
+use crate::{
+    ReclaimerState, WaitError, barrier, defer, pin, reclaim, reclaimer_state, set_reclaimer, stats, wait,
+    wait_until,
+};
 use squall_sys::pause::{self, Hooked};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Instant;
 
 /// Waits until no other test of this module runs. The reclaimer is off, so only the tests' threads run
 /// deferred calls.
@@ -101,6 +106,36 @@ fn a_barrier_waits_for_unripe_calls_that_reclaim_hands_over() {
     let ran = ran.recv().unwrap();
     assert!(barrier_beside(&has_stopped, go_on, &ran), "the barrier missed a call that reclaim handed over");
     reclaiming.join().unwrap();
+    reader.join().unwrap();
+}
+
+/// A thread drives a grace period and gives up at its deadline, while another one sleeps until it ends.
+#[test]
+fn a_waiter_goes_on_when_the_driver_gives_up() {
+    let _alone = alone();
+    let (stop_reading, is_reading, end_reading) = meeting();
+    let reader = thread::spawn(move || pin(|_| stop_reading()));
+    is_reading.recv().unwrap();
+    let (stop, drives, go_on) = meeting();
+    let driver = thread::spawn(move || {
+        let is_first = AtomicBool::new(true);
+        let _hooked = pause::hook(move |name| {
+            if name == "drive" && is_first.swap(false, Ordering::SeqCst) {
+                stop();
+            }
+        });
+        let given_up = wait_until(Instant::now());
+        end_reading.send(()).unwrap();
+        given_up
+    });
+    drives.recv().unwrap();
+    let waiter = thread::spawn(wait);
+    while DOMAIN.grace.sleepers() == 0 {
+        thread::yield_now();
+    }
+    go_on.send(()).unwrap();
+    assert_eq!(driver.join().unwrap(), Err(WaitError::Timeout));
+    assert_eq!(waiter.join().unwrap(), Ok(()));
     reader.join().unwrap();
 }
 

@@ -379,6 +379,9 @@ impl Driver<'_> {
 
     /// Drives until the moment has passed.
     fn run<'a>(&self, registry: &'a Registry, moment: Moment, limits: Limits) -> Result<(), Unfinished<'a>> {
+        if cfg!(test) {
+            squall_sys::pause::point("drive");
+        }
         let mut has_slept = false;
         while !self.grace.elapsed(moment) {
             let mut over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
