@@ -109,6 +109,14 @@ fn a_barrier_waits_for_unripe_calls_that_reclaim_hands_over() {
     reader.join().unwrap();
 }
 
+#[test]
+fn reclaim_runs_the_calls_of_an_ended_thread() {
+    let _alone = alone();
+    let ran = thread::spawn(defer_flag).join().unwrap();
+    assert_eq!(reclaim(), Ok(1));
+    assert!(ran.load(Ordering::SeqCst));
+}
+
 /// A thread drives a grace period and gives up at its deadline, while another one sleeps until it ends.
 #[test]
 fn a_waiter_goes_on_when_the_driver_gives_up() {
@@ -144,7 +152,7 @@ fn a_waiter_goes_on_when_the_driver_gives_up() {
 mod signals {
     use super::alone;
     use crate::raw::defer::BATCH_CALLS;
-    use crate::{Marker, MarkerState, barrier, defer, pin, stats};
+    use crate::{Marker, MarkerState, PinError, barrier, defer, pin, stats, try_pin};
     use squall_sys::pause::{self, Hooked};
     use std::cell::Cell;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -173,6 +181,25 @@ mod signals {
                 unsafe { libc::raise(libc::SIGUSR1) };
             }
         })
+    }
+
+    #[test]
+    fn a_handler_inside_a_registration_is_rejected() {
+        static REJECTED: AtomicU64 = AtomicU64::new(0);
+        let _alone = alone();
+        let thread = std::thread::spawn(|| {
+            let count = || {
+                let rejected = try_pin(|_| ()) == Err(PinError::Reentrant);
+                REJECTED.fetch_add(u64::from(rejected), Ordering::Relaxed);
+            };
+            let hooked = signal_at("cold", count);
+            assert_eq!(try_pin(|_| ()), Ok(()));
+            drop(hooked);
+            // The second signal arrives when the thread gives its record back.
+            std::mem::forget(signal_at("cold", count));
+        });
+        thread.join().unwrap();
+        assert_eq!(REJECTED.load(Ordering::Relaxed), 2);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! The flags have no destructors, so they can be read at any time, also by a signal handler and by a later
 //! thread-local destructor.
 
+use squall_sys::pause;
 use std::cell::Cell;
 use std::fmt;
 use std::ptr;
@@ -104,6 +105,9 @@ pub(crate) fn take_record<T>(
     if COLD.replace(true) {
         return Err(PinError::Reentrant);
     }
+    if cfg!(test) {
+        pause::point("cold");
+    }
     squall_sys::fork::arm();
     AT_FORK.call_once(|| squall_sys::fork::at_fork(note_fork));
     let prepared = prepare();
@@ -127,6 +131,9 @@ pub(crate) fn give_record_back(record: &'static Record) {
     // register anew either: it would interrupt this function, so it is refused.
     COLD.set(true);
     pointer::set_current(&raw const UNREGISTERED);
+    if cfg!(test) {
+        pause::point("cold");
+    }
     DOMAIN.unregister(record);
     COLD.set(false);
 }

@@ -314,8 +314,11 @@ impl<'a> Run<'a> {
             let until = self.limits.deadline.map_or(slice, |deadline| deadline.min(slice));
             match self.marker.wait_until(until) {
                 Ok(()) => return Ok(()),
-                Err(WaitError::Timeout) if cfg!(test) => pause::point("forward"),
-                Err(WaitError::Timeout) => {}
+                Err(WaitError::Timeout) => {
+                    if cfg!(test) {
+                        pause::point("forward");
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }
