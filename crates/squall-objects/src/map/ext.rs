@@ -235,6 +235,23 @@ where
         K: Borrow<Q>,
         V: Clone;
 
+    /// Removes the key. Returns clones of the stored key and of its value, or `None` if the key was absent.
+    ///
+    /// If another thread removes the key and inserts an equal one meanwhile, the result may have the earlier
+    /// key.
+    ///
+    /// ```
+    /// use squall_objects::map::{self, MapExt};
+    ///
+    /// let map = map::shared::<String, u64>();
+    /// map.set("a".into(), 1);
+    /// assert_eq!(map.remove_entry("a"), Some(("a".to_owned(), 1)));
+    /// ```
+    fn remove_entry<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q> + Clone,
+        V: Clone;
+
     /// Removes the key. Returns whether it was present.
     ///
     /// ```

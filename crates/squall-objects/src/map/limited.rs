@@ -199,6 +199,10 @@ where
         self.read_inner(|guard, inner| inner.read(guard, key, f))
     }
 
+    fn find_key(&self, _: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&K)) -> bool {
+        self.read_inner(|guard, inner| inner.find_key(guard, key, f))
+    }
+
     fn get(&self, _: &Guard, key: &dyn KeyForm<K, S>, value: &mut Old<V>) -> bool {
         self.read_inner(|guard, inner| inner.get(guard, key, value))
     }

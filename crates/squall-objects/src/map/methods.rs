@@ -164,6 +164,15 @@ where
         self.__call_action("write", Remove { key }, Panic)
     }
 
+    #[track_caller]
+    fn remove_entry<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q> + Clone,
+        V: Clone,
+    {
+        write(self, |guard, store| store.remove_entry(guard, key))
+    }
+
     #[inline]
     #[track_caller]
     fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool

@@ -128,6 +128,10 @@ where
         self.table_if_made(key).is_some_and(|table| Storage::read(table, guard, key, f))
     }
 
+    fn find_key(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&K)) -> bool {
+        self.table_if_made(key).is_some_and(|table| Storage::find_key(table, guard, key, f))
+    }
+
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
         Storage::put(self.table_for(entry), guard, entry, old)
     }

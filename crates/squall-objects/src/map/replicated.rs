@@ -149,6 +149,10 @@ where
         is_present
     }
 
+    fn find_key(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&K)) -> bool {
+        Storage::find_key(self.main(), guard, key, f)
+    }
+
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
         let Some((key, _)) = entry else { unreachable!("a put without an entry") };
         let _announced = self.shared.announce(guard, &Borrowed(key));

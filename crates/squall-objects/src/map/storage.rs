@@ -25,6 +25,9 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
         self.read(guard, key, &mut |_| ())
     }
 
+    /// Calls `f` with the stored key. Returns whether the key is present.
+    fn find_key(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&K)) -> bool;
+
     /// Takes the entry out, and sets its key to its value. Returns whether the key was present. If the clone
     /// of the old value panics, the structure is unchanged.
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool;
@@ -194,6 +197,11 @@ where
 {
     fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {
         self.__read(guard, key.hash(self.hasher()), &|there| key.is(there), f)
+    }
+
+    fn find_key(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&K)) -> bool {
+        let mut f = |key: &K, _: &V| f(key);
+        self.__read_entry(guard, key.hash(self.hasher()), &|there| key.is(there), &mut f)
     }
 
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {

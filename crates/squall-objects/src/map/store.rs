@@ -143,6 +143,16 @@ where
         old.into_value()
     }
 
+    pub(super) fn remove_entry<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> Option<(K, V)>
+    where
+        K: Borrow<Q> + Clone,
+        V: Clone,
+    {
+        let mut stored = None;
+        self.0.find_key(guard, &Borrowed(key), &mut |there| stored = Some(there.clone()));
+        Some((stored?, self.remove(guard, key)?))
+    }
+
     pub(super) fn delete<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> bool
     where
         K: Borrow<Q>,

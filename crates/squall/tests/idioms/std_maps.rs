@@ -48,6 +48,10 @@ fn insertions_and_removals() {
         map.clear();
         (left, map.len(), map.contains_key("a"))
     });
+    equal!(u64, |map| {
+        map.extend([(key("a"), 1), (key("b"), 2)]);
+        (map.remove_entry("a"), map.remove_entry("a"), map.len())
+    });
 }
 
 #[test]

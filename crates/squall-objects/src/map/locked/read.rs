@@ -18,6 +18,14 @@ where
         Ok(self.lock()?.index_of(hash, key).is_some())
     }
 
+    /// Returns a copy of the stored key.
+    pub(super) fn copy_key(&self, key: &dyn KeyForm<K, S>) -> Result<Option<K>, Spilled<'_, K, V, S>> {
+        let hash = key.hash(&self.hasher);
+        let inner = self.lock()?;
+        let there = inner.index_of(hash, key).and_then(|index| inner.map.get_bucket(index));
+        Ok(there.map(|(key, _)| (self.cloners.key)(key)))
+    }
+
     /// Calls `f` under the lock for each entry from there on.
     pub(super) fn each_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Result<(), Spilled<'_, K, V, S>> {
         let inner = self.lock()?;

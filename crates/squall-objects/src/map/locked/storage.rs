@@ -32,6 +32,14 @@ where
         self.contains_key(key).unwrap_or_else(|table| Storage::contains(table, guard, key))
     }
 
+    /// `f` gets a copy, so that it runs without the lock.
+    fn find_key(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&K)) -> bool {
+        match self.copy_key(key) {
+            Ok(copy) => copy.inspect(f).is_some(),
+            Err(table) => Storage::find_key(table, guard, key, f),
+        }
+    }
+
     fn put(&self, guard: &Guard, entry: &mut Option<(K, V)>, old: &mut Old<V>) -> bool {
         match self.insert_or_replace(entry) {
             Ok(was_present) => {
