@@ -337,15 +337,17 @@ impl Driver<'_> {
 
     fn start(&self, registry: &Registry) -> Result<(), Unavailable> {
         let sequence = self.grace.course.sequence.load(Ordering::Relaxed);
-        // Relaxed: the heavy fence below orders this store before the scan.
-        self.grace.course.sequence.store(sequence + 1, Ordering::Relaxed);
+        // The heavy fence below orders this store before the scan.
+        // Release: pairs with the acquire in `elapsed`. It may read this store instead of that of `finish`,
+        // which this driver has seen.
+        self.grace.course.sequence.store(sequence + 1, sites::START_RELEASE.order(Ordering::Release));
         if !sites::START_FENCE.is_weak() {
             // Pairs with the light fence of `Record::enter_fast` (or the full one of `enter_slow`), and with
             // the fence of `mark`. An operation that the scan below does not see open reads everything
             // unlinked before any moment that this grace period serves.
             if let Err(why) = self.grace.timed_fence() {
-                // The grace period has concluded no operation yet: withdraw it.
-                self.grace.course.sequence.store(sequence, Ordering::Relaxed);
+                // The grace period has concluded no operation yet: withdraw it. Release: as above.
+                self.grace.course.sequence.store(sequence, Ordering::Release);
                 return Err(why);
             }
         }

@@ -165,6 +165,33 @@ fn verdict_travels() {
     driver.join().unwrap();
 }
 
+/// A driver publishes its verdict and begins the next grace period. Another thread may see only that, and
+/// believes the verdict.
+fn next_start_travels() {
+    let shared = Shared::new();
+    let driver = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let record = shared.domain.register(1, false);
+            let token = shared.domain.enter(record);
+            let slot = shared.slot();
+            let moment = shared.domain.grace.mark_unfenced();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+            shared.look_at(slot);
+            let _ = record.leave(token);
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+            let next = shared.domain.grace.mark_unfenced();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, next);
+        })
+    };
+    shared.unlink();
+    let moment = shared.domain.grace.mark();
+    if shared.domain.grace.elapsed(moment) {
+        shared.free();
+    }
+    driver.join().unwrap();
+}
+
 /// A reader's last reads happen before the steps of a poller that finds the operation over. The threads do
 /// not sleep.
 fn leave_is_seen() {
@@ -189,6 +216,58 @@ fn leave_is_seen() {
         }
     }
     reader.join().unwrap();
+}
+
+/// Runs a thread that unlinks, polls twice, and frees if the reader's operation is over, beside `reader`. The
+/// reader runs on the main thread, as in `wait_beside`. The threads do not sleep.
+fn poll_beside(shared: &Arc<Shared>, reader: impl FnOnce(&Shared)) {
+    let poller = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.unlink();
+            let moment = shared.domain.grace.mark();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+            if shared.domain.grace.poll(&shared.domain.registry, moment) == Ok(true) {
+                shared.free();
+            }
+        })
+    };
+    reader(shared);
+    poller.join().unwrap();
+}
+
+/// A reader leaves one operation and enters the next. The poller may see the second one in place of the end
+/// of the first.
+fn two_operations() {
+    let shared = Shared::new();
+    let owner = shared.clone();
+    let record = owner.domain.register(1, false);
+    poll_beside(&shared, |shared| {
+        for _ in 0..2 {
+            let token = shared.domain.enter(record);
+            shared.look();
+            let _ = record.leave(token);
+        }
+    });
+}
+
+/// A reader ends, and another thread takes over its record. The poller may see the record as the new owner
+/// took it.
+fn record_taken_over() {
+    let shared = Shared::new();
+    let owner = shared.clone();
+    let record = owner.domain.register(1, false);
+    poll_beside(&shared, |shared| {
+        let token = shared.domain.enter(record);
+        shared.look();
+        let _ = record.leave(token);
+        shared.domain.unregister(record);
+        let heir = owner.clone();
+        let heir = thread::spawn(move || {
+            let _ = heir.domain.register(2, false);
+        });
+        heir.join().unwrap();
+    });
 }
 
 /// A reader leaves while a waiter goes to sleep for it. Only the reader can wake the waiter.
@@ -453,7 +532,10 @@ models!(
     wait_fenced,
     mark_here_drive_there,
     verdict_travels,
+    next_start_travels,
     leave_is_seen,
+    two_operations,
+    record_taken_over,
     leave_wakes,
     two_poll,
     two_wait,
@@ -469,12 +551,12 @@ models!(
 );
 
 macro_rules! twins {
-    ($($name:ident: $site:ident breaks $model:ident $(behind $mask:path)?),* $(,)?) => { $(
+    ($($name:ident: $site:ident breaks $model:ident $(behind $($mask:path)|+)?),* $(,)?) => { $(
         #[cfg(loom)]
         #[test]
         fn $name() {
             let test = concat!("raw::model::", stringify!($model), "::holds");
-            squall_sys::sync::weaken::twin(sites::$site, &[$($mask)?], test);
+            squall_sys::sync::weaken::twin(sites::$site, &[$($($mask),+)?], test);
         }
     )* };
 }
@@ -484,6 +566,12 @@ twins! {
     twin_start_fence: START_FENCE breaks mark_here_drive_there,
     twin_leave_release: LEAVE_RELEASE breaks leave_is_seen behind park::SIGNAL_FENCE,
     twin_scan_acquire: SCAN_ACQUIRE breaks leave_is_seen behind park::SIGNAL_FENCE,
+    twin_enter_release: ENTER_RELEASE breaks two_operations
+        behind sites::LEAVE_FENCE | park::SIGNAL_FENCE,
+    twin_adopt_release: ADOPT_RELEASE breaks record_taken_over
+        behind sites::LEAVE_FENCE | park::SIGNAL_FENCE,
+    twin_start_release: START_RELEASE breaks next_start_travels
+        behind sites::LEAVE_FENCE | park::SIGNAL_FENCE,
     twin_leave_fence: LEAVE_FENCE breaks leave_wakes,
     twin_sleep_fence: SLEEP_FENCE breaks leave_wakes,
     twin_mark_fence: MARK_FENCE breaks mark_here_drive_there,

@@ -228,8 +228,9 @@ impl Record {
             }
             token = Token(word);
         }
-        // Relaxed: the light fence orders this store before the reads of the operation.
-        self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
+        // Release: pairs with the acquire in `is_over`. A driver that sees this operation instead of the one
+        // before also sees the accesses of that one as done.
+        self.word.store(word + DEPTH_ONE, sites::ENTER_RELEASE.order(Ordering::Release));
         if cfg!(test) {
             pause::point("entered");
         }
@@ -245,9 +246,9 @@ impl Record {
     #[cold]
     pub(crate) fn enter_slow(&self) -> Token {
         let word = self.word.load(Ordering::Relaxed);
-        // Relaxed: as in `enter_fast`. Here the fence is a full one in either mode; it pairs with the same
+        // Release: as in `enter_fast`. Here the fence is a full one in either mode; it pairs with the same
         // heavy fence.
-        self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
+        self.word.store(word + DEPTH_ONE, sites::ENTER_RELEASE.order(Ordering::Release));
         if !sites::ENTER_FENCE.is_weak() {
             fence(Ordering::SeqCst);
         }
@@ -370,7 +371,9 @@ impl Record {
         self.thread.store(thread, Ordering::Relaxed);
         self.attention.store(bits, Ordering::Relaxed);
         self.quiet.store(0, Ordering::Relaxed);
-        self.word.store(word & ENDED | slow, Ordering::Relaxed);
+        // Release: pairs with the acquire in `seen` and `is_over`, for a driver that reads this store. The
+        // registry's lock has ordered the operations of the last owner before it.
+        self.word.store(word & ENDED | slow, sites::ADOPT_RELEASE.order(Ordering::Release));
     }
 
     /// Begins a callback-free scope (I8). For the owner.
@@ -429,9 +432,11 @@ impl Record {
     /// reclaimer and in a barrier, from the lists of other threads.
     pub(crate) fn begin_run(&self) {
         debug_assert!(self.runs.load(Ordering::Relaxed).is_multiple_of(2));
-        // Relaxed: the store becomes visible with the removal of the calls. For the thread's own list, by the
-        // release that ends its access to the list; for other lists, by the unlock of `takers` (defer/I2).
-        self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // The store becomes visible with the removal of the calls. For the thread's own list, by the release
+        // that ends its access to the list; for other lists, by the unlock of `takers` (defer/I2).
+        // Release: pairs with the acquire in `wait_run_end`, which may read this store instead of that of
+        // the last `end_run`.
+        self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
     /// Notes that the owner of this record has run the deferred calls it took.

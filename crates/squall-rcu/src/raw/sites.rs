@@ -42,6 +42,14 @@ pub(crate) const CHUNK_RELEASE: Site = Site(15);
 pub(crate) const ANNOUNCE_FENCE: Site = Site(16);
 /// Reclaimer: between clearing its flag and its last look for pending calls. Partner: [`ANNOUNCE_FENCE`].
 pub(crate) const REST_FENCE: Site = Site(17);
+/// Reader: the store that opens an operation. Releases the operations that ended before. Partner:
+/// [`SCAN_ACQUIRE`].
+pub(crate) const ENTER_RELEASE: Site = Site(26);
+/// Registering thread: the store that takes over a record. Releases the operations of earlier owners.
+/// Partner: [`SCAN_ACQUIRE`].
+pub(crate) const ADOPT_RELEASE: Site = Site(27);
+/// Driver: the store that begins a grace period. Releases the verdicts before. Partner: [`ELAPSED_ACQUIRE`].
+pub(crate) const START_RELEASE: Site = Site(28);
 /// Reclaimer: the exchange that begins a turn. Partner: the release of the thread that allowed it.
 pub(crate) const TURN_ACQUIRE: Site = Site(18);
 /// Reclaimer: the exchange that ends a turn. Partner: the acquire of the thread that forbids it.
