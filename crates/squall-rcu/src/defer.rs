@@ -325,7 +325,8 @@ fn add_slow(kind: Kind, call: Deferred) {
 #[cold]
 fn orphans_over_bound(record: &'static Record) {
     // A thread past its exit hook has a new list in each operation.
-    if in_deferred_call() || (record.is_temporary() && !has_left_a_batch()) {
+    let is_due = !record.is_temporary() || has_left_a_batch();
+    if !is_due || in_deferred_call() || squall_sys::fork::forked() {
         return;
     }
     if record.depth() > 0 {
@@ -481,7 +482,8 @@ fn run_orphans(record: &Record) {
 fn adopt_one(kind: Kind, call: Deferred) {
     let bytes = call.bytes as usize;
     hand_over(vec![Batch { kind, moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
-    if exceeds_bound(orphaned()) && !in_deferred_call() && !is_quiet() && has_left_a_batch() {
+    let may_wait = !in_deferred_call() && !is_quiet() && !squall_sys::fork::forked();
+    if may_wait && exceeds_bound(orphaned()) && has_left_a_batch() {
         // On an error no memory can be freed now.
         let _ = with_record(keep_bound);
     }

@@ -136,6 +136,13 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
         (0..10_000).for_each(|_| retire(Box::new(1_u64)));
         true
     }));
+    // A thread that ended has left more than the bound. The child's first call waits for nothing.
+    thread::spawn(|| (0..66).for_each(|_| retire(Box::new([0_u8; 256 << 10])))).join().unwrap();
+    assert!(in_forked_child(|| {
+        let throttled = stats().throttled;
+        retire(Box::new(1_u64));
+        stats().throttled == throttled
+    }));
     done.send(()).unwrap();
     other.join().unwrap();
     // The parent goes on as before.
