@@ -12,6 +12,8 @@ pub(crate) mod raw;
 
 #[cfg(not(loom))]
 mod arc;
+#[cfg(all(debug_assertions, not(loom)))]
+mod blocking;
 #[cfg(not(loom))]
 mod cell;
 #[cfg(not(loom))]

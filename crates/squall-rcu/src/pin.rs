@@ -46,7 +46,8 @@ pub struct Guard {
 /// References that `f` obtains through [`Rcu::load`](crate::Rcu::load) stay valid until `f` returns. So does
 /// any other object if its paths are cut before its memory is retired. Operations nest; only the outermost
 /// one counts. Keep them short: memory retired by any thread while this operation is open stays allocated
-/// until it ends.
+/// until it ends. So `f` must not sleep or wait. In builds with debug assertions an operation that did is
+/// reported to the handler of [`on_stall`](crate::on_stall), once per place in the code.
 ///
 /// # Panics
 /// Panics if the thread's first operation is refused with a [`PinError`]; later ones cannot fail. Use
@@ -235,6 +236,9 @@ pub struct Entered {
     record: &'static Record,
     token: Token,
     guard: Guard,
+    /// Present in an outermost operation that is measured.
+    #[cfg(debug_assertions)]
+    watch: Option<crate::blocking::Watch>,
 }
 
 impl Entered {
@@ -247,8 +251,18 @@ impl Entered {
             None => enter_cold(record, tag)?,
         };
         #[cfg(debug_assertions)]
-        record.note(std::panic::Location::caller(), tag);
-        Ok(Entered { record, token, guard: Guard { _this_thread: PhantomData } })
+        let watch = {
+            let began = std::panic::Location::caller();
+            record.note(began, tag);
+            token.is_outermost().then(|| crate::blocking::begin(began, tag)).flatten()
+        };
+        Ok(Entered {
+            record,
+            token,
+            guard: Guard { _this_thread: PhantomData },
+            #[cfg(debug_assertions)]
+            watch,
+        })
     }
 
     /// Not public: returns the operation's guard.
@@ -287,6 +301,10 @@ impl Drop for Entered {
     fn drop(&mut self) {
         if self.record.leave(self.token) {
             leave_cold(self.record, self.token);
+        }
+        #[cfg(debug_assertions)]
+        if let Some(watch) = self.watch.take() {
+            watch.end();
         }
     }
 }

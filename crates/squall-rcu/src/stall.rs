@@ -1,4 +1,5 @@
-//! Stall reports: a grace period that does not end is reported with the operation that delays it.
+//! Stall reports: a grace period that does not end is reported with the operation that delays it. So is an
+//! operation that blocked (see `blocking`).
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Arc, Mutex, OnceLock};
@@ -19,7 +20,7 @@ static NAMES: OnceLock<fn(u64) -> String> = OnceLock::new();
 
 type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
 
-/// One operation that delays a grace period.
+/// One operation that delays a grace period, or that blocked.
 ///
 /// # Example
 /// ```
@@ -35,8 +36,12 @@ pub struct Stall {
     pub thread_name: String,
     /// The kernel's id of that thread.
     pub thread_id: u32,
-    /// How long the grace period has been delayed: the time since its driver first slept.
+    /// How long the grace period has been delayed: the time since its driver first slept. For an operation
+    /// that blocked, its duration.
     pub since: Duration,
+    /// Whether the operation has ended, and its thread slept or waited in it. Such operations are reported
+    /// only in builds with debug assertions, once per place in the code.
+    pub has_blocked: bool,
     /// The place where the outermost operation began. Recorded only in builds with debug assertions.
     pub began: Option<&'static Location<'static>>,
     /// The object called by the outermost operation, such as `Hits#17.3 of class demo::PerCore`. Recorded
@@ -46,6 +51,19 @@ pub struct Stall {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_blocked {
+            let object = self.object.as_ref().map(|object| format!("a call of {object}"));
+            return write!(
+                f,
+                "squall-rcu: thread \"{}\" (id {}) slept or waited inside {}, which took {} ms{}; code there must not \
+                 block, since it delays all reclamation",
+                self.thread_name,
+                self.thread_id,
+                object.as_deref().unwrap_or("an operation"),
+                self.since.as_millis(),
+                self.began.map_or_else(String::new, |at| format!(" and began at {at}")),
+            );
+        }
         write!(
             f,
             "squall-rcu: a grace period has waited {} ms for thread \"{}\" (id {}), which is inside ",
@@ -66,6 +84,12 @@ impl fmt::Display for Stall {
 }
 
 /// Calls `handler` when one operation has delayed a grace period for longer than the stall timeout.
+///
+/// In builds with debug assertions `handler` also gets operations that slept or waited
+/// ([`Stall::has_blocked`]), on their own thread when they have ended. That thread may hold locks, so
+/// `handler` must not wait then. Only a sample is measured: per thread and place in the code, the first eight
+/// operations and then one in 64. An operation shorter than a millisecond is not reported. A major page fault
+/// or a contended lock counts as a wait.
 ///
 /// The thread that waits for the grace period calls `handler`, once per grace period, outside every operation
 /// and without holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall`
@@ -141,10 +165,22 @@ pub(crate) fn report(holdup: &Holdup<'_>) {
     let object = NAMES.get().filter(|_| note.tag != 0).map(|name| name(note.tag));
     let thread_id = record.thread();
     let thread_name = squall_sys::affinity::thread_name(thread_id).unwrap_or_else(|| String::from("?"));
-    let stall = Stall { thread_name, thread_id, since, began: note.began, object };
+    tell(&Stall { thread_name, thread_id, since, has_blocked: false, began: note.began, object });
+}
+
+/// Reports an operation of this thread that blocked, after it has ended.
+#[cfg(debug_assertions)]
+pub(crate) fn report_blocked(began: &'static Location<'static>, tag: u64, since: Duration) {
+    let thread_id = squall_sys::affinity::thread_id();
+    let object = NAMES.get().filter(|_| tag != 0).map(|name| name(tag));
+    let thread_name = squall_sys::affinity::thread_name(thread_id).unwrap_or_else(|| String::from("?"));
+    tell(&Stall { thread_name, thread_id, since, has_blocked: true, began: Some(began), object });
+}
+
+fn tell(stall: &Stall) {
     let handler = HANDLER.lock().unwrap_or_else(|poison| poison.into_inner()).clone();
     match handler {
-        Some(handler) => handler(&stall),
+        Some(handler) => handler(stall),
         None => eprintln!("{stall}"),
     }
 }

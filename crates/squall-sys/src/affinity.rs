@@ -14,6 +14,22 @@ pub fn thread_id() -> u32 {
     0
 }
 
+/// Returns how often the calling thread has given up its processor to wait, or `None` if the system does not
+/// tell.
+pub fn voluntary_switches() -> Option<u64> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: plain integers, for which zeros are valid.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: getrusage(2) writes the structure that it is given.
+        let result =
+            crate::system::quietly(|| unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) });
+        if result == 0 { u64::try_from(usage.ru_nvcsw).ok() } else { None }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
 /// Returns the processor that the calling thread runs on, or 0 if the system does not tell.
 pub fn current_cpu() -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]

@@ -113,14 +113,24 @@ fn nothing<'a>() -> Box<dyn FnOnce() + 'a> {
     Box::new(|| ())
 }
 
-#[test]
-fn a_stall_names_the_object_whose_call_it_is() {
+/// Receives the reports of stalled grace periods from now on.
+fn reports() -> mpsc::Receiver<Stall> {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
+    squall_rcu::on_stall(move |stall| {
+        if !stall.has_blocked {
+            _ = tell.lock().unwrap().send(stall.clone());
+        }
+    });
+    told
+}
+
+#[test]
+fn a_stall_names_the_object_whose_call_it_is() {
+    let told = reports();
     // Only `stalls_of` waits for grace periods then, so a report comes after its `meanwhile`.
     squall_rcu::set_reclaimer(false);
     squall_rcu::set_stall_timeout(Duration::from_millis(1));
-    squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));
 
     // A distributed object. Then, on the same thread, an operation that is no call, although a call is made
     // in it.

@@ -162,7 +162,8 @@ pub trait Gate: Send + Sync {
 
 /// Methods for requests, on a handle or an owner of a gate.
 ///
-/// Each method panics if the object was destroyed.
+/// Each method panics if the object was destroyed. In builds with debug assertions a method that must wait
+/// panics inside an operation, since the wait would delay all reclamation.
 ///
 /// ```
 /// use squall_objects::gate::{self, Gate, GateExt, Rejected};

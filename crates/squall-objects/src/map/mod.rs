@@ -78,7 +78,8 @@
 //! - A hasher must spread the keys. Keys with one hash are compared one after the other: to insert n of them
 //!   takes n² steps. `std`'s hasher, the default, has random keys, so that no client can choose such keys.
 //! - Closures must be short and must not sleep: they run in an operation, which delays the release of
-//!   memory. A closure that changes its own key each time runs forever.
+//!   memory. Builds with debug assertions report one that slept ([`squall_rcu::on_stall`]). A closure that
+//!   changes its own key each time runs forever.
 //! - Drops of keys and values must not sleep. They run under no lock: in the call itself for a locked map,
 //!   otherwise after a grace period, perhaps on another thread.
 //! - A signal handler must not use a map. Calls in a forked child return an error or panic.

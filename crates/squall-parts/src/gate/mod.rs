@@ -206,7 +206,24 @@ fn await_turn<S: squall_lock::Steps>(
     );
 }
 
+/// Panics if the thread is inside an operation: the wait would delay all reclamation.
+#[inline]
+fn refuse_in_operation() {
+    #[cfg(all(debug_assertions, not(loom)))]
+    if squall_rcu::in_operation() {
+        let object = squall_rcu::__object_of_operation().map(|object| format!(", a call of {object}"));
+        panic!(
+            "a gate was waited for inside an operation{}: the wait would delay all reclamation; wait after the \
+             operation, or use the methods that do not wait",
+            object.unwrap_or_default()
+        );
+    }
+}
+
 /// Waits at `events` until `is_so` holds.
+///
+/// # Panics
+/// In builds with debug assertions, if it must wait inside an operation.
 fn wait<S: squall_lock::Steps>(
     events: &squall_machine::park::EventCount,
     mut is_so: impl FnMut() -> bool,
@@ -223,6 +240,7 @@ fn wait<S: squall_lock::Steps>(
         if squall_sys::fork::forked() {
             return Err(ControlError::Forked);
         }
+        refuse_in_operation();
         S::step();
         events.wait(seen, limits.left());
     }

@@ -553,3 +553,18 @@ fn rejected_requests_do_not_touch_the_count() {
         }
     });
 }
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_wait_inside_an_operation_panics() {
+    let gate = SharedGate::new();
+    gate.stop().unwrap();
+    let wait = || squall_rcu::pin(|_| gate.enter());
+    let panic = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("a gate was waited for inside an operation"), "{text}");
+    // Without a wait, a gate may be used in an operation.
+    gate.restart().unwrap();
+    squall_rcu::pin(|_| gate.enter()).unwrap();
+    gate.leave();
+}

@@ -159,7 +159,7 @@ impl Token {
         Token(word.wrapping_add(ENDED_ONE))
     }
 
-    fn is_outermost(self) -> bool {
+    pub(crate) fn is_outermost(self) -> bool {
         self.0 & DEPTH == 0
     }
 

@@ -121,8 +121,8 @@ impl Workload for RcuWorkload {
         signals::install().map_err(cannot)?;
         let leaves = Leaf::alive();
         let world = World::make(broken, run.threads);
-        on_stall(|_| {
-            world.stalls.fetch_add(1, Ordering::Relaxed);
+        on_stall(|stall| {
+            world.stalls.fetch_add(u64::from(!stall.has_blocked), Ordering::Relaxed);
         });
         Ok(RcuWorkload { world, roles: Vec::new(), crowds: 0, leaves, before: None, peak: Peak::default() })
     }
