@@ -2,7 +2,8 @@
 //! own, because it counts the bytes of the program's allocator.
 #![cfg(not(any(loom, miri, squall_global_alloc)))]
 
-use squall_core::{Owned, RepContext, RepMemory, Root, shared};
+use squall_core::swap::{Replacement, State, StateFormats, swap};
+use squall_core::{Owned, RepContext, RepMemory, Root, shared, swappable};
 use squall_machine::ClusterSize;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,6 +119,33 @@ fn co_31_of_objects_that_are_over_nothing_is_left() {
     let lost = lives(COUNT) - before;
     let _ = std::panic::take_hook();
     assert!(lost < 256 << 10, "{lost} bytes were lost with {} objects of each kind", 4 * COUNT);
+}
+
+impl State for Text {
+    fn formats(formats: &mut StateFormats<'_, Text>) {
+        formats.export(|this| Ok(this.0.clone())).import(|_, _: String| Ok(()));
+    }
+}
+
+#[test]
+fn of_swaps_nothing_is_left() {
+    let _turn = TURN.lock().unwrap_or_else(|poison| poison.into_inner());
+    const SWAPS: usize = 1_000;
+    let text: Owned<dyn Count> = swappable(Text("y".repeat(300)));
+    let live_after = |swaps: usize| {
+        for _ in 0..swaps {
+            swap(text.handle(), Replacement::swappable(Text("y".repeat(300)))).unwrap();
+        }
+        for _ in 0..3 {
+            squall_rcu::barrier().unwrap();
+        }
+        LIVE.load(Ordering::Relaxed) - squall_core::tables::stats().kept_bytes as isize
+    };
+    // Lists reach their greatest size.
+    let before = live_after(SWAPS);
+    let lost = live_after(SWAPS) - before;
+    assert_eq!(text.count(), 300);
+    assert!(lost < 64 << 10, "{lost} bytes were lost with {SWAPS} swaps");
 }
 
 /// A root that gives its contexts away.
