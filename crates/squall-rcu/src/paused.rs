@@ -110,6 +110,35 @@ fn a_barrier_waits_for_unripe_calls_that_reclaim_hands_over() {
 }
 
 #[test]
+fn a_barrier_waits_for_calls_that_a_throttled_thread_took_from_ended_threads() {
+    let _alone = alone();
+    let (stop_reading, is_reading, end_reading) = meeting();
+    let reader = thread::spawn(move || pin(|_| stop_reading()));
+    is_reading.recv().unwrap();
+    let ended = thread::spawn(|| {
+        let ran = defer_flag();
+        // More than the bound. The reader is inside, so the calls are not ripe.
+        pin(|_| (0..3000).for_each(|_| defer(|| ())));
+        ran
+    });
+    let ran = ended.join().unwrap();
+    end_reading.send(()).unwrap();
+    reader.join().unwrap();
+    assert!(stats().pending_calls > 2048, "the ended thread left too few calls");
+    let (stop, has_stopped, go_on) = meeting();
+    let throttled = thread::spawn(move || {
+        let _hooked = pause::hook(move |name| {
+            if name == "orphans taken" {
+                stop();
+            }
+        });
+        defer(|| ());
+    });
+    assert!(barrier_beside(&has_stopped, go_on, &ran), "the barrier missed a call that a thread had taken");
+    throttled.join().unwrap();
+}
+
+#[test]
 fn reclaim_runs_the_calls_of_an_ended_thread() {
     let _alone = alone();
     let ran = thread::spawn(defer_flag).join().unwrap();

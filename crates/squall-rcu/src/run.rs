@@ -141,6 +141,10 @@ pub(crate) fn take_orphans(passed: Moment) -> Vec<Batch> {
     ORPHANED.calls.fetch_sub(sum.calls, Ordering::Relaxed);
     ORPHANED.objects.fetch_sub(sum.objects, Ordering::Relaxed);
     ORPHANED.bytes.fetch_sub(sum.bytes, Ordering::Relaxed);
+    drop(orphans);
+    if cfg!(test) {
+        pause::point("orphans taken");
+    }
     taken
 }
 
