@@ -8,8 +8,9 @@
 //! The mutations are made in a copy of the files, below the folder of build products. First, the
 //! tests must pass there without a mutation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,8 +32,8 @@ pub(crate) struct Options {
 
 /// The list of mutations, below the root of the repository.
 const LIST: &str = "xtask/mutations.toml";
-/// Time after which a test that runs counts as hanging. The tests named in the list take seconds.
-const HANGS_AFTER: Duration = Duration::from_secs(240);
+/// A test hangs if it runs for this long, and this many times longer than without a mutation.
+const HANGS_AFTER: (Duration, u32) = (Duration::from_secs(10), 5);
 /// Interval between two checks of a running test.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -68,14 +69,16 @@ pub(crate) fn command(options: &Options) -> Result<()> {
         return Ok(());
     }
     let scratch = Scratch::new(&root)?;
-    for test in mutations.iter().map(|mutation| &mutation.test).collect::<BTreeSet<_>>() {
-        let outcome = scratch.test(test)?;
+    let mut limits = BTreeMap::new();
+    for test in mutations.iter().map(|mutation| mutation.test.as_str()).collect::<BTreeSet<_>>() {
+        let (outcome, took) = scratch.test(test, None)?;
         ensure!(outcome == Outcome::Passed, "without a mutation, `cargo test {test}` {}", outcome.text());
+        limits.insert(test, HANGS_AFTER.0 + took * HANGS_AFTER.1);
     }
     let mut wrong = Vec::new();
     for mutation in &mutations {
         let begun = Instant::now();
-        let outcome = scratch.mutate(mutation)?;
+        let outcome = scratch.mutate(mutation, limits[mutation.test.as_str()])?;
         let verdict = verdict(outcome, mutation.survives.as_deref());
         println!(
             "{} s, {}: {}",
@@ -96,17 +99,18 @@ pub(crate) fn command(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the line of a test's output that tells best why it failed.
+/// Returns the line of a test's output that tells best why it failed: the message of the last panic.
 fn reason(output: &str) -> &str {
-    let mut lines = output.lines().skip_while(|line| !line.contains("panicked at"));
-    // The message stands on the line after the place.
-    let panic = lines.nth(1).filter(|line| !line.is_empty());
-    panic.or_else(|| output.lines().find(|line| line.contains("signal:"))).unwrap_or("no panic").trim()
+    let after = output.rsplit_once("panicked at").map(|(_, after)| after);
+    // The rest of that line is the place.
+    let message = after.and_then(|after| after.lines().skip(1).find(|line| !line.trim().is_empty()));
+    message.or_else(|| output.lines().find(|line| line.contains("signal:"))).unwrap_or("no panic").trim()
 }
 
 /// Compares an outcome with the list. Returns the line to print; an error is a difference.
 fn verdict(outcome: Outcome, survives: Option<&str>) -> Result<String, String> {
     match (outcome, survives) {
+        (Outcome::Rejected, _) => Err("does not compile".into()),
         (Outcome::Passed, None) => Err("SURVIVED: no test fails".into()),
         (Outcome::Passed, Some(why)) => Ok(format!("survives as listed: {why}")),
         (killed, None) => Ok(killed.text().into()),
@@ -163,6 +167,8 @@ enum Outcome {
     Passed,
     Failed,
     Hung,
+    /// The compiler rejected the mutation.
+    Rejected,
 }
 
 impl Outcome {
@@ -171,6 +177,7 @@ impl Outcome {
             Outcome::Passed => "passed",
             Outcome::Failed => "killed",
             Outcome::Hung => "killed: it hangs",
+            Outcome::Rejected => "does not compile",
         }
     }
 }
@@ -217,35 +224,42 @@ impl Scratch {
         command
     }
 
-    /// Runs `cargo test` with these arguments.
-    fn test(&self, test: &str) -> Result<Outcome> {
-        shell::run(&mut self.cargo(test, &["--no-run"])).context("a mutation must compile")?;
+    /// Runs `cargo test` with these arguments, for at most `limit`. Returns also how long the tests ran.
+    fn test(&self, test: &str, limit: Option<Duration>) -> Result<(Outcome, Duration)> {
+        let built = self.cargo(test, &["--no-run"]).output()?;
+        if !built.status.success() {
+            eprint!("{}", String::from_utf8_lossy(&built.stderr));
+            return Ok((Outcome::Rejected, Duration::ZERO));
+        }
         let mut command = self.cargo(test, &[]);
         let output = fs::File::create(&self.output)?;
-        command.stdout(output.try_clone()?).stderr(output).stdin(Stdio::null());
-        wait(command.spawn().with_context(|| format!("cannot start {command:?}"))?)
+        command.stdout(output.try_clone()?).stderr(output).stdin(Stdio::null()).process_group(0);
+        let begun = Instant::now();
+        let outcome = wait(command.spawn().with_context(|| format!("cannot start {command:?}"))?, limit)?;
+        Ok((outcome, begun.elapsed()))
     }
 
     /// Makes a mutation, runs its tests, and undoes it.
-    fn mutate(&self, mutation: &Mutation) -> Result<Outcome> {
+    fn mutate(&self, mutation: &Mutation, limit: Duration) -> Result<Outcome> {
         let path = self.tree.join(&mutation.file);
         let text = fs::read_to_string(&path)?;
         fs::write(&path, mutation.apply(&text)?)?;
-        let outcome = self.test(&mutation.test).with_context(|| mutation.name.clone());
+        let outcome = self.test(&mutation.test, Some(limit)).with_context(|| mutation.name.clone());
         fs::write(&path, text)?;
-        outcome
+        Ok(outcome?.0)
     }
 }
 
 /// Waits for a test run, and ends it if it hangs.
-fn wait(mut child: Child) -> Result<Outcome> {
+fn wait(mut child: Child, limit: Option<Duration>) -> Result<Outcome> {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(if status.success() { Outcome::Passed } else { Outcome::Failed });
         }
-        if begun.elapsed() > HANGS_AFTER {
-            child.kill()?;
+        if limit.is_some_and(|limit| begun.elapsed() > limit) {
+            // The whole group: the test program is a child of cargo.
+            shell::run(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]))?;
             child.wait()?;
             return Ok(Outcome::Hung);
         }
