@@ -11,6 +11,7 @@
 
 mod adapt;
 mod alloc;
+mod fork;
 mod locks;
 mod maps;
 mod objects;
@@ -38,6 +39,7 @@ pub const STRESSES: &[Stress] = &[
     locks::STRESS,
     alloc::STRESS,
     maps::STRESS,
+    fork::STRESS,
 ];
 
 /// Returns the command that makes the same choices again, with the settings in force.

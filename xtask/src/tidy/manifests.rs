@@ -140,13 +140,14 @@ pub(crate) fn unsafe_floor(tree: &Tree, problems: &mut Problems) {
             if root && !rust.code.iter().any(|line| line.contains(attribute)) {
                 problems.file(path, format!("lacks {attribute}"));
             }
-            let Unsafe::Below(folder) = known.may_unsafe else { continue };
-            if below(path, &format!("{}/{folder}", package.folder)) {
+            let Unsafe::Below(places) = known.may_unsafe else { continue };
+            let place = |place: &&str| format!("{}/{place}", package.folder);
+            if places.iter().map(place).any(|place| path == place || below(path, &place)) {
                 continue;
             }
             for (line, code) in rust.code.iter().enumerate() {
                 if !word_positions(code, "unsafe").is_empty() {
-                    problems.line(path, line, format!("unsafe outside of {folder}"));
+                    problems.line(path, line, format!("unsafe outside of {}", places.join(", ")));
                 }
             }
         }

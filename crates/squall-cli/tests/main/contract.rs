@@ -301,7 +301,8 @@ fn stress_list_names_the_stresses_one_on_a_line() {
             "adapt",
             "locks",
             "alloc",
-            "maps"
+            "maps",
+            "fork"
         ]
     );
 }

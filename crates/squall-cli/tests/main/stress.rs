@@ -145,6 +145,27 @@ stress! { objects {
     unknown: "double-drop"
 } }
 
+stress! { fork {
+    threads: "4",
+    done: ["children", "ended by exit", "ended by _exit", "calls refused", "calls done", "writes of the parent"],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [];
+        it_passes_on_the_real_machine: ["--real"], [];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+        it_passes_without_restartable_sequences: ["--real"], [("SQUALL_RSEQ", "off")];
+        it_passes_without_the_reclaimer: [], [("SQUALL_RECLAIMER", "off")];
+    }
+    breaks: {
+        a_call_that_hangs_is_caught: "hang", 20, "a forked child hung in ";
+        an_exit_hook_that_hangs_is_caught: "hang-at-exit", 20, "a forked child hung in exit";
+        a_wrong_result_is_caught: "wrong-result", 20, "in a forked child had a wrong result";
+        a_child_that_aborts_is_caught: "abort", 20, "was ended by signal 6";
+        a_lost_write_of_the_parent_is_caught: "lose-write", 2, "was changed by another thread";
+    }
+    unknown: "hang-at-exit"
+} }
+
 stress! { swap {
     threads: "8",
     done: [
