@@ -48,7 +48,8 @@ thread_local! {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinError {
-    /// The process is the child of a fork, and this thread is not registered. Such a child may only exec.
+    /// The process is the child of a fork. There a thread that is not registered opens no operation, and no
+    /// thread opens one of an object.
     Forked,
     /// The caller is a signal handler that interrupted a cold path of this crate on the same thread.
     Reentrant,

@@ -29,7 +29,8 @@ pub enum CallErrorKind {
     NotThere,
     /// The object's root or an arbiter refused the call, for this reason.
     Refused(&'static str),
-    /// The process is the child of a fork, which may only exec.
+    /// The process is the child of a fork: see
+    /// [forked children](crate#forked-children).
     Forked,
     /// The call comes from a signal handler that interrupted a slow path of Squall on this thread.
     Reentrant,

@@ -57,7 +57,8 @@
 //! - `Eq` and `Hash` of a map's keys run under locks, and must not use the map. If one panics during a
 //!   change, the change is done completely or not at all.
 //! - Signal handlers must not use these objects, since a lookup may allocate and take a lock.
-//! - After a fork, calls in the child return errors.
+//! - In the child of a fork, calls return an error or panic: see
+//!   [forked children](squall_core#forked-children).
 
 mod distributed;
 mod items;

@@ -50,7 +50,8 @@
 //!   makes an entry panics, the key stays absent.
 //! - Drops of entries and parts may use the directory.
 //! - Methods that lock are not operations, and may be called where blocking is allowed.
-//! - Signal handlers must not use a directory. After a fork, calls in the child return errors.
+//! - Signal handlers must not use a directory. In the child of a fork, calls return an error or panic: see
+//!   [forked children](squall_core#forked-children).
 //!
 //! [`squall_parts::dhash`] has the parts of these objects, for use within an object of your own.
 

@@ -30,9 +30,9 @@
 //!
 //! # Limits
 //! - Signal handlers must not use a gate.
-//! - After a fork, a gate made by the parent is useless in the child. In the child, requests that were inside
-//!   on other threads of the parent never leave. Waits return at once, so [`GateExt::enter`] on a stopped
-//!   gate spins forever.
+//! - In the child of a fork, calls fail: see
+//!   [forked children](squall_core#forked-children). A [`Request`] dropped there is not
+//!   counted out.
 //! - There is no adaptive form, since a service has one gate and knows its form beforehand. The two forms
 //!   cannot be swapped for each other, since each request must leave the object that it entered.
 

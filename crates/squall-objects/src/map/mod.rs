@@ -82,7 +82,8 @@
 //!   changes its own key each time runs forever.
 //! - Drops of keys and values must not sleep. They run under no lock: in the call itself for a locked map,
 //!   otherwise after a grace period, perhaps on another thread.
-//! - A signal handler must not use a map. Calls in a forked child return an error or panic.
+//! - A signal handler must not use a map. In the child of a fork, calls return an error or panic: see
+//!   [forked children](squall_core#forked-children).
 mod cloners;
 mod construct;
 mod drain;

@@ -43,8 +43,9 @@
 //!
 //! # Limits
 //! Signal handlers must not read or change a value: the first read of a cluster takes a lock briefly and may
-//! allocate. In the form [`copied`] the first read after each change does so, and runs `T::clone`. After a
-//! fork, calls in the child return errors.
+//! allocate. In the form [`copied`] the first read after each change does so, and runs `T::clone`. In the
+//! child of a fork, calls return an error or panic: see
+//! [forked children](squall_core#forked-children).
 //!
 //! The parts of these objects are in [`squall_parts::replica`], for use within an object of your own.
 
