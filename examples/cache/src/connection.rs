@@ -218,6 +218,7 @@ impl<S: Store> Responder<'_, S> {
                 output.stat("uptime", cache.uptime_s());
                 output.stat("time", cache.moment().now);
                 output.stat("version", VERSION);
+                output.stat("squall_version", env!("CARGO_PKG_VERSION"));
                 output.stat("pointer_size", usize::BITS);
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     output.stat("threads", runtime.metrics().num_workers());

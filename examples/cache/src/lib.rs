@@ -21,12 +21,11 @@ pub use clock::{Clock, Hand};
 pub use config::Config;
 pub use connection::serve_client;
 pub use item::Item;
-pub use server::serve;
+pub use server::{listen, serve};
 pub use squall_store::SquallStore;
 pub use stats::{Fact, Stats};
 pub use store::{Change, Key, Store};
 
-/// The answer to `version`: the last memcached without the meta commands, like this server,
-/// then Squall's version. libmemcached reads the number before the first dot, and takes a server
-/// with 0 there for a broken one.
-pub const VERSION: &str = concat!("1.5.22-squall-", env!("CARGO_PKG_VERSION"));
+/// The answer to `version`: the last memcached without the meta commands, which this server does not know
+/// either. Clients parse it as three numbers. Squall's version is in the answer to `stats`.
+pub const VERSION: &str = "1.5.22";

@@ -1,19 +1,18 @@
 #![forbid(unsafe_code)]
 //! `squall-cached`: the cache server as a program.
 
-use std::net::SocketAddr;
+use std::process::ExitCode;
 
 use clap::Parser;
-use squall_cache_example::{Cache, Clock, Config, SquallStore, serve};
-use tokio::net::TcpListener;
+use squall_cache_example::{Cache, Clock, Config, SquallStore, listen, serve};
 
 /// A cache server that speaks memcached's text protocol.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Address to listen on.
-    #[arg(long, default_value = "127.0.0.1:11211")]
-    listen: SocketAddr,
+    /// Address or host name to listen on, with the port.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
+    listen: String,
     /// Maximum size of all entries, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
     memory: u64,
@@ -34,8 +33,13 @@ struct Arguments {
     threads: Option<u16>,
 }
 
-fn main() -> std::io::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    let Err(error) = run(&Arguments::parse()) else { return ExitCode::SUCCESS };
+    eprintln!("squall-cached: {error}");
+    ExitCode::FAILURE
+}
+
+fn run(arguments: &Arguments) -> std::io::Result<()> {
     let config = Config {
         memory_bytes_max: arguments.memory << 20,
         value_bytes_max: (arguments.value << 10) as usize,
@@ -49,7 +53,7 @@ fn main() -> std::io::Result<()> {
         runtime.worker_threads(threads.into());
     }
     runtime.enable_all().build()?.block_on(async {
-        let listener = TcpListener::bind(arguments.listen).await?;
+        let listener = listen(&arguments.listen).await?;
         eprintln!("serving on {}", listener.local_addr()?);
         let cache = Cache::new(SquallStore::new(), config, Clock::system());
         serve(cache, listener).await.map(|never| match never {})

@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use squall::objects::read_mostly::ReadMostlyExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 
 use crate::cache::Cache;
@@ -20,6 +21,35 @@ const SWEPT_PER_S: f64 = 5_000.0;
 const SWEEP_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Pause after a failed accept, for example while no descriptors are left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// Connections that wait to be accepted. The system lowers it to `net.core.somaxconn`.
+const BACKLOG: u32 = 4096;
+
+/// Listens on an address, like `127.0.0.1:11211`, `[::1]:11211` or `localhost:11211`. If a name has several
+/// addresses, uses the first on which it can listen.
+///
+/// # Errors
+/// There is no such address, or it is in use. The message names the address.
+pub async fn listen(address: &str) -> io::Result<TcpListener> {
+    let name =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host(address).await.map_err(name)? {
+        match bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(name(last))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restarted server need not wait for the end of its old connections.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves clients of this listener until the future is dropped. Then all connections are closed.
 ///
