@@ -5,31 +5,86 @@
 //!
 #![doc = include_str!("../README.md")]
 
-pub use squall_adapt as adapt;
-pub use squall_alloc as alloc;
-#[cfg(feature = "browse")]
-pub use squall_browse as browse;
 pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
     InterfaceOf, Interrupted, Miss, MissAnswer, ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError,
     RepContext, RepInfo, RepIter, RepMemory, RepRef, Root, Source, WellKnown, class_of, info_of, shared,
     shared_with, snapshot, swap, swappable, swappable_with, tables, try_shared,
 };
-pub use squall_lock as lock;
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,
     topology,
 };
 pub use squall_macros::interface;
-pub use squall_objects as objects;
-pub use squall_parts as parts;
-pub use squall_policy as policy;
-pub use squall_rcu as rcu;
+
+// Modules, and not names of the crates: rustc suggests the paths of modules for a trait that is not imported,
+// and rustdoc documents their contents here.
+
+/// The engine that changes the form of adaptive objects with their load.
+pub mod adapt {
+    pub use squall_adapt::*;
+}
+
+/// A memory allocator with a cache per processor.
+pub mod alloc {
+    pub use squall_alloc::*;
+}
+
+/// Locks that are cheap while they are free.
+pub mod lock {
+    pub use squall_lock::*;
+}
+
+/// Ready objects: counters, maps, read-mostly values, caches, directories, gates and an adaptive lock.
+pub mod objects {
+    pub use squall_objects::*;
+}
+
+/// Parts of objects: a concurrent hash table, replicas, gates.
+pub mod parts {
+    pub use squall_parts::*;
+}
+
+/// Policies around the calls of an object, typed attributes and monitors.
+pub mod policy {
+    pub use squall_policy::*;
+}
+
+/// Read-copy-update: read sections, grace periods and deferred calls.
+pub mod rcu {
+    pub use squall_rcu::*;
+}
+
+/// Inspection and control of the objects of a running program.
+#[cfg(feature = "browse")]
+pub mod browse {
+    pub use squall_browse::*;
+}
 
 #[doc(hidden)]
 pub use squall_core::__macro;
 
-/// The names that most programs with objects of their own need.
+/// The names that most programs with objects of their own need, and the traits of the ready objects.
+///
+/// The traits come without a name, so that their methods can be called.
+///
+/// ```
+/// use squall::objects::counter;
+/// use squall::prelude::*;
+///
+/// let requests = counter::shared();
+/// requests.inc();
+/// assert_eq!(requests.total(), 1);
+/// ```
 pub mod prelude {
     pub use crate::{CallError, ClusterSize, Handle, Owned, RepContext, Root, Vp, interface};
+
+    pub use squall_objects::cached::{CachedMapExt as _, Items as _};
+    pub use squall_objects::counter::Counter as _;
+    #[cfg(feature = "directories")]
+    pub use squall_objects::directory::Parts as _;
+    #[cfg(feature = "gates")]
+    pub use squall_objects::gate::{Gate as _, GateExt as _};
+    pub use squall_objects::map::MapExt as _;
+    pub use squall_objects::read_mostly::{ReadMostly as _, ReadMostlyExt as _};
 }
