@@ -10,11 +10,14 @@ use super::Map;
 /// One key of a map, present or absent, made by [`MapExt::entry`](super::MapExt::entry).
 ///
 /// [`and_modify`](Entry::and_modify) collects changes. An `or_` method then changes a present value, or
-/// inserts an absent one, in one atomic step. An entry that is dropped without such a method changes a
-/// present value.
+/// inserts an absent one, in one atomic step. Without such a method, the drop of the entry changes a present
+/// value.
 ///
-/// The entry holds no lock and no value, so other threads may use the key meanwhile. The results are
-/// [`Snapshot`]s: they can be read like the references that `std`'s entries return, and not changed.
+/// The entry holds no lock, so other threads may use the key meanwhile. The results are [`Snapshot`]s:
+/// read-only clones, where `std`'s entries return references.
+///
+/// # Panics
+/// If the map was destroyed: the methods that use the map, and the drop of an entry with changes.
 ///
 /// ```
 /// use squall_objects::map::{self, MapExt};
@@ -49,6 +52,8 @@ where
     pub(super) map: Handle<dyn Map<K, V, S>>,
     /// The key and the changes. Empty after the entry was used.
     pub(super) parts: Option<(K, Option<F>)>,
+    /// Whether the thread was panicking when the entry was made.
+    pub(super) made_in_panic: bool,
 }
 
 impl<K, V, S> Entry<K, V, S>
@@ -58,7 +63,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     pub(super) fn new(map: Handle<dyn Map<K, V, S>>, key: K) -> Entry<K, V, S> {
-        Entry { map, parts: Some((key, None)) }
+        Entry { map, parts: Some((key, None)), made_in_panic: std::thread::panicking() }
     }
 }
 
@@ -79,13 +84,8 @@ where
         &self.parts.as_ref().expect("an entry keeps its key until it is used").0
     }
 
-    /// Returns the key. Changes that were collected are forgotten.
-    pub fn into_key(mut self) -> K {
-        self.take().0
-    }
-
-    /// Adds `f` to the changes that a present value will get. They are applied to a clone of the value, which
-    /// then replaces it.
+    /// Adds `f` to the changes that a present value will get, from the next `or_` method or the drop of the
+    /// entry. They are applied to a clone of the value, which then replaces it.
     ///
     /// `f` runs under no lock, and again if another writer was faster.
     pub fn and_modify<G: FnMut(&mut V)>(mut self, mut f: G) -> Entry<K, V, S, impl FnMut(&mut V)> {
@@ -96,7 +96,7 @@ where
             }
             f(value);
         };
-        Entry { map: self.map, parts: Some((key, Some(both))) }
+        Entry { map: self.map, parts: Some((key, Some(both))), made_in_panic: self.made_in_panic }
     }
 }
 
@@ -112,7 +112,11 @@ where
     }
 }
 
-/// A clone of an entry's value, made at the moment of the call. It can be read and not changed.
+/// A read-only clone of an entry's value, made at the moment of the call.
+///
+/// To change the value in the map, use [`Entry::and_modify`] or
+/// [`MapExt::update_in_place`](super::MapExt::update_in_place). To own the clone, use
+/// [`into_inner`](Snapshot::into_inner).
 ///
 /// ```
 /// use squall_objects::map::{self, MapExt, Snapshot};

@@ -5,7 +5,7 @@ use squall_parts::table::Compute;
 use std::hash::{BuildHasher, Hash};
 
 use super::Map;
-use super::construct::with_turn;
+use super::construct::take_turn;
 use super::entry::{Entry, Snapshot};
 use super::ext::MapExt;
 
@@ -16,6 +16,19 @@ where
     S: BuildHasher + Send + Sync + 'static,
     F: FnMut(&mut V),
 {
+    /// Returns the key, after the collected changes of a present value.
+    ///
+    /// # Panics
+    /// If the map was destroyed, and there are changes.
+    #[track_caller]
+    pub fn into_key(mut self) -> K {
+        let (key, changes) = self.take();
+        if let Some(changes) = changes {
+            self.map.update_in_place(&key, changes);
+        }
+        key
+    }
+
     /// Changes the value if the key is present, and inserts `value` otherwise. Returns a clone of the key's
     /// value.
     ///
@@ -35,7 +48,8 @@ where
     ///
     /// One thread at a time constructs a value for the key by this method, or by
     /// [`or_insert_with_key`](Entry::or_insert_with_key), [`or_try_insert_with`](Entry::or_try_insert_with)
-    /// and [`MapExt::try_get_or_insert_with`]. The others wait for it.
+    /// and [`MapExt::try_get_or_insert_with`]. The other threads wait, and return its value. The last method
+    /// states the rules for constructors.
     ///
     /// # Panics
     /// If the map was destroyed, or a [`limited`](super::limited) map is full.
@@ -59,7 +73,7 @@ where
     /// unchanged.
     ///
     /// # Errors
-    /// The closure's.
+    /// Returns the closure's error.
     /// # Panics
     /// If the map was destroyed, or a [`limited`](super::limited) map is full.
     #[track_caller]
@@ -85,42 +99,35 @@ where
     fn insert_constructed<E>(mut self, construct: impl FnOnce(&K) -> Result<V, E>) -> Result<Snapshot<V>, E> {
         let (key, mut changes) = self.take();
         let map = self.map;
-        let present = |changes: &mut Option<F>, key: &K| match changes {
-            None => map.get_cloned(key),
-            Some(changes) => change(map, key, changes),
-        };
-        if let Some(value) = present(&mut changes, &key) {
+        if let Some(value) = present(map, &key, &mut changes) {
             return Ok(Snapshot(value));
         }
-        with_turn(map, key, |key| {
-            if let Some(value) = present(&mut changes, &key) {
-                return Ok(Snapshot(value));
-            }
-            let value = construct(&key)?;
-            Ok(Snapshot(match changes {
-                None => map.get_or_insert_with(key, || value),
-                Some(changes) => change_or_insert(map, key, changes, value),
-            }))
-        })
+        let _turn = take_turn(map, &key);
+        if let Some(value) = present(map, &key, &mut changes) {
+            return Ok(Snapshot(value));
+        }
+        let value = construct(&key)?;
+        Ok(Snapshot(match changes {
+            None => map.get_or_insert_with(key, || value),
+            Some(changes) => change_or_insert(map, key, changes, value),
+        }))
     }
 }
 
-/// Changes the value of a present key. Returns a clone of the new value.
+/// Changes the value of a present key, if there are changes. Returns a clone of the value.
 #[track_caller]
-fn change<K, V, S>(map: Handle<dyn Map<K, V, S>>, key: &K, mut f: impl FnMut(&mut V)) -> Option<V>
+fn present<K, V, S, F>(map: Handle<dyn Map<K, V, S>>, key: &K, changes: &mut Option<F>) -> Option<V>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
+    F: FnMut(&mut V),
 {
-    let mut last = None;
-    let changed = map.update(key, |value| {
-        let mut value = value.clone();
-        f(&mut value);
-        last = Some(value.clone());
-        value
-    });
-    last.filter(|_| changed)
+    let Some(changes) = changes else { return map.get_cloned(key) };
+    map.update_in_place(key, |value| {
+        changes(value);
+        value.clone()
+    })
 }
 
 /// Changes the value of a present key, or inserts `value`, in one step. Returns a clone of the key's value.
@@ -147,10 +154,13 @@ where
     S: BuildHasher + Send + Sync + 'static,
     F: FnMut(&mut V),
 {
-    /// Applies collected changes to a present value, except while the thread panics.
+    /// Applies collected changes to a present value, unless a panic is the reason for the drop.
+    ///
+    /// # Panics
+    /// If the map was destroyed, and there are changes.
     fn drop(&mut self) {
         if let Some((key, Some(changes))) = &mut self.parts
-            && !std::thread::panicking()
+            && std::thread::panicking() == self.made_in_panic
         {
             self.map.update_in_place(&*key, changes);
         }

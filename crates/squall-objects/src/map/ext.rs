@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use super::drain::Drain;
 use super::entry::{Entry, Snapshot};
 use super::full::Full;
+use super::in_place::InPlace;
 use super::iter::Iter;
 use super::resize_error::ResizeError;
 use super::{Compute, Computed, Map};
@@ -15,14 +16,17 @@ use super::{Compute, Computed, Map};
 /// The methods of a map. Import it to call them on a handle or an owner.
 ///
 /// Closures run under no lock, in an operation, and may use the map. Keep them short: memory that is
-/// retired meanwhile is freed after them. A closure that decides about an entry runs again if another
-/// writer was faster. If it panics, the entry is unchanged.
+/// retired meanwhile is freed after them. Constructors of [`Entry`] and
+/// [`try_get_or_insert_with`](MapExt::try_get_or_insert_with) run outside of an operation.
+///
+/// A closure that decides about an entry runs again if another writer was faster. If it panics, the entry is
+/// unchanged.
 ///
 /// Keys are passed in any borrowed form: `&str` for a map with `String` keys.
 ///
 /// # Panics
-/// If the map was destroyed: each method with a result that holds no [`CallError`]. `try_insert` and
-/// `try_reserve` are such methods.
+/// If the map was destroyed: each method with a result that holds no [`CallError`]. `try_insert`,
+/// `try_reserve` and `try_get_or_insert_with` are such methods.
 /// # Cost
 /// An operation, the search for the representative, and the cost of the form: see the [module](super). No
 /// method waits for readers.
@@ -173,7 +177,7 @@ where
     /// Returns a clone of the key's value. If the key is absent, inserts the result of `value` first.
     ///
     /// Several threads may each call their `value` at the same time. One result is inserted, and all of
-    /// them return that one.
+    /// them return that one. [`entry`](MapExt::entry) with [`Entry::or_insert_with`] calls one at a time.
     ///
     /// # Panics
     /// If a [`limited`](super::limited) map is full.
@@ -192,16 +196,18 @@ where
     /// Returns a clone of the key's value. If the key is absent, inserts the value that `value` returns, or
     /// returns its error.
     ///
-    /// One thread at a time constructs a value for the key. The others wait for it, and then find its value
-    /// or try themselves. `value` runs outside of an operation, so it may take long and may sleep. A caller
-    /// that is in an operation itself does not wait.
+    /// One thread at a time constructs a value for the key. The other threads wait. They return its value, or
+    /// call their own `value` if it failed. `value` runs outside of an operation, so it may take long and may
+    /// sleep. Inside a closure of a map, or in [`squall_rcu::pin`], a caller does not wait: several may
+    /// construct at once there.
     ///
-    /// Two threads wait for each other for ever if each constructs a value from the other's key.
+    /// Two threads wait for each other for ever if the `value` of each asks for the key that the other
+    /// constructs.
     ///
     /// # Errors
     /// The error of `value`: the map is unchanged.
     /// # Panics
-    /// If a [`limited`](super::limited) map is full.
+    /// If the map was destroyed, or a [`limited`](super::limited) map is full.
     /// # Cost
     /// Takes one lock more than [`get_or_insert_with`](MapExt::get_or_insert_with) if the key is absent.
     ///
@@ -281,7 +287,8 @@ where
         K: Borrow<Q>;
 
     /// Replaces the key's value by the result of `f`. Returns whether the key is present. `f` runs again if
-    /// another writer was faster.
+    /// another writer was faster. To change a clone in place, see
+    /// [`update_in_place`](MapExt::update_in_place).
     ///
     /// # Panics
     /// If a [`limited`](super::limited) map has no room for a heavier value.
@@ -298,9 +305,9 @@ where
     where
         K: Borrow<Q>;
 
-    /// Changes the key's value by `f`. Returns whether the key is present.
+    /// Changes the key's value by `f`, and returns the result of `f`, or `None` if the key is absent.
     ///
-    /// `f` changes a clone, which then replaces the value. It runs again if another writer was faster.
+    /// `f` changes a clone, which then replaces the value. `f` runs again if another writer was faster.
     ///
     /// # Panics
     /// If a [`limited`](super::limited) map has no room for a heavier value.
@@ -312,21 +319,28 @@ where
     ///
     /// let visits = map::shared::<&str, Vec<u64>>();
     /// visits.set("home", vec![]);
-    /// assert!(visits.update_in_place("home", |pages| pages.push(3)));
+    /// let visit = |pages: &mut Vec<u64>| {
+    ///     pages.push(3);
+    ///     pages.len()
+    /// };
+    /// assert_eq!(visits.update_in_place("home", visit), Some(1));
     /// assert_eq!(visits.get_cloned("home"), Some(vec![3]));
     /// ```
     #[inline]
     #[track_caller]
-    fn update_in_place<Q: Eq + Hash + ?Sized>(self, key: &Q, mut f: impl FnMut(&mut V)) -> bool
+    fn update_in_place<Q: Eq + Hash + ?Sized, R>(self, key: &Q, mut f: impl FnMut(&mut V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.update(key, |value| {
+        let mut result = None;
+        let changed = self.update(key, |value| {
             let mut value = value.clone();
-            f(&mut value);
+            result = Some(f(&mut value));
             value
-        })
+        });
+        // `f` may have run although another thread then removed the key.
+        result.filter(|_| changed)
     }
 
     /// Replaces, removes or keeps the entry, as `f` decides from its value. An absent key stays absent, and
@@ -365,8 +379,8 @@ where
     /// ```
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
 
-    /// Decides about one entry, like [`compute`](MapExt::compute), and returns the second result of `f`: from
-    /// the run that took effect.
+    /// Decides about one entry, like [`compute`](MapExt::compute), but returns the second part of the result
+    /// of `f`, from the run that took effect.
     ///
     /// # Panics
     /// If a [`limited`](super::limited) map is full.
@@ -515,6 +529,7 @@ where
     /// map.clear();
     /// assert!(map.is_empty());
     /// ```
+    #[track_caller]
     fn clear(self) {
         self.retain(|_, _| false);
     }
@@ -538,8 +553,9 @@ where
         self.for_each(|key, _| _ = self.update(key, |value| f(key, value.clone())));
     }
 
-    /// Returns an iterator that removes each entry and returns it. Its drop removes the entries that are
-    /// left. It visits the same entries as [`for_each`](MapExt::for_each).
+    /// Returns an iterator that removes each entry and returns clones of key and value. The drop of the
+    /// iterator removes the entries that are left. It visits the same entries as
+    /// [`for_each`](MapExt::for_each).
     ///
     /// ```
     /// use squall_objects::map::{self, MapExt};
@@ -600,6 +616,7 @@ where
     /// (1..5).for_each(|n| _ = map.set(n, n));
     /// assert_eq!(map.fold(1, |product, _, n| product * n), 24);
     /// ```
+    #[track_caller]
     fn fold<T>(self, from: T, mut f: impl FnMut(T, &K, &V) -> T) -> T {
         let mut folded = Some(from);
         self.for_each(|key, value| folded = folded.take().map(|folded| f(folded, key, value)));
@@ -620,6 +637,7 @@ where
 
     /// Counts the entries in one iteration. It counts each key that is present from begin to end, and some
     /// of those that come or go meanwhile.
+    #[track_caller]
     fn count(self) -> usize {
         self.fold(0, |count, _, _| count + 1)
     }
@@ -745,6 +763,34 @@ where
     /// # Errors
     /// [`CallError`]: the map was destroyed. `f` may have seen some entries before.
     fn try_for_each(self, f: impl FnMut(&K, &V)) -> Result<(), CallError>;
+
+    // Values are never changed in place. Without these methods, rustc would suggest `values` or `iter`, whose
+    // clones can be changed without an effect.
+
+    #[doc(hidden)]
+    fn get_mut<Q: ?Sized>(self, key: &Q) -> Option<V>
+    where
+        V: InPlace,
+    {
+        let _ = key;
+        unreachable!("no type is `InPlace`")
+    }
+
+    #[doc(hidden)]
+    fn values_mut(self) -> std::iter::Empty<V>
+    where
+        V: InPlace,
+    {
+        unreachable!("no type is `InPlace`")
+    }
+
+    #[doc(hidden)]
+    fn iter_mut(self) -> std::iter::Empty<(K, V)>
+    where
+        V: InPlace,
+    {
+        unreachable!("no type is `InPlace`")
+    }
 
     /// Visits some entries from a position on, and returns the position after them. [`iter`](MapExt::iter)
     /// is built on it.

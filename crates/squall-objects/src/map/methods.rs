@@ -255,7 +255,7 @@ where
         K: Clone,
         V: Clone,
     {
-        Drain::new(self, self.keys(), Self::remove)
+        Drain::new(self, self.keys(), (Self::remove, Self::delete))
     }
 
     #[track_caller]

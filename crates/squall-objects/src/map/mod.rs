@@ -63,7 +63,8 @@
 //!   several times. If it panics, the entry is unchanged.
 //! - A panic poisons no map.
 //! - A `Clone` that panics leaves the map as it was before the call.
-//! - A `Drop` that panics stops no other drop: `clear`, `retain` and the drop of the map complete their work.
+//! - After a panic in one `Drop`, all other values are dropped: `clear`, `retain` and the drop of the map
+//!   complete their work.
 //!   The first panic then goes on to the caller. A panic on the reclaimer's thread is counted
 //!   ([`squall_rcu::stats`]).
 //!
@@ -72,9 +73,8 @@
 //! - A clone of a key or value must be as good as the original. All forms except the shared one hand out
 //!   clones, or clone entries when their form changes. State that changes in place belongs behind an `Arc`.
 //! - `Eq` and `Hash` of keys run under a lock, and in a locked map `Clone` does, too: they must not call any
-//!   object. If one of them calls the map that runs it, this call panics with a message that names the map,
-//!   unless it works. Two maps whose code calls the other one can deadlock. `Drop` and all closures run
-//!   under no lock.
+//!   object. Such a call of the same map may work; otherwise it panics and names the map. Two maps can
+//!   deadlock if the code of each calls the other. `Drop` and all closures run under no lock.
 //! - A hasher must spread the keys. Keys with one hash are compared one after the other: to insert n of them
 //!   takes n² steps. `std`'s hasher, the default, has random keys, so that no client can choose such keys.
 //! - Closures must be short and must not sleep: they run in an operation, which delays the release of
@@ -92,6 +92,7 @@ mod entry_methods;
 mod ext;
 mod format;
 mod full;
+mod in_place;
 mod iter;
 mod key;
 mod limited;

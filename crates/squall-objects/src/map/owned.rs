@@ -123,6 +123,17 @@ where
     }
 }
 
+impl<K, V, const N: usize> From<[(K, V); N]> for OwnedMap<K, V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// Makes a map in the [`shared`](super::shared) form.
+    fn from(entries: [(K, V); N]) -> OwnedMap<K, V> {
+        entries.into_iter().collect()
+    }
+}
+
 impl<K, V, S> IntoIterator for &OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -138,7 +149,7 @@ where
     }
 }
 
-/// An iterator over clones of a map's entries that owns the map. Its drop destroys the map.
+/// An iterator over clones of a map's entries that owns the map. Dropping the iterator destroys the map.
 pub struct IntoIter<K, V, S = RandomState>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -159,7 +170,7 @@ where
     type Item = (K, V);
     type IntoIter = IntoIter<K, V, S>;
 
-    /// Returns an iterator over clones of the entries. It destroys the map when it is dropped.
+    /// Returns an iterator over clones of the entries. Dropping the iterator destroys the map.
     fn into_iter(self) -> IntoIter<K, V, S> {
         IntoIter { entries: self.handle().iter(), _map: self }
     }

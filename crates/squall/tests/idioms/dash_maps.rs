@@ -84,3 +84,69 @@ fn a_failed_or_panicking_constructor_leaves_the_turn_to_the_next() {
     let nested = map.try_get_or_insert_with(2, || map.try_get_or_insert_with(2, || Ok::<_, ()>(6)));
     assert_eq!((nested, map.get(&2)), (Ok(6), Some(6)));
 }
+
+/// A destructor that runs during a panic uses the map as always. An entry that a panic drops does nothing.
+#[test]
+fn entries_and_drains_work_in_destructors_during_a_panic() {
+    struct Counts(map::MapHandle<&'static str, u64>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.entry("panics").and_modify(|n| *n += 1);
+            self.0.entry("panics").and_modify(|n| *n += 1).into_key();
+        }
+    }
+    let map = map::shared();
+    map.set("panics", 0);
+    let handle = map.handle();
+    let panics = std::panic::catch_unwind(|| {
+        let _counts = Counts(handle);
+        let _not_applied = handle.entry("panics").and_modify(|n| *n += 100);
+        panic!("for the test");
+    });
+    assert!(panics.is_err());
+    assert_eq!(map.get("panics"), Some(2));
+    struct Drains(map::MapHandle<&'static str, u64>);
+    impl Drop for Drains {
+        fn drop(&mut self) {
+            drop(self.0.drain());
+        }
+    }
+    let panics = std::panic::catch_unwind(|| {
+        let _drains = Drains(handle);
+        panic!("for the test");
+    });
+    assert!(panics.is_err() && map.is_empty());
+}
+
+/// A panic of a method names the caller's line.
+#[test]
+fn panics_name_the_caller() {
+    let map = map::shared::<u64, u64>();
+    let handle = map.handle();
+    drop(map);
+    let places = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (hook, seen) = (std::panic::take_hook(), places.clone());
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().expect("a panic has a place");
+        seen.lock().unwrap().push((place.file().to_owned(), std::thread::current().id()));
+    }));
+    let calls: [&dyn Fn(); 6] = [
+        &|| drop(handle.entry(1).or_insert(1)),
+        &|| drop(handle.entry(1).or_insert_with(|| 1)),
+        &|| drop(handle.entry(1).and_modify(|n| *n += 1).or_insert_with(|| 1)),
+        &|| _ = handle.try_get_or_insert_with(1, || Ok::<_, ()>(1)),
+        &|| _ = handle.update_in_place(&1, |n| *n += 1),
+        &|| handle.clear(),
+    ];
+    for call in calls {
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err());
+    }
+    std::panic::set_hook(hook);
+    let here = std::thread::current().id();
+    let places = std::mem::take(&mut *places.lock().unwrap());
+    let mine: Vec<_> = places.into_iter().filter(|(_, thread)| *thread == here).collect();
+    assert!(
+        mine.len() == calls.len() && mine.iter().all(|(file, _)| file.ends_with("dash_maps.rs")),
+        "{mine:?}"
+    );
+}

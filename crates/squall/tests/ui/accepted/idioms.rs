@@ -7,7 +7,7 @@ use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 fn main() {
     let lists = map::shared::<u64, Vec<u64>>();
     lists.entry(1).and_modify(|list| list.push(1)).or_insert_with(|| vec![1]);
-    assert!(lists.update_in_place(&1, |list| list.push(2)));
+    assert_eq!(lists.update_in_place(&1, |list| list.push(2)), Some(()));
     assert_eq!(lists.get_cloned(&1), Some(vec![1, 2]));
     let counts = map::shared::<u64, u64>();
     assert_eq!(*counts.entry(1).and_modify(|count| *count += 1).or_insert(5), 5);
