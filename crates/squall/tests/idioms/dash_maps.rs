@@ -131,9 +131,9 @@ fn panics_name_the_caller() {
         seen.lock().unwrap().push((place.file().to_owned(), std::thread::current().id()));
     }));
     let calls: [&dyn Fn(); 6] = [
-        &|| drop(handle.entry(1).or_insert(1)),
-        &|| drop(handle.entry(1).or_insert_with(|| 1)),
-        &|| drop(handle.entry(1).and_modify(|n| *n += 1).or_insert_with(|| 1)),
+        &|| _ = handle.entry(1).or_insert(1),
+        &|| _ = handle.entry(1).or_insert_with(|| 1),
+        &|| _ = handle.entry(1).and_modify(|n| *n += 1).or_insert_with(|| 1),
         &|| _ = handle.try_get_or_insert_with(1, || Ok::<_, ()>(1)),
         &|| _ = handle.update_in_place(&1, |n| *n += 1),
         &|| handle.clear(),
