@@ -56,6 +56,10 @@ use shared::Shared;
 /// Requests use [`GateExt::request`] or [`GateExt::enter`], which wait by means of these methods. A request
 /// may leave on another thread or VP than it entered on.
 ///
+/// In builds with debug assertions [`stop`](Gate::stop), [`shutdown`](Gate::shutdown) and the other methods
+/// that may wait panic inside an operation. They have not changed the gate then. A wait would delay all
+/// reclamation.
+///
 /// Progress: entering is wait-free unless the gate is stopped. Leaving is wait-free in the distributed form
 /// and lock-free in the shared form. A request that stays inside delays a stop or a shutdown. While the
 /// control waits, requests may cause misses and new representatives.

@@ -193,12 +193,13 @@ impl<'a> Limits<'a> {
 /// Lets a request sleep at `turn` until `is_over` holds or the limits end the wait.
 ///
 /// # Panics
-/// In the child of a fork.
+/// In the child of a fork. In builds with debug assertions, inside an operation.
 fn await_turn<S: squall_lock::Steps>(
     turn: &squall_machine::park::EventCount,
     is_over: impl FnMut() -> bool,
     limits: Limits<'_>,
 ) {
+    refuse_in_operation();
     assert!(
         wait::<S>(turn, is_over, limits) != Err(ControlError::Forked),
         "squall-parts: the gate is stopped, and the process is the child of a fork, where no other thread restarts it; \
@@ -206,7 +207,8 @@ fn await_turn<S: squall_lock::Steps>(
     );
 }
 
-/// Panics if the thread is inside an operation: the wait would delay all reclamation.
+/// Panics if the thread is inside an operation: a wait would delay all reclamation. Each control operation
+/// that may wait calls this before it changes the gate.
 #[inline]
 fn refuse_in_operation() {
     #[cfg(all(debug_assertions, not(loom)))]
@@ -221,9 +223,6 @@ fn refuse_in_operation() {
 }
 
 /// Waits at `events` until `is_so` holds.
-///
-/// # Panics
-/// In builds with debug assertions, if it must wait inside an operation.
 fn wait<S: squall_lock::Steps>(
     events: &squall_machine::park::EventCount,
     mut is_so: impl FnMut() -> bool,
@@ -240,7 +239,6 @@ fn wait<S: squall_lock::Steps>(
         if squall_sys::fork::forked() {
             return Err(ControlError::Forked);
         }
-        refuse_in_operation();
         S::step();
         events.wait(seen, limits.left());
     }

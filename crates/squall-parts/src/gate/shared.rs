@@ -24,7 +24,7 @@
 //! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use super::{ControlError, Limits, Rejected, ShutDown, State, await_turn, sites, wait};
+use super::{ControlError, Limits, Rejected, ShutDown, State, await_turn, refuse_in_operation, sites, wait};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
@@ -128,6 +128,9 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Errors
     /// [`ShutDown`]: the request did not enter.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, if it must wait inside an operation.
     ///
     /// # Example
     /// ```
@@ -239,6 +242,9 @@ impl<S: Steps> SharedGate<S> {
     /// # Errors
     /// [`ShutDown`]: the request did not enter.
     ///
+    /// # Panics
+    /// In builds with debug assertions, if it must wait inside an operation.
+    ///
     /// # Example
     /// ```
     /// let gate = squall_parts::gate::SharedGate::new();
@@ -278,6 +284,9 @@ impl<S: Steps> SharedGate<S> {
     /// # Errors
     /// [`ControlError`]; the gate is unchanged.
     ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
+    ///
     /// # Example
     /// ```
     /// use squall_parts::gate::{SharedGate, State};
@@ -295,6 +304,9 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Errors
     /// [`ControlError`]; the gate is unchanged.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
     ///
     /// # Example
     /// ```
@@ -314,7 +326,11 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Errors
     /// [`ControlError`]; the gate is unchanged.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
     pub fn stop_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+        refuse_in_operation();
         self.begin(phase::stopped)?;
         let drained = self.drain(limits);
         if drained.is_err() {
@@ -352,6 +368,9 @@ impl<S: Steps> SharedGate<S> {
     /// # Errors
     /// [`ControlError`]; the gate is unchanged.
     ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
+    ///
     /// # Example
     /// ```
     /// use squall_parts::gate::{SharedGate, ShutDown};
@@ -370,6 +389,9 @@ impl<S: Steps> SharedGate<S> {
     /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the gate is shut down.
     /// [`inside`](SharedGate::inside) returns the number of requests that have not left, and
     /// [`drained_for`](SharedGate::drained_for) waits for them.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
     ///
     /// # Example
     /// ```
@@ -393,7 +415,11 @@ impl<S: Steps> SharedGate<S> {
     /// [`ControlError`], as described at [`shutdown_for`](SharedGate::shutdown_for). After
     /// [`Interrupted`](ControlError::Interrupted) the gate has its previous state. Requests that arrived
     /// during the call were rejected.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
     pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+        refuse_in_operation();
         let before = self.begin(phase::shut_down)?;
         S::step();
         self.turn.signal(u32::MAX);
@@ -414,6 +440,9 @@ impl<S: Steps> SharedGate<S> {
     /// # Errors
     /// [`NotShutDown`](ControlError::NotShutDown) or [`TimedOut`](ControlError::TimedOut); the gate is
     /// unchanged.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
     pub fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
         self.drained_within(Limits::after(limit))
     }
@@ -423,8 +452,12 @@ impl<S: Steps> SharedGate<S> {
     /// # Errors
     /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut) or
     /// [`Interrupted`](ControlError::Interrupted); the gate is unchanged.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, inside an operation. The gate is unchanged.
     pub fn drained_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         const BUSY_OR_INSIDE: u64 = !(STATE as u64);
+        refuse_in_operation();
         let mut word = 0;
         let is_over = || {
             // Acquire: pairs with the Release of requests that left, and of `end`.

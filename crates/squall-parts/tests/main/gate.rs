@@ -568,3 +568,28 @@ fn a_wait_inside_an_operation_panics() {
     squall_rcu::pin(|_| gate.enter()).unwrap();
     gate.leave();
 }
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_control_refused_inside_an_operation_leaves_the_gate_unchanged() {
+    both(|gate| {
+        let refused = |control: &dyn Fn() -> Result<(), ControlError>| {
+            let panic = catch_unwind(AssertUnwindSafe(|| squall_rcu::pin(|_| control()))).unwrap_err();
+            let text = panic.downcast_ref::<String>().unwrap();
+            assert!(text.contains("a gate was waited for inside an operation"), "{text}");
+        };
+        gate.enter().unwrap();
+        refused(&|| gate.stop(Limits::NONE));
+        refused(&|| gate.shutdown(Limits::NONE));
+        refused(&|| gate.drained(Limits::NONE));
+        assert_eq!((gate.state(), gate.inside()), (State::Normal, 1));
+        gate.leave();
+        // Whether a request is inside makes no difference.
+        refused(&|| gate.stop(Limits::NONE));
+        gate.stop(Limits::NONE).unwrap();
+        refused(&|| gate.shutdown(Limits::NONE));
+        assert_eq!(gate.state(), State::Stopped);
+        squall_rcu::pin(|_| gate.restart()).unwrap();
+        gate.enter().unwrap();
+    });
+}

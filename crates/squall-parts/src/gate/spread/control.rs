@@ -3,7 +3,7 @@
 
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use crate::gate::{ControlError, Limits, State, sites, wait};
+use crate::gate::{ControlError, Limits, State, refuse_in_operation, sites, wait};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
@@ -270,7 +270,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// [`ControlError`]; the counter is unchanged.
     ///
     /// # Panics
-    /// If more requests left than entered. The counter is then stopped.
+    /// If more requests left than entered. The counter is then stopped. In builds with debug assertions, also
+    /// inside an operation. The counter is then unchanged.
     ///
     /// # Example
     /// ```
@@ -286,6 +287,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// assert_eq!(requests.stop(limits), Ok(()));
     /// ```
     pub fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+        refuse_in_operation();
         if !sites::FIRST_STOPS_FIRST.is_weak() {
             self.begin(phase::stopped)?;
         }
@@ -326,8 +328,10 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// that arrived before [`Interrupted`](ControlError::Interrupted) were rejected.
     ///
     /// # Panics
-    /// If more requests left than entered. The counter is then shut down.
+    /// If more requests left than entered. The counter is then shut down. In builds with debug assertions,
+    /// also inside an operation. The counter is then unchanged.
     pub fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+        refuse_in_operation();
         let before = self.begin(phase::shut_down)?;
         S::step();
         self.pass_on(SHUTDOWN);
@@ -352,7 +356,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// [`Interrupted`](ControlError::Interrupted); the counter is unchanged.
     ///
     /// # Panics
-    /// If more requests left than entered.
+    /// If more requests left than entered. In builds with debug assertions, also inside an operation.
     ///
     /// # Example
     /// ```
@@ -365,6 +369,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// assert_eq!(requests.drained(Limits::NONE), Ok(()));
     /// ```
     pub fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+        refuse_in_operation();
         let (mut state, mut inside) = (SHUTDOWN, 0);
         let is_over = || {
             // Acquire: pairs with the Release of the shutdown's `end`, so the sums come after its heavy fence
