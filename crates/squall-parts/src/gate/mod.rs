@@ -172,7 +172,8 @@ impl Limits<'static> {
 
 impl<'a> Limits<'a> {
     /// Adds an interrupt. The waiting thread calls it before each sleep. The thread that makes it true must
-    /// call `wake` of the gate.
+    /// call `wake` of the gate. If the interrupt panics, the gate has its previous state, as after
+    /// [`Interrupted`](ControlError::Interrupted).
     pub fn or(self, interrupt: &'a dyn Fn() -> bool) -> Limits<'a> {
         Limits { deadline: self.deadline, interrupt }
     }
@@ -219,6 +220,18 @@ fn refuse_in_operation() {
              operation, or use the methods that do not wait",
             object.unwrap_or_default()
         );
+    }
+}
+
+/// Takes a control operation back, unless it is forgotten: after an error, or a panic of the interrupt.
+struct TakeBack<F: Fn()>(F);
+
+impl<F: Fn()> Drop for TakeBack<F> {
+    fn drop(&mut self) {
+        // A model that has failed must not go on.
+        if !(cfg!(loom) && std::thread::panicking()) {
+            (self.0)();
+        }
     }
 }
 

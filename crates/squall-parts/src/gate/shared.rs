@@ -24,12 +24,15 @@
 //! only where another one succeeded. A request that does not leave delays the control.
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use super::{ControlError, Limits, Rejected, ShutDown, State, await_turn, refuse_in_operation, sites, wait};
+use super::{
+    ControlError, Limits, Rejected, ShutDown, State, TakeBack, await_turn, refuse_in_operation, sites, wait,
+};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::park::EventCount;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem;
 use std::time::Duration;
 
 const COUNT_AT: u32 = 3;
@@ -332,14 +335,14 @@ impl<S: Steps> SharedGate<S> {
     pub fn stop_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         refuse_in_operation();
         self.begin(phase::stopped)?;
-        let drained = self.drain(limits);
-        if drained.is_err() {
+        let take_back = TakeBack(|| {
             S::step();
             self.admit();
-        } else {
-            self.end();
-        }
-        drained
+        });
+        self.drain(limits)?;
+        mem::forget(take_back);
+        self.end();
+        Ok(())
     }
 
     /// Restarts the gate: admits requests again, and wakes those that wait. Any thread may call this, not
@@ -421,16 +424,24 @@ impl<S: Steps> SharedGate<S> {
     pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         refuse_in_operation();
         let before = self.begin(phase::shut_down)?;
+        let take_back = TakeBack(|| {
+            S::step();
+            if before == STOP {
+                self.stop_again();
+            } else {
+                self.admit();
+            }
+            self.drained.signal(u32::MAX);
+        });
         S::step();
         self.turn.signal(u32::MAX);
         let drained = self.drain(limits);
-        S::step();
-        match drained {
-            Err(ControlError::Interrupted) if before == STOP => self.stop_again(),
-            Err(ControlError::Interrupted) => self.admit(),
-            _ => self.end(),
+        if let Ok(()) | Err(ControlError::TimedOut) = drained {
+            mem::forget(take_back);
+            S::step();
+            self.end();
+            self.drained.signal(u32::MAX);
         }
-        self.drained.signal(u32::MAX);
         drained
     }
 

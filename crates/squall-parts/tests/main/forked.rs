@@ -6,7 +6,7 @@ mod child;
 mod this_program;
 
 use child::{End, in_child_ending, in_forked_child};
-use squall_parts::gate::{ControlError, Limits, LocalRequests, SharedGate, SpreadRequests};
+use squall_parts::gate::{ControlError, Limits, LocalRequests, SharedGate, SpreadRequests, State};
 use squall_parts::replica::Watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,6 +50,13 @@ fn a_gate_waits_for_no_thread_in_a_forked_child() {
         assert!(
             in_child_ending(end, || shared.shutdown() == forked && spread.shutdown(Limits::NONE) == forked)
         );
+        // The failed shutdowns are taken back.
+        assert!(in_child_ending(end, || {
+            _ = (shared.shutdown(), spread.shutdown(Limits::NONE));
+            (shared.state(), spread.state()) == (State::Normal, State::Normal)
+                && shared.try_enter().is_ok()
+                && local.try_enter().is_ok()
+        }));
     }
     shared.leave();
     local.leave();

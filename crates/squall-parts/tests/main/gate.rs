@@ -593,3 +593,28 @@ fn a_control_refused_inside_an_operation_leaves_the_gate_unchanged() {
         gate.enter().unwrap();
     });
 }
+
+#[test]
+fn a_panic_of_the_interrupt_leaves_the_gate_unchanged() {
+    both(|gate| {
+        let panics = |control: &dyn Fn(Limits<'_>) -> Result<(), ControlError>| {
+            let limits = Limits::NONE.or(&|| panic!("the interrupt"));
+            let panic = catch_unwind(AssertUnwindSafe(|| control(limits))).unwrap_err();
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"the interrupt"));
+        };
+        gate.enter().unwrap();
+        for _ in 0..2 {
+            panics(&|limits| gate.stop(limits));
+            panics(&|limits| gate.shutdown(limits));
+            assert_eq!((gate.state(), gate.inside()), (State::Normal, 1));
+        }
+        gate.enter().unwrap();
+        gate.leave();
+        gate.leave();
+        gate.stop(Limits::NONE).unwrap();
+        gate.restart().unwrap();
+        gate.shutdown(Limits::NONE).unwrap();
+        // There is no wait, so the interrupt is not called.
+        gate.drained(Limits::NONE.or(&|| panic!("the interrupt"))).unwrap();
+    });
+}

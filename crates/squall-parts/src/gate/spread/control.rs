@@ -3,13 +3,14 @@
 
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use crate::gate::{ControlError, Limits, State, refuse_in_operation, sites, wait};
+use crate::gate::{ControlError, Limits, State, TakeBack, refuse_in_operation, sites, wait};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
 use squall_sys::sync::Mutex;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use std::fmt;
+use std::mem;
 
 /// The control of a [`SpreadRequests`](super::SpreadRequests): it stops, restarts and shuts down the counter.
 ///
@@ -188,8 +189,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         }
     }
 
-    /// Waits until no request is inside.
-    fn drain(&self, state: u32, limits: Limits<'_>) -> Result<(), ControlError> {
+    /// Waits until no request is inside. Returns whether more requests left than entered.
+    fn drain(&self, state: u32, limits: Limits<'_>) -> Result<bool, ControlError> {
         S::step();
         self.heavy(state);
         let mut lost = false;
@@ -198,13 +199,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
             lost = inside < 0;
             inside <= 0
         };
-        let drained = wait::<S>(&self.drained, is_over, limits);
-        if lost {
-            self.end(state);
-            self.drained.signal(u32::MAX);
-            more_left_than_entered();
-        }
-        drained
+        wait::<S>(&self.drained, is_over, limits)?;
+        Ok(lost)
     }
 
     /// Returns an upper bound of the requests inside. It is zero if at some moment of this call no request
@@ -296,14 +292,17 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         if sites::FIRST_STOPS_FIRST.is_weak() {
             self.begin(phase::stopped)?;
         }
-        let drained = self.drain(STOP, limits);
-        if drained.is_err() {
+        let take_back = TakeBack(|| {
             S::step();
             self.go_back(NORMAL);
-        } else {
-            self.end(STOP);
+        });
+        let lost = self.drain(STOP, limits)?;
+        mem::forget(take_back);
+        self.end(STOP);
+        if lost {
+            more_left_than_entered();
         }
-        drained
+        Ok(())
     }
 
     /// Restarts the counter: admits requests again, and wakes those that wait. Any thread may call this, not
@@ -333,19 +332,25 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     pub fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         refuse_in_operation();
         let before = self.begin(phase::shut_down)?;
+        // Threads in `drained` wait for the end of this operation.
+        let take_back = TakeBack(|| {
+            S::step();
+            self.go_back(before);
+            self.drained.signal(u32::MAX);
+        });
         S::step();
         self.pass_on(SHUTDOWN);
         self.turn.signal(u32::MAX);
         let drained = self.drain(SHUTDOWN, limits);
-        if drained == Err(ControlError::Interrupted) {
-            S::step();
-            self.go_back(before);
-        } else {
+        if let Ok(_) | Err(ControlError::TimedOut) = drained {
+            mem::forget(take_back);
             self.end(SHUTDOWN);
+            self.drained.signal(u32::MAX);
         }
-        // Threads in `drained` wait for the end of this operation.
-        self.drained.signal(u32::MAX);
-        drained
+        if drained? {
+            more_left_than_entered();
+        }
+        Ok(())
     }
 
     /// Waits for the last request, after a shutdown that timed out. Callable while another thread shuts down,
