@@ -68,6 +68,10 @@ fn measure(began: &'static Location<'static>, tag: u64) -> Option<Watch> {
 impl Watch {
     /// Ends the measurement, after the operation has ended.
     pub(crate) fn end(self) {
+        // In the child of a fork, the locks of a report may be held for ever.
+        if squall_sys::fork::forked() {
+            return;
+        }
         let lasted = self.since.elapsed();
         if lasted < LONG || squall_sys::affinity::voluntary_switches() == Some(self.switches) {
             return;

@@ -317,6 +317,26 @@ fn a_deferred_call_may_exit_the_process() {
 }
 
 #[test]
+#[cfg(debug_assertions)]
+fn an_operation_that_slept_is_not_reported_in_a_forked_child() {
+    const NAME: &str = "an_operation_that_slept_is_not_reported_in_a_forked_child";
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[]]) {
+        return;
+    }
+    // Registers the thread.
+    pin(|_| ());
+    squall_rcu::on_stall(|_| {
+        // SAFETY: ends the child, which the test then sees.
+        unsafe { libc::_exit(9) }
+    });
+    assert!(in_forked_child(|| {
+        // Longer than the shortest operation that is reported.
+        pin(|_| thread::sleep(Duration::from_millis(3)));
+        true
+    }));
+}
+
+#[test]
 fn a_stalled_grace_period_names_its_holder() {
     const NAME: &str = "a_stalled_grace_period_names_its_holder";
     if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
