@@ -65,23 +65,39 @@ fn measure(began: &'static Location<'static>, tag: u64) -> Option<Watch> {
     Some(Watch { began, tag, since: Instant::now(), switches })
 }
 
+/// An operation that blocked.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    began: &'static Location<'static>,
+    tag: u64,
+    lasted: Duration,
+}
+
 impl Watch {
-    /// Ends the measurement, after the operation has ended.
-    pub(crate) fn end(self) {
+    /// Ends the measurement, before Squall's own work at the end of the operation: that may wait for the
+    /// bound on pending memory. Returns the operation if it blocked.
+    pub(crate) fn end(self) -> Option<Blocked> {
         // In the child of a fork, the locks of a report may be held for ever.
         if squall_sys::fork::forked() {
-            return;
+            return None;
         }
         let lasted = self.since.elapsed();
         if lasted < LONG || squall_sys::affinity::voluntary_switches() == Some(self.switches) {
-            return;
+            return None;
         }
+        Some(Blocked { began: self.began, tag: self.tag, lasted })
+    }
+}
+
+impl Blocked {
+    /// Reports the operation, which has ended, unless its place was reported before.
+    pub(crate) fn report(self) {
         // A signal handler may have interrupted the holder of the lock. Then the next operation reports.
         let Ok(mut reported) = REPORTED.try_lock() else { return };
         let is_new = reported.insert(std::ptr::from_ref(self.began).addr());
         drop(reported);
         if is_new && !std::thread::panicking() {
-            crate::stall::report_blocked(self.began, self.tag, lasted);
+            crate::stall::report_blocked(self.began, self.tag, self.lasted);
         }
     }
 }

@@ -299,12 +299,14 @@ pub unsafe fn __enter(tag: u64) -> Result<Entered, PinError> {
 impl Drop for Entered {
     #[inline(always)]
     fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        let blocked = self.watch.take().and_then(crate::blocking::Watch::end);
         if self.record.leave(self.token) {
             leave_cold(self.record, self.token);
         }
         #[cfg(debug_assertions)]
-        if let Some(watch) = self.watch.take() {
-            watch.end();
+        if let Some(blocked) = blocked {
+            blocked.report();
         }
     }
 }

@@ -337,6 +337,38 @@ fn an_operation_that_slept_is_not_reported_in_a_forked_child() {
 }
 
 #[test]
+#[cfg(debug_assertions)]
+fn a_wait_for_the_bound_is_not_reported() {
+    const NAME: &str = "a_wait_for_the_bound_is_not_reported";
+    // Without the reclaimer, this thread shares no lock with another one.
+    if !alone(NAME, &[&[("SQUALL_RECLAIMER", "off")]]) {
+        return;
+    }
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let here = squall_sys::affinity::thread_id();
+    squall_rcu::on_stall(move |stall| {
+        if stall.has_blocked && stall.thread_id == here {
+            REPORTED.store(true, Ordering::SeqCst);
+        }
+    });
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        pin(|_| {
+            inside_tx.send(()).unwrap();
+            is_done.recv().unwrap();
+        });
+    });
+    inside.recv().unwrap();
+    let throttled = stats().throttled;
+    pin(|_| (0..66).for_each(|_| retire(Box::new([0_u8; 256 << 10]))));
+    assert!(stats().throttled > throttled, "the end of the operation has waited");
+    assert!(!REPORTED.load(Ordering::SeqCst), "the wait was not the operation's");
+    done.send(()).unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
 fn a_stalled_grace_period_names_its_holder() {
     const NAME: &str = "a_stalled_grace_period_names_its_holder";
     if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
