@@ -87,6 +87,7 @@ impl Lock {
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 fn sleep(word: &AtomicU32) {
+    squall_sys::waits::count_sleep();
     squall_sys::futex::wait(word, WAITED, None);
 }
 

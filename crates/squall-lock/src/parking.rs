@@ -30,6 +30,10 @@ pub(crate) fn park(
     token: ParkToken,
     deadline: Option<Instant>,
 ) -> ParkResult {
+    let before_sleep = || {
+        squall_sys::waits::count_sleep();
+        before_sleep();
+    };
     // SAFETY: the key is an address of ours. The closures neither panic nor call back into the table
     // (module).
     unsafe { parking_lot_core::park(key, validate, before_sleep, |_, last| timed_out(last), token, deadline) }

@@ -8,7 +8,8 @@
 //! A read of the count costs up to 1 µs, which is too much for each operation. So each thread measures the
 //! first [`FIRST`] operations of each place in the code, and then one in [`EVERY`].
 //!
-//! Not exact: a major page fault and a contended lock of another library count, too. So a report is no error,
+//! Not exact: a major page fault and a contended lock of another library count, too. An operation that waited
+//! for a lock of Squall's is not reported, since its author cannot avoid that. So a report is no error,
 //! and each place is reported once.
 
 use std::cell::Cell;
@@ -17,6 +18,7 @@ use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use squall_sys::sync::Mutex;
+use squall_sys::waits::sleeps;
 
 /// The operations of a place that a thread measures at first.
 const FIRST: u32 = 8;
@@ -43,6 +45,8 @@ pub(crate) struct Watch {
     tag: u64,
     since: Instant,
     switches: u64,
+    /// The thread's sleeps for locks of Squall's, at the beginning.
+    lock_sleeps: u64,
 }
 
 /// Begins to measure an outermost operation, if it is its turn.
@@ -62,7 +66,7 @@ pub(crate) fn begin(began: &'static Location<'static>, tag: u64) -> Option<Watch
 #[cold]
 fn measure(began: &'static Location<'static>, tag: u64) -> Option<Watch> {
     let switches = squall_sys::affinity::voluntary_switches()?;
-    Some(Watch { began, tag, since: Instant::now(), switches })
+    Some(Watch { began, tag, since: Instant::now(), switches, lock_sleeps: sleeps() })
 }
 
 /// An operation that blocked.
@@ -82,7 +86,10 @@ impl Watch {
             return None;
         }
         let lasted = self.since.elapsed();
-        if lasted < LONG || squall_sys::affinity::voluntary_switches() == Some(self.switches) {
+        if lasted < LONG
+            || sleeps() != self.lock_sleeps
+            || squall_sys::affinity::voluntary_switches() == Some(self.switches)
+        {
             return None;
         }
         Some(Blocked { began: self.began, tag: self.tag, lasted })

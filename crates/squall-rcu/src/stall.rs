@@ -89,7 +89,8 @@ impl fmt::Display for Stall {
 /// ([`Stall::has_blocked`]), on their own thread when they have ended. That thread may hold locks, so
 /// `handler` must not wait then. Only a sample is measured: per thread and place in the code, the first eight
 /// operations and then one in 64. An operation shorter than a millisecond is not reported. A major page fault
-/// or a contended lock counts as a wait. In the child of a fork nothing is reported.
+/// or a contended lock of another library counts as a wait. An operation that slept for one of Squall's own
+/// locks is not reported. In the child of a fork nothing is reported.
 ///
 /// The thread that waits for the grace period calls `handler`, once per grace period, outside every operation
 /// and without holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall`

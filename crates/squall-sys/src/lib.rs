@@ -28,3 +28,4 @@ pub mod signals;
 pub mod sync;
 mod system;
 pub mod tls;
+pub mod waits;

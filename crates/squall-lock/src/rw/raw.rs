@@ -163,6 +163,7 @@ impl<S: Steps> Raw<S> {
                 break Entry::TimedOut;
             }
             S::step();
+            squall_sys::waits::count_sleep();
             self.turn.wait(seen, time_left(deadline));
         };
         if self.queued.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -288,6 +289,7 @@ impl<S: Steps> Raw<S> {
                 return Entry::TimedOut;
             }
             S::step();
+            squall_sys::waits::count_sleep();
             self.gone.wait(seen, time_left(deadline));
         }
     }

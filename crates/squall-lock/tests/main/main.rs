@@ -10,3 +10,5 @@ mod litmus;
 mod lock;
 mod rw;
 mod two_bit;
+#[cfg(all(debug_assertions, target_os = "linux", not(miri)))]
+mod waits;
