@@ -3,13 +3,10 @@
 use squall::objects::lock::AdaptiveLock;
 use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 
-async fn watch() {
+fn watch() {
     let value = read_mostly::shared(1);
-    let mut changes = value.subscribe();
     let _ = value.send(2);
-    changes.changed().await.unwrap();
-    let _ = *changes.borrow_and_update();
-    let _second = changes.clone();
+    value.send_modify(|value| *value += 1);
 }
 
 async fn lock() {
@@ -18,5 +15,6 @@ async fn lock() {
 }
 
 fn main() {
-    drop((watch(), lock()));
+    watch();
+    drop(lock());
 }
