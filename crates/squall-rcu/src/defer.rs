@@ -480,7 +480,7 @@ fn run_orphans(record: &Record) {
 
 /// Hands the call of a thread without a list of its own to the reclaimer.
 fn adopt_one(kind: Kind, call: Deferred) {
-    let bytes = call.bytes as usize;
+    let bytes = u64::from(call.bytes);
     hand_over(vec![Batch { kind, moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
     let may_wait = !in_deferred_call() && !is_quiet() && !squall_sys::fork::forked();
     if may_wait && exceeds_bound(orphaned()) && has_left_a_batch() {

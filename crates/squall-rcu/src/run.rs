@@ -53,7 +53,7 @@ impl Pending {
             let calls = batch.calls.len() as u64;
             sum.calls += calls;
             sum.objects += if batch.kind == Kind::Object { calls } else { 0 };
-            sum.bytes += batch.bytes as u64;
+            sum.bytes += batch.bytes;
         }
         sum
     }
@@ -97,14 +97,14 @@ pub(crate) fn adopt_from(record: &Record) -> bool {
 thread_local! {
     /// Calls and bytes that this thread has added to the orphans since [`has_left_a_batch`] was last true.
     /// Begins with a batch.
-    static LEFT: Cell<(usize, usize)> = const { Cell::new((BATCH_CALLS, 0)) };
+    static LEFT: Cell<(u64, u64)> = const { Cell::new((BATCH_CALLS as u64, 0)) };
 }
 
 /// Returns whether the calling thread has left as many calls to the orphans as a batch holds, since this
 /// function last returned true. The first call returns true.
 pub(crate) fn has_left_a_batch() -> bool {
     let (calls, bytes) = LEFT.get();
-    let full = calls >= BATCH_CALLS || bytes >= BATCH_BYTES;
+    let full = calls >= BATCH_CALLS as u64 || bytes >= BATCH_BYTES;
     if full {
         LEFT.set((0, 0));
     }
@@ -121,7 +121,7 @@ pub(crate) fn adopt(batches: Vec<Batch>) -> bool {
             pause::point("adopt");
         }
         let added = Pending::of(&batches);
-        LEFT.set((LEFT.get().0 + added.calls as usize, LEFT.get().1 + added.bytes as usize));
+        LEFT.set((LEFT.get().0 + added.calls, LEFT.get().1 + added.bytes));
         let mut orphans = orphans();
         orphans.extend(batches);
         // Relaxed, here and in `take_orphans`: a bound needs no order. The fences of `work/I1` order the

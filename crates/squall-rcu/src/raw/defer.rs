@@ -41,7 +41,7 @@ pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 3 } else { 128 
 /// Calls in a batch of [`Kind::Object`].
 pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 3 } else { 512 };
 /// Bytes that close a batch early.
-pub(crate) const BATCH_BYTES: usize = 256 * 1024;
+pub(crate) const BATCH_BYTES: u64 = 256 * 1024;
 /// Longest time, in ms, that a thread may have calls pending without running any of them.
 const LEFT_BEHIND_MS: u64 = 1000;
 /// Running time, in ns, after which a thread that defers no call is taken to do other work.
@@ -137,14 +137,14 @@ pub(crate) struct Batch {
     pub(crate) kind: Kind,
     pub(crate) moment: Moment,
     pub(crate) calls: Vec<Deferred>,
-    pub(crate) bytes: usize,
+    pub(crate) bytes: u64,
 }
 
 /// The calls of one kind: the open list, and the closed batches in order.
 #[derive(Debug)]
 pub(crate) struct Line {
     open: Vec<Deferred>,
-    open_bytes: usize,
+    open_bytes: u64,
     closed: VecDeque<Batch>,
     /// Empty lists, with room for a batch.
     spare: Vec<Vec<Deferred>>,
@@ -229,7 +229,7 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, call: Deferred, mark: impl FnOnce() -> Moment) -> bool {
         let line = &mut self.lines[kind as usize];
-        line.open_bytes += call.bytes as usize;
+        line.open_bytes += u64::from(call.bytes);
         if line.open.len() == line.open.capacity() {
             line.reserve(kind);
         }
@@ -245,7 +245,7 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn push_fast(&mut self, kind: Kind, call: Deferred) -> bool {
         let line = &mut self.lines[kind as usize];
-        let bytes = line.open_bytes + call.bytes as usize;
+        let bytes = line.open_bytes + u64::from(call.bytes);
         let calls = line.open.len();
         let within = calls < line.open.capacity() && calls + 1 < kind.batch_calls() && bytes < BATCH_BYTES;
         if within {
@@ -340,10 +340,9 @@ impl Queue {
     }
 
     fn totals(&self) -> (u64, u64) {
-        let bytes = |line: &Line| line.open_bytes + line.closed.iter().map(|b| b.bytes).sum::<usize>();
+        let bytes = |line: &Line| line.open_bytes + line.closed.iter().map(|b| b.bytes).sum::<u64>();
         let calls = Kind::ALL.into_iter().map(|kind| self.calls_of(kind)).sum();
-        let bytes = self.lines.iter().map(bytes).sum::<usize>();
-        (calls, bytes as u64)
+        (calls, self.lines.iter().map(bytes).sum())
     }
 }
 

@@ -208,6 +208,20 @@ fn pending_memory_is_bounded_while_no_reader_stalls() {
     assert!(peak.unwrap() <= 2048 + 128 + 128 + late, "{peak:?} pending");
 }
 
+#[test]
+fn a_size_of_more_than_4_gib_counts_as_4_gib() {
+    let _alone = alone();
+    // Inside an operation, where no thread runs the calls yet.
+    let pending = pin(|_| {
+        retire(Box::new(0_u64));
+        squall_rcu::retire_with_size(Box::new(0_u64), usize::MAX);
+        stats().pending_bytes
+    });
+    assert_eq!(pending, 8 + u64::from(u32::MAX));
+    barrier().unwrap();
+    assert_eq!(stats().pending_bytes, 0);
+}
+
 fn stats_of_this_moment() -> u64 {
     // Reading every record on each call would take long. Every 64th call is enough for a peak of thousands.
     thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
