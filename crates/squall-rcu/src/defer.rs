@@ -13,7 +13,8 @@
 //!   batch.
 //! - I4. A thread in a callback-free scope ([`without_callbacks`](crate::without_callbacks)) runs only calls
 //!   of [`Kind::Memory`], and does not wait for its bound. It does both once the outermost scope has ended
-//!   and it is outside every operation.
+//!   and it is outside every operation. The transfer of a hot-swap counts as such a scope; after it, the next
+//!   closed batch leads to the work.
 //!
 //! Threads that run the calls, in this order:
 //!
@@ -54,7 +55,7 @@ use crate::run::{
     LIMIT_BYTES, Pending, adopt, has_left_a_batch, oldest_orphans, orphaned, run, run_all, run_everything,
     take_orphans,
 };
-use crate::thread::{DOMAIN, in_deferred_call, is_quiet, own_record, postpone};
+use crate::thread::{DOMAIN, in_deferred_call, own_record, postpone};
 use crate::wait::{WaitError, after, may_run, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
@@ -482,8 +483,7 @@ fn run_orphans(record: &Record) {
 fn adopt_one(kind: Kind, call: Deferred) {
     let bytes = u64::from(call.bytes);
     hand_over(vec![Batch { kind, moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
-    let may_wait = !in_deferred_call() && !is_quiet() && !squall_sys::fork::forked();
-    if may_wait && exceeds_bound(orphaned()) && has_left_a_batch() {
+    if may_run().is_ok() && exceeds_bound(orphaned()) && has_left_a_batch() {
         // On an error no memory can be freed now.
         let _ = with_record(keep_bound);
     }

@@ -34,6 +34,8 @@ thread_local! {
     static COLD: Cell<bool> = const { Cell::new(false) };
     /// Callback-free scopes that began without a record.
     static QUIET: Cell<u32> = const { Cell::new(0) };
+    /// The thread is transferring the state of an object for a hot-swap.
+    static TRANSFERRING: Cell<bool> = const { Cell::new(false) };
     /// The thread runs deferred calls.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
@@ -149,10 +151,20 @@ pub(crate) fn end_quiet_unregistered() {
     QUIET.set(QUIET.get().saturating_sub(1));
 }
 
-/// Returns whether the calling thread, the owner of `record`, is in a callback-free scope. If so, notes in
-/// the record that calls fell due.
+/// Returns whether the calling thread, the owner of `record`, is in a callback-free scope or a transfer. In a
+/// scope, notes in the record that calls fell due. After a transfer, the next closed batch leads to the work.
 pub(crate) fn postpone(record: &Record) -> bool {
-    record.postpone() || QUIET.get() > 0
+    record.postpone() || QUIET.get() > 0 || TRANSFERRING.get()
+}
+
+/// Declares whether the calling thread is transferring the state of an object. Returns the previous value.
+pub(crate) fn set_transferring(whether: bool) -> bool {
+    TRANSFERRING.replace(whether)
+}
+
+/// Returns whether the calling thread is transferring the state of an object.
+pub(crate) fn is_transferring() -> bool {
+    TRANSFERRING.get()
 }
 
 /// Returns whether the calling thread is in a callback-free scope.

@@ -1,6 +1,5 @@
 //! Markers and waits: the public interface of grace periods.
 
-use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use squall_machine::asym::Unavailable;
 
 use crate::raw::grace::{Haste, Limits, Unfinished};
 use crate::raw::moment::Moment;
-use crate::thread::{DOMAIN, current, in_deferred_call, is_quiet};
+use crate::thread::{DOMAIN, current, in_deferred_call, is_quiet, is_transferring, set_transferring};
 
 /// The reason why a wait for a grace period failed.
 ///
@@ -255,7 +254,7 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
     if in_deferred_call() {
         return Err(WaitError::InDeferredCall);
     }
-    if TRANSFERRING.get() {
+    if is_transferring() {
         return Err(WaitError::InTransfer);
     }
     if squall_sys::fork::forked() {
@@ -270,16 +269,12 @@ pub(crate) fn may_run() -> Result<(), WaitError> {
     if is_quiet() { Err(WaitError::Quiet) } else { Ok(()) }
 }
 
-thread_local! {
-    // Has no destructor, so it can be read at any time.
-    static TRANSFERRING: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Not public: declares whether this thread is transferring the state of an object from now on, and so may
-/// not wait. Returns the previous value.
+/// not wait. Until it ends, deferred calls with users' code do not run on this thread. Returns the previous
+/// value.
 #[doc(hidden)]
 pub fn __set_transferring(whether: bool) -> bool {
-    TRANSFERRING.replace(whether)
+    set_transferring(whether)
 }
 
 /// Not public: checks whether the calling thread may wait for a grace period, for code that will wait later.

@@ -253,6 +253,55 @@ fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
     assert_eq!(stats().pending_calls, 0);
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "it waits for time to pass")]
+fn a_thread_that_transfers_state_neither_waits_for_the_bound_nor_runs_drops() {
+    struct Transfer(bool);
+    impl Drop for Transfer {
+        fn drop(&mut self) {
+            squall_rcu::__set_transferring(self.0);
+        }
+    }
+    let _alone = alone();
+    // Only this thread could run the drops.
+    squall_rcu::set_reclaimer(false);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let begin = || Transfer(squall_rcu::__set_transferring(true));
+    let retire_many = |count: usize| (0..count).for_each(|_| retire(Box::new(Counted(dropped.clone()))));
+    let throttled = stats().throttled;
+    let transfer = begin();
+    retire_many(3000);
+    pin(|_| retire_many(3000));
+    assert_eq!((stats().throttled - throttled, dropped.load(Ordering::SeqCst)), (0, 0));
+    drop(transfer);
+    // After the transfer, the next batch leads to the work.
+    retire_many(128);
+    assert!(dropped.load(Ordering::SeqCst) > 0);
+    barrier().unwrap();
+    // The first call of a thread, when an ended thread has left more than the bound.
+    thread::scope(|scope| {
+        let leaving = scope.spawn(|| {
+            let _transfer = begin();
+            retire_many(3000);
+        });
+        leaving.join().unwrap();
+    });
+    let throttled = stats().throttled;
+    let transfer = begin();
+    retire_many(1);
+    assert_eq!((stats().throttled - throttled, stats().pending_calls), (0, 3001));
+    drop(transfer);
+    squall_rcu::set_reclaimer(true);
+    barrier().unwrap();
+    assert_eq!(stats().pending_calls, 0);
+}
+
 /// The bytes that one thread may have pending, and those that close a batch, as the crate's README says.
 const LIMIT_BYTES: u64 = 16 << 20;
 const BATCH_BYTES: u64 = 256 << 10;
