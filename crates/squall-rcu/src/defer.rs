@@ -56,7 +56,7 @@ use crate::run::{
     take_orphans,
 };
 use crate::thread::{DOMAIN, in_deferred_call, own_record, postpone};
-use crate::wait::{WaitError, after, may_run, wait_unchecked};
+use crate::wait::{WaitError, may_run, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
 const LIMIT_CALLS: u64 = 2048;
@@ -333,7 +333,7 @@ fn orphans_over_bound(record: &'static Record) {
     if record.depth() > 0 {
         record.owe(attention::DEFERRED);
     } else if !postpone(record) {
-        keep_bound(record);
+        keep_bound(record, None);
     }
 }
 
@@ -354,15 +354,22 @@ fn batch_closed(record: &'static Record) {
         run_ripe(record, Kind::Memory);
         return;
     }
+    let mut deadline = None;
     if over_bound(record)
         && let Some(oldest) = oldest_of(record, &[Kind::Code, Kind::Object])
     {
-        COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
+        deadline = Some(begin_throttle());
         // On an error the calls stay pending, and `keep_bound` handles them.
-        let _ = wait_unchecked(oldest, Haste::Normal, after(LIMIT_WAIT));
+        let _ = wait_unchecked(oldest, Haste::Normal, deadline);
     }
     run_all_ripe(record);
-    keep_bound(record);
+    keep_bound(record, deadline);
+}
+
+/// Counts a wait for the bound. Returns its deadline.
+fn begin_throttle() -> Instant {
+    COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
+    Instant::now() + LIMIT_WAIT
 }
 
 /// Returns the oldest moment that a closed batch of these kinds waits for.
@@ -381,7 +388,7 @@ pub(crate) fn after_operation(record: &'static Record) {
         return;
     }
     run_ripe_if_allowed(record);
-    keep_bound(record);
+    keep_bound(record, None);
 }
 
 /// Runs the ripe batches of the calling thread, without waiting.
@@ -445,18 +452,17 @@ fn exceeds_bound(pending: Pending) -> bool {
     calls.saturating_sub(objects) > LIMIT_CALLS || objects > LIMIT_OBJECTS || bytes > LIMIT_BYTES
 }
 
-/// Waits until this thread and the orphans are within the bound again, at most [`LIMIT_WAIT`]. The caller is
-/// outside every operation.
+/// Waits until this thread and the orphans are within the bound again, at most until `deadline`, if the wait
+/// has begun already, or for [`LIMIT_WAIT`]. The caller is outside every operation.
 #[cold]
-fn keep_bound(record: &'static Record) {
+fn keep_bound(record: &'static Record, deadline: Option<Instant>) {
     if !over_bound(record) {
         return;
     }
-    COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
-    let deadline = after(LIMIT_WAIT);
+    let deadline = deadline.unwrap_or_else(begin_throttle);
     let oldest = oldest_of(record, &Kind::ALL).into_iter().chain(oldest_orphans()).min();
     // On an error no memory can be freed now: the calls stay pending and are counted.
-    if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
+    if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, Some(deadline)).is_err()) {
         return;
     }
     run_ripe_if_allowed(record);
@@ -467,7 +473,7 @@ fn keep_bound(record: &'static Record) {
     // The calls still pending are users' code, for the reclaimer.
     record.deferrals.ask_reclaimer();
     crate::reclaimer::wake();
-    while over_bound(record) && deadline.is_some_and(|deadline| Instant::now() < deadline) {
+    while over_bound(record) && Instant::now() < deadline {
         squall_sys::sync::thread::sleep(BOUND_POLL);
     }
 }
@@ -485,7 +491,7 @@ fn adopt_one(kind: Kind, call: Deferred) {
     hand_over(vec![Batch { kind, moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
     if may_run().is_ok() && exceeds_bound(orphaned()) && has_left_a_batch() {
         // On an error no memory can be freed now.
-        let _ = with_record(keep_bound);
+        let _ = with_record(|record| keep_bound(record, None));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Markers and waits: the public interface of grace periods.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use squall_machine::asym::Unavailable;
 
@@ -312,9 +312,4 @@ pub(crate) fn wait_unchecked(
             Err(Unfinished::NoFence(why)) => return Err(WaitError::NoFence(why)),
         }
     }
-}
-
-/// Returns the instant `limit` from now, if that can be represented.
-pub(crate) fn after(limit: Duration) -> Option<Instant> {
-    Instant::now().checked_add(limit)
 }

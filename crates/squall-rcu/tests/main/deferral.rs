@@ -255,6 +255,31 @@ fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
 
 #[test]
 #[cfg_attr(miri, ignore = "it waits for time to pass")]
+fn a_closed_batch_leads_to_one_wait_for_the_bound() {
+    let _alone = alone();
+    // The reclaimer would close batches that are not full.
+    squall_rcu::set_reclaimer(false);
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (done, done_rx) = std::sync::mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        pin(|_| {
+            inside_tx.send(()).unwrap();
+            done_rx.recv().unwrap();
+        });
+    });
+    inside.recv().unwrap();
+    let throttled = stats().throttled;
+    // Values with a drop. 16 batches are within the bound.
+    (0..18 * 128).for_each(|n| retire(Box::new(Box::new(n))));
+    assert_eq!(stats().throttled - throttled, 2);
+    done.send(()).unwrap();
+    reader.join().unwrap();
+    squall_rcu::set_reclaimer(true);
+    barrier().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it waits for time to pass")]
 fn a_thread_that_transfers_state_neither_waits_for_the_bound_nor_runs_drops() {
     struct Transfer(bool);
     impl Drop for Transfer {
