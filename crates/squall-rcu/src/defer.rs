@@ -39,6 +39,9 @@
 //! threads registered at once. The calls retired inside single operations come on top. While a reader does
 //! not end, so does one batch per `LIMIT_WAIT` and thread.
 //!
+//! A thread over its bound runs no users' code of ended threads, since it may hold a lock that the code
+//! takes. So without the reclaimer, that code has no bound. It waits for [`reclaim`] or [`barrier`].
+//!
 //! Cost: with `Box<T>`, an addition to a list; per batch ([`Kind::batch_calls`]) at most one grace period,
 //! which threads share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is
 //! CO-21's.
@@ -52,7 +55,7 @@ use crate::raw::moment::Moment;
 use crate::raw::record::{Record, attention};
 use crate::registration::with_record;
 use crate::run::{
-    LIMIT_BYTES, Pending, adopt, has_left_a_batch, oldest_orphans, orphaned, run, run_all, run_everything,
+    LIMIT_BYTES, Pending, adopt, first_orphans, has_left_a_batch, orphaned, run, run_all, run_everything,
     take_orphans,
 };
 use crate::thread::{DOMAIN, in_deferred_call, own_record, postpone};
@@ -88,6 +91,9 @@ const BOUND_POLL: Duration = Duration::from_micros(200);
 /// with `size_of::<T>()` bytes, without the memory that it owns elsewhere. If it owns much, call
 /// [`retire_with_size`]. In a forked child `value` is leaked. In a signal handler that interrupts this
 /// function on the same thread `value` is leaked and counted.
+///
+/// This function never runs the `Drop` of a value that another thread retired. So without the reclaimer the
+/// bound does not limit such values of ended threads: see [`set_reclaimer`](crate::set_reclaimer).
 ///
 /// A box that readers may still be reading must not exist as a `Box`, since a `Box` claims unique ownership.
 /// Pass its pointer to [`retire_raw`] instead.
@@ -460,14 +466,14 @@ fn keep_bound(record: &'static Record, deadline: Option<Instant>) {
         return;
     }
     let deadline = deadline.unwrap_or_else(begin_throttle);
-    let oldest = oldest_of(record, &Kind::ALL).into_iter().chain(oldest_orphans()).min();
+    let oldest = oldest_of(record, &Kind::ALL).into_iter().chain(first_orphans()).min();
     // On an error no memory can be freed now: the calls stay pending and are counted.
     if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, Some(deadline)).is_err()) {
         return;
     }
     run_ripe_if_allowed(record);
     if !crate::reclaimer::allowed() {
-        run_orphans(record);
+        free_orphans(record);
         return;
     }
     // The calls still pending are users' code, for the reclaimer.
@@ -478,10 +484,11 @@ fn keep_bound(record: &'static Record, deadline: Option<Instant>) {
     }
 }
 
-/// Runs the ripe orphans on this thread, which is outside every operation.
-fn run_orphans(record: &Record) {
+/// Runs the ripe orphans of [`Kind::Memory`]. The caller may hold a lock that the drops of other threads'
+/// values take, so it leaves the others.
+fn free_orphans(record: &Record) {
     record.begin_run();
-    run_all(take_orphans(DOMAIN.grace.passed()));
+    run_all(take_orphans(&[Kind::Memory], DOMAIN.grace.passed()));
     record.end_run();
 }
 
@@ -522,10 +529,10 @@ pub fn reclaim() -> Result<u64, WaitError> {
 fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut batches = DOMAIN.take_own(record, || record.begin_run());
     let own = batches.iter().map(|batch| batch.moment).max();
-    let asked = own.max(oldest_orphans());
+    let asked = own.max(first_orphans());
     let polled = asked.map(|moment| DOMAIN.grace.poll(&DOMAIN.registry, moment));
     let passed = DOMAIN.grace.passed();
-    batches.extend(take_orphans(passed));
+    batches.extend(take_orphans(&Kind::ALL, passed));
     let (ripe, rest): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.moment <= passed);
     // Before the run ends, so that a barrier finds each call either in a list or in a run (I2).
     hand_over(rest);

@@ -92,9 +92,13 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// second `set_reclaimer(false)`, in a place where waiting is allowed, waits for the end.
 ///
 /// While it is forbidden, callers do the work: users' deferred calls then also run when a thread leaves an
-/// operation. The pending calls of a thread that stopped retiring stay until the thread ends, or until it or
-/// another thread calls [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own
-/// thread and of ended threads.
+/// operation. The pending calls of a thread that stopped retiring stay until it or another thread calls
+/// [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own thread and of ended
+/// threads.
+///
+/// While it is forbidden, the bound of [`retire`](crate::retire) does not limit users' calls of ended
+/// threads. They wait until a thread calls `reclaim` or `barrier`, so call one of them now and then. Values
+/// without a `Drop` stay bounded: a thread over its bound also frees those of ended threads.
 ///
 /// In the child of a fork, which has no reclaimer, the function has no effect.
 ///

@@ -23,11 +23,13 @@ use crate::wait::{WaitError, wait_unchecked};
 /// Bytes that one thread may have pending before it waits.
 pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
 
-/// Batches of threads that have ended.
-static ORPHANS: Mutex<Vec<Batch>> = Mutex::new(Vec::new());
+/// Batches of threads that have ended, by their kind.
+static ORPHANS: Mutex<Orphans> = Mutex::new([const { Vec::new() }; Kind::ALL.len()]);
 /// The sums of `ORPHANS` (I2).
 static ORPHANED: Sums =
     Sums { calls: AtomicU64::new(0), objects: AtomicU64::new(0), bytes: AtomicU64::new(0) };
+
+type Orphans = [Vec<Batch>; Kind::ALL.len()];
 
 struct Sums {
     /// All calls, those of [`Kind::Object`] included.
@@ -123,7 +125,7 @@ pub(crate) fn adopt(batches: Vec<Batch>) -> bool {
         let added = Pending::of(&batches);
         LEFT.set((LEFT.get().0 + added.calls, LEFT.get().1 + added.bytes));
         let mut orphans = orphans();
-        orphans.extend(batches);
+        batches.into_iter().for_each(|batch| orphans[batch.kind as usize].push(batch));
         // Relaxed, here and in `take_orphans`: a bound needs no order. The fences of `work/I1` order the
         // reclaimer's last look.
         ORPHANED.calls.fetch_add(added.calls, Ordering::Relaxed);
@@ -133,10 +135,13 @@ pub(crate) fn adopt(batches: Vec<Batch>) -> bool {
     any
 }
 
-/// Takes the orphans whose moment is at most `passed`, for a caller that has begun a run (I1).
-pub(crate) fn take_orphans(passed: Moment) -> Vec<Batch> {
+/// Takes the orphans of these kinds whose moment is at most `passed`, for a caller that has begun a run (I1).
+pub(crate) fn take_orphans(kinds: &[Kind], passed: Moment) -> Vec<Batch> {
     let mut orphans = orphans();
-    let taken: Vec<_> = orphans.extract_if(.., |batch| batch.moment <= passed).collect();
+    let mut taken = Vec::new();
+    for &kind in kinds {
+        taken.extend(orphans[kind as usize].extract_if(.., |batch| batch.moment <= passed));
+    }
     let sum = Pending::of(&taken);
     ORPHANED.calls.fetch_sub(sum.calls, Ordering::Relaxed);
     ORPHANED.objects.fetch_sub(sum.objects, Ordering::Relaxed);
@@ -148,12 +153,13 @@ pub(crate) fn take_orphans(passed: Moment) -> Vec<Batch> {
     taken
 }
 
-/// Returns the moment that the oldest orphans wait for.
-pub(crate) fn oldest_orphans() -> Option<Moment> {
-    orphans().iter().map(|batch| batch.moment).min()
+/// Returns the moment that the first orphans wait for. Others wait for an earlier one only if their thread
+/// ended later.
+pub(crate) fn first_orphans() -> Option<Moment> {
+    orphans().iter().filter_map(|batches| batches.first()).map(|batch| batch.moment).min()
 }
 
-fn orphans() -> MutexGuard<'static, Vec<Batch>> {
+fn orphans() -> MutexGuard<'static, Orphans> {
     ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
@@ -176,7 +182,7 @@ pub(crate) fn run_everything<P>(
 ) -> Result<u64, WaitError> {
     let chosen = DOMAIN.choose(choose);
     let closed = DOMAIN.close(&chosen).map_err(WaitError::NoFence)?;
-    let orphaned = orphans().iter().map(|batch| batch.moment).max();
+    let orphaned = orphans().iter().flatten().map(|batch| batch.moment).max();
     let latest = closed.max(orphaned);
     if let Some(latest) = latest {
         wait_unchecked(latest, Haste::Normal, None)?;
@@ -191,7 +197,7 @@ pub(crate) fn run_everything<P>(
     let mut orphaned = Vec::new();
     let taken = DOMAIN.take_ripe(&chosen, || {
         record.begin_run();
-        orphaned = latest.map_or_else(Vec::new, take_orphans);
+        orphaned = latest.map_or_else(Vec::new, |latest| take_orphans(&Kind::ALL, latest));
     });
     // If the fence was refused just now, the lists were not touched. The orphaned calls are ripe all the
     // same.

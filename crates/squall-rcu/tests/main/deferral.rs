@@ -4,7 +4,7 @@ use super::alone;
 use squall_rcu::{WaitError, barrier, defer, in_operation, pin, reclaim, retire, stats, wait};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -406,6 +406,40 @@ fn without_the_reclaimer_a_new_thread_frees_what_ended_threads_left() {
     let pending = stats().pending_bytes;
     squall_rcu::set_reclaimer(true);
     assert!(pending <= LIMIT_BYTES + BATCH_BYTES, "{pending} bytes are pending");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it starts many threads")]
+fn without_the_reclaimer_a_retirement_runs_no_drops_of_ended_threads() {
+    static LOCK: Mutex<usize> = Mutex::new(0);
+    struct Locks;
+    impl Drop for Locks {
+        fn drop(&mut self) {
+            *LOCK.try_lock().expect("a drop ran under the lock that it takes") += 1;
+        }
+    }
+    let _alone = alone();
+    squall_rcu::set_reclaimer(false);
+    let panicked = stats().panicked;
+    let all_retired = Barrier::new(30);
+    // More than the bound, and less than a batch per thread.
+    thread::scope(|scope| {
+        let retire = || {
+            (0..100).for_each(|_| retire(Box::new(Locks)));
+            all_retired.wait();
+        };
+        let threads: Vec<_> = (0..30).map(|_| scope.spawn(retire)).collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    let lock = LOCK.lock().unwrap();
+    // The first call of this thread, closed batches, and the end of an operation.
+    (0..1000).for_each(|n: u64| retire(Box::new(n)));
+    pin(|_| (0..1000).for_each(|n: u64| retire(Box::new(n))));
+    assert_eq!((stats().panicked - panicked, *lock), (0, 0));
+    drop(lock);
+    barrier().unwrap();
+    assert_eq!(*LOCK.lock().unwrap(), 3000);
+    squall_rcu::set_reclaimer(true);
 }
 
 #[test]
