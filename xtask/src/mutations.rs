@@ -200,9 +200,11 @@ impl Scratch {
             output: folder.join("output"),
         };
         let files = shell::output(Command::new("git").current_dir(root).args(ARGUMENTS))?;
+        let mut copied = BTreeSet::new();
         for file in files.split('\0').filter(|file| !file.is_empty()) {
             let (from, to) = (root.join(file), scratch.tree.join(file));
             let Ok(bytes) = fs::read(&from) else { continue };
+            copied.insert(to.clone());
             // A file that is the same keeps its time, so that cargo does not compile it again.
             if fs::read(&to).is_ok_and(|old| old == bytes) {
                 continue;
@@ -210,6 +212,7 @@ impl Scratch {
             fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
             fs::write(&to, bytes).with_context(|| format!("{}", to.display()))?;
         }
+        keep_only(&copied, &scratch.tree)?;
         Ok(scratch)
     }
 
@@ -250,6 +253,22 @@ impl Scratch {
     }
 }
 
+/// Removes the other files below a folder, and empty folders. Otherwise a deleted test would still run.
+fn keep_only(files: &BTreeSet<PathBuf>, folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            keep_only(files, &path)?;
+            // Fails if a file is left in it.
+            let _ = fs::remove_dir(&path);
+        } else if !files.contains(&path) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Waits for a test run, and ends it if it hangs.
 fn wait(mut child: Child, limit: Option<Duration>) -> Result<Outcome> {
     let begun = Instant::now();
@@ -277,6 +296,17 @@ mod tests {
         for mutation in parse(&fs::read_to_string(root.join(LIST)).unwrap()).unwrap() {
             mutation.apply(&fs::read_to_string(root.join(&mutation.file)).unwrap()).unwrap();
         }
+    }
+
+    #[test]
+    fn files_that_are_not_copied_are_removed() {
+        let tree = std::env::temp_dir().join(format!("squall-mutations-{}", std::process::id()));
+        let (kept, stale) = (tree.join("tests/kept.rs"), tree.join("tests/old/stale.rs"));
+        fs::create_dir_all(stale.parent().unwrap()).unwrap();
+        [&kept, &stale].into_iter().for_each(|file| fs::write(file, "").unwrap());
+        keep_only(&BTreeSet::from([kept.clone()]), &tree).unwrap();
+        assert!(kept.exists() && !stale.parent().unwrap().exists());
+        fs::remove_dir_all(tree).unwrap();
     }
 
     #[test]
