@@ -22,6 +22,14 @@ impl Drops {
         }
     }
 
+    /// Drops a value.
+    #[inline]
+    pub fn drop<T>(&mut self, value: T) {
+        if std::mem::needs_drop::<T>() {
+            self.run(|| drop(value));
+        }
+    }
+
     /// Keeps a panic that was caught.
     pub fn keep(&mut self, panic: Box<dyn Any + Send>) {
         match self.0 {

@@ -9,7 +9,8 @@
 //!   additional weight of the new entry before it takes effect, and gives back a surplus afterwards
 //!   (`squall_parts::table::Budget`).
 //! - I2. The amount given back for an entry is the amount that was taken for it. If a closure runs several
-//!   times, its last run counts (`Charge`).
+//!   times, its last run counts (`Charge`). A drop that panics runs before the charge is finished, but the
+//!   panic goes on after that.
 //! - I3. Only the limited map calls the inner map, except to change its form or its clusters: its owner
 //!   gave it up.
 
@@ -222,12 +223,14 @@ where
         old: &mut Old<V>,
     ) -> Result<bool, Full<()>> {
         let Some((key, value)) = entry else { unreachable!("a put without an entry") };
+        let mut drops = __Drops::default();
         let mut put = |there: Option<&V>| {
             old.see(there);
             Compute::Put((self.cloners.value)(value))
         };
         if self.weigh.is_some() {
-            let computed = self.compute_or_full(guard, (self.cloners.key)(key), &mut put)?;
+            let computed =
+                self.compute_or_full(guard, &mut Some((self.cloners.key)(key)), &mut put, &mut drops)?;
             *entry = None;
             return Ok(computed != Computed::Inserted);
         }
@@ -235,7 +238,8 @@ where
         if let Err(exhausted) = part.take(1) {
             // A key that is present needs no budget.
             let mut update = |there: &V| put(Some(there));
-            let updated = self.write_inner(|guard, inner| inner.change(guard, &Borrowed(&*key), &mut update));
+            let updated = self
+                .write_inner(|guard, inner| inner.change(guard, &Borrowed(&*key), &mut update, &mut drops));
             if updated != Computed::Updated {
                 return Err(self.full((), exhausted));
             }
@@ -274,27 +278,40 @@ where
         take_seen(self, guard, key, old)
     }
 
-    fn change(&self, _: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V) -> Compute<V>) -> Computed {
+    fn change(
+        &self,
+        _: &Guard,
+        key: &dyn KeyForm<K, S>,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed {
         let mut charge = Charge::new(&self.budget);
         let mut f = |there: Option<&V>| there.map_or(Compute::Keep, &mut *f);
         let mut decide = |value: &V| self.decide(&mut charge, Some(value), &mut f);
-        let computed = self.write_inner(|guard, inner| inner.change(guard, key, &mut decide));
+        let computed = self.write_inner(|guard, inner| inner.change(guard, key, &mut decide, drops));
         charge.finish(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
     }
 
-    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        self.compute_or_full(guard, key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
+    fn compute(
+        &self,
+        guard: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed {
+        self.compute_or_full(guard, key, f, drops).unwrap_or_else(|full| self.refuse(full.exhausted))
     }
 
     fn compute_or_full(
         &self,
         _: &Guard,
-        key: K,
+        key: &mut Option<K>,
         f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
     ) -> Result<Computed, Full<()>> {
         let mut charge = Charge::new(&self.budget);
         let mut decide = |there: Option<&V>| self.decide(&mut charge, there, f);
-        let computed = self.write_inner(|guard, inner| inner.compute(guard, key, &mut decide));
+        let computed = self.write_inner(|guard, inner| inner.compute(guard, key, &mut decide, drops));
         charge.finish(computed).map_err(|exhausted| self.full((), exhausted))
     }
 

@@ -210,8 +210,8 @@ where
     }
 
     #[track_caller]
-    fn compute(self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        write(self, |guard, store| store.0.compute(guard, key, &mut f))
+    fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        write(self, |guard, store| store.compute(guard, key, f))
     }
 
     #[track_caller]
@@ -220,12 +220,8 @@ where
     }
 
     #[track_caller]
-    fn compute_or_full(
-        self,
-        key: K,
-        mut f: impl FnMut(Option<&V>) -> Compute<V>,
-    ) -> Result<Computed, Full<()>> {
-        write(self, |guard, store| store.0.compute_or_full(guard, key, &mut f))
+    fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
+        write(self, |guard, store| store.compute_or_full(guard, key, f))
     }
 
     #[track_caller]
@@ -317,8 +313,8 @@ where
         try_write(self, |guard, store| store.delete(guard, key))
     }
 
-    fn try_compute(self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
-        try_write(self, |guard, store| store.0.compute(guard, key, &mut f))
+    fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
+        try_write(self, |guard, store| store.compute(guard, key, f))
     }
 
     fn try_for_each(self, mut f: impl FnMut(&K, &V)) -> Result<(), CallError> {

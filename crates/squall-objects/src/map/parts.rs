@@ -5,6 +5,7 @@
 //! - I2. The hashers of all tables are clones of one. So a position means the same in each table, and an
 //!   iteration advances through all of them together.
 
+use squall_parts::__Drops;
 use squall_parts::table::{Compute, Computed, Table, position};
 use squall_rcu::Guard;
 use std::fmt;
@@ -149,13 +150,21 @@ where
         guard: &Guard,
         key: &dyn KeyForm<K, S>,
         f: &mut dyn FnMut(&V) -> Compute<V>,
+        drops: &mut __Drops,
     ) -> Computed {
         let table = self.table_if_made(key);
-        table.map_or(Computed::Kept, |table| Storage::change(table, guard, key, f))
+        table.map_or(Computed::Kept, |table| Storage::change(table, guard, key, f, drops))
     }
 
-    fn compute(&self, _: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        self.table_of(&key).compute(key, f)
+    fn compute(
+        &self,
+        guard: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed {
+        let Some(wanted) = key else { unreachable!("a computation without a key") };
+        Storage::compute(self.table_of(wanted), guard, key, f, drops)
     }
 
     fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {

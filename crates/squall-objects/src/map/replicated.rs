@@ -25,6 +25,7 @@
 use squall_core::swap::{Replacement, RootFormats};
 use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::ClusterSize;
+use squall_parts::__Drops;
 use squall_parts::replica::{Announced, KeyedCopies};
 use squall_parts::table::{Compute, Computed, Table};
 use squall_rcu::{Guard, RcuArc};
@@ -180,15 +181,23 @@ where
         guard: &Guard,
         key: &dyn KeyForm<K, S>,
         f: &mut dyn FnMut(&V) -> Compute<V>,
+        drops: &mut __Drops,
     ) -> Computed {
         let _announced = self.shared.announce(guard, key);
-        Storage::change(self.main(), guard, key, f)
+        Storage::change(self.main(), guard, key, f, drops)
     }
 
     /// Runs `f` while the key is announced, under no lock.
-    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        let _announced = self.shared.announce(guard, &Borrowed(&key));
-        Storage::compute(self.main(), guard, key, f)
+    fn compute(
+        &self,
+        guard: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed {
+        let Some(wanted) = key else { unreachable!("a computation without a key") };
+        let _announced = self.shared.announce(guard, &Borrowed(&*wanted));
+        Storage::compute(self.main(), guard, key, f, drops)
     }
 
     fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {

@@ -46,12 +46,25 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
     /// unchanged.
     fn take(&self, guard: &Guard, key: &dyn KeyForm<K, S>, old: &mut Old<V>) -> bool;
 
-    /// Replaces, removes or keeps the entry of a key that is present, as `f` decides.
-    fn change(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V) -> Compute<V>)
-    -> Computed;
+    /// Replaces, removes or keeps the entry of a key that is present, as `f` decides. Drops after the change
+    /// run in `drops`. So a panic in one does not hide the result.
+    fn change(
+        &self,
+        guard: &Guard,
+        key: &dyn KeyForm<K, S>,
+        f: &mut dyn FnMut(&V) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed;
 
-    /// Inserts, replaces, removes or keeps the entry, as `f` decides.
-    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed;
+    /// Inserts, replaces, removes or keeps the entry, as `f` decides. Takes the key out if it inserts it.
+    /// Drops after the change run in `drops`.
+    fn compute(
+        &self,
+        guard: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed;
 
     /// Like [`put`](Storage::put). If the structure is limited and full, the entry stays.
     fn put_or_full(
@@ -67,10 +80,11 @@ pub(super) trait Storage<K, V, S>: Send + Sync {
     fn compute_or_full(
         &self,
         guard: &Guard,
-        key: K,
+        key: &mut Option<K>,
         f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
     ) -> Result<Computed, Full<()>> {
-        Ok(self.compute(guard, key, f))
+        Ok(self.compute(guard, key, f, drops))
     }
 
     /// Calls `f` for some entries, from a position on. Returns the position after them.
@@ -162,7 +176,7 @@ pub(super) fn retain_keys<K, V, S>(
             is_in_f = false;
             if keep { Compute::Keep } else { Compute::Remove }
         };
-        let change = || pin(|guard| storage.change(guard, &Borrowed(key), &mut decide));
+        let change = || pin(|guard| storage.change(guard, &Borrowed(key), &mut decide, &mut drops));
         match catch_unwind(AssertUnwindSafe(change)) {
             Ok(_) => {}
             Err(panic) if is_in_f => resume_unwind(panic),
@@ -178,11 +192,12 @@ pub(super) fn take_seen<K, V, S>(
     key: &dyn KeyForm<K, S>,
     old: &mut Old<V>,
 ) -> bool {
+    let mut drops = __Drops::default();
     let mut remove = |value: &V| {
         old.see(Some(value));
         Compute::Remove
     };
-    let is_removed = storage.change(guard, key, &mut remove) == Computed::Removed;
+    let is_removed = storage.change(guard, key, &mut remove, &mut drops) == Computed::Removed;
     if !is_removed {
         old.see(None);
     }
@@ -232,12 +247,19 @@ where
         guard: &Guard,
         key: &dyn KeyForm<K, S>,
         f: &mut dyn FnMut(&V) -> Compute<V>,
+        _: &mut __Drops,
     ) -> Computed {
         self.__change(guard, key.hash(self.hasher()), &|there| key.is(there), f)
     }
 
-    fn compute(&self, _: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        Table::compute(self, key, f)
+    fn compute(
+        &self,
+        guard: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        _: &mut __Drops,
+    ) -> Computed {
+        self.__compute(guard, key, f)
     }
 
     fn visit_from(&self, from: u64, f: &mut dyn FnMut(&K, &V)) -> Option<u64> {

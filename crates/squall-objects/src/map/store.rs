@@ -10,6 +10,7 @@
 //!   a store before a swap finds a state the map had during that read.
 //! - I3. User closures run under no lock.
 
+use squall_parts::__Drops;
 use squall_parts::table::{Compute, Computed, Table};
 use squall_rcu::Guard;
 use std::borrow::Borrow;
@@ -170,7 +171,27 @@ where
     where
         K: Borrow<Q>,
     {
-        self.0.change(guard, &Borrowed(key), &mut f)
+        self.0.change(guard, &Borrowed(key), &mut f, &mut __Drops::default())
+    }
+
+    /// Inserts, replaces, removes or keeps the entry, as `f` decides.
+    pub(super) fn compute(
+        &self,
+        guard: &Guard,
+        key: K,
+        mut f: impl FnMut(Option<&V>) -> Compute<V>,
+    ) -> Computed {
+        self.0.compute(guard, &mut Some(key), &mut f, &mut __Drops::default())
+    }
+
+    /// Like [`compute`](Store::compute), or returns an error if the map is limited and full.
+    pub(super) fn compute_or_full(
+        &self,
+        guard: &Guard,
+        key: K,
+        mut f: impl FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed, Full<()>> {
+        self.0.compute_or_full(guard, &mut Some(key), &mut f, &mut __Drops::default())
     }
 
     /// Sets the key's value, or returns an error if the map is limited and full.

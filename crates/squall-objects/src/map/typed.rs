@@ -50,8 +50,8 @@ where
         pin(|guard| Store(self).change(guard, &key, f))
     }
 
-    fn decide(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        pin(|guard| self.compute(guard, key, &mut f))
+    fn decide(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        pin(|guard| Store(self).compute(guard, key, f))
     }
 }
 

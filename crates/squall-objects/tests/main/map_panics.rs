@@ -4,7 +4,7 @@
 
 use squall_core::{Handle, Owned};
 use squall_machine::ClusterSize;
-use squall_objects::map::{self, Map, MapExt, MapLimit, OwnedMap};
+use squall_objects::map::{self, Compute, Map, MapExt, MapLimit, OwnedMap};
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ struct Shared {
 
 struct Value {
     number: u64,
+    weight: u64,
     /// Whether its drop may panic. Two values of one call never do, except where a call drops many.
     is_first: bool,
     shared: Arc<Shared>,
@@ -28,7 +29,7 @@ struct Value {
 impl Value {
     fn new(number: u64, shared: &Arc<Shared>) -> Value {
         shared.live.fetch_add(1, Ordering::Relaxed);
-        Value { number, is_first: false, shared: shared.clone() }
+        Value { number, weight: 1, is_first: false, shared: shared.clone() }
     }
 }
 
@@ -36,6 +37,7 @@ impl Clone for Value {
     fn clone(&self) -> Value {
         assert!(!self.shared.clones_panic.load(Ordering::Relaxed), "the clone of {} panics", self.number);
         let mut clone = Value::new(self.number, &self.shared);
+        clone.weight = self.weight;
         clone.is_first = self.is_first;
         clone
     }
@@ -50,21 +52,32 @@ impl Drop for Value {
 }
 
 type Values = Handle<dyn Map<u64, Value, RandomState>>;
-type Form = (&'static str, fn() -> OwnedMap<u64, Value>);
+/// Name, constructor, and the limit.
+type Form = (&'static str, fn() -> OwnedMap<u64, Value>, Option<u64>);
 
 const ENTRIES: u64 = 100;
 
-const FORMS: [Form; 9] = [
-    ("locked", || map::locked()),
-    ("shared", || map::shared()),
-    ("partitioned", || map::partitioned(2, |key| key as usize)),
-    ("replicated", || map::replicated(ClusterSize::Cpu)),
-    ("adaptive", || map::adaptive()),
-    ("limited locked", || map::limited(map::locked(), MapLimit::entries(2 * ENTRIES))),
-    ("limited shared", || map::limited(map::shared(), MapLimit::entries(2 * ENTRIES))),
-    ("full", || map::limited(map::shared(), MapLimit::entries(ENTRIES))),
-    ("weighed", || map::limited(map::locked(), MapLimit::weight(ENTRIES, "units", |_| 1))),
+/// Entries with which an adaptive map has a table in place of its lock.
+const GROWN: u64 = 17_000;
+
+const FORMS: [Form; 12] = [
+    ("locked", || map::locked(), None),
+    ("shared", || map::shared(), None),
+    ("partitioned", || map::partitioned(2, |key| key as usize), None),
+    ("replicated", || map::replicated(ClusterSize::Cpu), None),
+    ("adaptive", || map::adaptive(), None),
+    ("limited locked", || map::limited(map::locked(), MapLimit::entries(2 * ENTRIES)), Some(2 * ENTRIES)),
+    ("limited shared", || map::limited(map::shared(), MapLimit::entries(2 * ENTRIES)), Some(2 * ENTRIES)),
+    ("full", || map::limited(map::shared(), MapLimit::entries(ENTRIES)), Some(ENTRIES)),
+    ("weighed and full", || weighed(map::locked(), ENTRIES), Some(ENTRIES)),
+    ("weighed locked", || weighed(map::locked(), 2 * ENTRIES), Some(2 * ENTRIES)),
+    ("weighed shared", || weighed(map::shared(), 2 * ENTRIES), Some(2 * ENTRIES)),
+    ("weighed adaptive", || weighed(map::adaptive(), 2 * ENTRIES), Some(2 * ENTRIES)),
 ];
+
+fn weighed(map: OwnedMap<u64, Value>, most: u64) -> OwnedMap<u64, Value> {
+    map::limited(map, MapLimit::weight(most, "units", |value: &Value| value.weight))
+}
 
 fn filled(make: fn() -> OwnedMap<u64, Value>, shared: &Arc<Shared>) -> OwnedMap<u64, Value> {
     let map = make();
@@ -110,7 +123,7 @@ type Clones = (&'static str, fn(Values, &Arc<Shared>));
 type Change = (&'static str, fn(Values, &Arc<Shared>), fn(u64) -> bool);
 
 /// Each method that drops values, and the keys that stay.
-const CHANGES: [Change; 9] = [
+const CHANGES: [Change; 13] = [
     ("clear", |map, _| map.clear(), |_| false),
     ("retain", |map, _| map.retain(|key, _| key % 2 == 0), |key| key % 2 == 0),
     ("remove", |map, _| (0..10).for_each(|key| quietly(|| drop(map.remove(&key)))), |key| key >= 10),
@@ -126,9 +139,40 @@ const CHANGES: [Change; 9] = [
         |_| true,
     ),
     ("update", |map, shared| quietly(|| _ = map.update(&1, |old| Value::new(old.number, shared))), |_| true),
+    (
+        "update to a heavier value",
+        |map, shared| quietly(|| _ = map.update(&1, |old| heavier(old, shared))),
+        |_| true,
+    ),
+    (
+        "compute",
+        |map, shared| {
+            (0..10).for_each(|key| {
+                quietly(|| {
+                    _ = map.compute(key, |old| {
+                        old.map_or(Compute::Keep, |old| Compute::Put(heavier(old, shared)))
+                    })
+                })
+            });
+        },
+        |_| true,
+    ),
+    (
+        "compute_if_present",
+        |map, _| quietly(|| _ = map.compute_if_present(&1, |_| Compute::Remove)),
+        |key| key != 1,
+    ),
+    ("set_or_full", |map, shared| quietly(|| _ = map.set_or_full(1, Value::new(1, shared))), |_| true),
     ("iter", |map, _| map.for_each(|_, _| ()), |_| true),
     ("try_reserve", |map, _| quietly(|| _ = map.try_reserve(20_000)), |_| true),
 ];
+
+/// Returns a value with the same number and a higher weight.
+fn heavier(old: &Value, shared: &Arc<Shared>) -> Value {
+    let mut value = Value::new(old.number, shared);
+    value.weight = old.weight + 2;
+    value
+}
 
 fn quietly(f: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(f));
@@ -136,7 +180,7 @@ fn quietly(f: impl FnOnce()) {
 
 #[test]
 fn a_panic_in_a_drop_stops_no_other_drop() {
-    for (form, make) in FORMS {
+    for (form, make, limit) in FORMS {
         let shared = Arc::<Shared>::default();
         let map = filled(make, &shared);
         shared.drops_panic.store(true, Ordering::Relaxed);
@@ -153,9 +197,37 @@ fn a_panic_in_a_drop_stops_no_other_drop() {
             let most = if form == "replicated" { 2 * expected.len() } else { expected.len() };
             let live = live(&shared, |live| live <= most);
             assert!((expected.len()..=most).contains(&live), "{form}, {method}: {live}");
+            assert_room(map.handle(), limit, &shared, &format!("{form}, {method}"));
             assert_eq!(left_after(map, &shared), 0, "{form}, {method}: the map is dropped");
         }
     }
+}
+
+/// Asserts that a limited map takes as many further entries as its limit has room for.
+fn assert_room(map: Values, limit: Option<u64>, shared: &Arc<Shared>, name: &str) {
+    let Some(limit) = limit else { return };
+    let mut weight = 0;
+    map.for_each(|_, value| weight += if name.starts_with("weighed") { value.weight } else { 1 });
+    let added =
+        (0..=limit).take_while(|n| map.set_or_full(u64::MAX - n, Value::new(0, shared)).is_ok()).count();
+    assert_eq!(added as u64, limit - weight, "{name}: the weight is {weight} of {limit}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many entries")]
+fn a_panic_in_a_drop_while_a_limited_map_grows_leaves_its_room_exact() {
+    let shared = Arc::<Shared>::default();
+    let map = map::limited(map::adaptive(), MapLimit::entries(2 * GROWN));
+    shared.drops_panic.store(true, Ordering::Relaxed);
+    for key in 0..GROWN {
+        let mut value = Value::new(key, &shared);
+        value.is_first = key == 0;
+        quietly(|| _ = map.set(key, value));
+    }
+    shared.drops_panic.store(false, Ordering::Relaxed);
+    assert_eq!(numbers(map.handle()), (0..GROWN).map(|key| (key, key)).collect::<Vec<_>>());
+    assert_room(map.handle(), Some(2 * GROWN), &shared, "grown");
+    assert_eq!(left_after(map, &shared), 0);
 }
 
 #[test]
@@ -170,7 +242,7 @@ fn a_panic_in_a_clone_leaves_the_map_as_it_was() {
         }),
         ("iter", |map, _| map.iter().for_each(drop)),
     ];
-    for (form, make) in FORMS {
+    for (form, make, _) in FORMS {
         for (method, call) in calls {
             let shared = Arc::<Shared>::default();
             let map = filled(make, &shared);

@@ -284,31 +284,35 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert_eq!(hits.get("home"), Some(2));
     /// ```
     pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        // SAFETY: within the operation.
-        pin(|_| unsafe { self.compute_any(key, &mut f) })
+        pin(|guard| self.__compute(guard, &mut Some(key), &mut f))
     }
 
-    /// The body of [`compute`](Table::compute), compiled once for all closures.
-    ///
-    /// # Safety
-    /// In an operation.
-    unsafe fn compute_any(&self, mut key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        let hash = self.hasher.hash_one(&key);
+    /// Internal: [`compute`](Table::compute) in an operation that is already open, compiled once for all
+    /// closures. Takes the key out if it inserts it.
+    #[doc(hidden)]
+    pub fn __compute(
+        &self,
+        _: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+    ) -> Computed {
+        let hash = key.as_ref().map_or(0, |key| self.hasher.hash_one(key));
         loop {
-            let is_key = |found: &K| *found == key;
-            // SAFETY: the caller.
+            let Some(wanted) = &*key else { unreachable!("a computation without a key") };
+            let is_key = |found: &K| found == wanted;
+            // SAFETY: within the operation.
             let changed = unsafe { self.change_any(hash, &is_key, &mut |value| f(Some(value))) };
             if let Some(computed) = changed {
                 return computed;
             }
             let Compute::Put(value) = f(None) else { return Computed::Kept };
-            let mut entry = Some((key, value));
-            // SAFETY: the caller.
+            let mut entry = key.take().map(|key| (key, value));
+            // SAFETY: within the operation.
             unsafe { self.insert_any(hash, &mut entry, &mut |_| ()) };
             match entry {
                 None => return Computed::Inserted,
                 // Another thread was faster.
-                Some((back, _)) => key = back,
+                Some((back, _)) => *key = Some(back),
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Each succeeds only if its thread owns the lock, no table has replaced the hash table, and values are plain
 //! data. Otherwise the caller takes the slow path.
 
+use squall_parts::__Drops;
 use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -139,7 +140,8 @@ where
                 Some(Computed::Updated)
             }
             Compute::Remove => {
-                self.apply(&Borrowed(key), Place { hash, index, number }, &mut Compute::Remove)
+                let place = Place { hash, index, number };
+                self.apply(&Borrowed(key), place, &mut Compute::Remove, &mut __Drops::default())
             }
         }
     }

@@ -192,7 +192,7 @@ where
     }
 
     /// Ends an insertion. Moves to a table if there are too many entries. If they cannot be cloned, the
-    /// limit is doubled.
+    /// limit is doubled. The insertion is complete, so a panic in the clone or drop of an entry ends here.
     #[inline]
     fn end_insertion(&self, inner: LockGuard<'_, K, V>) {
         self.publish_counts(&inner);

@@ -119,13 +119,13 @@ where
 
     /// Replaces the hash table by a table, with room for `more` further entries. Returns `false` if there
     /// is no memory. In that case, or if a clone panics, the entries stay, and their permitted number is
-    /// doubled.
+    /// doubled. Returns the panic of a clone, or of the drop of an entry.
     #[cold]
     pub(super) fn spill(&self, inner: LockGuard<'_, K, V>, more: usize) -> thread::Result<bool> {
         // Declared before the guard, so that they are dropped after it.
         let (mut made, mut half) = (None, None);
         let mut inner = inner;
-        let copied =
+        let mut copied =
             catch_unwind(AssertUnwindSafe(|| self.clone_into_table(&inner, more, &mut made, &mut half)));
         match (&copied, made.take()) {
             (Ok(true), Some(table)) => {
@@ -134,12 +134,16 @@ where
                 let old = mem::take(&mut inner.map);
                 // The counts stay: a thread that saw no table just now reads the hash table's old counts.
                 drop(inner);
-                drop_entries(old);
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop_entries(old))) {
+                    copied = Err(panic);
+                }
             }
             (_, in_vain) => {
                 inner.most = inner.most.max(inner.map.len().saturating_mul(2));
                 drop(inner);
-                drop(in_vain);
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(in_vain))) {
+                    copied = Err(panic);
+                }
             }
         }
         copied

@@ -1,7 +1,7 @@
 //! The operations of a locked map, each on the hash table or on the table that has replaced it.
 
 use squall_parts::table::{Compute, Computed};
-use squall_parts::{__DropEach, __DropQuietly};
+use squall_parts::{__DropEach, __DropQuietly, __Drops};
 use squall_rcu::Guard;
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
@@ -89,40 +89,55 @@ where
         guard: &Guard,
         key: &dyn KeyForm<K, S>,
         f: &mut dyn FnMut(&V) -> Compute<V>,
+        drops: &mut __Drops,
     ) -> Computed {
         loop {
             let (place, value) = match self.lookup(key) {
-                // The drops of both the old value and its copy may panic.
+                // The closure may panic, and then the drop of the copy, too.
                 Ok(Ok((place, value))) => (place, __DropQuietly::new(value)),
                 Ok(Err(_)) => return Computed::Kept,
-                Err(table) => return Storage::change(table, guard, key, f),
+                Err(table) => return Storage::change(table, guard, key, f, drops),
             };
-            if let Some(computed) = self.apply(key, place, &mut f(&value)) {
+            let mut wanted = f(&value);
+            let computed = self.apply(key, place, &mut wanted, drops);
+            drops.drop(wanted);
+            drops.drop(value);
+            if let Some(computed) = computed {
                 return computed;
             }
         }
     }
 
-    fn compute(&self, guard: &Guard, key: K, f: &mut dyn FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        let mut key = key;
+    fn compute(
+        &self,
+        guard: &Guard,
+        key: &mut Option<K>,
+        f: &mut dyn FnMut(Option<&V>) -> Compute<V>,
+        drops: &mut __Drops,
+    ) -> Computed {
         loop {
-            let (place, value) = match self.lookup(&Borrowed(&key)) {
+            let Some(wanted) = &*key else { unreachable!("a computation without a key") };
+            let (place, value) = match self.lookup(&Borrowed(wanted)) {
                 Ok(Ok((place, value))) => (place, __DropQuietly::new(value)),
                 Ok(Err(hash)) => {
                     let Compute::Put(value) = f(None) else { return Computed::Kept };
-                    let mut entry = Some((key, value));
+                    let mut entry = key.take().map(|key| (key, value));
                     if let Err(table) = self.insert_or_copy(hash, &mut entry, &mut Old::unwanted()) {
                         Storage::try_insert(table, guard, &mut entry, &mut Old::unwanted());
                     }
                     match entry {
                         None => return Computed::Inserted,
-                        Some((back, _)) => key = back,
+                        Some((back, _)) => *key = Some(back),
                     }
                     continue;
                 }
-                Err(table) => return Storage::compute(table, guard, key, f),
+                Err(table) => return Storage::compute(table, guard, key, f, drops),
             };
-            if let Some(computed) = self.apply(&Borrowed(&key), place, &mut f(Some(&value))) {
+            let mut decision = f(Some(&value));
+            let computed = self.apply(&Borrowed(wanted), place, &mut decision, drops);
+            drops.drop(decision);
+            drops.drop(value);
+            if let Some(computed) = computed {
                 return computed;
             }
         }

@@ -195,12 +195,18 @@ fn a_moved_value_is_found_by_its_number() {
     let room = map.capacity();
     (2..MOST as u64).for_each(|key| _ = map.set(key, key));
     assert!(map.capacity() > room, "the hash table has grown, and all are elsewhere");
-    assert_eq!(map.apply(&Borrowed(&1), first, &mut Compute::Put(7)), Some(Computed::Updated));
+    assert_eq!(
+        map.apply(&Borrowed(&1), first, &mut Compute::Put(7), &mut __Drops::default()),
+        Some(Computed::Updated)
+    );
     // The index of another key, with a number that matches no value there.
     let wrong = Place { index: place(2).index, ..first };
-    assert_eq!(map.apply(&Borrowed(&1), wrong, &mut Compute::Put(9)), None);
+    assert_eq!(map.apply(&Borrowed(&1), wrong, &mut Compute::Put(9), &mut __Drops::default()), None);
     let right = Place { index: place(2).index, ..place(1) };
-    assert_eq!(map.apply(&Borrowed(&1), right, &mut Compute::Remove), Some(Computed::Removed));
+    assert_eq!(
+        map.apply(&Borrowed(&1), right, &mut Compute::Remove, &mut __Drops::default()),
+        Some(Computed::Removed)
+    );
     assert_eq!((get(&map, 1), get(&map, 2), map.len()), (None, Some(2), MOST - 1));
     assert!(!map.has(1) && map.has(2));
 }
@@ -245,11 +251,25 @@ fn a_closure_runs_again_only_for_its_own_key() {
     let (first, second, third) = (place(1), place(1), place(2));
     map.set(3, 0);
     assert!(!map.delete(&9));
-    assert_eq!(map.apply(&Borrowed(&1), first, &mut Compute::Put(1)), Some(Computed::Updated));
-    assert_eq!(map.apply(&Borrowed(&1), second, &mut Compute::Put(1)), None, "the first was faster");
-    assert_eq!(map.apply(&Borrowed(&2), third, &mut Compute::Remove), Some(Computed::Removed));
+    assert_eq!(
+        map.apply(&Borrowed(&1), first, &mut Compute::Put(1), &mut __Drops::default()),
+        Some(Computed::Updated)
+    );
+    assert_eq!(
+        map.apply(&Borrowed(&1), second, &mut Compute::Put(1), &mut __Drops::default()),
+        None,
+        "the first was faster"
+    );
+    assert_eq!(
+        map.apply(&Borrowed(&2), third, &mut Compute::Remove, &mut __Drops::default()),
+        Some(Computed::Removed)
+    );
     map.set(2, 2);
-    assert_eq!(map.apply(&Borrowed(&2), third, &mut Compute::Remove), None, "an equal value is another one");
+    assert_eq!(
+        map.apply(&Borrowed(&2), third, &mut Compute::Remove, &mut __Drops::default()),
+        None,
+        "an equal value is another one"
+    );
 }
 
 #[test]

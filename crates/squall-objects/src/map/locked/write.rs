@@ -1,5 +1,6 @@
 //! Writes to a locked map.
 
+use squall_parts::__Drops;
 use squall_parts::table::{Compute, Computed};
 use std::hash::{BuildHasher, Hash};
 use std::mem;
@@ -76,13 +77,15 @@ where
     }
 
     /// Applies the decision of a closure to the value that it saw. A new value and the old one change places,
-    /// so that the caller drops the old one without the lock (locked/I1). Returns empty if the value is no
-    /// longer there, or a table has replaced the hash table: then the closure must run again.
+    /// so that the caller drops the old one without the lock (locked/I1). A removed entry is dropped in
+    /// `drops`, without the lock, too. Returns empty if the value is no longer there, or a table has replaced
+    /// the hash table: then the closure must run again.
     pub(super) fn apply(
         &self,
         key: &dyn KeyForm<K, S>,
         place: Place,
         wanted: &mut Compute<V>,
+        drops: &mut __Drops,
     ) -> Option<Computed> {
         if matches!(wanted, Compute::Keep) {
             return Some(Computed::Kept);
@@ -108,7 +111,7 @@ where
         let old = inner.map.get_bucket_entry(index).ok()?.remove().0;
         self.publish_counts(&inner);
         drop(inner);
-        drop(old);
+        drops.drop(old);
         Some(Computed::Removed)
     }
 }
