@@ -23,7 +23,7 @@ impl<K, V, S> Locked<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + 'static,
 {
     /// Whether the lock is biased to the calling thread, and values are plain data. Then the thread's calls
     /// need no record.

@@ -7,7 +7,8 @@
 //! meanwhile, the value is found by its index in the hash table, without a second search.
 //!
 //! - I1. The lock is held only for operations of the hash table, and for clones of its contents. Of users'
-//!   code, `Eq`, `Hash` and `Clone` run under it. Drops run without the lock, even if such code panics.
+//!   code, `Eq`, `Hash`, `Clone` and the hasher run under it. Drops run without the lock, even if such code
+//!   panics.
 //! - I2. A number is used once, for one value of one key. A value with a given number was neither changed
 //!   nor removed since its insertion.
 //! - I3. `spilled` is set under the lock, when the table has all entries. From then on the hash table stays
@@ -122,7 +123,7 @@ impl<K, V, S> Locked<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + 'static,
 {
     pub(super) fn new(capacity: usize, hasher: S, most: usize, cloners: Cloners<K, V, S>) -> Locked<K, V, S> {
         let map = HashTable::with_capacity(capacity.min(most));

@@ -10,7 +10,7 @@ impl<K, V, S> Locked<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + 'static,
 {
     /// Whether the hash table has the key.
     pub(super) fn contains_key(&self, key: &dyn KeyForm<K, S>) -> Result<bool, Spilled<'_, K, V, S>> {

@@ -2,7 +2,9 @@
 
 use squall_parts::table::{__clones_without_user_code, Table};
 use squall_rcu::pin;
-use std::hash::{BuildHasher, Hash};
+use std::any::TypeId;
+use std::collections::TryReserveError;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, RandomState};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicUsize;
@@ -12,11 +14,17 @@ use std::thread;
 use super::{Inner, LockGuard, Locked, Numbered, Stored, drop_entries};
 use crate::map::cloners::Cloners;
 
+/// Whether a hash of such a key by such a hasher runs no user code.
+fn hashes_without_user_code<K: 'static, S: 'static>() -> bool {
+    let known = [TypeId::of::<RandomState>(), TypeId::of::<BuildHasherDefault<DefaultHasher>>()];
+    __clones_without_user_code::<K>() && known.contains(&TypeId::of::<S>())
+}
+
 impl<K, V, S> Locked<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + 'static,
 {
     /// Makes a locked form with clones of a table's entries. A table with more than `most` entries is not
     /// cloned: the new form shares it, as if it had spilled into that table.
@@ -68,7 +76,7 @@ where
             Err(table) => return table.try_reserve(more),
         };
         if inner.map.len().saturating_add(more) <= inner.most {
-            let hashes = self.hashes(&inner);
+            let Ok(hashes) = self.hashes(&inner) else { return false };
             let reserved = inner.map.try_reserve(more, |entry| self.hash_again(&hashes, entry)).is_ok();
             self.publish_counts(&inner);
             return reserved;
@@ -79,27 +87,31 @@ where
     /// Makes room for one entry more.
     pub(super) fn grow(&self, inner: &mut Inner<K, V>) {
         if inner.map.capacity() == inner.map.len() {
-            let hashes = self.hashes(inner);
+            let hashes =
+                self.hashes(inner).expect("there is no memory for the hashes of a locked map's keys");
             inner.map.reserve(1, |entry| self.hash_again(&hashes, entry));
         }
     }
 
     /// Returns the hash of each entry by the number of its value. The hash table hashes its entries again
-    /// while it moves them, and would lose some if a hash panicked then (locked/I4). Keys of known types run
-    /// no user code, and are not listed.
-    fn hashes(&self, inner: &Inner<K, V>) -> Vec<(u64, u64)> {
-        if __clones_without_user_code::<K>() {
-            return Vec::new();
+    /// while it moves them, and would lose some if a hash panicked then (locked/I4). If key and hasher are of
+    /// known types, no user code runs, and the list is empty.
+    ///
+    /// # Errors
+    /// There is no memory for the list.
+    fn hashes(&self, inner: &Inner<K, V>) -> Result<Vec<(u64, u64)>, TryReserveError> {
+        let mut hashes = Vec::new();
+        if !hashes_without_user_code::<K, S>() {
+            hashes.try_reserve_exact(inner.map.len())?;
+            hashes.extend(inner.map.iter().map(|(key, held)| (held.number, self.hash(key))));
+            hashes.sort_unstable();
         }
-        let hash = |(key, held): &Stored<K, V>| (held.number, self.hash(key));
-        let mut hashes: Vec<_> = inner.map.iter().map(hash).collect();
-        hashes.sort_unstable();
-        hashes
+        Ok(hashes)
     }
 
     /// Returns the hash of an entry, from the list.
     fn hash_again(&self, hashes: &[(u64, u64)], (key, held): &Stored<K, V>) -> u64 {
-        if __clones_without_user_code::<K>() {
+        if hashes_without_user_code::<K, S>() {
             return self.hash(key);
         }
         let place = hashes.binary_search_by_key(&held.number, |(number, _)| *number);
@@ -109,7 +121,7 @@ where
     pub(super) fn shrink(&self) {
         match self.lock() {
             Ok(mut inner) => {
-                let hashes = self.hashes(&inner);
+                let Ok(hashes) = self.hashes(&inner) else { return };
                 inner.map.shrink_to_fit(|entry| self.hash_again(&hashes, entry));
                 self.publish_counts(&inner);
             }

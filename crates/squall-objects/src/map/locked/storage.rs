@@ -14,7 +14,7 @@ impl<K, V, S> Storage<K, V, S> for Locked<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync,
+    S: BuildHasher + Send + Sync + 'static,
 {
     /// `f` gets a copy, so that it runs without the lock.
     fn read(&self, guard: &Guard, key: &dyn KeyForm<K, S>, f: &mut dyn FnMut(&V)) -> bool {

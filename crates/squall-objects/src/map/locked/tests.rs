@@ -282,6 +282,58 @@ fn exhausted_memory_leaves_the_map_under_its_lock() {
     assert_eq!((map.len(), get(&map, 1)), (3, Some(7)));
 }
 
+/// A hasher with a limited number of hashes, all of them equal; a further one panics.
+#[derive(Clone)]
+struct FailingHasher(Arc<AtomicUsize>);
+
+impl BuildHasher for FailingHasher {
+    type Hasher = Zero;
+
+    fn build_hasher(&self) -> Zero {
+        let left = self.0.load(Ordering::Relaxed);
+        assert!(left > 0, "the hasher panics");
+        self.0.store(left - 1, Ordering::Relaxed);
+        Zero
+    }
+}
+
+struct Zero;
+
+impl Hasher for Zero {
+    fn finish(&self) -> u64 {
+        0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn a_hasher_that_panics_while_the_hash_table_grows_loses_no_entry() {
+    let hashes = Arc::new(AtomicUsize::new(usize::MAX));
+    let hasher = FailingHasher(hashes.clone());
+    let map = Locked::<u64, u64, _>::new(100, hasher, usize::MAX, Cloners::new());
+    // Removals from a full hash table leave tombstones, and no room. An insertion then moves the entries in
+    // place.
+    let full = map.capacity() as u64;
+    (0..full).for_each(|key| _ = map.set(key, key));
+    (full / 8..full).for_each(|key| _ = map.delete(&key));
+    assert_eq!(map.capacity(), map.len());
+    let (before, mut failed) = (map.len(), 0);
+    for left in 1.. {
+        hashes.store(left, Ordering::Relaxed);
+        let inserted = catch_unwind(AssertUnwindSafe(|| map.set(full, full))).is_ok();
+        hashes.store(usize::MAX, Ordering::Relaxed);
+        let entries = map.inner.try_lock().expect("no thread holds the lock").map.len();
+        assert_eq!(entries, before + usize::from(inserted), "after {left} hashes");
+        if inserted {
+            break;
+        }
+        failed += 1;
+    }
+    assert_eq!(failed, before, "the hash of each entry panicked once");
+    assert!((0..full / 8).chain([full]).all(|key| map.has(key)));
+}
+
 /// A key or value with a limited number of clones; a further clone panics. Its drop checks that the
 /// lock is free.
 struct Fragile(u64, Arc<Shared>);

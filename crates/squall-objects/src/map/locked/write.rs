@@ -13,7 +13,7 @@ impl<K, V, S> Locked<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + 'static,
 {
     /// Inserts the entry if its key is absent. Otherwise the value there and the one of the entry change
     /// places. Returns whether the key was present.
