@@ -129,9 +129,10 @@ fn a_barrier_waits_for_calls_that_a_throttled_thread_took_from_ended_threads() {
     let reader = thread::spawn(move || pin(|_| stop_reading()));
     is_reading.recv().unwrap();
     let ended = thread::spawn(|| {
+        let ran = defer_memory_flag();
         // More than the bound. The reader is inside, so the calls are not ripe.
         pin(|_| (0..3000).for_each(|_| retire(Box::new(0_u64))));
-        defer_memory_flag()
+        ran
     });
     let ran = ended.join().unwrap();
     end_reading.send(()).unwrap();
