@@ -1,7 +1,7 @@
 //! Code for `tokio::sync` that would have another meaning here. It must not compile.
 
 use squall::objects::lock::AdaptiveLock;
-use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+use squall::objects::read_mostly;
 
 fn watch() {
     let value = read_mostly::shared(1);
