@@ -32,8 +32,8 @@ pub(crate) fn in_child_ending(end: End, check: impl FnOnce() -> bool) -> bool {
                 Ok(false) => 1,
                 Err(_) => 101,
             };
-            // LeakSanitizer would report the memory of the threads that the child lacks.
-            let end = if cfg!(squall_asan) { End::AtOnce } else { end };
+            // At exit, sanitizers look for threads that the child lacks, and for their memory.
+            let end = if cfg!(any(squall_asan, squall_tsan)) { End::AtOnce } else { end };
             match end {
                 // SAFETY: ends the child at once.
                 End::AtOnce => unsafe { libc::_exit(code) },

@@ -154,6 +154,7 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
 }
 
 #[test]
+#[cfg_attr(squall_tsan, ignore = "the sanitizer's own locks may be held at the fork")]
 fn pitfall_13_a_forked_child_that_exits_waits_for_no_lock() {
     const NAME: &str = "pitfall_13_a_forked_child_that_exits_waits_for_no_lock";
     if needs_a_real_kernel(NAME) || !alone(NAME, &[&[], &[("SQUALL_RECLAIMER", "off")]]) {
