@@ -16,7 +16,7 @@
 //!
 //! So the choice must foresee the cost of the system call, even if the process has one thread then. The
 //! kernel answers a process with one running thread at once, in any configuration. So the call is timed while
-//! a second thread runs, which ends before the mode is known ([`beside_a_thread`]).
+//! a second thread runs, which ends before the mode is known (`beside_a_thread`).
 //!
 //! Not promised: any order between two light fences. Loom, Miri and ThreadSanitizer do not know membarrier,
 //! so under them both fences are `fence(SeqCst)`. Two light fences are then stronger than in reality, so a

@@ -76,7 +76,8 @@ pub(super) fn in_child(seconds: u32, body: impl FnOnce() -> (i32, bool)) -> io::
                 // The signal has no handler, so it ends the child.
                 libc::alarm(seconds);
                 match body() {
-                    (status, true) => std::process::exit(status),
+                    // Not `std::process::exit`: it takes a lock that std holds while a thread starts or ends.
+                    (status, true) => libc::exit(status),
                     (status, false) => libc::_exit(status),
                 }
             }
