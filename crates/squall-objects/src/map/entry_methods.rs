@@ -64,8 +64,7 @@ where
     /// If the map was destroyed, or a [`limited`](super::limited) map is full.
     #[track_caller]
     pub fn or_insert_with_key(self, value: impl FnOnce(&K) -> V) -> Snapshot<V> {
-        let inserted = self.insert_constructed(|key| Ok::<V, std::convert::Infallible>(value(key)));
-        let Ok(inserted) = inserted;
+        let Ok(inserted) = self.insert_constructed(|key| Ok::<V, std::convert::Infallible>(value(key)));
         inserted
     }
 
