@@ -131,8 +131,8 @@ pub fn mode() -> Mode {
 /// Returns the mode in use. The first call chooses it; `SQUALL_MEMBARRIER=off` forces [`Mode::Fence`].
 ///
 /// # Cost
-/// One load after the first call. The first call runs a thread, `squall-fence`, for about 0.1 ms, to time the
-/// system call. It starts no thread if fences are forced.
+/// One load after the first call. The first call runs a thread, `squall-fence`, to time the system call: for
+/// about 0.15 ms, or for some milliseconds on a busy machine. It starts no thread if fences are forced.
 #[cfg(not(any(loom, miri, squall_tsan)))]
 pub fn mode() -> Mode {
     static MODE: squall_sys::sync::OnceLock<Mode> = squall_sys::sync::OnceLock::new();

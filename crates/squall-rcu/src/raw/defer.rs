@@ -185,8 +185,8 @@ pub(crate) struct Deferrals {
 // SAFETY: one thread at a time touches `queue` (I1), and its contents are `Send`.
 unsafe impl Sync for Deferrals {}
 
-/// The list cannot be locked: the caller is a signal handler that interrupted its own thread at the list, or
-/// the child of a fork, made while another thread had the list.
+/// The list cannot be locked. The caller is a signal handler that interrupted its own thread at the list. Or
+/// it is the child of a fork, made while another thread had the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reentrant;
 
