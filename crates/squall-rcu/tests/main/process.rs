@@ -341,8 +341,9 @@ fn an_operation_that_slept_is_not_reported_in_a_forked_child() {
 #[cfg(debug_assertions)]
 fn a_wait_for_the_bound_is_not_reported() {
     const NAME: &str = "a_wait_for_the_bound_is_not_reported";
-    // Without the reclaimer, this thread shares no lock with another one.
-    if !alone(NAME, &[&[("SQUALL_RECLAIMER", "off")]]) {
+    // The emulator's own locks count as sleeps of this thread. Without the reclaimer, this thread shares no
+    // lock with another one.
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[("SQUALL_RECLAIMER", "off")]]) {
         return;
     }
     static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -362,9 +363,16 @@ fn a_wait_for_the_bound_is_not_reported() {
     });
     inside.recv().unwrap();
     let throttled = stats().throttled;
-    pin(|_| (0..66).for_each(|_| retire(Box::new([0_u8; 256 << 10]))));
+    let retired = Vec::from_iter((0..66).map(|_| Box::new([0_u8; 256 << 10])));
+    let switches = squall_sys::affinity::voluntary_switches;
+    // Memory management of the kernel can make the operation itself sleep. Then the report is right.
+    let slept = pin(|_| {
+        let before = switches();
+        retired.into_iter().for_each(retire);
+        switches() != before
+    });
     assert!(stats().throttled > throttled, "the end of the operation has waited");
-    assert!(!REPORTED.load(Ordering::SeqCst), "the wait was not the operation's");
+    assert!(slept || !REPORTED.load(Ordering::SeqCst), "the wait was not the operation's");
     done.send(()).unwrap();
     reader.join().unwrap();
 }
