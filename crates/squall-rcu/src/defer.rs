@@ -328,12 +328,18 @@ fn add_slow(kind: Kind, call: Deferred) {
     }
 }
 
+/// Returns whether the calling thread runs no deferred calls and keeps no bound: inside a deferred call, and
+/// in the child of a fork.
+fn leaves_work_undone() -> bool {
+    in_deferred_call() || squall_sys::fork::forked()
+}
+
 /// Keeps the bound for a thread that has deferred its first call while the orphans exceed the bound.
 #[cold]
 fn orphans_over_bound(record: &'static Record) {
     // A thread past its exit hook has a new list in each operation.
     let is_due = !record.is_temporary() || has_left_a_batch();
-    if !is_due || in_deferred_call() || squall_sys::fork::forked() {
+    if !is_due || leaves_work_undone() {
         return;
     }
     if record.depth() > 0 {
@@ -345,7 +351,7 @@ fn orphans_over_bound(record: &'static Record) {
 
 #[inline(never)]
 fn batch_closed(record: &'static Record) {
-    if in_deferred_call() || squall_sys::fork::forked() {
+    if leaves_work_undone() {
         return;
     }
     let inside = record.depth() > 0;
@@ -386,7 +392,7 @@ fn oldest_of(record: &Record, kinds: &[Kind]) -> Option<Moment> {
 /// Does the work that a thread owes when it leaves an operation in which it closed a batch. It frees memory
 /// and keeps the bound, and runs users' code only if the reclaimer may not.
 pub(crate) fn after_operation(record: &'static Record) {
-    if in_deferred_call() || squall_sys::fork::forked() {
+    if leaves_work_undone() {
         return;
     }
     if postpone(record) {

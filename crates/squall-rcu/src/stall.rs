@@ -155,27 +155,46 @@ pub fn __name_tags(name: fn(u64) -> String) {
 #[doc(hidden)]
 pub fn __object_of_operation() -> Option<String> {
     let record = crate::thread::own_record()?;
-    let note = record.note_of(record.seen()?);
-    NAMES.get().filter(|_| note.tag != 0).map(|name| name(note.tag))
+    object_of(record.note_of(record.seen()?).tag)
+}
+
+/// Returns the object that a tag names, if it names one.
+fn object_of(tag: u64) -> Option<String> {
+    NAMES.get().filter(|_| tag != 0).map(|name| name(tag))
 }
 
 /// Reports a stall. The caller holds no lock and no role, and is outside every operation.
 pub(crate) fn report(holdup: &Holdup<'_>) {
     let Holdup { record, seen, since } = *holdup;
     let note = record.note_of(seen);
-    let object = NAMES.get().filter(|_| note.tag != 0).map(|name| name(note.tag));
     let thread_id = record.thread();
-    let thread_name = squall_sys::affinity::thread_name(thread_id).unwrap_or_else(|| String::from("?"));
-    tell(&Stall { thread_name, thread_id, since, has_blocked: false, began: note.began, object });
+    tell(&Stall {
+        thread_name: name_of(thread_id),
+        thread_id,
+        since,
+        has_blocked: false,
+        began: note.began,
+        object: object_of(note.tag),
+    });
 }
 
 /// Reports an operation of this thread that blocked, after it has ended.
 #[cfg(debug_assertions)]
 pub(crate) fn report_blocked(began: &'static Location<'static>, tag: u64, since: Duration) {
     let thread_id = squall_sys::affinity::thread_id();
-    let object = NAMES.get().filter(|_| tag != 0).map(|name| name(tag));
-    let thread_name = squall_sys::affinity::thread_name(thread_id).unwrap_or_else(|| String::from("?"));
-    tell(&Stall { thread_name, thread_id, since, has_blocked: true, began: Some(began), object });
+    tell(&Stall {
+        thread_name: name_of(thread_id),
+        thread_id,
+        since,
+        has_blocked: true,
+        began: Some(began),
+        object: object_of(tag),
+    });
+}
+
+/// Returns the thread's name, or a question mark.
+fn name_of(thread_id: u32) -> String {
+    squall_sys::affinity::thread_name(thread_id).unwrap_or_else(|| String::from("?"))
 }
 
 fn tell(stall: &Stall) {
