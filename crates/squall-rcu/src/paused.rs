@@ -9,7 +9,7 @@ use squall_sys::pause::{self, Hooked};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// Waits until no other test of this module runs. The reclaimer is off, so only the tests' threads run
@@ -36,6 +36,14 @@ fn meeting() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
         let _ = may_go_on.lock().unwrap().recv();
     };
     (stop, has_stopped, go_on)
+}
+
+/// Starts a thread that stays inside an operation until it gets a message.
+fn reader() -> (JoinHandle<()>, Sender<()>) {
+    let (stop, has_stopped, go_on) = meeting();
+    let reader = thread::spawn(move || pin(|_| stop()));
+    has_stopped.recv().unwrap();
+    (reader, go_on)
 }
 
 /// Defers a call that sets the result.
@@ -103,9 +111,7 @@ fn a_barrier_waits_for_calls_that_an_ending_thread_hands_over() {
 #[test]
 fn a_barrier_waits_for_unripe_calls_that_reclaim_hands_over() {
     let _alone = alone();
-    let (stop_reading, is_reading, end_reading) = meeting();
-    let reader = thread::spawn(move || pin(|_| stop_reading()));
-    is_reading.recv().unwrap();
+    let (reader, end_reading) = reader();
     let (stop, has_stopped, go_on) = meeting();
     let (gives, ran) = channel();
     let reclaiming = thread::spawn(move || {
@@ -125,9 +131,7 @@ fn a_barrier_waits_for_unripe_calls_that_reclaim_hands_over() {
 #[test]
 fn a_barrier_waits_for_calls_that_a_throttled_thread_took_from_ended_threads() {
     let _alone = alone();
-    let (stop_reading, is_reading, end_reading) = meeting();
-    let reader = thread::spawn(move || pin(|_| stop_reading()));
-    is_reading.recv().unwrap();
+    let (reader, end_reading) = reader();
     let ended = thread::spawn(|| {
         let ran = defer_memory_flag();
         // More than the bound. The reader is inside, so the calls are not ripe.
@@ -163,9 +167,7 @@ fn reclaim_runs_the_calls_of_an_ended_thread() {
 #[test]
 fn a_waiter_goes_on_when_the_driver_gives_up() {
     let _alone = alone();
-    let (stop_reading, is_reading, end_reading) = meeting();
-    let reader = thread::spawn(move || pin(|_| stop_reading()));
-    is_reading.recv().unwrap();
+    let (reader, end_reading) = reader();
     let (stop, drives, go_on) = meeting();
     let driver = thread::spawn(move || {
         let is_first = AtomicBool::new(true);

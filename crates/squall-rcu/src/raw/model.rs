@@ -79,6 +79,15 @@ impl Shared {
         self.slots[0].with_mut(|value| unsafe { *value = 0 });
     }
 
+    /// Unlinks, and frees if another thread's verdict says that it may.
+    fn unlink_and_believe(&self) {
+        self.unlink();
+        let moment = self.domain.grace.mark();
+        if self.domain.grace.elapsed(moment) {
+            self.free();
+        }
+    }
+
     fn wait(&self) {
         let moment = self.domain.grace.mark();
         self.domain.grace.wait(&self.domain.registry, moment, LIMITS).expect("nothing limits this wait");
@@ -130,38 +139,32 @@ fn mark_here_drive_there() {
             let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
         })
     };
-    shared.unlink();
-    let moment = shared.domain.grace.mark();
-    if shared.domain.grace.elapsed(moment) {
-        shared.free();
-    }
+    shared.unlink_and_believe();
     driver.join().unwrap();
     reader.join().unwrap();
 }
 
-/// A driver finds a reader's operation over and publishes the verdict; another thread believes it and frees.
-/// The driver reads between its own fence and its verdict, so that only the verdict's ordering covers the
-/// read.
+/// A driver finds its own operation over and publishes the verdict. It reads between its own fence and its
+/// verdict, so that only the verdict's ordering covers the read.
+fn drive_own_operation(shared: &Shared) {
+    let record = shared.domain.register(1, false);
+    let token = shared.domain.enter(record);
+    let slot = shared.slot();
+    let moment = shared.domain.grace.mark_unfenced();
+    let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+    shared.look_at(slot);
+    let _ = record.leave(token);
+    let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+}
+
+/// A driver publishes its verdict; another thread believes it and frees.
 fn verdict_travels() {
     let shared = Shared::new();
     let driver = {
         let shared = shared.clone();
-        thread::spawn(move || {
-            let record = shared.domain.register(1, false);
-            let token = shared.domain.enter(record);
-            let slot = shared.slot();
-            let moment = shared.domain.grace.mark_unfenced();
-            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
-            shared.look_at(slot);
-            let _ = record.leave(token);
-            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
-        })
+        thread::spawn(move || drive_own_operation(&shared))
     };
-    shared.unlink();
-    let moment = shared.domain.grace.mark();
-    if shared.domain.grace.elapsed(moment) {
-        shared.free();
-    }
+    shared.unlink_and_believe();
     driver.join().unwrap();
 }
 
@@ -172,23 +175,12 @@ fn next_start_travels() {
     let driver = {
         let shared = shared.clone();
         thread::spawn(move || {
-            let record = shared.domain.register(1, false);
-            let token = shared.domain.enter(record);
-            let slot = shared.slot();
-            let moment = shared.domain.grace.mark_unfenced();
-            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
-            shared.look_at(slot);
-            let _ = record.leave(token);
-            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+            drive_own_operation(&shared);
             let next = shared.domain.grace.mark_unfenced();
             let _ = shared.domain.grace.poll(&shared.domain.registry, next);
         })
     };
-    shared.unlink();
-    let moment = shared.domain.grace.mark();
-    if shared.domain.grace.elapsed(moment) {
-        shared.free();
-    }
+    shared.unlink_and_believe();
     driver.join().unwrap();
 }
 

@@ -4,8 +4,9 @@ use super::alone;
 use squall_rcu::{WaitError, barrier, defer, in_operation, pin, reclaim, retire, stats, wait};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const MANY: usize = if cfg!(miri) { 20 } else { 10_000 };
@@ -229,13 +230,10 @@ fn stats_of_this_moment() -> u64 {
     if TURN.get().is_multiple_of(64) { stats().pending_calls } else { 0 }
 }
 
-#[test]
-#[cfg_attr(miri, ignore = "it measures time that Miri does not have")]
-fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
-    let _alone = alone();
-    let throttled = stats().throttled;
-    let (inside_tx, inside) = std::sync::mpsc::channel();
-    let (done, done_rx) = std::sync::mpsc::channel::<()>();
+/// Starts a thread that stays inside an operation until it gets a message.
+fn reader() -> (JoinHandle<()>, Sender<()>) {
+    let (inside_tx, inside) = channel();
+    let (done, done_rx) = channel();
     let reader = thread::spawn(move || {
         pin(|_| {
             inside_tx.send(()).unwrap();
@@ -243,6 +241,15 @@ fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
         });
     });
     inside.recv().unwrap();
+    (reader, done)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it measures time that Miri does not have")]
+fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
+    let _alone = alone();
+    let throttled = stats().throttled;
+    let (reader, done) = reader();
     // The reader waits for this thread, so an unbounded wait for the reader would be a deadlock.
     (0..3000).for_each(|_| retire(Box::new(0_u64)));
     assert!(stats().throttled > throttled);
@@ -259,15 +266,7 @@ fn a_closed_batch_leads_to_one_wait_for_the_bound() {
     let _alone = alone();
     // The reclaimer would close batches that are not full.
     squall_rcu::set_reclaimer(false);
-    let (inside_tx, inside) = std::sync::mpsc::channel();
-    let (done, done_rx) = std::sync::mpsc::channel::<()>();
-    let reader = thread::spawn(move || {
-        pin(|_| {
-            inside_tx.send(()).unwrap();
-            done_rx.recv().unwrap();
-        });
-    });
-    inside.recv().unwrap();
+    let (reader, done) = reader();
     let throttled = stats().throttled;
     // Values with a drop. 16 batches are within the bound.
     (0..18 * 128).for_each(|n| retire(Box::new(Box::new(n))));
@@ -334,15 +333,7 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// Runs `thread` in `threads` threads, one after the other, while a reader stays inside an operation. Each
 /// batch beyond the bound must have cost its thread a wait.
 fn short_threads_beside_a_stalled_reader(threads: usize, thread: fn()) {
-    let (inside_tx, inside) = std::sync::mpsc::channel();
-    let (done, done_rx) = std::sync::mpsc::channel::<()>();
-    let reader = thread::spawn(move || {
-        pin(|_| {
-            inside_tx.send(()).unwrap();
-            done_rx.recv().unwrap();
-        });
-    });
-    inside.recv().unwrap();
+    let (reader, done) = reader();
     let throttled = stats().throttled;
     for _ in 0..threads {
         thread::spawn(thread).join().unwrap();
