@@ -10,7 +10,7 @@ use squall_sys::pause;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 #[squall_macros::interface(crate = squall_core)]
@@ -80,6 +80,20 @@ fn tells(point: &'static str, sender: Sender<()>) -> impl Fn(&'static str) + Sen
             let _ = sender.send(());
         }
     }
+}
+
+/// Ends a swap that should wait for a call. After the swap the call may end, if it waits for that.
+fn end_both(
+    sum: &Owned<dyn Sum>,
+    swapping: JoinHandle<Result<(), SwapError>>,
+    end_of_swap: &Sender<()>,
+    calling: JoinHandle<()>,
+) {
+    let swapped = swapping.join().unwrap();
+    let _ = end_of_swap.send(());
+    calling.join().unwrap();
+    swapped.unwrap();
+    assert_eq!(sum.total(), 1, "the state moved before the call had ended");
 }
 
 /// A call that the mediator counted stops before it takes its hold. Until then the swap must see the count.
@@ -161,11 +175,7 @@ fn a_swap_waits_for_a_call_that_began_just_before_it_attached() {
         });
         swap(handle)
     });
-    let swapped = swapping.join().unwrap();
-    let _ = end_of_swap.send(());
-    calling.join().unwrap();
-    swapped.unwrap();
-    assert_eq!(sum.total(), 1, "the state moved before the call had ended");
+    end_both(&sum, swapping, &end_of_swap, calling);
 }
 
 /// A blocking call is inside its method when the swap begins. It is in no operation and not counted.
@@ -189,9 +199,5 @@ fn a_swap_waits_for_a_blocking_call_with_a_hold() {
         let _hooked = pause::hook(tells("block", in_block));
         swap(handle)
     });
-    let swapped = swapping.join().unwrap();
-    let _ = end_of_swap.send(());
-    calling.join().unwrap();
-    swapped.unwrap();
-    assert_eq!(sum.total(), 1, "the state moved before the call had ended");
+    end_both(&sum, swapping, &end_of_swap, calling);
 }
