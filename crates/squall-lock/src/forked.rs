@@ -7,12 +7,13 @@
 //! Not promised: a process that has opened no operation (`squall_rcu`) before the fork does not recognise its
 //! child. There a wait never ends.
 
+/// The message of a refused wait.
+pub(crate) const REFUSAL: &str = "squall-lock: the lock is held, and the process is the child of a fork, where its \
+    holder may not exist; such a child may only exec";
+
 /// Panics in place of a wait without a deadline.
 #[cold]
 #[track_caller]
 pub(crate) fn refuse() -> ! {
-    panic!(
-        "squall-lock: the lock is held, and the process is the child of a fork, where its holder may not exist; \
-         such a child may only exec"
-    )
+    panic!("{REFUSAL}")
 }

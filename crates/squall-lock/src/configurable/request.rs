@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::cancel::Cancel;
 use super::sites;
 use super::waiting::Waiting;
+use crate::forked::REFUSAL;
 use crate::parking::{self, ParkResult, ParkToken};
 use crate::steps::Steps;
 
@@ -86,9 +87,7 @@ impl fmt::Display for LockError {
         f.write_str(match self {
             LockError::TimedOut => "the lock was not free in time",
             LockError::Cancelled => "the wait for the lock was cancelled",
-            LockError::Forked => {
-                "squall-lock: the lock is held, and the process is the child of a fork, where its holder may not exist; such a child may only exec"
-            }
+            LockError::Forked => REFUSAL,
             LockError::NotRegistered => {
                 "the request has a priority or its own way to wait, but the lock does not register waiters: set Scheduling::registration"
             }
