@@ -1,4 +1,5 @@
 //! The methods of [`MapExt`] on a map's handle: each runs one operation on the store of a call.
+//! Also the methods of [`Drain`], which call them.
 
 use squall_core::__macro::{Checked, Panic};
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
@@ -251,7 +252,7 @@ where
         K: Clone,
         V: Clone,
     {
-        Drain::new(self, self.keys(), (Self::remove, Self::delete))
+        Drain::new(self, self.keys())
     }
 
     #[track_caller]
@@ -328,5 +329,33 @@ where
     #[track_caller]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
         read(self, |_, store| store.visit_from(from, f))
+    }
+}
+
+impl<K, V, S> Iterator for Drain<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        // A key that another thread has removed meanwhile is skipped.
+        self.keys.find_map(|key| self.map.remove(&key).map(|value| (key, value)))
+    }
+}
+
+impl<K, V, S> Drop for Drain<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if std::thread::panicking() == self.made_in_panic {
+            let map = self.map;
+            self.keys.by_ref().for_each(|key| _ = map.delete(&key));
+        }
     }
 }

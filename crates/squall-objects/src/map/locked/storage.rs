@@ -98,11 +98,8 @@ where
                 Ok(Err(_)) => return Computed::Kept,
                 Err(table) => return Storage::change(table, guard, key, f, drops),
             };
-            let mut wanted = f(&value);
-            let computed = self.apply(key, place, &mut wanted, drops);
-            drops.drop(wanted);
-            drops.drop(value);
-            if let Some(computed) = computed {
+            let wanted = f(&value);
+            if let Some(computed) = self.apply_and_drop(key, place, wanted, value, drops) {
                 return computed;
             }
         }
@@ -133,11 +130,8 @@ where
                 }
                 Err(table) => return Storage::compute(table, guard, key, f, drops),
             };
-            let mut decision = f(Some(&value));
-            let computed = self.apply(&Borrowed(wanted), place, &mut decision, drops);
-            drops.drop(decision);
-            drops.drop(value);
-            if let Some(computed) = computed {
+            let decision = f(Some(&value));
+            if let Some(computed) = self.apply_and_drop(&Borrowed(wanted), place, decision, value, drops) {
                 return computed;
             }
         }

@@ -1,7 +1,7 @@
 //! Writes to a locked map.
 
-use squall_parts::__Drops;
 use squall_parts::table::{Compute, Computed};
+use squall_parts::{__DropQuietly, __Drops};
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 
@@ -74,6 +74,21 @@ where
         let taken = there.map(|there| there.remove().0);
         self.publish_counts(&inner);
         Ok(taken)
+    }
+
+    /// Like [`apply`](Locked::apply). Then drops the decision, and the copy of the value that led to it.
+    pub(super) fn apply_and_drop(
+        &self,
+        key: &dyn KeyForm<K, S>,
+        place: Place,
+        mut wanted: Compute<V>,
+        seen: __DropQuietly<V>,
+        drops: &mut __Drops,
+    ) -> Option<Computed> {
+        let computed = self.apply(key, place, &mut wanted, drops);
+        drops.drop(wanted);
+        drops.drop(seen);
+        computed
     }
 
     /// Applies the decision of a closure to the value that it saw. A new value and the old one change places,
