@@ -227,28 +227,23 @@ fn add_directories_and_gates<'a>(calls: &mut Calls<'a>, objects: &'a Objects) {
 
 fn add_locks<'a>(calls: &mut Calls<'a>, objects: &'a Objects) {
     let locks = &objects.locks;
-    let adds = |pair: &mut Pair| {
-        let is_whole = pair.is_whole();
-        *pair = Pair::new(pair.value() + 1);
-        is_whole
-    };
-    calls.add(("lock", "plain"), "lock", move |_| or_panic(|| adds(&mut locks.plain.lock())));
-    calls.add(("lock", "biased"), "lock", move |_| or_panic(|| adds(&mut locks.biased.lock())));
-    calls.add(("lock", "configurable"), "lock", move |_| or_panic(|| adds(&mut locks.configurable.lock())));
-    calls.add(("lock", "adaptive"), "lock", move |_| or_panic(|| adds(&mut locks.adaptive.lock())));
+    calls.add(("lock", "plain"), "lock", move |_| or_panic(|| locks.plain.lock().step()));
+    calls.add(("lock", "biased"), "lock", move |_| or_panic(|| locks.biased.lock().step()));
+    calls.add(("lock", "configurable"), "lock", move |_| or_panic(|| locks.configurable.lock().step()));
+    calls.add(("lock", "adaptive"), "lock", move |_| or_panic(|| locks.adaptive.lock().step()));
     calls.add(("lock", "reader-writer"), "read", move |_| or_panic(|| locks.rw.read().is_whole()));
-    calls.add(("lock", "reader-writer"), "write", move |_| or_panic(|| adds(&mut locks.rw.write())));
+    calls.add(("lock", "reader-writer"), "write", move |_| or_panic(|| locks.rw.write().step()));
     calls.add(("lock", "two-bit"), "lock", move |_| or_panic(|| (BITS.lock(&locks.word), true).1));
     calls.add(("lock", "two-bit"), "try_lock_for", move |_| {
         BITS.try_lock_for(&locks.word, LONG).map_or(Answer::Refused, |_| Answer::Done)
     });
     calls.add(("lock", "pointer"), "lock", move |_| or_panic(|| (locks.pointer.lock(), true).1));
     calls.add(("lock", "plain"), "try_lock_for", move |_| {
-        locks.plain.try_lock_for(LONG).map_or(Answer::Refused, |mut pair| done_if(adds(&mut pair)))
+        locks.plain.try_lock_for(LONG).map_or(Answer::Refused, |mut pair| done_if(pair.step()))
     });
     calls.add(("lock", "adaptive"), "lock_with", move |_| {
         match locks.adaptive.lock_with(&squall::lock::Request::new()) {
-            Ok(mut pair) => done_if(adds(&mut pair)),
+            Ok(mut pair) => done_if(pair.step()),
             Err(error) => refused_if(error == LockError::Forked),
         }
     });

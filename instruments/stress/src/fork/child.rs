@@ -57,11 +57,10 @@ pub(super) fn fork_children(run: &Run, world: &World, children: &mut Children) -
         let by_exit = rng.one_in(2);
         let mut own = Rng::new(rng.next(), 0);
         call_in_parent(world, &mut rng);
-        let held = world.objects.locks.adaptive.try_lock();
+        let mut held = world.objects.locks.adaptive.try_lock();
         for word in [Word::Call, Word::Wrong, Word::Refused, Word::Done] {
             progress.set(word, 0);
         }
-        let mut held = Some(held);
         let ended = in_child(limit, || {
             held = None;
             (child(world, &calls, &progress, &mut own), by_exit)

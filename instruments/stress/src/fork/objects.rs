@@ -30,12 +30,15 @@ impl Pair {
         Pair(value, !value)
     }
 
-    pub(super) fn value(self) -> u64 {
-        self.0
-    }
-
     pub(super) fn is_whole(self) -> bool {
         self.0 == !self.1
+    }
+
+    /// Adds one. Returns whether the value was whole before.
+    pub(super) fn step(&mut self) -> bool {
+        let was_whole = self.is_whole();
+        *self = Pair::new(self.0 + 1);
+        was_whole
     }
 }
 

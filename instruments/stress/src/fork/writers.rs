@@ -106,19 +106,14 @@ impl<'a> Writer<'a> {
 
     fn lock_all(&self) -> Result<(), Violation> {
         let locks = &self.world.objects.locks;
-        let next = |pair: &mut Pair| {
-            let is_whole = pair.is_whole();
-            *pair = Pair::new(pair.value() + 1);
-            is_whole
-        };
         let _bits = BITS.lock(&locks.word);
         let _pointer = locks.pointer.lock();
         // One after the other: in one statement, all would be held to its end.
-        let mut all_whole = next(&mut locks.plain.lock());
-        all_whole &= next(&mut locks.biased.lock());
-        all_whole &= next(&mut locks.configurable.lock());
-        all_whole &= next(&mut locks.adaptive.lock());
-        all_whole &= next(&mut locks.rw.write());
+        let mut all_whole = locks.plain.lock().step();
+        all_whole &= locks.biased.lock().step();
+        all_whole &= locks.configurable.lock().step();
+        all_whole &= locks.adaptive.lock().step();
+        all_whole &= locks.rw.write().step();
         all_whole &= locks.rw.read().is_whole();
         if all_whole { Ok(()) } else { Err(Violation("a value changed under its lock".to_owned())) }
     }
