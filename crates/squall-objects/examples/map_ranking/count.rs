@@ -21,7 +21,7 @@ pub(crate) const TOPOLOGY: &str = "nodes:4,cores:4";
 pub(crate) const VPS: u64 = 16;
 /// Keys of each processor.
 const KEYS: u64 = 64;
-/// Lookups of each key after its first touch, if one processor uses it alone.
+/// Lookups of each key after its first touch, by the processor that uses it alone.
 const AGAIN: u64 = 3;
 /// Rounds over all keys if all processors read them, with one change in this many lookups.
 const ROUNDS: u64 = 4;
@@ -54,8 +54,10 @@ impl Structure {
 /// A use of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Each key is used by one processor only, from its first touch on (EX-K7).
-    Alone,
+    /// Each key is touched once, by one processor (EX-K7).
+    FirstTouch,
+    /// Each key is looked up again by the processor that touched it first. First touches are not counted.
+    Reuse,
     /// All keys are read by all processors, and hardly ever changed.
     ReadEverywhere,
 }
@@ -86,19 +88,30 @@ impl Clone for Page {
 /// A cache line of a structure: the table, and the position in it.
 type Line = (&'static str, u64, u64);
 
-/// The home and the last writer of each line, and the count of remote accesses.
+/// The accesses of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// Lines read and written.
+    pub(crate) accesses: u64,
+    /// Accesses to another node's memory, or to a line that another node wrote last.
+    pub(crate) remote: u64,
+    pub(crate) operations: u64,
+}
+
+/// The home and the last writer of each line, and the accesses so far.
 #[derive(Default)]
 struct Lines {
     /// Home and last writer.
     lines: HashMap<Line, (usize, usize)>,
-    remote: u64,
+    count: Count,
 }
 
 impl Lines {
     fn read(&mut self, line: Line) {
         let here = node();
         let (home, last) = *self.lines.entry(line).or_insert((here, here));
-        self.remote += u64::from(home != here || last != here);
+        self.count.accesses += 1;
+        self.count.remote += u64::from(home != here || last != here);
     }
 
     fn write(&mut self, line: Line) {
@@ -107,7 +120,8 @@ impl Lines {
     }
 
     fn value(&mut self, page: &Page) {
-        self.remote += u64::from(page.home != node());
+        self.count.accesses += 1;
+        self.count.remote += u64::from(page.home != node());
     }
 }
 
@@ -225,39 +239,36 @@ fn on<T>(vp: u64, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(vp as u32), f).expect("a processor of the virtual machine")
 }
 
-/// Returns the remote accesses and the operations of a load.
-pub(crate) fn count(structure: Structure, used: Use) -> (u64, u64) {
-    let (subject, mut lines, mut operations) = (Subject::new(structure), Lines::default(), 0);
+/// Runs a load, and returns its accesses.
+pub(crate) fn count(structure: Structure, used: Use) -> Count {
+    let (subject, mut lines) = (Subject::new(structure), Lines::default());
+    // The processors run at once: one operation of each after the other.
+    let own_keys = || (0..KEYS).flat_map(|at| (0..VPS).map(move |vp| vp * KEYS + at));
+    let mut operations = VPS * KEYS;
+    own_keys().for_each(|key| on(key / KEYS, || subject.first(&mut lines, key)));
     match used {
-        Use::Alone => {
-            // All at once: one operation of each processor after the other.
-            for at in 0..KEYS {
-                for vp in 0..VPS {
-                    on(vp, || subject.first(&mut lines, vp * KEYS + at));
-                }
-                for vp in (0..AGAIN).flat_map(|_| 0..VPS) {
-                    on(vp, || subject.look(&mut lines, vp * KEYS + at));
-                }
-                operations += VPS * (1 + AGAIN);
-            }
+        Use::FirstTouch => {}
+        Use::Reuse => {
+            (lines.count, operations) = (Count::default(), AGAIN * VPS * KEYS);
+            let again = (0..AGAIN).flat_map(|_| own_keys());
+            again.for_each(|key| on(key / KEYS, || subject.look(&mut lines, key)));
         }
         Use::ReadEverywhere => {
-            (0..VPS * KEYS).for_each(|key| on(key / KEYS, || subject.first(&mut lines, key)));
-            // The first lookup of each key counts too; the later rounds pay for it.
-            for (round, key) in (0..ROUNDS).flat_map(|round| (0..VPS * KEYS).map(move |key| (round, key))) {
+            // The first lookups count too, since the later rounds pay for them. First touches do not.
+            (lines.count, operations) = (Count::default(), 0);
+            for key in (0..ROUNDS).flat_map(|_| 0..VPS * KEYS) {
                 for vp in 0..VPS {
                     operations += 1;
-                    if operations % CHANGE == 0 {
+                    if operations.is_multiple_of(CHANGE) {
                         on(vp, || subject.change(&mut lines, key));
                     } else {
                         on(vp, || subject.look(&mut lines, key));
                     }
                 }
-                debug_assert!(round < ROUNDS);
             }
         }
     }
-    (lines.remote, operations)
+    Count { operations, ..lines.count }
 }
 
 /// Returns the remote additions and all additions to a counter inside the object, which each operation

@@ -6,21 +6,23 @@
 
 mod count;
 
-use count::{Structure, TOPOLOGY, Use, count, counted_inside, set_machine};
+use count::{Count, Structure, TOPOLOGY, Use, count, counted_inside, set_machine};
 
 fn main() {
     set_machine();
     println!(
-        "accesses to another node's memory, or to what another node wrote last, per operation, on {TOPOLOGY}"
+        "per operation, on {TOPOLOGY}: accesses to another node's memory or to a line that another node"
     );
+    println!("wrote last, of all accesses to lines");
     print!("{:16}", "use");
-    Structure::ALL.iter().for_each(|structure| print!(" {:>12}", format!("{structure:?}")));
+    Structure::ALL.iter().for_each(|structure| print!(" {:>16}", format!("{structure:?}")));
     println!();
-    for used in [Use::Alone, Use::ReadEverywhere] {
+    for used in [Use::FirstTouch, Use::Reuse, Use::ReadEverywhere] {
         print!("{:16}", format!("{used:?}"));
         for structure in Structure::ALL {
-            let (remote, operations) = count(structure, used);
-            print!(" {:>12.3}", remote as f64 / operations as f64);
+            let Count { accesses, remote, operations } = count(structure, used);
+            let per_operation = |n: u64| n as f64 / operations as f64;
+            print!(" {:>7.3} of {:>5.2}", per_operation(remote), per_operation(accesses));
         }
         println!();
     }
