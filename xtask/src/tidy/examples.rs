@@ -633,7 +633,9 @@ fn mechanisms_are_tested_when_done() {
     };
     let rule = "mechanisms-tested";
     let good = "| T-1 | Tornado, 3 | pop | `a/src/ring.rs` | `pops_in_order`, `empty_pops_none`, `squall stress ring` | done |\n\
-                | T-2 | Tornado, 4 | push | | | planned |\n";
+                | T-2 | Tornado, 4 | push | | | planned |\n\
+                | T-3 | Tornado, 5 | peek. Missing: of two. | | | part |\n\
+                | T-4 | Tornado, 6 | sleep. Reason: no clock. | | | out of scope |\n";
     assert!(found(rule, tree(good)).is_empty());
     let bad = [
         ("| T-1 | p | w | `a/src/gone.rs` | `pops_in_order` | done |\n", "a/src/gone.rs is not a file"),
@@ -642,6 +644,8 @@ fn mechanisms_are_tested_when_done() {
         ("| T-1 | p | w | `a/src/ring.rs` | `squall stress ring` | done |\n", "names no test"),
         ("| T-1 | p | w | in the ring | `pops_in_order` | done |\n", "names no file"),
         ("| T-1 | p | w | | | finished |\n", "state finished"),
+        ("| T-1 | p | w | | | part |\n", "no `Missing:`"),
+        ("| T-1 | p | w | | | out of scope |\n", "no `Reason:`"),
         ("| T-1 | p | w | | | planned |\n| T-1 | p | w | | | planned |\n", "twice"),
         ("| T-1 | | w | | | planned |\n", "without id, paper or words"),
         ("| T-1 | p | w | planned |\n", "4 columns"),

@@ -11,10 +11,12 @@ use super::tree::Tree;
 
 const LIST: &str = "docs/mechanisms.md";
 const COLUMNS: [&str; 6] = ["id", "paper, section", "in our words", "where", "test", "state"];
-const STATES: [&str; 3] = ["done", "part", "planned"];
+/// The states, each with the word that introduces the open part in the text of a row.
+const STATES: [(&str, Option<&str>); 4] =
+    [("done", None), ("part", Some("Missing:")), ("out of scope", Some("Reason:")), ("planned", None)];
 
 /// `mechanisms-tested`: ids are unique, states are known, and a row that is done names files and tests that
-/// exist.
+/// exist. A row in another state says its open part, or the reason.
 pub(crate) fn mechanisms_tested(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(LIST) else {
         problems.file(LIST, "is missing");
@@ -42,8 +44,14 @@ pub(crate) fn mechanisms_tested(tree: &Tree, problems: &mut Problems) {
         if id.is_empty() || paper.is_empty() || words.is_empty() {
             problems.line(LIST, line, "a row without id, paper or words");
         }
-        if !STATES.contains(&state) {
-            problems.line(LIST, line, format!("state {state}: known are {STATES:?}"));
+        match STATES.iter().find(|(known, _)| *known == state) {
+            None => {
+                problems.line(LIST, line, format!("state {state}: known are {:?}", STATES.map(|(s, _)| s)))
+            }
+            Some((_, Some(word))) if !words.contains(word) => {
+                problems.line(LIST, line, format!("{id} is {state}, and its text has no `{word}`"));
+            }
+            Some(_) => {}
         }
         if state == "done" {
             for missing in missing(tree, &tests, places, checks) {
