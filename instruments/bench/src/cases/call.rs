@@ -10,7 +10,7 @@
 
 use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_core;
-use crate::rivals::{arcdyn, arcswap, epoch, seize};
+use crate::rivals::{arcdyn, arcswap, epoch, hazarc, seize};
 
 pub(super) static CASE: Case = Case {
     name: "call",
@@ -23,6 +23,7 @@ pub(super) static CASE: Case = Case {
         Spec::rival("crossbeam-epoch", epoch::CALL),
         Spec::rival("seize", seize::CALL),
         Spec::rival("arc-swap", arcswap::CALL),
+        Spec::rival("hazarc", hazarc::CALL),
     ],
     scale: Scale::Work,
     slice_ms: (20, 5),

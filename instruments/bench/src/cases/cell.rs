@@ -18,7 +18,9 @@ use crossbeam_utils::CachePadded;
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Worker};
 use crate::harness::median;
 use crate::ours_read_mostly::{Adaptive, Distributed, Embedded, Object, Replicated, Shared};
-use crate::rivals::cells::{Cached, Evmap, Kept, LeftRight, Loaded, Value, value};
+use crate::rivals::cells::{
+    Cached, Evmap, HazarcCached, HazarcLoaded, Kept, LeftRight, Loaded, Value, value,
+};
 
 type StdRwLock = std::sync::RwLock<std::sync::Arc<Value>>;
 type TokioWatch = tokio::sync::watch::Sender<Value>;
@@ -35,6 +37,8 @@ pub(super) static CASE: Case = Case {
         Spec::ours("squall-replicas", reading::<Replicated>()),
         Spec::rival("arc-swap", reading::<Loaded>()),
         Spec::rival("arc-swap-cache", reading::<Cached>()),
+        Spec::rival("hazarc", reading::<HazarcLoaded>()),
+        Spec::rival("hazarc-cache", reading::<HazarcCached>()),
         Spec::rival("left-right", reading::<LeftRight>()),
         Spec::rival("evmap", reading::<Evmap>()),
         Spec::rival("std-rwlock", reading::<StdRwLock>()),
@@ -55,6 +59,7 @@ const UPDATED: &[(&str, Update)] = &[
     ("squall-embedded", update_ns::<Embedded>),
     ("squall-replicas", update_ns::<Replicated>),
     ("arc-swap", update_ns::<Loaded>),
+    ("hazarc", update_ns::<HazarcLoaded>),
     ("left-right", update_ns::<LeftRight>),
     ("evmap", update_ns::<Evmap>),
     ("std-rwlock", update_ns::<StdRwLock>),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, RwLock};
 
 use arc_swap::{ArcSwap, Cache};
+use hazarc::AtomicArc;
 use left_right::Absorb;
 use tokio::sync::watch;
 
@@ -66,6 +67,52 @@ impl Kept for Cached {
 
     fn reader(&self) -> Self::Reader<'_> {
         Cache::new(&self.0)
+    }
+
+    #[inline(always)]
+    fn read(&self, reader: &mut Self::Reader<'_>) -> u64 {
+        reader.load()[0]
+    }
+
+    fn set(&self, value: Value) {
+        self.0.store(Arc::new(value));
+    }
+}
+
+/// `hazarc`: a guard for each read.
+pub(crate) struct HazarcLoaded(AtomicArc<Value>);
+
+impl Kept for HazarcLoaded {
+    type Reader<'a> = ();
+
+    fn new(_: usize) -> HazarcLoaded {
+        HazarcLoaded(AtomicArc::from(value(1)))
+    }
+
+    fn reader(&self) {}
+
+    #[inline(always)]
+    fn read(&self, (): &mut ()) -> u64 {
+        self.0.load()[0]
+    }
+
+    fn set(&self, value: Value) {
+        self.0.store(Arc::new(value));
+    }
+}
+
+/// `hazarc-cache`: each thread keeps a reference, and checks at each read that it is still current.
+pub(crate) struct HazarcCached(AtomicArc<Value>);
+
+impl Kept for HazarcCached {
+    type Reader<'a> = hazarc::Cache<&'a AtomicArc<Value>>;
+
+    fn new(_: usize) -> HazarcCached {
+        HazarcCached(AtomicArc::from(value(1)))
+    }
+
+    fn reader(&self) -> Self::Reader<'_> {
+        hazarc::Cache::new(&self.0)
     }
 
     #[inline(always)]

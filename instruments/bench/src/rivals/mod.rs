@@ -12,6 +12,7 @@ pub(crate) mod counters;
 #[allow(unsafe_code)]
 pub(crate) mod epoch;
 pub(crate) mod gates;
+pub(crate) mod hazarc;
 #[allow(unsafe_code)]
 pub(crate) mod hazard;
 #[allow(unsafe_code)]

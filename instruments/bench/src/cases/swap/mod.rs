@@ -33,9 +33,9 @@ use std::time::Duration;
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant};
 use crate::harness::spread;
 use crate::ours_swap::{Counting, Ours};
-use crate::rivals::{arcswap, rwlock};
+use crate::rivals::{arcswap, hazarc, rwlock};
 use crate::work::call::{Reach, called};
-use crate::work::replace::Shape;
+use crate::work::replace::{Replace, Shape};
 use figures::{Figures, Swaps};
 use phases::{Arbitrating, Gaps};
 use throughput::Throughput;
@@ -64,6 +64,7 @@ pub(super) static CASE: Case = Case {
     subjects: &[
         Spec::ours("squall", calling::<crate::ours_core::Called>(true)),
         Spec::rival("arc-swap", calling::<arcswap::Swapped>(false)),
+        Spec::rival("hazarc", calling::<hazarc::Swapped>(false)),
         Spec::rival("std-rwlock", calling::<rwlock::Locked>(false)),
     ],
     scale: Scale::Work,
@@ -174,16 +175,39 @@ impl Seen {
     }
 }
 
+/// A rival, with the times of its replacements.
+struct Rival<R> {
+    object: R,
+    idle: Swaps,
+    busy: Swaps,
+}
+
+impl<R: Reach + Replace> Rival<R> {
+    fn new() -> Rival<R> {
+        Rival { object: R::new(crate::objects::Field::new()), idle: Swaps::default(), busy: Swaps::default() }
+    }
+
+    fn round(&mut self, threads: usize, length: Duration) -> Result<(), String> {
+        phases::idle(&self.object, length, &mut self.idle)?;
+        phases::busy(&self.object, threads, length, &mut self.busy).map(drop)
+    }
+
+    fn tell(&self, name: &str, figures: &mut Figures) {
+        figures.times(&format!("{name}_idle"), &self.idle.us);
+        figures.times(&format!("{name}_busy"), &self.busy.us);
+    }
+}
+
 /// Comparisons made only in the first variant.
 struct Against {
     threads: usize,
-    arc_swap: arcswap::Swapped,
-    arc_swap_times: (Swaps, Swaps),
-    locked: rwlock::Locked,
-    locked_times: (Swaps, Swaps),
+    arc_swap: Rival<arcswap::Swapped>,
+    hazarc: Rival<hazarc::Swapped>,
+    locked: Rival<rwlock::Locked>,
     read_only: Throughput,
     distributed: Throughput,
     arc_swap_throughput: Throughput,
+    hazarc_throughput: Throughput,
     counting: Counting,
     attach_us: Vec<f64>,
     detach_us: Vec<f64>,
@@ -191,16 +215,15 @@ struct Against {
 
 impl Against {
     fn new(threads: usize) -> Against {
-        let object = crate::objects::Field::new;
         Against {
             threads,
-            arc_swap: Reach::new(object()),
-            arc_swap_times: Default::default(),
-            locked: Reach::new(object()),
-            locked_times: Default::default(),
+            arc_swap: Rival::new(),
+            hazarc: Rival::new(),
+            locked: Rival::new(),
             read_only: Throughput::default(),
             distributed: Throughput::default(),
             arc_swap_throughput: Throughput::default(),
+            hazarc_throughput: Throughput::default(),
             counting: Counting::new(),
             attach_us: Vec::new(),
             detach_us: Vec::new(),
@@ -210,17 +233,17 @@ impl Against {
     fn round(&mut self, ours: &Ours, round: usize, lengths: &Lengths) -> Result<(), String> {
         let threads = self.threads;
         let short = lengths.phase / 2;
-        phases::idle(&self.arc_swap, short, &mut self.arc_swap_times.0)?;
-        phases::busy(&self.arc_swap, threads, short, &mut self.arc_swap_times.1)?;
-        phases::idle(&self.locked, short, &mut self.locked_times.0)?;
-        phases::busy(&self.locked, threads, short, &mut self.locked_times.1)?;
+        self.arc_swap.round(threads, short)?;
+        self.hazarc.round(threads, short)?;
+        self.locked.round(threads, short)?;
         let arbitrating = Arbitrating::new(ours);
         phases::busy(&arbitrating, threads, short, &mut Swaps::default())?;
         let (attach_us, detach_us) = arbitrating.into_times_us();
         self.attach_us.extend(attach_us);
         self.detach_us.extend(detach_us);
         self.read_only.round(ours, threads, round, lengths.turns)?;
-        self.arc_swap_throughput.round(&self.arc_swap, threads, round, lengths.turns)?;
+        self.arc_swap_throughput.round(&self.arc_swap.object, threads, round, lengths.turns)?;
+        self.hazarc_throughput.round(&self.hazarc.object, threads, round, lengths.turns)?;
         self.distributed.round(&self.counting, threads, round, lengths.turns)
     }
 
@@ -230,6 +253,7 @@ impl Against {
             ("read_only", &self.read_only),
             ("distributed", &self.distributed),
             ("arc-swap", &self.arc_swap_throughput),
+            ("hazarc", &self.hazarc_throughput),
         ] {
             let ratios = seen.ratios();
             figures.quantile(&format!("throughput_ratio_{name}"), &ratios, 0.5);
@@ -244,10 +268,9 @@ impl Against {
         }
         figures.quantile("arbiter_attach_p50_us", &self.attach_us, 0.5);
         figures.quantile("arbiter_detach_p50_us", &self.detach_us, 0.5);
-        for (name, (idle, busy)) in [("arc-swap", &self.arc_swap_times), ("std-rwlock", &self.locked_times)] {
-            figures.times(&format!("{name}_idle"), &idle.us);
-            figures.times(&format!("{name}_busy"), &busy.us);
-        }
+        self.arc_swap.tell("arc-swap", figures);
+        self.hazarc.tell("hazarc", figures);
+        self.locked.tell("std-rwlock", figures);
         Ok(())
     }
 }
