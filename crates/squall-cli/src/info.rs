@@ -140,8 +140,9 @@ fn reclaimer() -> Value {
 }
 
 /// The threads that Squall may start: when each starts, and how to do without it.
-const MAY_START: [&str; 7] = [
+const MAY_START: [&str; 8] = [
     "squall-reclaim: starts with the first deferred call; to avoid it: SQUALL_RECLAIMER=off",
+    "squall-runner: drops representatives on their processors, and ends; to avoid it: SQUALL_RECLAIMER=off",
     "squall-adapt: starts with the first adaptive object; to avoid it: SQUALL_ADAPT=off",
     "squall-invoke: starts with the first asynchronous call without an executor; to avoid it: set_pool_size(0) or set_executor()",
     "squall-call: one per call of a threaded ADT; to avoid it: another kind",

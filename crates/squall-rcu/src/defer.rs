@@ -569,7 +569,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 pub fn barrier() -> Result<u64, WaitError> {
     may_run()?;
     if !crate::reclaimer::allowed() {
-        crate::jobs::run_jobs(|| Some(()));
+        crate::jobs::run_jobs(crate::jobs::Workers::Caller, || Some(()));
     }
     with_record(barrier_with).map_err(|_| WaitError::Forked)?
 }

@@ -8,11 +8,11 @@ use squall_machine::{Vp, machine};
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::raw::grace::Haste;
 use crate::raw::moment::Moment;
-use crate::thread::as_deferred;
+use crate::runners::{self, Function, Quiescent};
+use crate::thread::run_caught;
 use crate::wait::{WaitError, wait_unchecked};
 
 /// Selects the VPs of the set on which the function runs.
@@ -24,20 +24,14 @@ pub enum RunOn {
     Any,
 }
 
-/// The outcome of one quiescent-do.
+/// The threads that run a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Quiescent {
-    /// Runs on the requested VP.
-    pub placed: usize,
-    /// Runs elsewhere, because the requested VP is offline or not permitted to this process.
-    pub displaced: usize,
-    /// Runs that panicked.
-    pub panicked: usize,
+pub(crate) enum Workers {
+    /// Runners, one or more (`runners`). For the reclaimer, which stays where it is.
+    Runners,
+    /// The calling thread, which moves from VP to VP.
+    Caller,
 }
-
-/// The function of a job.
-pub(crate) type Function = Arc<dyn Fn(Vp) + Send + Sync>;
 
 /// One quiescent-do in the queue.
 pub(crate) struct Job {
@@ -108,7 +102,7 @@ pub(crate) fn has_jobs() -> bool {
 ///
 /// A job stays in the queue until its moment has passed. Then this function calls `enter`, and keeps the
 /// result while the job runs. If `enter` returns `None`, the job and later ones stay in the queue.
-pub(crate) fn run_jobs<P>(enter: impl Fn() -> Option<P>) {
+pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
     loop {
         let Some(moment) = jobs().front().map(|job| job.moment) else { return };
         let passed = wait_unchecked(moment, Haste::Normal, None);
@@ -116,31 +110,33 @@ pub(crate) fn run_jobs<P>(enter: impl Fn() -> Option<P>) {
         // Another thread may have taken the first job meanwhile.
         let Some(job) = jobs().pop_front_if(|job| job.moment <= moment) else { continue };
         WAITING.fetch_sub(1, Ordering::Relaxed);
-        let outcome = passed.map(|()| run_job(&job));
+        let outcome = passed.map(|()| run_job(&job, workers));
         *job.done.outcome() = Some(outcome);
         job.done.changed.notify_all();
+        // The drop of the function's captures is the caller's code.
+        let _ = run_caught(|| drop(job));
     }
 }
 
-fn run_job(job: &Job) -> Quiescent {
+fn run_job(job: &Job, workers: Workers) -> Quiescent {
+    // A run on any one VP is not worth a thread.
+    let on_runners = workers == Workers::Runners && job.how == RunOn::Each;
+    let ran = on_runners.then(|| runners::run_on_each(&job.vps, &job.function)).flatten();
+    ran.unwrap_or_else(|| run_here(job))
+}
+
+/// Runs a job on the calling thread, which moves to the VPs and back.
+fn run_here(job: &Job) -> Quiescent {
     let home = squall_sys::affinity::allowed();
-    let mut result = Quiescent { placed: 0, displaced: 0, panicked: 0 };
+    let mut result = Quiescent::NONE;
     for (index, &vp) in job.vps.iter().enumerate() {
         let last = index + 1 == job.vps.len();
-        let optional = job.how == RunOn::Any && !last;
-        match run_on(vp, &job.function, optional) {
-            Ran::Placed(panicked) => {
-                result.placed += 1;
-                result.panicked += usize::from(panicked);
+        let any = job.how == RunOn::Any;
+        if let Some((placed, panicked)) = run_on(vp, &job.function, any && !last) {
+            result.add(placed, panicked);
+            if any {
+                break;
             }
-            Ran::Displaced(panicked) => {
-                result.displaced += 1;
-                result.panicked += usize::from(panicked);
-            }
-            Ran::Skipped => continue,
-        }
-        if job.how == RunOn::Any {
-            break;
         }
     }
     if let Ok(home) = home {
@@ -150,26 +146,16 @@ fn run_job(job: &Job) -> Quiescent {
     result
 }
 
-/// The place of one run, and whether it panicked.
-enum Ran {
-    Placed(bool),
-    Displaced(bool),
-    Skipped,
-}
-
-/// Runs `function` on `vp`. If that is impossible, runs it elsewhere, unless the run is optional.
-fn run_on(vp: Vp, function: &Function, optional: bool) -> Ran {
-    // The payload is leaked: its drop is also the caller's code, and could panic here.
-    let run = || {
-        let caught = catch_unwind(AssertUnwindSafe(|| as_deferred(|| function(vp))));
-        caught.map_err(std::mem::forget).is_err()
-    };
+/// Runs `function` on `vp`. If that is impossible, runs it elsewhere, unless the run is optional. Returns
+/// whether it ran on the VP, and whether it panicked.
+fn run_on(vp: Vp, function: &Function, optional: bool) -> Option<(bool, bool)> {
+    let run = || run_caught(|| function(vp));
     if machine().is_virtual() {
         if let Ok(panicked) = Vp::with_vp(vp, run) {
-            return Ran::Placed(panicked);
+            return Some((true, panicked));
         }
     } else if squall_sys::affinity::restrict_to(&[vp.index()]).is_ok() {
-        return Ran::Placed(run());
+        return Some((true, run()));
     }
-    if optional { Ran::Skipped } else { Ran::Displaced(run()) }
+    (!optional).then(|| (false, run()))
 }

@@ -35,6 +35,8 @@ mod registration;
 #[cfg(not(loom))]
 mod run;
 #[cfg(not(loom))]
+mod runners;
+#[cfg(not(loom))]
 mod stall;
 #[cfg(not(loom))]
 mod stats;
@@ -53,7 +55,7 @@ pub use defer::{
     retire_raw_with_size, retire_with_size,
 };
 #[cfg(not(loom))]
-pub use jobs::{Quiescent, RunOn};
+pub use jobs::RunOn;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use pin::{__callback_free, __enter, CallbackFree, Entered};
@@ -63,6 +65,8 @@ pub use pin::{Guard, in_operation, pin, register, try_pin, without_callbacks};
 pub use quiescent::{PendingRun, quiescent_do};
 #[cfg(not(loom))]
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
+#[cfg(not(loom))]
+pub use runners::Quiescent;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use stall::{__name_tags, __object_of_operation};

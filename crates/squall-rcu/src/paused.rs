@@ -191,6 +191,63 @@ fn a_waiter_goes_on_when_the_driver_gives_up() {
     reader.join().unwrap();
 }
 
+/// A runner is stopped on the way to a VP. The reclaimer runs there instead, also in the next tour. When the
+/// runner has arrived, the VP is served again.
+#[test]
+#[cfg_attr(miri, ignore = "affinity is the real machine's")]
+fn co_30_the_reclaimer_takes_over_the_run_of_a_runner_that_does_not_arrive() {
+    let _alone = alone();
+    let vps = squall_machine::machine().vps().clone();
+    if vps.len() < 2 {
+        println!("SKIP: one processor");
+        return;
+    }
+    set_reclaimer(true);
+    // Runs a tour with this hook on its runners. Returns the number of runs that the reclaimer made.
+    let tour = |hook: Option<Arc<dyn Fn() + Send + Sync>>| {
+        let (tell, ran) = channel();
+        let tell = Mutex::new(tell);
+        let pending = crate::quiescent_do(&vps, crate::RunOn::Each, move |_| {
+            tell.lock().unwrap().send(thread::current().name().map(str::to_owned)).unwrap();
+            if let Some(hook) = hook.clone() {
+                // Lasts until the runner ends.
+                std::mem::forget(pause::hook(move |name| {
+                    if name == "arrive" {
+                        hook()
+                    }
+                }));
+            }
+        });
+        let outcome = pending.unwrap().wait().unwrap();
+        let ran: Vec<_> = ran.try_iter().flatten().collect();
+        let made_by = |thread: &str| ran.iter().filter(|name| *name == thread).count();
+        assert_eq!((outcome.placed, outcome.panicked), (made_by("squall-runner"), 0));
+        assert_eq!(outcome.displaced, made_by("squall-reclaim"));
+        assert_eq!(ran.len(), vps.len());
+        outcome.displaced
+    };
+    let (stop, has_stopped, go_on) = meeting();
+    let is_first = AtomicBool::new(true);
+    let stop_first: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+        if is_first.swap(false, Ordering::SeqCst) {
+            stop()
+        }
+    });
+    // The first runner may need so long that a second one serves the other VP, without being stopped.
+    let displaced = loop {
+        let displaced = tour(Some(stop_first.clone()));
+        if has_stopped.try_recv().is_ok() {
+            break displaced;
+        }
+    };
+    assert!(displaced > 0, "the reclaimer did not take over the run of the stopped runner");
+    assert!(tour(None) > 0, "another runner was sent after the stopped one");
+    go_on.send(()).unwrap();
+    while tour(None) > 0 {
+        thread::yield_now();
+    }
+}
+
 /// Signals that arrive between a store and the load that follows it.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod signals {

@@ -4,7 +4,8 @@
 use squall_machine::{Vp, VpSet};
 use squall_sys::sync::Arc;
 
-use crate::jobs::{Done, Job, Quiescent, RunOn, has_jobs, push, run_jobs};
+use crate::jobs::{Done, Job, RunOn, Workers, has_jobs, push, run_jobs};
+use crate::runners::Quiescent;
 use crate::thread::DOMAIN;
 use crate::wait::{WaitError, may_wait};
 
@@ -59,7 +60,7 @@ impl PendingRun {
             // missed.
             if !crate::reclaimer::allowed() && has_jobs() {
                 drop(outcome);
-                run_jobs(|| Some(()));
+                run_jobs(Workers::Caller, || Some(()));
                 outcome = self.0.outcome();
                 continue;
             }
@@ -71,12 +72,14 @@ impl PendingRun {
 /// Runs `function` on each VP of the set, or on any one of them, once every operation that is open now has
 /// ended (a *quiescent-do*).
 ///
-/// The call returns at once. The reclaimer thread does the work, moving from VP to VP by changing its
-/// affinity. If the reclaimer is forbidden, a thread that waits for the result or calls
-/// [`barrier`](crate::barrier) does it.
+/// The call returns at once. For [`RunOn::Each`] the reclaimer starts a thread `squall-runner`, which moves
+/// from VP to VP by changing its affinity, and then ends. After each 2 ms in which a VP waits for that
+/// thread, the reclaimer starts another one, so long runs proceed in parallel. The reclaimer itself does the
+/// work of [`RunOn::Any`]. If it is forbidden, a thread that waits for the result or calls
+/// [`barrier`](crate::barrier) does all the work, one run after the other.
 ///
-/// If a VP is offline or not permitted, its run happens elsewhere and counts as displaced. A VP is a place to
-/// run, not mutual exclusion.
+/// If a VP is offline, not permitted, or admits no runner for 100 ms, its run happens elsewhere and counts as
+/// displaced. A VP is a place to run, not mutual exclusion.
 ///
 /// `function` runs outside every operation. It must not wait for grace periods, deferred calls or other
 /// quiescent-dos, because it might wait for itself. Such waits return an error, as in a deferred call. A

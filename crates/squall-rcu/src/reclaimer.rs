@@ -23,7 +23,7 @@ use squall_sys::affinity;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::jobs::{has_jobs, run_jobs, wake_waiters};
+use crate::jobs::{Workers, has_jobs, run_jobs, wake_waiters};
 use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
@@ -241,7 +241,7 @@ enum Round {
 
 /// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
-    run_jobs(|| SWITCH.begin_turn());
+    run_jobs(Workers::Runners, || SWITCH.begin_turn());
     let mut outcome = if orphaned().calls > 0 { Round::Took } else { Round::LeftAlone };
     let choose = |other: &Record| {
         let (calls, bytes) = other.deferrals.pending();

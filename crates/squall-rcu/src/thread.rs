@@ -9,6 +9,7 @@
 use squall_sys::pause;
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use crate::raw::domain::Domain;
@@ -188,4 +189,10 @@ pub(crate) fn as_deferred<R>(f: impl FnOnce() -> R) -> R {
     }
     let _restore = Restore(RUNNING.replace(true));
     f()
+}
+
+/// Runs users' code under the restrictions of a deferred call. Returns whether it panicked.
+pub(crate) fn run_caught(code: impl FnOnce()) -> bool {
+    // The payload is leaked: its drop is also the caller's code, and could panic here.
+    catch_unwind(AssertUnwindSafe(|| as_deferred(code))).map_err(std::mem::forget).is_err()
 }

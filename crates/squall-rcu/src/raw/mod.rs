@@ -10,6 +10,7 @@ pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod sites;
 pub(crate) mod switch;
+pub(crate) mod tour;
 pub(crate) mod work;
 
 #[cfg(all(test, any(loom, squall_model)))]

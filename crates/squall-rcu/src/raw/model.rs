@@ -18,6 +18,7 @@ use super::grace::{Haste, Limits};
 #[cfg(loom)]
 use super::sites;
 use super::switch::Switch;
+use super::tour::Tour;
 use super::work::Work;
 #[cfg(loom)]
 use squall_machine::park::sites as park;
@@ -511,6 +512,66 @@ fn forbid_then_reclaim() {
     forbid_against_turns(false);
 }
 
+/// A runner and the guide run at the stops of a tour. Each stop has one run, and the guide sees its effects.
+/// Without `sleeps` the guide looks once, without the fences of a sleep, which hide weak orderings from loom.
+fn tour_against_take_over(guide_first: bool, sleeps: bool) {
+    struct Runs(Tour, [UnsafeCell<u32>; 2]);
+    // SAFETY: the protocol under test gives each stop to one thread, and then to the guide; the checker
+    // reports a violation.
+    unsafe impl Sync for Runs {}
+    // SAFETY: as for `Sync`.
+    unsafe impl Send for Runs {}
+    impl Runs {
+        fn run(&self, stop: usize) {
+            // SAFETY: as for `Sync`.
+            self.1[stop].with_mut(|runs| unsafe { *runs += 1 });
+            self.0.end();
+        }
+        fn visit(&self) {
+            while let Some(stop) = self.0.claim() {
+                if self.0.arrive(stop) {
+                    self.run(stop);
+                }
+            }
+        }
+        fn guide(&self, sleeps: bool) {
+            // Only the second stop is taken over: the end of the first one wakes the guide.
+            if self.0.take_over(1) {
+                self.run(1);
+            }
+            while sleeps && !self.0.wait(None) {}
+            if !self.0.is_over() {
+                return;
+            }
+            for stop in &self.1 {
+                // SAFETY: as for `Sync`.
+                assert_eq!(stop.with(|runs| unsafe { *runs }), 1, "a stop needs one run");
+            }
+        }
+    }
+    let runs = Arc::new(Runs(Tour::new(2), [UnsafeCell::new(0), UnsafeCell::new(0)]));
+    let other = runs.clone();
+    let other = thread::spawn(move || if guide_first { other.visit() } else { other.guide(sleeps) });
+    if guide_first {
+        runs.guide(sleeps)
+    } else {
+        runs.visit()
+    }
+    other.join().unwrap();
+}
+
+fn guide_first() {
+    tour_against_take_over(true, true);
+}
+
+fn runner_first() {
+    tour_against_take_over(false, true);
+}
+
+fn guide_looks_once() {
+    tour_against_take_over(true, false);
+}
+
 macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
@@ -540,6 +601,9 @@ models!(
     rest_first,
     reclaim_then_forbid,
     forbid_then_reclaim,
+    guide_first,
+    runner_first,
+    guide_looks_once,
 );
 
 macro_rules! twins {
@@ -582,4 +646,7 @@ twins! {
     twin_rest_fence: REST_FENCE breaks announce_first,
     twin_turn_acquire: TURN_ACQUIRE breaks forbid_then_reclaim,
     twin_turn_release: TURN_RELEASE breaks forbid_then_reclaim,
+    twin_tour_enter: TOUR_ENTER breaks guide_first,
+    twin_tour_end: TOUR_END breaks guide_looks_once,
+    twin_tour_over: TOUR_OVER breaks guide_looks_once,
 }

@@ -54,3 +54,9 @@ pub(crate) const START_RELEASE: Site = Site(28);
 pub(crate) const TURN_ACQUIRE: Site = Site(18);
 /// Reclaimer: the exchange that ends a turn. Partner: the acquire of the thread that forbids it.
 pub(crate) const TURN_RELEASE: Site = Site(19);
+/// Thread that runs at a stop of a tour: the exchange that enters the stop.
+pub(crate) const TOUR_ENTER: Site = Site(107);
+/// Thread that ran at a stop of a tour: the subtraction that ends the run. Partner: [`TOUR_OVER`].
+pub(crate) const TOUR_END: Site = Site(108);
+/// Guide of a tour: the load that finds the tour over. Partner: [`TOUR_END`].
+pub(crate) const TOUR_OVER: Site = Site(109);

@@ -5,7 +5,7 @@ use squall_rcu::{
     PendingRun, ReclaimerState, RunOn, barrier, defer, pin, quiescent_do, reclaimer_state, retire,
     set_reclaimer, stats, without_callbacks,
 };
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,6 +125,29 @@ fn on_the_reclaimer(call: impl Fn() + Send + Sync + 'static) -> PendingRun {
         call();
     })
     .unwrap()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "affinity is the real machine's")]
+fn co_31_runs_that_take_long_proceed_in_parallel() {
+    let _alone = alone();
+    let vps = squall_machine::machine().vps();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let (counted, two) = (begun.clone(), vps.len().min(2));
+    // Each run waits for another one.
+    let pending = quiescent_do(vps, RunOn::Each, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let since = Instant::now();
+        while counted.load(Ordering::Relaxed) < two {
+            assert!(since.elapsed() < PATIENCE, "the runs wait for each other");
+            thread::yield_now();
+        }
+        let runner = thread::current().name() == Some("squall-runner");
+        assert!(runner || thread::current().name() == Some("squall-reclaim"));
+    })
+    .unwrap();
+    assert_eq!(pending.wait().unwrap().panicked, 0);
+    assert_eq!(begun.load(Ordering::Relaxed), vps.len());
 }
 
 /// A call on the reclaimer thread that lasts until the test ends it.

@@ -24,7 +24,7 @@ pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 #[cfg(loom)]
 pub use std::sync::OnceLock;
 #[cfg(not(loom))]
-pub use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, Once, OnceLock};
+pub use std::sync::{Arc, Barrier, Condvar, Mutex, MutexGuard, Once, OnceLock, Weak};
 
 /// Locks `mutex`, and ignores poison.
 ///
