@@ -11,7 +11,7 @@
 //! Source: CO-12, without its lock (CO-68).
 
 use squall_machine::park::EventCount;
-use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
+use squall_machine::{Cluster, ClusterSize, Clusters, Vp, VpSet, machine};
 use std::alloc::Layout;
 use std::alloc::handle_alloc_error;
 use std::any::TypeId;
@@ -421,7 +421,8 @@ impl Common {
         }
     }
 
-    /// Drops all representatives, here or near the place where each was made.
+    /// Drops all representatives: those of this VP's cluster here, the others on the VPs for which they were
+    /// made.
     ///
     /// # Safety
     /// Memory is quiet: only the object's drops use it now. `drop_rep` is the one of its class.
@@ -429,26 +430,33 @@ impl Common {
         // SAFETY: the caller.
         let multi = unsafe { this.as_ref() };
         multi.object.close();
-        let mut reps = Vec::new();
+        let here = multi.clusters.get(Vp::current()).map(|cluster| cluster.index() as u32);
+        let (mut own, mut others) = (Vec::new(), Vec::new());
         let mut walk = multi.reps.walk();
         // SAFETY: the nodes are not freed yet.
         while let Some(rep) = unsafe { walk.step() } {
-            reps.push(rep);
+            // SAFETY: as above.
+            let is_own = cleanup == Cleanup::Anywhere || Some(unsafe { rep.as_ref() }.cluster) == here;
+            if is_own { own.push(rep) } else { others.push(rep) }
         }
-        multi.object.count_up(reps.len() as u32 + 1);
-        let mut done = 1;
-        for rep in reps {
-            // SAFETY: ours alone: the tree is walked no more (I3); each representative is dropped or buried
+        multi.object.count_up((own.len() + others.len()) as u32 + 1);
+        let mut vps = VpSet::new();
+        for rep in others {
+            // SAFETY: ours alone: the tree is walked no more (I3); each representative is dropped or queued
             // once.
             unsafe {
-                let near = cleanup == Cleanup::Anywhere || destroy::is_near(Vp::new(rep.as_ref().vp));
-                if near {
-                    drop_rep(rep);
-                    done += 1;
-                } else {
-                    destroy::queue_drop(rep);
+                let vp = Vp::new(rep.as_ref().vp);
+                if destroy::queue_drop(rep) {
+                    vps.insert(vp);
                 }
             }
+        }
+        // First, so that the others are dropped meanwhile.
+        destroy::send_runners(&vps);
+        let done = own.len() as u32 + 1;
+        for rep in own {
+            // SAFETY: as for those queued.
+            unsafe { drop_rep(rep) };
         }
         // SAFETY: counts those dropped here, and this function's own.
         unsafe { destroy::dropped(this.cast(), done) };

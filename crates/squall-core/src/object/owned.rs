@@ -81,13 +81,13 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// anywhere, even inside a method of the object.
     ///
     /// Calls in progress finish normally; this function does not wait for them. Afterwards the
-    /// representatives are dropped, if possible each on the VP for which it was made, or at least on that
-    /// VP's node. Then the root is dropped, and the id is free for another generation.
+    /// representatives are dropped, each on a VP of its cluster where that is possible (see
+    /// [`Cleanup`](crate::Cleanup)). Then the root is dropped, and the id is free for another generation.
     ///
     /// Outside every operation, this call may run the drops of objects that this thread destroyed earlier and
     /// whose grace period is over, in batches of 512, like [`rcu::retire`](squall_rcu::retire). The thread
     /// `squall-reclaim` drops objects that were destroyed inside an operation, or by a thread that then
-    /// sleeps or ends.
+    /// sleeps or ends. Threads named `squall-runner` drop the representatives of other VPs.
     ///
     /// # Cost
     /// Proportional to the representatives and to the VPs that called the object, not to the VPs of the

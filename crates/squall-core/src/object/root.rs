@@ -218,11 +218,14 @@ pub trait Root: Send + Sync + Sized + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cleanup {
-    /// On the VP for which the representative was made, or on its node. Elsewhere only if no thread may run
-    /// on that VP any more. The reclaimer moves to the VP by changing its affinity; threads that a drop
-    /// spawns inherit that affinity.
+    /// On a VP of the cluster that the representative serves. If the thread that reclaims the object runs on
+    /// such a VP, it drops the representative. Otherwise a thread `squall-runner` does, on the VP for which
+    /// the representative was made. It moves there by changing its affinity, and threads that a drop spawns
+    /// inherit that affinity. Several such threads work in parallel if drops take longer than 2 ms. If no
+    /// thread can run on the VP within 100 ms, or ever, the thread `squall-reclaim` drops the representative.
     WhereMade,
-    /// On the thread that reclaims. For roots that spread their freeing themselves.
+    /// On the thread that reclaims. For roots that spread their freeing themselves, and for representatives
+    /// that only free a little memory: that costs less than a move to another VP.
     Anywhere,
 }
 

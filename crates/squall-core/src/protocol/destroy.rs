@@ -7,12 +7,12 @@
 //! - I3. An object is put into `HELD` before the last of its holds can continue, and taken out before it is
 //!   finished. So it is valid while it is found there under the lock.
 //!
-//! Not promised: that a drop runs on the VP for which the representative was made. It may run on another VP
-//! of that VP's node. If no thread can run on the VP any more, the drop runs anywhere.
+//! Not promised: that a drop runs on a VP of the representative's cluster. The drop runs elsewhere if the VP
+//! for which the representative was made admits no runner for 100 ms, or no more.
 //!
 //! Source: Appavoo 2005, *Clustered Objects*, §5.4.3 (CO-28, CO-30, CO-31).
 
-use squall_machine::{ClusterSize, Vp, VpSet, machine};
+use squall_machine::{VpSet, machine};
 use squall_rcu::RunOn;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
@@ -134,31 +134,25 @@ unsafe fn finish(object: NonNull<Object>) {
     unsafe { (object.as_ref().class.more.finish)(object) }
 }
 
-/// Returns whether drops that belong to `vp` may run on this thread: it runs on that VP, or on its node.
-pub(crate) fn is_near(vp: Vp) -> bool {
-    let here = Vp::current();
-    if here == vp {
-        return true;
-    }
-    let nodes = machine().clusters(ClusterSize::Node);
-    nodes.get(here).is_some() && nodes.get(here) == nodes.get(vp)
-}
-
-/// Puts `rep` into the drop queue of its VP, and sends a runner there if the queue was empty.
+/// Puts `rep` into the drop queue of its VP. Returns whether the queue was empty: then the caller sends a
+/// runner to that VP ([`send_runners`]).
 ///
 /// # Safety
 /// `rep` belongs to the caller alone, and is counted in `held` (I2).
-pub(crate) unsafe fn queue_drop(rep: NonNull<Rep>) {
+#[must_use]
+pub(crate) unsafe fn queue_drop(rep: NonNull<Rep>) -> bool {
     let queues = DROP_QUEUES.get_or_init(|| (0..machine().vp_limit()).map(|_| DropQueue::new()).collect());
-    // SAFETY: the caller's promise.
-    let vp = unsafe { rep.as_ref() }.vp;
     // SAFETY: the caller's promise; every representative in a queue came through here.
-    if !unsafe { queues[vp as usize].push(rep) } {
+    unsafe { queues[rep.as_ref().vp as usize].push(rep) }
+}
+
+/// Sends a runner to each of these VPs, to drop the representatives in its queue.
+pub(crate) fn send_runners(vps: &VpSet) {
+    if vps.is_empty() {
         return;
     }
-    let there: VpSet = [Vp::new(vp)].into_iter().collect();
     // In a forked child, memory is not reclaimed.
-    let _ = squall_rcu::quiescent_do(&there, RunOn::Each, |vp| {
+    let _ = squall_rcu::quiescent_do(vps, RunOn::Each, |vp| {
         if let Some(queue) = DROP_QUEUES.get().and_then(|queues| queues.get(vp.index())) {
             // SAFETY: a representative in a queue is valid, and belongs to this thread once taken.
             unsafe { queue.take(|rep| drop_queued(rep)) };

@@ -2,8 +2,7 @@
 //! made.
 //!
 //! - I1. A representative is in at most one queue, and is put there once. It leaves the queue together with
-//!   all the others, in one exchange. So it is taken once, by a thread of its VP or, if that VP is gone, by
-//!   another thread.
+//!   all the others, in one exchange. So it is taken once, by a thread of its VP or by the reclaimer.
 //!
 //! Progress: wait-free, except for the compare-exchange of `push`.
 //!

@@ -552,21 +552,36 @@ fn co_15_while_it_is_frozen_exactly_the_representatives_there_are_are_seen() {
 // --- clean-up ---
 
 #[test]
-fn co_30_each_representative_is_dropped_on_the_node_that_made_it_and_the_root_last() {
+fn co_30_each_representative_is_dropped_on_a_vp_of_its_cluster_and_the_root_last() {
     machine_of_32();
-    let nodes = machine().clusters(ClusterSize::Node);
-    for size in [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node] {
+    for size in [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Cache, ClusterSize::Node] {
+        let clusters = machine().clusters(size);
         let log = Log::default();
         let hits = Spread::new(&log).create(size);
         (0..32).for_each(|vp| on(vp, || hits.add(1)));
         end(hits);
         for event in log.events().iter() {
-            if let Event::RepDropped(_, made_on, dropped_on) = event {
-                assert_eq!(nodes.cluster_of(*made_on), nodes.cluster_of(*dropped_on));
+            if let Event::RepDropped(cluster, _, dropped_on) = event {
+                assert_eq!(clusters.cluster_of(*dropped_on), *cluster, "{size}");
             }
         }
         log.assert_over();
     }
+}
+
+#[test]
+fn co_31_a_drop_that_panics_stops_no_other() {
+    machine_of_32();
+    let _guard = common::drops_panic();
+    let (log, panicked) = (Log::default(), squall::tables::stats().panicked_drops);
+    let spread = Spread::new(&log).on_drop(|at| assert!(at.cluster().index() % 4 != 0, "a planned panic"));
+    let hits = spread.create(ClusterSize::Cpu);
+    (0..32).for_each(|vp| on(vp, || hits.add(1)));
+    end(hits);
+    let on_own = |event: &&Event| matches!(event, Event::RepDropped(_, vp, dropped_on) if vp == dropped_on);
+    assert_eq!(log.events().iter().filter(on_own).count(), 32);
+    assert!(squall::tables::stats().panicked_drops - panicked >= 8);
+    log.assert_over();
 }
 
 #[test]
