@@ -5,7 +5,7 @@
 
 use squall_adapt::family::is_reading;
 use squall_core::swap::RootFormats;
-use squall_core::{Miss, MissAnswer, RepContext, Root};
+use squall_core::{Cleanup, Miss, MissAnswer, RepContext, Root};
 use squall_machine::pervp::BiasedWord;
 use squall_machine::{Cluster, machine};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,6 +44,7 @@ struct Own {
 impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
     type Interface = dyn Counter;
     type Rep = Local<ADAPTS>;
+    const CLEANUP: Cleanup = Cleanup::Anywhere;
 
     fn make_rep(&self, at: RepContext<Distributed<ADAPTS>>) -> Local<ADAPTS> {
         let alarm = AtomicU32::new(if ADAPTS { ALARM } else { 0 });

@@ -11,7 +11,7 @@
 //! detour. The representative only keeps them.
 
 use squall_core::wrap::shall_leave;
-use squall_core::{Handle, InterfaceOf, RepContext, Root};
+use squall_core::{Cleanup, Handle, InterfaceOf, RepContext, Root};
 use squall_lock::NoSteps;
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
@@ -45,6 +45,7 @@ impl Distributed {
 impl Root for Distributed {
     type Interface = dyn Gate;
     type Rep = Local;
+    const CLEANUP: Cleanup = Cleanup::Anywhere;
 
     fn make_rep(&self, at: RepContext<Distributed>) -> Local {
         // Runs before any call of a representative, and stores the same handle each time.

@@ -6,7 +6,7 @@
 use squall_adapt::engine;
 use squall_adapt::family::is_reading;
 use squall_core::swap::{Replacement, RootFormats};
-use squall_core::{Handle, Miss, MissAnswer, RepContext, Root};
+use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
@@ -83,6 +83,8 @@ where
 {
     type Interface = dyn Map<K, V, S>;
     type Rep = SingleRep<K, V, S, F, ADAPTS>;
+    /// A representative has only a sensor and a link to the entries.
+    const CLEANUP: Cleanup = Cleanup::Anywhere;
 
     fn view(rep: &Self::Rep) -> MapView<'_, K, V, S> {
         MapView::new(F::view(&rep.store, rep.sensor.as_deref()))
