@@ -26,6 +26,9 @@ pub(crate) struct Slot {
     /// Generation of the occupant, or of the next one if the slot is free. Written by the slot's current
     /// owner: its creator, then the thread that frees it.
     pub(crate) generation: AtomicU32,
+    /// The VP that the slot belongs to, plus one; 0 before a VP takes it (`tables/I2`). Beside the words that
+    /// the end of an object writes, so that no line of another VP is read for it.
+    pub(crate) home: AtomicU32,
 }
 
 const TAG: usize = 1;
@@ -51,7 +54,11 @@ pub(crate) enum Occupant {
 impl Slot {
     #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn new() -> Slot {
-        Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
+        Slot {
+            occupant: AtomicPtr::new(ptr::null_mut()),
+            generation: AtomicU32::new(1),
+            home: AtomicU32::new(0),
+        }
     }
 
     #[inline(always)]

@@ -54,8 +54,8 @@ pub(crate) const BLOCK: u32 = if cfg!(miri) { 32 } else { 512 };
 /// The first slots, which are assigned by number.
 pub(crate) const WELL_KNOWN: u32 = BLOCK;
 const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
-/// The home of a block that no VP has taken.
-const NO_HOME: u32 = 0;
+// A pair of cache lines has slots of one home only.
+const _: () = assert!((BLOCK as usize * size_of::<Slot>()).is_multiple_of(128) && size_of::<Slot>() <= 16);
 
 /// Address of VP 0's table, or 0 before the tables exist (I1).
 pub(crate) static LOCAL_BASE: CachePadded<AtomicUsize> = CachePadded::new(AtomicUsize::new(0));
@@ -67,8 +67,6 @@ static MAKING: Mutex<()> = Mutex::new(());
 pub(crate) struct Tables {
     local: NonNull<AtomicPtr<Header>>,
     slots: NonNull<Slot>,
-    /// The home of each block, plus one.
-    homes: Box<[AtomicU32]>,
     // Written when a VP takes a block.
     next_block: CachePadded<AtomicU32>,
     free: PerVp<Mutex<Free>>,
@@ -139,9 +137,6 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let free =
         PerVp::try_new(|_| Mutex::new(Free::new())).map_err(|error| CreateError::OutOfMemory(error.cause))?;
     let recycled = Recycled::try_new().map_err(|error| CreateError::OutOfMemory(error.cause))?;
-    let mut homes = Vec::new();
-    homes.try_reserve_exact(BLOCKS).map_err(|_| CreateError::no_memory())?;
-    homes.extend((0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)));
     // Last, since reserved address space is never returned.
     let vp_limit = machine().vp_limit();
     let local_bytes = (vp_limit + 1) << LOCAL_SHIFT;
@@ -153,7 +148,6 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let tables = Tables {
         local: local.cast(),
         slots: slots.cast(),
-        homes: homes.into_boxed_slice(),
         // The first block has the well-known slots.
         next_block: CachePadded::new(AtomicU32::new(1)),
         free,
@@ -234,19 +228,21 @@ impl Tables {
                 ((block as usize) < BLOCKS).then_some(block + 1)
             });
             let block = block.map_err(|_| CreateError::OutOfIds)?;
-            for slot in rest.clone() {
-                self.slot(slot).generation.store(1, Ordering::Relaxed);
-            }
+            rest.clone().for_each(|slot| self.settle(slot, vp));
             singles.extend(rest);
-            self.homes[block as usize].store(vp.index() as u32 + 1, Ordering::Relaxed);
             free.fresh = (block * BLOCK, (block + 1) * BLOCK);
         }
         let first = free.fresh.0;
         free.fresh.0 += length;
-        for slot in first..first + length {
-            self.slot(slot).generation.store(1, Ordering::Relaxed);
-        }
+        (first..first + length).for_each(|slot| self.settle(slot, vp));
         Ok(first)
+    }
+
+    /// Gives a slot that was never used its home and its first generation.
+    fn settle(&self, slot: u32, home: Vp) {
+        let slot = self.slot(slot);
+        slot.generation.store(1, Ordering::Relaxed);
+        slot.home.store(home.index() as u32 + 1, Ordering::Relaxed);
     }
 
     /// Ends the use of a run of slots by the object with this id and class, and gives the slots their next
@@ -280,11 +276,10 @@ impl Tables {
         }
     }
 
-    /// Returns the home of this slot.
+    /// Returns the home of this slot. A well-known slot has none.
     #[inline]
     pub(crate) fn home(&self, slot: u32) -> Option<Vp> {
-        let home = self.homes.get((slot / BLOCK) as usize)?.load(Ordering::Relaxed);
-        home.checked_sub(1).map(Vp::new)
+        self.slot(slot).home.load(Ordering::Relaxed).checked_sub(1).map(Vp::new)
     }
 
     /// Exclusive upper bound of the slots that any VP ever took.
