@@ -233,6 +233,37 @@ fn co_14_a_representative_that_several_vps_use_has_its_lines_for_itself() {
     });
 }
 
+/// Returns the number of strictly local blocks that were freed on another VP than their own. The root is in
+/// shared memory, so it does not count.
+fn freed_elsewhere() -> u64 {
+    // Sends home the blocks that wait for it.
+    let _ = trim();
+    let stats = stats().expect("the allocator is in use");
+    let local = stats.vps.iter().flat_map(|vp| &vp.classes).filter(|class| class.is_local);
+    local.map(|class| class.sent_home_count).sum()
+}
+
+#[test]
+fn co_30_the_memory_of_a_representative_is_freed_on_its_vp() {
+    const TEST: &str = "placement::co_30_the_memory_of_a_representative_is_freed_on_its_vp";
+    if !alone(TEST, &[&[("SQUALL_TOPOLOGY", "nodes:1,cores:8")]]) {
+        return;
+    }
+    let made = make::<ByCluster>(20, ClusterSize::Cpu);
+    let before = freed_elsewhere();
+    let mut kept = Vec::new();
+    for (object, places, between) in made {
+        assert_eq!(places.len(), 8);
+        kept.push(between);
+        Owned::destroy(object).wait().expect("not in an operation");
+    }
+    assert_eq!(
+        freed_elsewhere(),
+        before,
+        "blocks were freed on another VP than that of their representative"
+    );
+}
+
 struct Beside(usize);
 
 impl Count for Beside {
