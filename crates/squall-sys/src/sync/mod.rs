@@ -21,6 +21,8 @@ pub mod atomic {
 pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 // Loom has no `OnceLock`. A model uses std's, which loom sees as no step at all: in a model no thread ever
 // waits in it.
+/// The count of a waker or of a value that no protocol depends on: std's in models too.
+pub use std::sync::Arc as StdArc;
 #[cfg(loom)]
 pub use std::sync::OnceLock;
 #[cfg(not(loom))]
