@@ -23,7 +23,8 @@ use crate::dhash::{Replicas, Verdict};
 /// Limits first:
 /// - A key that is looked up once costs twice: an element and a replica.
 /// - Closures run under locks: they must not lock in the same table, or wait for a thread that does. Debug
-///   builds panic. [`read`](MasterTable::read) takes no lock.
+///   builds panic. [`read`](MasterTable::read) takes no lock. A key that is filled later, or by a task, needs
+///   [`find_or_reserve`](MasterTable::find_or_reserve).
 /// - Emptying, and operations on all replicas, look into each local table.
 ///
 /// Drops of parts run after the table's locks are released, and may use it, the same key included. So do
@@ -41,7 +42,7 @@ use crate::dhash::{Replicas, Verdict};
 /// growing table moves. In debug builds, methods that lock panic within a closure of the same table.
 ///
 /// # Cost
-/// An entry of the master's table, and a block of 32 bytes plus key and global part. Each replica adds an
+/// An entry of the master's table, and a block of 48 bytes plus key and global part. Each replica adds an
 /// entry of its local table, and a block of 40 bytes plus the local part. See [`crate::table::Table`] for the
 /// entries.
 ///
@@ -73,7 +74,7 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    shared: Arc<Shared<K, G, L, S>>,
+    pub(super) shared: Arc<Shared<K, G, L, S>>,
 }
 
 /// The table of a representative. It has replicas of the keys that were looked up in this place, with their
@@ -88,8 +89,8 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    shared: Arc<Shared<K, G, L, S>>,
-    table: Arc<raw::Local<K, G, L, S>>,
+    pub(super) shared: Arc<Shared<K, G, L, S>>,
+    pub(super) table: Arc<raw::Local<K, G, L, S>>,
 }
 
 fn never<T>(result: Result<T, Infallible>) -> T {
@@ -161,7 +162,7 @@ where
     }
 
     #[cfg_attr(debug_assertions, track_caller)]
-    fn check(&self) {
+    pub(super) fn check(&self) {
         lock_order::check(self.shared.number());
     }
 
@@ -302,7 +303,8 @@ where
     /// [`Locked::empty_data`].
     ///
     /// If another thread is filling the key, this call waits for the fill and then empties the key. So a
-    /// value that `fill` computed before this call does not stay.
+    /// value that `fill` computed before this call does not stay. [`revoke`](MasterTable::revoke) ends a
+    /// reservation without waiting.
     ///
     /// # Source
     /// CO-61.
@@ -491,7 +493,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     #[cfg_attr(debug_assertions, track_caller)]
-    fn check(&self) {
+    pub(super) fn check(&self) {
         lock_order::check(self.shared.number());
     }
 
@@ -621,7 +623,8 @@ where
 ///
 /// It keeps the next few elements alive by counts, so it is no operation of `squall-rcu` and may take long.
 /// It visits each key once that is present from begin to end. Keys that are filled or emptied meanwhile may
-/// be missed. Other threads, and the same thread, may change and empty keys meanwhile.
+/// be missed, and reserved keys are skipped. Other threads, and the same thread, may change and empty keys
+/// meanwhile.
 pub struct Walk<'a, K, G, L, S = RandomState>
 where
     K: Send + Sync + 'static,
@@ -648,6 +651,9 @@ where
             while let Some(element) = self.found.pop() {
                 let mut deferred = DeferredDrops::new();
                 master.check();
+                if element.is_reserved() {
+                    continue;
+                }
                 let _scope = master.shared.lock_scope();
                 if let Some(_held) = master.shared.lock_full(&element) {
                     return Some(f(Locked::new(&master.shared, &element, &mut deferred)));

@@ -9,6 +9,9 @@
 // Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod element;
+// Under loom only the models use it.
+#[cfg_attr(loom, allow(dead_code))]
+mod fill;
 #[cfg(not(loom))]
 mod lock_order;
 #[cfg(not(loom))]
@@ -19,11 +22,19 @@ mod platform;
 // Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod raw;
+#[cfg(not(loom))]
+mod reservation;
+// Under loom only the models use it.
+#[cfg_attr(loom, allow(dead_code))]
+mod reserve;
 mod sites;
 
 pub use element::{Emptied, Emptying, Locked, Locking, Replicas};
+pub use fill::FillError;
 #[cfg(not(loom))]
 pub use master::{LocalTable, MasterTable, Walk};
+#[cfg(not(loom))]
+pub use reservation::{Busy, Lookup, Reservation, Revoked};
 
 /// The answer to a caller that asks for a key and fills it if needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

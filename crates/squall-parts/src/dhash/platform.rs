@@ -37,6 +37,16 @@ mod real {
         }
     }
 
+    /// Panics if the thread is inside an operation: a long wait would delay all reclamation.
+    pub(crate) fn refuse_in_operation() {
+        #[cfg(debug_assertions)]
+        assert!(
+            !squall_rcu::in_operation(),
+            "squall-parts: a key that is being filled was waited for inside an operation, which would delay all \
+             reclamation; wait after the operation, or use `try_find_or_reserve`"
+        );
+    }
+
     /// A table that grows and shrinks by itself.
     pub(crate) struct Store<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Table<K, V, S>);
 
@@ -128,6 +138,9 @@ mod loom_stubs {
     use squall_sys::sync::{Arc, Mutex};
     use std::borrow::Borrow;
     use std::marker::PhantomData;
+
+    /// Models open no operation.
+    pub(crate) fn refuse_in_operation() {}
 
     /// Models defer no drops.
     pub(crate) struct LockScope;

@@ -6,9 +6,11 @@
 //! replicas, made under the element's lock. The element alone says whether there is a value, by two steps
 //! that each happen once: it is filled, and it is gone.
 //!
-//! - I1. A key has one element in the master's table at a time. The thread that inserts it fills it, or marks
-//!   it gone. The verdict EMPTY means that this thread inserted the element, and has no other source. A gone
-//!   element never comes back: the next life of the key is a new element.
+//! - I1. A key has one element in the master's table at a time. The caller that inserts it fills it, or marks
+//!   it gone. The verdict EMPTY means that this caller inserted the element, and has no other source. A
+//!   *reserved* element is filled after that call, by any thread, and may be revoked. Under the element's
+//!   lock, each of these ends of a fill checks that there was no other. A gone element never comes back: the
+//!   next life of the key is a new element.
 //! - I2. A replica belongs to one element and is in one local table, under the element's key. It has its
 //!   local part once the element is full.
 //! - I3. While a thread holds a replica's lock, having found its element full, the element stays full. The
@@ -16,7 +18,8 @@
 //!   replicas, because they are made under the element's lock.
 //! - I4. A thread that finds an element neither full nor gone waits for its `filling` lock, and holds no
 //!   other lock meanwhile. The filler holds `filling` and its own replica's lock. So a thread that waits for
-//!   the filler holds no lock that the filler may want.
+//!   the filler holds no lock that the filler may want. Waiters for a reserved element, and all tasks, wait
+//!   as `fill` describes, and hold no lock either. Nothing holds the lock of an unfilled element for long.
 //! - I5. An element is marked gone before it or any replica of it is removed from a table. Until then
 //!   every table finds it; from then on the tables find a gone element. A thread that finds a gone element in
 //!   a table removes it, so that it need not wait for the thread that is emptying.
@@ -28,13 +31,14 @@
 //! - I7. An object removed from a table is dropped when no operation can find it and its count is zero. Only
 //!   threads that lock or walk change counts; readers do not.
 //! - I8. When the thread that inserted an element ends its call, in any way, an element that others may find
-//!   is full or gone. The guard for this exists before the element is inserted. Removing a gone element from
+//!   is full or gone, or has a reservation, whose drop marks it gone. The guard for this exists before the
+//!   element is inserted. Removing a gone element from
 //!   the tables is not needed for correctness (I5). While the thread already panics, a panic of that removal
 //!   is caught.
-//! - I9. The only users' code that runs under the locks is that of keys, and the closures. A thread under
-//!   locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Counts of elements
-//!   and replicas that may be the last ones are also released after that. So a user's drop of a part may lock
-//!   in the same table, the same key included.
+//! - I9. The only users' code that runs under the locks is that of keys, and the closures. Wakers run
+//!   after the locks are released. A thread under locks holds a [`LockScope`], so that deferred drops
+//!   wait until the locks are free. Counts of elements and replicas that may be the last ones are also
+//!   released after that. So a user's drop of a part may lock in the same table, the same key included.
 //!
 //! Linearization: a fill takes effect when the global part is set, emptying when the element is marked gone.
 //! A lookup takes effect when it checks these two. A miss takes effect when the master's table has no element
@@ -56,6 +60,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::dhash::fill::{FillError, Filled, Waiting, Wakes};
 use crate::dhash::platform::{LockScope, Set, Store};
 use crate::dhash::{Verdict, sites};
 
@@ -64,12 +69,18 @@ pub(crate) struct Element<K, G> {
     /// The global part. Set once, by the thread that inserted the element.
     global: OnceLock<G>,
     gone: AtomicBool,
-    /// Held by the thread that inserted the element until it is full or gone.
+    /// Whether a reservation fills the element, and not the call that inserted it.
+    pub(super) reserved: bool,
+    /// Held by the call that inserted the element until it is full or gone. Reserved elements do not use it.
     filling: Lock<()>,
-    /// Held to make replicas, or to prevent that any are made.
-    replicas_lock: Lock<()>,
-    key: K,
+    /// Held to make replicas, or to prevent that any are made, and to end a fill. Protects the waiters for
+    /// the fill.
+    pub(super) replicas_lock: Lock<Option<Arc<Waiting>>>,
+    pub(super) key: K,
 }
+
+/// The guard of an element's lock.
+type ElementGuard<'e> = LockGuard<'e, Option<Arc<Waiting>>>;
 
 /// The state of an element.
 enum State<'a, G> {
@@ -79,13 +90,14 @@ enum State<'a, G> {
 }
 
 impl<K, G> Element<K, G> {
-    fn new(key: K) -> Element<K, G> {
+    pub(super) fn new(key: K, reserved: bool) -> Element<K, G> {
         let global = OnceLock::new();
         Element {
             global,
             gone: AtomicBool::new(false),
+            reserved,
             filling: Lock::new(()),
-            replicas_lock: Lock::new(()),
+            replicas_lock: Lock::new(None),
             key,
         }
     }
@@ -99,7 +111,7 @@ impl<K, G> Element<K, G> {
         self.global.get().expect("the global part was read of an element that is not full")
     }
 
-    fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         // Relaxed: a caller that must see it is ordered by other means. These are a lock, a table entry that
         // was removed after it (I3, I5), or the fence in `mark_gone`.
         self.gone.load(Ordering::Relaxed)
@@ -113,7 +125,101 @@ impl<K, G> Element<K, G> {
         }
     }
 
-    fn full(&self) -> Option<&G> {
+    /// Like [`is_gone`](Element::is_gone), with Acquire: pairs with the Release in `end_unfilled`.
+    pub(crate) fn is_gone_acquire(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_filling(&self) -> bool {
+        matches!(self.state(), State::Filling)
+    }
+
+    /// Whether a reservation is to fill the element.
+    #[cfg(not(loom))]
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.reserved && self.is_filling()
+    }
+
+    /// Returns the waiters for the fill, or `None` if the element is full or gone (fill/I1).
+    pub(crate) fn waiting(&self) -> Option<Arc<Waiting>> {
+        if !self.is_filling() {
+            return None;
+        }
+        let mut held = self.replicas_lock.lock();
+        self.is_filling().then(|| held.get_or_insert_with(Arc::default).clone())
+    }
+
+    /// Returns the number of waiters for the fill.
+    #[cfg(not(loom))]
+    pub(crate) fn waiters(&self) -> usize {
+        self.replicas_lock.lock().as_ref().map_or(0, |waiting| waiting.len())
+    }
+
+    /// Waits until a reserved element is full or gone. The caller holds no lock of the table. Does not wait
+    /// for a call that fills the element: [`Shared::lock_full`] does.
+    fn await_reservation(&self) {
+        if self.reserved && self.is_filling() {
+            self.filled().wait();
+        }
+    }
+
+    /// Returns a future that waits until the element is full or gone. Its output is the error of a failed
+    /// reservation.
+    pub(crate) fn filled(&self) -> Filled<'_, K, G> {
+        Filled::new(self)
+    }
+
+    /// Waits until the element is full or gone. The caller holds no lock of the table. Returns the error of
+    /// a reservation that failed.
+    pub(crate) fn await_fill(&self) -> Option<FillError> {
+        if self.reserved {
+            return self.filled().wait();
+        }
+        if self.is_filling() {
+            drop(self.filling.lock());
+        }
+        None
+    }
+
+    /// Makes the element full, unless it is gone. The caller holds `held`, the element's lock, and wakes the
+    /// waiters after its release.
+    pub(super) fn end_full(&self, held: &mut ElementGuard<'_>, global: G, wakes: &Wakes) -> Result<&G, G> {
+        if self.is_gone() && !sites::CHECK_REVOKED.is_weak() {
+            return Err(global);
+        }
+        let set = self.global.set(global);
+        assert!(set.is_ok(), "an element was filled twice");
+        wakes.set(held.take());
+        Ok(self.global())
+    }
+
+    /// Marks the element gone if it is being filled. Returns whether it was. The caller removes it from the
+    /// tables, and wakes the waiters afterwards.
+    pub(super) fn end_unfilled(&self, error: Option<&FillError>, wakes: &Wakes) -> bool {
+        let mut held = self.replicas_lock.lock();
+        if !self.is_filling() && !sites::CHECK_FILLED.is_weak() {
+            return false;
+        }
+        let waiting = held.take();
+        let pass_error = || {
+            if let (Some(waiting), Some(error)) = (&waiting, error) {
+                waiting.set_error(error.clone());
+            }
+        };
+        if !sites::ERROR_FIRST.is_weak() {
+            pass_error();
+        }
+        // Release: pairs with the Acquire in `is_gone_acquire` (fill/I4).
+        self.gone.store(true, Ordering::Release);
+        drop(held);
+        if sites::ERROR_FIRST.is_weak() {
+            pass_error();
+        }
+        wakes.set(waiting);
+        true
+    }
+
+    pub(super) fn full(&self) -> Option<&G> {
         match self.state() {
             State::Full(global) => Some(global),
             State::Filling | State::Gone => None,
@@ -123,9 +229,9 @@ impl<K, G> Element<K, G> {
 
 /// The replica of a key in a local table.
 pub(crate) struct Replica<K, G, L> {
-    element: Arc<Element<K, G>>,
+    pub(super) element: Arc<Element<K, G>>,
     /// `None` until the element is full.
-    part: Lock<Option<L>>,
+    pub(super) part: Lock<Option<L>>,
 }
 
 impl<K, G, L> Replica<K, G, L> {
@@ -161,7 +267,7 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    replicas: Store<K, Arc<Replica<K, G, L>>, S>,
+    pub(super) replicas: Store<K, Arc<Replica<K, G, L>>, S>,
 }
 
 impl<K, G, L, S> Local<K, G, L, S>
@@ -182,7 +288,7 @@ where
     }
 
     /// Removes a replica of a gone element.
-    fn remove_gone(&self, replica: &Arc<Replica<K, G, L>>) {
+    pub(super) fn remove_gone(&self, replica: &Arc<Replica<K, G, L>>) {
         self.replicas.remove_if(&replica.element.key, |found| Arc::ptr_eq(found, replica));
     }
 
@@ -204,7 +310,7 @@ where
 
     /// Inserts the first replica of an element in this table. The caller holds the element's lock, except in
     /// a weakened model.
-    fn insert(&self, replica: &Arc<Replica<K, G, L>>, deferred: &mut DeferredDrops<K, G, L>) {
+    pub(super) fn insert(&self, replica: &Arc<Replica<K, G, L>>, deferred: &mut DeferredDrops<K, G, L>) {
         while !self.replicas.try_insert(replica.element.key.clone(), replica.clone()) {
             if let Some(stale) = self.replicas.get(&replica.element.key) {
                 self.remove_gone(&stale);
@@ -225,9 +331,9 @@ where
     L: Send + 'static,
     S: Send + Sync + 'static,
 {
-    elements: Store<K, Arc<Element<K, G>>, S>,
+    pub(super) elements: Store<K, Arc<Element<K, G>>, S>,
     locals: Set<Local<K, G, L, S>>,
-    local_of: LocalOf<G, L>,
+    pub(super) local_of: LocalOf<G, L>,
 }
 
 impl<K, G, L, S> Shared<K, G, L, S>
@@ -272,6 +378,7 @@ where
     shared: &'a Shared<K, G, L, S>,
     element: &'a Arc<Element<K, G>>,
     place: Option<LocalReplica<'a, K, G, L, S>>,
+    wakes: &'a Wakes,
     /// Released after the rest is done.
     _filling: LockGuard<'a, ()>,
 }
@@ -283,10 +390,13 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    fn fill(self, global: G) -> &'a G {
-        let set = self.element.global.set(global);
-        assert!(set.is_ok(), "an element was filled twice");
-        self.element.global()
+    /// Fills the element, and returns the global part and the element's lock.
+    fn fill(self, global: G) -> (&'a G, ElementGuard<'a>) {
+        let mut held = self.element.replicas_lock.lock();
+        let Ok(global) = self.element.end_full(&mut held, global, self.wakes) else {
+            unreachable!("another thread ended the fill of a call");
+        };
+        (global, held)
     }
 }
 
@@ -298,11 +408,9 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        if self.element.global.get().is_some() {
+        if !self.element.is_filling() || !self.element.end_unfilled(None, self.wakes) {
             return;
         }
-        // Relaxed: as in `is_gone`.
-        self.element.gone.store(true, Ordering::Relaxed);
         run_in_drop(|| {
             if let Some((local, replica)) = self.place {
                 local.remove_gone(replica);
@@ -377,12 +485,12 @@ where
     }
 
     /// Removes a gone element.
-    fn remove_gone(&self, element: &Arc<Element<K, G>>) {
+    pub(super) fn remove_gone(&self, element: &Arc<Element<K, G>>) {
         self.elements.remove_if(&element.key, |found| Arc::ptr_eq(found, element));
     }
 
     /// Locks an element if it is full, waiting while it is being filled (I4).
-    pub(crate) fn lock_full<'e>(&self, element: &'e Arc<Element<K, G>>) -> Option<LockGuard<'e, ()>> {
+    pub(crate) fn lock_full<'e>(&self, element: &'e Arc<Element<K, G>>) -> Option<ElementGuard<'e>> {
         loop {
             let held = element.replicas_lock.lock();
             match element.state() {
@@ -489,6 +597,7 @@ where
                 continue;
             }
             let element = self.elements.get(key)?;
+            element.await_reservation();
             let mut deferred = DeferredDrops::new();
             let replica;
             let _scope = self.lock_scope();
@@ -536,24 +645,26 @@ where
             // Steps 4 a, b: the master's element, locked. No operation is open, and no lock of the local
             // table is held.
             let Some(element) = self.elements.get(key) else {
-                let element = Arc::new(Element::new(key.to_owned()));
+                let element = Arc::new(Element::new(key.to_owned(), false));
                 let replica = Arc::new(Replica { element: element.clone(), part: Lock::new(None) });
-                let mut deferred = DeferredDrops::new();
+                let (wakes, mut deferred) = (Wakes::default(), DeferredDrops::new());
                 let _scope = self.lock_scope();
-                let (filling, held) = (element.filling.lock(), element.replicas_lock.lock());
+                let filling = element.filling.lock();
                 let mut part_held = replica.lock();
                 let place = Some((local, &replica));
-                let unfilled = FillGuard { shared: self, element: &element, place, _filling: filling };
+                let unfilled =
+                    FillGuard { shared: self, element: &element, place, wakes: &wakes, _filling: filling };
                 if !self.elements.try_insert(element.key.clone(), element.clone()) {
                     continue;
                 }
                 local.insert(&replica, &mut deferred);
-                drop(held);
                 let global = fill()?;
                 *part_held = Some((self.local_of)(&global));
-                let global = unfilled.fill(global);
+                let (global, held) = unfilled.fill(global);
+                drop(held);
                 return Ok(then(Verdict::Empty, global, local_part(&mut part_held)));
             };
+            element.await_reservation();
             let mut deferred = DeferredDrops::new();
             let replica;
             let _scope = self.lock_scope();
@@ -575,7 +686,7 @@ where
 
     /// Makes a replica for a local table of a full element; the caller holds the element's lock. Returns
     /// `None` if that table has one.
-    fn replicate(
+    pub(super) fn replicate(
         &self,
         local: &Local<K, G, L, S>,
         element: &Arc<Element<K, G>>,
@@ -600,6 +711,7 @@ where
     {
         loop {
             let element = self.elements.get(key)?;
+            element.await_reservation();
             let _scope = self.lock_scope();
             if let Some(_held) = self.lock_full(&element) {
                 return Some(then(&element));
@@ -621,20 +733,23 @@ where
     {
         loop {
             if let Some(element) = self.elements.get(key) {
+                element.await_reservation();
                 let _scope = self.lock_scope();
                 if let Some(_held) = self.lock_full(&element) {
                     return Ok(then(Verdict::Found, &element));
                 }
                 continue;
             }
-            let element = Arc::new(Element::new(key.to_owned()));
+            let element = Arc::new(Element::new(key.to_owned(), false));
+            let wakes = Wakes::default();
             let _scope = self.lock_scope();
-            let (filling, _held) = (element.filling.lock(), element.replicas_lock.lock());
-            let unfilled = FillGuard { shared: self, element: &element, place: None, _filling: filling };
+            let filling = element.filling.lock();
+            let unfilled =
+                FillGuard { shared: self, element: &element, place: None, wakes: &wakes, _filling: filling };
             if !self.elements.try_insert(element.key.clone(), element.clone()) {
                 continue;
             }
-            unfilled.fill(fill()?);
+            let (_, _held) = unfilled.fill(fill()?);
             return Ok(then(Verdict::Empty, &element));
         }
     }

@@ -17,3 +17,13 @@ pub(crate) const MARK_FIRST: Site = Site(23);
 pub(crate) const LOCK_ALL: Site = Site(24);
 /// The verdict is the master's, and not that of the local table (raw/I1).
 pub(crate) const VERDICT: Site = Site(25);
+/// A waiter registers and then checks the element again (fill/I2).
+pub(crate) const CHECK_AGAIN: Site = Site(26);
+/// A thread that fills an element checks under its lock that it is not gone (raw/I1).
+pub(crate) const CHECK_REVOKED: Site = Site(27);
+/// A thread that marks an element gone unfilled checks under its lock that it is not full (raw/I1).
+pub(crate) const CHECK_FILLED: Site = Site(28);
+/// A thread that ends a fill wakes the waiters (fill/I1).
+pub(crate) const WAKE: Site = Site(29);
+/// An error is stored before the element is marked gone (fill/I4).
+pub(crate) const ERROR_FIRST: Site = Site(30);

@@ -119,6 +119,12 @@ impl Watch {
         drop(taken);
     }
 
+    /// Returns the number of waiters, approximately.
+    #[cfg(all(feature = "directories", not(loom)))]
+    pub(crate) fn waiters(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Wakes all waiters. Call it after the change.
     ///
     /// # Panics

@@ -6,6 +6,7 @@ mod child;
 mod this_program;
 
 use child::{End, in_child_ending, in_forked_child};
+use squall_parts::dhash::MasterTable;
 use squall_parts::gate::{ControlError, Limits, LocalRequests, SharedGate, SpreadRequests, State};
 use squall_parts::replica::Watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -98,4 +99,20 @@ fn a_watch_waits_for_no_lock_in_a_forked_child() {
     });
     assert!(all_ended);
     watch.unregister(kept);
+}
+
+#[test]
+fn a_reserved_key_is_not_waited_for_in_a_forked_child() {
+    if !alone("a_reserved_key_is_not_waited_for_in_a_forked_child") {
+        return;
+    }
+    let master = MasterTable::<u64, u64, ()>::new(|_| ());
+    // Filled in the parent only.
+    let page = master.find_or_reserve(&7, |_| ()).unwrap().empty().unwrap();
+    assert!(in_forked_child(|| {
+        let waits = catch_unwind(AssertUnwindSafe(|| master.find_or_reserve(&7, |_| ()).is_ok()));
+        waits.is_err() && master.try_find_or_reserve(&7, |_| ()).is_err() && master.read(&7, |_| ()).is_none()
+    }));
+    page.fill(4).unwrap();
+    assert_eq!(master.read(&7, |frame| *frame), Some(4));
 }

@@ -5,6 +5,7 @@
 #![cfg(not(loom))]
 
 mod dhash;
+mod dhash_reservations;
 #[cfg(not(miri))]
 mod dhash_sequences;
 #[cfg(all(target_os = "linux", not(miri)))]
