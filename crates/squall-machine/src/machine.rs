@@ -29,22 +29,28 @@ use std::num::NonZeroU32;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use squall_sys::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use crate::cluster::{ClusterSize, ClusterTree, Clusters, TreeError};
+use crate::cluster::{ClusterSize, ClusterSizeError, ClusterTree, Clusters, TreeError};
 use crate::topology::chain::Chain;
 use crate::topology::{Allowance, Reader, SpecError, Topology, VirtualSpec, VpSet};
 
 /// Environment variable that asks for a virtual topology.
 const VARIABLE: &str = "SQUALL_TOPOLOGY";
+/// Environment variable that sets the default cluster size.
+const SIZE_VARIABLE: &str = "SQUALL_CLUSTER_SIZE";
+/// The coded default cluster size until one is set.
+const UNSET: u64 = u32::MAX as u64;
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
 /// Returns the machine of this process.
 ///
 /// It is virtual if [`Machine::set_virtual`] or the environment variable `SQUALL_TOPOLOGY` asked for that,
-/// else real. The variable has the format of [`VirtualSpec`]; an empty one is ignored.
+/// else real. The variable has the format of [`VirtualSpec`]; an empty one is ignored. The variable
+/// `SQUALL_CLUSTER_SIZE` sets the [default cluster size](Machine::set_default_cluster_size), for example to
+/// `node`.
 ///
 /// # Panics
-/// At first use, if `SQUALL_TOPOLOGY` is malformed. The message names the variable and the reason.
+/// At first use, if one of the variables is malformed. The message names the variable and the reason.
 /// [`try_machine`] returns that as an error instead.
 ///
 /// # Example
@@ -72,8 +78,8 @@ fn first_use() -> &'static Machine {
 /// Returns the machine of this process, like [`machine`], but reports a malformed variable as an error.
 ///
 /// # Errors
-/// [`MachineError::Variable`] if `SQUALL_TOPOLOGY` is malformed. The machine is then still unset, and
-/// [`Machine::set_virtual`] can set it.
+/// [`MachineError::Variable`] if `SQUALL_TOPOLOGY` is malformed, [`MachineError::ClusterSize`] if
+/// `SQUALL_CLUSTER_SIZE` is. The machine is then still unset, and [`Machine::set_virtual`] can set it.
 ///
 /// # Example
 /// ```
@@ -86,8 +92,9 @@ pub fn try_machine() -> Result<&'static Machine, MachineError> {
     if let Some(machine) = MACHINE.get() {
         return Ok(machine);
     }
-    let asked = std::env::var_os(VARIABLE);
+    let (asked, size) = (std::env::var_os(VARIABLE), std::env::var_os(SIZE_VARIABLE));
     let machine = Machine::configured(asked.as_deref(), Reader::system())?;
+    machine.configure_size(size.as_deref())?;
     // If another thread set the machine first, its machine wins. Ours was never shared and is dropped.
     Ok(MACHINE.get_or_init(|| machine))
 }
@@ -109,7 +116,7 @@ pub struct Machine {
     versions: Chain<Version>,
     /// Clusters of fixed sizes, which do not depend on the version. At most one element per VP.
     fixed: Chain<Clusters>,
-    /// A `ClusterSize`, coded by `encode`.
+    /// A `ClusterSize`, coded by `encode`, or [`UNSET`].
     default_size: AtomicU64,
     /// Held by the refreshing thread while it reads files.
     refreshing: Mutex<()>,
@@ -173,7 +180,7 @@ impl Machine {
             reader,
             versions,
             fixed: Chain::new(),
-            default_size: AtomicU64::new(encode(ClusterSize::Core)),
+            default_size: AtomicU64::new(UNSET),
             refreshing: Mutex::new(()),
             latest: Mutex::new(None),
             generation: AtomicU64::new(0),
@@ -187,6 +194,13 @@ impl Machine {
             Ok(spec) => Ok(Machine::with(reader, Topology::virtual_of(spec))),
             Err(reason) => Err(MachineError::Variable { value: asked.into_owned(), reason }),
         }
+    }
+
+    fn configure_size(&self, asked: Option<&OsStr>) -> Result<(), MachineError> {
+        let Some(asked) = asked.filter(|text| !text.is_empty()) else { return Ok(()) };
+        let size = asked.to_string_lossy().parse().map_err(|reason| MachineError::ClusterSize { reason })?;
+        self.set_default_cluster_size(size);
+        Ok(())
     }
 
     fn version(&self) -> &Version {
@@ -281,15 +295,33 @@ impl Machine {
         ClusterTree::new(sizes.iter().map(|size| self.clusters_in(version, *size)))
     }
 
-    /// Returns the cluster size of objects that choose no size themselves. The initial value is
-    /// [`ClusterSize::Core`]. Hardware threads of a core share its first cache, so a second representative
-    /// there would cost memory and save no traffic.
+    /// Returns the cluster size of objects that choose no size themselves. It is [`ClusterSize::Core`] until
+    /// one is set. Hardware threads of a core share its first cache, so a second representative there would
+    /// cost memory and save no traffic.
     pub fn default_cluster_size(&self) -> ClusterSize {
-        // Relaxed, here and below: the word guards no other data.
-        decode(self.default_size.load(Ordering::Relaxed))
+        self.cluster_size_or(ClusterSize::Core)
     }
 
-    /// Sets the cluster size of objects that choose no size themselves. Existing objects keep their size.
+    /// Returns the default cluster size if one was set, else `own`. For objects with a good size of their
+    /// own, which the user of the system may override.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, Machine};
+    ///
+    /// let machine = Machine::virtual_of("nodes:2,cores:4".parse().unwrap());
+    /// assert_eq!(machine.cluster_size_or(ClusterSize::Cpu), ClusterSize::Cpu);
+    /// machine.set_default_cluster_size(ClusterSize::Node);
+    /// assert_eq!(machine.cluster_size_or(ClusterSize::Cpu), ClusterSize::Node);
+    /// ```
+    pub fn cluster_size_or(&self, own: ClusterSize) -> ClusterSize {
+        // Relaxed, here and below: the word guards no other data.
+        decode(self.default_size.load(Ordering::Relaxed)).unwrap_or(own)
+    }
+
+    /// Sets the cluster size of objects that choose no size themselves. Objects made later have it; existing
+    /// objects keep their size. The environment variable `SQUALL_CLUSTER_SIZE` sets it at the first use of
+    /// the machine.
     ///
     /// # Example
     /// ```
@@ -419,10 +451,11 @@ fn encode(size: ClusterSize) -> u64 {
     }
 }
 
-fn decode(word: u64) -> ClusterSize {
+/// Returns the coded size, or `None` for [`UNSET`].
+fn decode(word: u64) -> Option<ClusterSize> {
     match NonZeroU32::new((word >> 32) as u32) {
-        Some(vps) => ClusterSize::Fixed(vps),
-        None => ClusterSize::LEVELS[word as usize],
+        Some(vps) => Some(ClusterSize::Fixed(vps)),
+        None => ClusterSize::LEVELS.get(word as usize).copied(),
     }
 }
 
@@ -437,6 +470,11 @@ pub enum MachineError {
         /// Fault in the value.
         reason: SpecError,
     },
+    /// The environment variable `SQUALL_CLUSTER_SIZE` is malformed.
+    ClusterSize {
+        /// Fault in the value.
+        reason: ClusterSizeError,
+    },
     /// A virtual machine was requested after the first use of the machine.
     InUse {
         /// The requested topology.
@@ -449,6 +487,9 @@ impl fmt::Display for MachineError {
         match self {
             MachineError::Variable { value, reason } => {
                 write!(f, "environment variable {VARIABLE}=\"{}\": {reason}", value.escape_debug())
+            }
+            MachineError::ClusterSize { reason } => {
+                write!(f, "environment variable {SIZE_VARIABLE}: {reason}")
             }
             MachineError::InUse { asked } => {
                 write!(
@@ -464,6 +505,7 @@ impl std::error::Error for MachineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             MachineError::Variable { reason, .. } => Some(reason),
+            MachineError::ClusterSize { reason } => Some(reason),
             MachineError::InUse { .. } => None,
         }
     }
@@ -477,7 +519,7 @@ mod tests {
     fn a_cluster_size_survives_its_word() {
         let sizes = ClusterSize::LEVELS.into_iter().chain([1, 4, u32::MAX].map(ClusterSize::fixed));
         for size in sizes {
-            assert_eq!(decode(encode(size)), size);
+            assert_eq!(decode(encode(size)), Some(size));
         }
     }
 

@@ -7,20 +7,27 @@ use std::process::Output;
 
 use crate::this_program::this_program;
 use squall_machine::topology::VirtualSpec;
-use squall_machine::{Machine, MachineError, machine, try_machine};
+use squall_machine::{ClusterSize, Machine, MachineError, machine, try_machine};
 
 const VARIABLE: &str = "SQUALL_TOPOLOGY";
+const SIZE_VARIABLE: &str = "SQUALL_CLUSTER_SIZE";
 const CASE: &str = "SQUALL_TEST_CASE";
 
 /// Runs `case` in a process in which the variable holds `topology`.
 fn run(case: &str, topology: Option<&str>) -> Output {
+    run_with(case, topology, None)
+}
+
+/// Runs `case` in a process in which the variables hold `topology` and `size`.
+fn run_with(case: &str, topology: Option<&str>, size: Option<&str>) -> Output {
     let mut command = this_program();
     command
         .args(["--exact", "topology_process::in_a_process_of_its_own", "--nocapture"])
         .env(CASE, case)
-        .env_remove(VARIABLE);
-    if let Some(topology) = topology {
-        command.env(VARIABLE, topology);
+        .env_remove(VARIABLE)
+        .env_remove(SIZE_VARIABLE);
+    for (variable, value) in [(VARIABLE, topology), (SIZE_VARIABLE, size)] {
+        value.map(|value| command.env(variable, value));
     }
     command.output().unwrap()
 }
@@ -54,6 +61,20 @@ fn in_a_process_of_its_own() {
             assert_eq!(Machine::set_virtual(spec).unwrap().vps().to_string(), "0-2");
             assert_eq!(machine().vps().to_string(), "0-2");
             assert!(Machine::set_virtual(spec).unwrap_err().to_string().contains("in use already"));
+        }
+        "size" => {
+            assert_eq!(machine().default_cluster_size(), ClusterSize::Node);
+            assert_eq!(machine().cluster_size_or(ClusterSize::Cpu), ClusterSize::Node);
+            machine().set_default_cluster_size(ClusterSize::Cache);
+            assert_eq!(machine().cluster_size_or(ClusterSize::Cpu), ClusterSize::Cache);
+        }
+        "no size" => {
+            assert_eq!(machine().default_cluster_size(), ClusterSize::Core);
+            assert_eq!(machine().cluster_size_or(ClusterSize::Cpu), ClusterSize::Cpu);
+        }
+        "wrong size" => {
+            let error = try_machine().unwrap_err().to_string();
+            assert!(error.contains("SQUALL_CLUSTER_SIZE") && error.contains("`huge`"), "{error}");
         }
         "wrong" => {
             let error = try_machine().unwrap_err();
@@ -102,6 +123,17 @@ fn set_virtual_overrides_the_variable() {
 #[test]
 fn a_malformed_variable_is_an_error_with_the_reason() {
     passes("wrong", Some("nodes:2,cores:zero"));
+}
+
+#[test]
+fn hu_03_a_variable_sets_the_default_cluster_size_at_start() {
+    let cases =
+        [("size", Some("node")), ("no size", None), ("no size", Some("")), ("wrong size", Some("huge"))];
+    for (case, size) in cases {
+        let output = run_with(case, Some("nodes:2,cores:4"), size);
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && out.contains("the case ran"), "{case}: {output:?}");
+    }
 }
 
 #[test]
