@@ -195,6 +195,27 @@ pub trait Root: Send + Sync + Sized + 'static {
             .unwrap_or_else(|error| create::refuse(Self::Interface::NAME, &error))
     }
 
+    /// Like [`Root::create`], for clusters of the system's
+    /// [default size](squall_machine::Machine::set_default_cluster_size), as it is now.
+    ///
+    /// # Panics
+    /// As [`Root::create`].
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Root;
+    /// use squall_machine::{ClusterSize, machine};
+    ///
+    /// machine().set_default_cluster_size(ClusterSize::Node);
+    /// let counter = Spread.create_default(); // one representative for each node that calls
+    /// counter.add(2);
+    /// assert_eq!(counter.get(), 2);
+    /// ```
+    #[track_caller]
+    fn create_default(self) -> Owned<Self::Interface> {
+        self.create(squall_machine::machine().default_cluster_size())
+    }
+
     /// Like [`Root::create`], but returns an error instead of panicking.
     ///
     /// # Errors
