@@ -2,7 +2,7 @@
 
 use squall_adapt::{engine, family};
 use squall_core::Root;
-use squall_machine::ClusterSize;
+use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
@@ -98,7 +98,9 @@ where
 }
 
 /// Makes an empty map in the partitioned form: `parts` tables, each for some of the keys. Use it if threads
-/// work on separate groups of keys: threads of different groups share no memory of the tables.
+/// work on separate groups of keys: threads of different groups share no memory of the tables. Each processor
+/// has a representative, unless a [default cluster size](squall_machine::Machine::set_default_cluster_size)
+/// was set.
 ///
 /// `home` maps a key, as a number, to its part; the result is taken modulo `parts`. A key that is one
 /// integer, or hashes like one, is that integer. For other keys the number is a mix of the hashed data.
@@ -133,7 +135,8 @@ where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    partitioned_with(parts, home, ClusterSize::Cpu, RandomState::new())
+    let size = machine().cluster_size_or(ClusterSize::Cpu);
+    partitioned_with(parts, home, size, RandomState::new())
 }
 
 /// Makes a map like [`partitioned`], with representatives for clusters of this size and any hasher. A clone

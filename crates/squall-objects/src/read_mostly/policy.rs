@@ -26,8 +26,10 @@ pub const COPIED: &str = "copied";
 
 /// Initial number of changes until the sensor posts.
 pub(super) const ALARM: u32 = 256;
-/// Size of the clusters that have a copy each in the copied form.
-const SIZE: ClusterSize = ClusterSize::Cache;
+/// Returns the size of the clusters that have a copy each in the copied form.
+fn size() -> ClusterSize {
+    machine().cluster_size_or(ClusterSize::Cache)
+}
 
 /// Asks the policy to examine the value. Returns false if the post was dropped.
 pub(super) fn post<T: Send + Sync + 'static>(handle: Handle<dyn ReadMostly<T>>) -> bool {
@@ -61,7 +63,8 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
     fn make(&self, shape: Shape, _: Handle<dyn ReadMostly<T>>) -> Replacement<dyn ReadMostly<T>> {
         match shape.form {
             COPIED_FORM => {
-                Replacement::root(Distributed::<T, ADAPTS, true>::with_copies(Master::vacant_copied()), SIZE)
+                let copied = Distributed::<T, ADAPTS, true>::with_copies(Master::vacant_copied());
+                Replacement::root(copied, size())
             }
             _ => {
                 let shared = Distributed::<T, ADAPTS, false>::with_copies(Master::vacant_updated());
@@ -81,7 +84,7 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
-        let clusters = machine().clusters(SIZE);
+        let clusters = machine().clusters(size());
         let mut readers: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         for (vp, reads) in load.calls.rates_of("find") {
             if reads > 0.0 {
