@@ -2,7 +2,7 @@
 //!
 //! - I1. When a stop or a shutdown has returned without an error, no request is inside until the restart.
 //! - I2. A waiting request is woken by the restart or the shutdown, and a waiting control by the last
-//!   request.
+//!   request. Both may be threads or tasks.
 #![doc = include_str!("README.md")]
 
 #[cfg(all(test, any(loom, squall_model)))]
@@ -11,13 +11,18 @@ mod phase;
 mod shared;
 mod sites;
 mod spread;
+mod tasks;
 
 pub use shared::{Request, SharedGate};
 pub use spread::{Control, Gate, LocalRequests, SpreadRequests, Tally};
+// For the gates of squall-objects.
+#[doc(hidden)]
+pub use tasks::{ControlFuture, Operation, RequestFuture, Step, TaskGate, Tasks};
 
 use squall_machine::park::{is_past, time_left};
 use std::fmt;
 use std::time::{Duration, Instant};
+use tasks::TaskPlace;
 
 /// The error of a request that did not enter, because the gate was shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,8 +206,15 @@ fn await_turn<S: squall_lock::Steps>(
     limits: Limits<'_>,
 ) {
     refuse_in_operation();
+    if wait::<S>(turn, is_over, limits) == Err(ControlError::Forked) {
+        refuse_forked();
+    }
+}
+
+/// Panics in the child of a fork, for a request that must wait.
+fn refuse_forked() {
     assert!(
-        wait::<S>(turn, is_over, limits) != Err(ControlError::Forked),
+        !squall_sys::fork::forked(),
         "squall-parts: the gate is stopped, and the process is the child of a fork, where no other thread restarts it; \
          such a child may only exec"
     );
@@ -223,7 +235,8 @@ fn refuse_in_operation() {
     }
 }
 
-/// Takes a control operation back, unless it is forgotten: after an error, or a panic of the interrupt.
+/// Takes a control operation back, unless it is forgotten: after an error, or a panic of the interrupt or of
+/// a task's waker.
 struct TakeBack<F: Fn()>(F);
 
 impl<F: Fn()> Drop for TakeBack<F> {

@@ -2,13 +2,16 @@
 
 use super::sites;
 use super::{ControlError, LocalRequests, Rejected, SharedGate, SpreadRequests, State};
-use super::{Limits, ShutDown, Tally};
+use super::{ControlFuture, Limits, Operation, RequestFuture, ShutDown, Step, Tally, TaskGate, Tasks};
 use squall_lock::NoSteps;
 use squall_machine::asym::Unavailable;
 use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// A value that requests read, and that the control writes while no request is inside.
@@ -500,6 +503,183 @@ fn interrupted() {
     assert_eq!((requests.state(), requests.inside()), (State::Normal, 3));
 }
 
+// --- tasks ---
+
+/// A task: a future and its waker.
+struct Task<F> {
+    future: F,
+    bell: std::sync::Arc<Bell>,
+}
+
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Bell>) {
+        // Relaxed: the model reads it after a join.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<F: Future + Unpin> Task<F> {
+    fn new(future: F) -> Task<F> {
+        Task { future, bell: std::sync::Arc::new(Bell(AtomicBool::new(false))) }
+    }
+
+    fn poll(&mut self) -> Poll<F::Output> {
+        self.bell.0.store(false, Ordering::Relaxed);
+        Pin::new(&mut self.future).poll(&mut Context::from_waker(&Waker::from(self.bell.clone())))
+    }
+
+    /// Polls the future, waits for the event that it needs, and polls it again only if it was woken.
+    fn run(&mut self, wait: impl FnOnce()) -> F::Output {
+        let mut polled = self.poll();
+        wait();
+        if polled.is_pending() {
+            assert!(self.bell.0.load(Ordering::Relaxed), "a task was not woken");
+            polled = self.poll();
+        }
+        match polled {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("a task waits although its event has happened"),
+        }
+    }
+}
+
+/// A spread counter and one of its gates, for futures. Requests leave by [`Local::leave`].
+struct Near {
+    requests: Arc<Spread>,
+    local: Arc<Local>,
+}
+
+impl TaskGate for Near {
+    type Request = ();
+
+    fn try_request(&self) -> Result<(), Rejected> {
+        self.local.try_enter()
+    }
+
+    fn tasks(&self) -> Arc<Tasks> {
+        self.requests.tasks().clone()
+    }
+
+    fn step(&self, _: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+        self.requests.step(step)
+    }
+}
+
+fn near() -> Near {
+    let (requests, _) = spread(false);
+    let local = Arc::new(local(&requests));
+    Near { requests, local }
+}
+
+/// A task waits for a restart by another thread.
+fn task_request() {
+    let counter: Arc<SharedGate> = Arc::new(SharedGate::new());
+    counter.stop().unwrap();
+    let restart = {
+        let counter = counter.clone();
+        thread::spawn(move || counter.restart().unwrap())
+    };
+    let entered = Task::new(RequestFuture::new(&*counter)).run(|| restart.join().unwrap());
+    assert_eq!((entered.is_ok(), counter.inside()), (true, 1));
+}
+
+fn task_spread_request() {
+    let near = near();
+    near.requests.stop(Limits::NONE).unwrap();
+    let restart = {
+        let requests = near.requests.clone();
+        thread::spawn(move || requests.restart().unwrap())
+    };
+    let requests = near.requests.clone();
+    let entered = Task::new(RequestFuture::new(near)).run(|| restart.join().unwrap());
+    assert_eq!((entered.is_ok(), requests.inside()), (true, 1));
+}
+
+/// A task stops a gate with a request inside.
+fn task_stop() {
+    let counter: Arc<SharedGate> = Arc::new(SharedGate::new());
+    counter.enter().unwrap();
+    let request = {
+        let counter = counter.clone();
+        thread::spawn(move || counter.leave())
+    };
+    let stop = ControlFuture::new(&*counter, Operation::Stop);
+    Task::new(stop).run(|| request.join().unwrap()).unwrap();
+    assert_eq!((counter.state(), counter.inside()), (State::Stopped, 0));
+}
+
+fn task_spread_stop() {
+    let near = near();
+    near.local.try_enter().unwrap();
+    let request = {
+        let local = near.local.clone();
+        thread::spawn(move || local.leave())
+    };
+    let requests = near.requests.clone();
+    let stop = ControlFuture::new(near, Operation::Stop);
+    Task::new(stop).run(|| request.join().unwrap()).unwrap();
+    assert_eq!((requests.state(), requests.inside()), (State::Stopped, 0));
+}
+
+/// A stop is ready at its first poll only after the effects of the request.
+fn task_stops_alone() {
+    let (counter, work): (Arc<SharedGate>, _) = (Arc::new(SharedGate::new()), Work::new());
+    let request = {
+        let (counter, work) = (counter.clone(), work.clone());
+        thread::spawn(move || {
+            if counter.try_enter().is_ok() {
+                work.read();
+                counter.leave();
+            }
+        })
+    };
+    let mut stop = Task::new(ControlFuture::new(&*counter, Operation::Stop));
+    if stop.poll().is_ready() {
+        work.write();
+        counter.restart().unwrap();
+    }
+    // A stop that is not ready admits requests again.
+    drop(stop);
+    request.join().unwrap();
+    assert_eq!((counter.state(), counter.inside()), (State::Normal, 0));
+}
+
+/// The future of a stop is dropped while a thread waits for its turn.
+fn task_gives_up() {
+    let counter: Arc<SharedGate> = Arc::new(SharedGate::new());
+    counter.enter().unwrap();
+    let request = {
+        let counter = counter.clone();
+        thread::spawn(move || {
+            counter.enter().unwrap();
+            counter.leave();
+        })
+    };
+    let mut stop = Task::new(ControlFuture::new(&*counter, Operation::Stop));
+    assert!(stop.poll().is_pending());
+    drop(stop);
+    request.join().unwrap();
+    assert_eq!((counter.state(), counter.inside()), (State::Normal, 1));
+}
+
+/// The future of a shutdown is dropped, while another task waits for the last request.
+fn task_drained() {
+    let counter: Arc<SharedGate> = Arc::new(SharedGate::new());
+    counter.enter().unwrap();
+    let mut shutdown = Task::new(ControlFuture::new(&*counter, Operation::Shutdown));
+    assert!(shutdown.poll().is_pending());
+    let request = {
+        let counter = counter.clone();
+        thread::spawn(move || counter.leave())
+    };
+    let mut drained = Task::new(ControlFuture::new(&*counter, Operation::Drain));
+    assert!(drained.poll().is_pending(), "the shutdown is under way");
+    drop(shutdown);
+    drained.run(|| request.join().unwrap()).unwrap();
+}
+
 macro_rules! models {
     ($($name:ident),* $(,)?) => {$(
         mod $name {
@@ -533,6 +713,13 @@ models!(
     gated_late_proxy,
     gated_leaves_elsewhere,
     gated_stop_during_a_restart,
+    task_request,
+    task_spread_request,
+    task_stop,
+    task_spread_stop,
+    task_stops_alone,
+    task_gives_up,
+    task_drained,
 );
 
 mod gated {
@@ -546,7 +733,9 @@ mod gated {
 #[cfg(loom)]
 #[test]
 fn twins() {
+    use crate::replica::sites::{WAKE, WATCH};
     use sites as s;
+    use squall_machine::park::sites::SIGNAL_FENCE;
     for (site, masks, test) in [
         (s::ENTER_ACQUIRE, &[][..], "shared"),
         (s::RESTART_RELEASE, &[], "shared"),
@@ -572,6 +761,18 @@ fn twins() {
         (s::WORD_BEFORE_PROXIES, &[], "gated_late_proxy"),
         (s::NEW_GATE, &[], "gated_late_proxy"),
         (s::GATE_BEFORE_STATE, &[], "gated_stop_during_a_restart"),
+        (s::LOOK_AGAIN, &[], "task_request"),
+        (s::LOOK_AGAIN, &[], "task_spread_request"),
+        (s::LOOK_AGAIN, &[], "task_stop"),
+        (s::LOOK_AGAIN, &[], "task_spread_stop"),
+        (WATCH, &[], "task_request"),
+        (WATCH, &[], "task_stop"),
+        (SIGNAL_FENCE, &[], "task_request"),
+        (SIGNAL_FENCE, &[], "task_stop"),
+        (s::TASKS_ACQUIRE, &[WAKE], "task_request"),
+        (s::TASKS_RELEASE, &[WAKE], "task_request"),
+        (s::LEAVE_RELEASE, &[], "task_stops_alone"),
+        (s::DRAIN_ACQUIRE, &[], "task_stops_alone"),
     ] {
         squall_sys::sync::weaken::twin(site, masks, &format!("gate::model::{test}::holds"));
     }

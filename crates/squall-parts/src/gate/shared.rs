@@ -25,12 +25,15 @@
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
 use super::{
-    ControlError, Limits, Rejected, ShutDown, State, TakeBack, await_turn, refuse_in_operation, sites, wait,
+    ControlError, ControlFuture, Limits, Operation, Rejected, RequestFuture, ShutDown, State, Step, TakeBack,
+    TaskGate, TaskPlace, Tasks, await_turn, refuse_in_operation, sites, wait,
 };
 use squall_lock::{NoSteps, Steps};
 use squall_machine::park::EventCount;
+use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
 use std::mem;
 use std::time::Duration;
@@ -66,6 +69,7 @@ pub struct SharedGate<S: Steps = NoSteps> {
     drained: EventCount,
     /// Requests wait here.
     turn: EventCount,
+    tasks: TaskPlace,
     steps: PhantomData<fn() -> S>,
 }
 
@@ -108,6 +112,7 @@ impl<S: Steps> SharedGate<S> {
             word: AtomicU64::new(NORMAL as u64),
             drained: EventCount::new(),
             turn: EventCount::new(),
+            tasks: TaskPlace::new(),
             steps: PhantomData,
         }
     }
@@ -120,6 +125,7 @@ impl<S: Steps> SharedGate<S> {
             word: AtomicU64::new(NORMAL as u64),
             drained: EventCount::new(),
             turn: EventCount::new(),
+            tasks: TaskPlace::new(),
             steps: PhantomData,
         }
     }
@@ -236,7 +242,7 @@ impl<S: Steps> SharedGate<S> {
     #[cold]
     fn last_left(&self) {
         S::step();
-        self.drained.signal(u32::MAX);
+        self.signal_drained();
     }
 
     /// Enters, and returns a guard that leaves when it is dropped, on any thread. Waits while the gate is
@@ -431,16 +437,14 @@ impl<S: Steps> SharedGate<S> {
             } else {
                 self.admit();
             }
-            self.drained.signal(u32::MAX);
+            self.signal_drained();
         });
         S::step();
-        self.turn.signal(u32::MAX);
+        self.signal_turn();
         let drained = self.drain(limits);
         if let Ok(()) | Err(ControlError::TimedOut) = drained {
             mem::forget(take_back);
-            S::step();
-            self.end();
-            self.drained.signal(u32::MAX);
+            self.end_shutdown();
         }
         drained
     }
@@ -467,23 +471,21 @@ impl<S: Steps> SharedGate<S> {
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
     pub fn drained_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
-        const BUSY_OR_INSIDE: u64 = !(STATE as u64);
         refuse_in_operation();
-        let mut word = 0;
+        let mut is_drained = Ok(false);
         let is_over = || {
-            // Acquire: pairs with the Release of requests that left, and of `end`.
-            word = self.word.load(Ordering::Acquire);
-            state_of(word) != SHUTDOWN || word & BUSY_OR_INSIDE == 0
+            is_drained = self.is_drained();
+            is_drained != Ok(false)
         };
         wait::<S>(&self.drained, is_over, limits)?;
-        if state_of(word) == SHUTDOWN { Ok(()) } else { Err(ControlError::NotShutDown) }
+        is_drained.map(drop)
     }
 
-    /// Wakes the waiting threads, so that they check their limits.
+    /// Wakes the waiting threads, so that they check their limits, and the waiting tasks.
     #[doc(hidden)]
     pub fn wake(&self) {
-        self.turn.signal(u32::MAX);
-        self.drained.signal(u32::MAX);
+        self.signal_turn();
+        self.signal_drained();
     }
 
     /// Returns the number of requests inside. A request that is about to be rejected may be counted for a
@@ -532,13 +534,186 @@ impl<S: Steps> SharedGate<S> {
         let release = sites::RESTART_RELEASE.order(Ordering::Release);
         self.word.fetch_and(!u64::from(STATE | BUSY), release);
         S::step();
-        self.turn.signal(u32::MAX);
+        self.signal_turn();
+    }
+
+    /// Ends a shutdown, drained or not. It stays in force.
+    fn end_shutdown(&self) {
+        S::step();
+        self.end();
+        self.signal_drained();
     }
 
     fn drain(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+        wait::<S>(&self.drained, || self.is_empty(), limits)
+    }
+
+    fn is_empty(&self) -> bool {
         // Acquire: pairs with the Release of requests that left.
-        let acquire = sites::DRAIN_ACQUIRE.order(Ordering::Acquire);
-        wait::<S>(&self.drained, || self.word.load(acquire) >> COUNT_AT == 0, limits)
+        self.word.load(sites::DRAIN_ACQUIRE.order(Ordering::Acquire)) >> COUNT_AT == 0
+    }
+
+    /// Returns whether a shutdown has ended and its last request has left.
+    fn is_drained(&self) -> Result<bool, ControlError> {
+        // Acquire: pairs with the Release of requests that left, and of `end`.
+        let word = self.word.load(Ordering::Acquire);
+        if state_of(word) != SHUTDOWN {
+            return Err(ControlError::NotShutDown);
+        }
+        Ok(word & !u64::from(STATE) == 0)
+    }
+
+    /// Wakes the threads and tasks that wait for the last request.
+    fn signal_drained(&self) {
+        self.drained.signal(u32::MAX);
+        // The fence of `signal` pairs with the fence of `Watch::register`: a task that makes the list only
+        // now sees the change.
+        if let Some(tasks) = self.tasks.get() {
+            tasks.drained.wake();
+        }
+    }
+
+    /// Wakes the waiting requests: threads and tasks.
+    fn signal_turn(&self) {
+        self.turn.signal(u32::MAX);
+        // The fence of `signal`: as in `signal_drained`.
+        if let Some(tasks) = self.tasks.get() {
+            tasks.turn.wake();
+        }
+    }
+
+    // --- tasks ---
+
+    /// Enters like [`request`](SharedGate::request), for a task: the future waits while the gate is stopped,
+    /// and blocks no thread.
+    ///
+    /// Dropping the future has no effect: the request has not entered.
+    ///
+    /// # Errors
+    /// [`ShutDown`]: the request did not enter.
+    ///
+    /// # Panics
+    /// In the child of a fork, if it must wait.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::{SharedGate, ShutDown};
+    ///
+    /// async fn serve(gate: &SharedGate) -> Result<u32, ShutDown> {
+    ///     let _request = gate.request_async().await?; // leaves when it is dropped
+    ///     Ok(42)
+    /// }
+    /// ```
+    pub fn request_async(&self) -> impl Future<Output = Result<Request<'_, S>, ShutDown>> + Send {
+        RequestFuture::new(self)
+    }
+
+    /// Stops the gate like [`stop`](SharedGate::stop), for a task: the future waits for the requests inside,
+    /// and blocks no thread.
+    ///
+    /// The first poll stops the gate. If the future is dropped before it is ready, the gate admits requests
+    /// again, as after a [`stop_for`](SharedGate::stop_for) that timed out. So a timer of the runtime
+    /// around the future limits it.
+    ///
+    /// # Errors
+    /// [`ControlError`]; the gate is unchanged.
+    pub fn stop_async(&self) -> impl Future<Output = Result<(), ControlError>> + Send {
+        ControlFuture::new(self, Operation::Stop)
+    }
+
+    /// Shuts the gate down like [`shutdown`](SharedGate::shutdown), for a task: the future waits for the
+    /// requests inside, and blocks no thread.
+    ///
+    /// The first poll shuts the gate down. If the future is dropped before it is ready, the gate stays shut
+    /// down, as after a [`shutdown_for`](SharedGate::shutdown_for) that timed out.
+    /// [`drained_async`](SharedGate::drained_async) then waits for the last request.
+    ///
+    /// # Errors
+    /// [`ControlError`]; the gate is unchanged.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_parts::gate::SharedGate;
+    /// use std::future::Future;
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let gate = SharedGate::new();
+    /// let request = gate.request().unwrap();
+    /// let mut shutdown = pin!(gate.shutdown_async());
+    /// let mut context = Context::from_waker(Waker::noop()); // a runtime does this
+    /// assert_eq!(shutdown.as_mut().poll(&mut context), Poll::Pending);
+    /// drop(request);
+    /// assert_eq!(shutdown.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+    /// ```
+    pub fn shutdown_async(&self) -> impl Future<Output = Result<(), ControlError>> + Send {
+        ControlFuture::new(self, Operation::Shutdown)
+    }
+
+    /// Waits for the last request of a shutdown like [`drained_for`](SharedGate::drained_for), for a task and
+    /// without a limit. The future blocks no thread, and dropping it has no effect.
+    ///
+    /// # Errors
+    /// [`NotShutDown`](ControlError::NotShutDown); the gate is unchanged.
+    pub fn drained_async(&self) -> impl Future<Output = Result<(), ControlError>> + Send {
+        ControlFuture::new(self, Operation::Drain)
+    }
+
+    /// Returns the tasks that wait here.
+    #[doc(hidden)]
+    pub fn tasks(&self) -> &Arc<Tasks> {
+        self.tasks.get_or_make()
+    }
+
+    /// Makes a step of a future's operation.
+    #[doc(hidden)]
+    pub fn step(&self, step: Step) -> Result<bool, ControlError> {
+        match step {
+            Step::Begin(Operation::Stop) => self.begin(phase::stopped).map(|_| false),
+            Step::Begin(Operation::Shutdown) => {
+                self.begin(phase::shut_down)?;
+                // A waker may panic.
+                let end = TakeBack(|| self.end_shutdown());
+                S::step();
+                self.signal_turn();
+                mem::forget(end);
+                Ok(false)
+            }
+            Step::Look(Operation::Drain) => self.is_drained(),
+            Step::Look(_) => Ok(self.is_empty()),
+            Step::Finish(Operation::Stop) => {
+                self.end();
+                Ok(true)
+            }
+            Step::GiveUp(Operation::Stop) => {
+                S::step();
+                self.admit();
+                Ok(false)
+            }
+            Step::Finish(Operation::Shutdown) | Step::GiveUp(Operation::Shutdown) => {
+                self.end_shutdown();
+                Ok(true)
+            }
+            Step::Begin(Operation::Drain)
+            | Step::Finish(Operation::Drain)
+            | Step::GiveUp(Operation::Drain) => Ok(false),
+        }
+    }
+}
+
+impl<'a, S: Steps> TaskGate for &'a SharedGate<S> {
+    type Request = Request<'a, S>;
+
+    fn try_request(&self) -> Result<Request<'a, S>, Rejected> {
+        SharedGate::try_request(self)
+    }
+
+    fn tasks(&self) -> Arc<Tasks> {
+        SharedGate::tasks(self).clone()
+    }
+
+    fn step(&self, _: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+        SharedGate::step(self, step)
     }
 }
 

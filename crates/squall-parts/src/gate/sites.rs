@@ -44,3 +44,9 @@ pub(super) const FINISH_CLOSING: Site = Site(77);
 pub(super) const GATE_BEFORE_STATE: Site = Site(78);
 /// Not an ordering: a proxy is pushed with gates that match the state it is pushed in.
 pub(super) const NEW_GATE: Site = Site(79);
+/// Not an ordering: a future looks at its gate again after it has left its waker.
+pub(super) const LOOK_AGAIN: Site = Site(107);
+/// Acquire of a thread that finds a gate's tasks. Partner: [`TASKS_RELEASE`].
+pub(super) const TASKS_ACQUIRE: Site = Site(108);
+/// Release of the thread that makes a gate's tasks. Partner: [`TASKS_ACQUIRE`].
+pub(super) const TASKS_RELEASE: Site = Site(109);

@@ -17,7 +17,7 @@ mod places;
 // Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod raw;
-mod sites;
+pub(crate) mod sites;
 #[cfg(not(loom))]
 mod typed;
 mod watch;

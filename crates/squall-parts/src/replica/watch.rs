@@ -51,9 +51,16 @@ pub struct Watch {
 
 #[derive(Default)]
 struct Wakers {
-    /// Wakers with their tickets.
+    /// Wakers with their tickets, in the order of the tickets.
     left: Vec<(u64, Waker)>,
     tickets: u64,
+}
+
+impl Wakers {
+    /// Returns the place of the waker with this ticket.
+    fn place(&self, ticket: u64) -> Option<usize> {
+        self.left.binary_search_by_key(&ticket, |(left, _)| *left).ok()
+    }
 }
 
 impl Watch {
@@ -75,9 +82,11 @@ impl Watch {
         }
         let waker = waker.clone();
         let mut wakers = self.lock();
-        let earlier = ticket.and_then(|ticket| wakers.left.iter_mut().find(|(left, _)| *left == ticket));
-        let (ticket, replaced) = match earlier {
-            Some((ticket, place)) => (*ticket, Some(std::mem::replace(place, waker))),
+        let (ticket, replaced) = match ticket.and_then(|ticket| wakers.place(ticket)) {
+            Some(place) => {
+                let (ticket, left) = &mut wakers.left[place];
+                (*ticket, Some(std::mem::replace(left, waker)))
+            }
             None => {
                 wakers.tickets += 1;
                 let ticket = wakers.tickets;
@@ -111,8 +120,7 @@ impl Watch {
             return;
         }
         let mut wakers = self.lock();
-        let place = wakers.left.iter().position(|(left, _)| *left == ticket);
-        let taken = place.map(|place| wakers.left.swap_remove(place));
+        let taken = wakers.place(ticket).map(|place| wakers.left.remove(place));
         // Relaxed: a thread that loads an older count makes a useless search.
         self.waiting.store(wakers.left.len(), Ordering::Relaxed);
         drop(wakers);
@@ -128,7 +136,8 @@ impl Watch {
     /// Wakes all waiters. Call it after the change.
     ///
     /// # Panics
-    /// If a waker panics. All wakers are called first; the first payload is then raised again.
+    /// If a waker panics. All wakers are called first; the first payload is then raised again. A thread that
+    /// is panicking already leaks it.
     pub fn wake(&self) {
         // Pairs with the fence in `register`.
         if !sites::WAKE.is_weak() {
@@ -159,8 +168,11 @@ impl Watch {
                 Ok(()) => {}
             }
         }
-        if let Some(payload) = first {
-            resume_unwind(payload);
+        match first {
+            // A second panic would abort the process.
+            Some(payload) if std::thread::panicking() => std::mem::forget(payload),
+            Some(payload) => resume_unwind(payload),
+            None => {}
         }
     }
 }

@@ -9,9 +9,11 @@ use child::{End, in_child_ending, in_forked_child};
 use squall_parts::dhash::MasterTable;
 use squall_parts::gate::{ControlError, Limits, LocalRequests, SharedGate, SpreadRequests, State};
 use squall_parts::replica::Watch;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 /// Runs a test in a process of its own, whose children it can detect. Returns whether this is that process.
@@ -58,6 +60,10 @@ fn a_gate_waits_for_no_thread_in_a_forked_child() {
                 && shared.try_enter().is_ok()
                 && local.try_enter().is_ok()
         }));
+        assert!(in_child_ending(end, || {
+            let polled = pin!(shared.shutdown_async()).poll(&mut Context::from_waker(Waker::noop()));
+            polled == Poll::Ready(forked) && shared.state() == State::Normal
+        }));
     }
     shared.leave();
     local.leave();
@@ -65,6 +71,9 @@ fn a_gate_waits_for_no_thread_in_a_forked_child() {
     spread.stop(Limits::NONE).unwrap();
     let panics = |f: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(f)).is_err();
     assert!(in_forked_child(|| panics(&mut || _ = shared.enter())));
+    assert!(in_forked_child(|| panics(&mut || {
+        let _ = pin!(shared.request_async()).poll(&mut Context::from_waker(Waker::noop()));
+    })));
     assert!(in_forked_child(|| panics(&mut || local.await_turn(Limits::NONE))));
     shared.restart().unwrap();
     spread.restart().unwrap();

@@ -11,6 +11,7 @@ mod dhash_sequences;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod forked;
 mod gate;
+mod gate_tasks;
 mod replicas;
 mod table;
 mod table_histories;

@@ -3,12 +3,15 @@
 
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
-use crate::gate::{ControlError, Limits, State, TakeBack, refuse_in_operation, sites, wait};
+use crate::gate::{
+    ControlError, Limits, Operation, State, Step, TakeBack, TaskPlace, Tasks, refuse_in_operation, sites,
+    wait,
+};
 use squall_lock::{NoSteps, Steps};
 use squall_machine::asym;
 use squall_machine::park::EventCount;
-use squall_sys::sync::Mutex;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use squall_sys::sync::{Arc, Mutex};
 use std::fmt;
 use std::mem;
 
@@ -33,6 +36,7 @@ pub struct Control<T: Tally, S: Steps = NoSteps, X: Send + Sync = ()> {
     pub(super) drained: EventCount,
     /// Requests wait here.
     pub(super) turn: EventCount,
+    pub(super) tasks: TaskPlace,
     /// Held by a thread that counts back one leave too many.
     pub(super) counting_back: Mutex<()>,
     pub(super) kept: X,
@@ -140,7 +144,26 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         if sites::GATE_BEFORE_STATE.is_weak() {
             self.first.open_or_close(state | fenced);
         }
+        self.signal_turn();
+    }
+
+    /// Wakes the waiting requests: threads and tasks.
+    fn signal_turn(&self) {
         self.turn.signal(u32::MAX);
+        // The fence of `signal` pairs with the fence of `Watch::register`: a task that makes the list only
+        // now sees the change.
+        if let Some(tasks) = self.tasks.get() {
+            tasks.turn.wake();
+        }
+    }
+
+    /// Wakes the threads and tasks that wait for the last request.
+    pub(super) fn signal_drained(&self) {
+        self.drained.signal(u32::MAX);
+        // The fence of `signal`: as in `signal_turn`.
+        if let Some(tasks) = self.tasks.get() {
+            tasks.drained.wake();
+        }
     }
 
     /// Sets this state in the word, and then in the proxies that were in the list at that moment (spread/I2).
@@ -336,16 +359,15 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         let take_back = TakeBack(|| {
             S::step();
             self.go_back(before);
-            self.drained.signal(u32::MAX);
+            self.signal_drained();
         });
         S::step();
         self.pass_on(SHUTDOWN);
-        self.turn.signal(u32::MAX);
+        self.signal_turn();
         let drained = self.drain(SHUTDOWN, limits);
         if let Ok(_) | Err(ControlError::TimedOut) = drained {
             mem::forget(take_back);
-            self.end(SHUTDOWN);
-            self.drained.signal(u32::MAX);
+            self.end_shutdown();
         }
         if drained? {
             more_left_than_entered();
@@ -375,30 +397,91 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// ```
     pub fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError> {
         refuse_in_operation();
-        let (mut state, mut inside) = (SHUTDOWN, 0);
+        let mut is_drained = Ok(false);
         let is_over = || {
-            // Acquire: pairs with the Release of the shutdown's `end`, so the sums come after its heavy fence
-            // (spread/I3, spread/I5).
-            state = self.first.state.load(Ordering::Acquire) & !FENCED;
-            if state & STATE == SHUTDOWN && state & BUSY == 0 {
-                inside = self.inside_at_most();
-            }
-            state & STATE != SHUTDOWN || state & BUSY == 0 && inside <= 0
+            is_drained = self.is_drained();
+            is_drained != Ok(false)
         };
         wait::<S>(&self.drained, is_over, limits)?;
+        is_drained.map(drop)
+    }
+
+    /// Returns whether a shutdown has ended and its last request has left.
+    fn is_drained(&self) -> Result<bool, ControlError> {
+        // Acquire: pairs with the Release of the shutdown's `end`, so the sums come after its heavy fence
+        // (spread/I3, spread/I5).
+        let state = self.first.state.load(Ordering::Acquire) & !FENCED;
         if state & STATE != SHUTDOWN {
             return Err(ControlError::NotShutDown);
         }
+        if state & BUSY != 0 {
+            return Ok(false);
+        }
+        let inside = self.inside_at_most();
         if inside < 0 {
             more_left_than_entered();
         }
-        Ok(())
+        Ok(inside == 0)
     }
 
-    /// Wakes the waiting threads, so that they check their limits.
+    /// Ends a shutdown, drained or not. It stays in force.
+    fn end_shutdown(&self) {
+        self.end(SHUTDOWN);
+        self.signal_drained();
+    }
+
+    /// Wakes the waiting threads, so that they check their limits, and the waiting tasks.
     pub fn wake(&self) {
-        self.turn.signal(u32::MAX);
-        self.drained.signal(u32::MAX);
+        self.signal_turn();
+        self.signal_drained();
+    }
+
+    /// Returns the tasks that wait here.
+    #[doc(hidden)]
+    pub fn tasks(&self) -> &Arc<Tasks> {
+        self.tasks.get_or_make()
+    }
+
+    /// Makes a step of a future's operation.
+    ///
+    /// # Panics
+    /// If more requests left than entered, when the operation finishes.
+    #[doc(hidden)]
+    pub fn step(&self, step: Step) -> Result<bool, ControlError> {
+        match step {
+            Step::Begin(Operation::Stop) => {
+                self.begin(phase::stopped)?;
+                S::step();
+                self.pass_on(STOP);
+                S::step();
+                self.heavy(STOP);
+            }
+            Step::Begin(Operation::Shutdown) => {
+                self.begin(phase::shut_down)?;
+                // A waker may panic.
+                let end = TakeBack(|| self.end_shutdown());
+                S::step();
+                self.pass_on(SHUTDOWN);
+                self.heavy(SHUTDOWN);
+                self.signal_turn();
+                mem::forget(end);
+            }
+            Step::Look(Operation::Drain) => return self.is_drained(),
+            Step::Look(_) => return Ok(self.inside_at_most() <= 0),
+            Step::Finish(Operation::Stop) => self.end(STOP),
+            Step::Finish(Operation::Shutdown) | Step::GiveUp(Operation::Shutdown) => self.end_shutdown(),
+            Step::GiveUp(Operation::Stop) => {
+                S::step();
+                self.go_back(NORMAL);
+            }
+            Step::Begin(Operation::Drain)
+            | Step::Finish(Operation::Drain)
+            | Step::GiveUp(Operation::Drain) => {}
+        }
+        if matches!(step, Step::Finish(_)) && self.inside_at_most() < 0 {
+            more_left_than_entered();
+        }
+        Ok(false)
     }
 
     /// Returns the number of requests inside. Exact while no request enters or leaves.

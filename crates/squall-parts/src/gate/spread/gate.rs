@@ -200,7 +200,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
         }
         S::step();
         if self.state.load(Ordering::Relaxed) & STATE != NORMAL {
-            self.control().drained.signal(u32::MAX);
+            self.control().signal_drained();
         }
     }
 

@@ -70,6 +70,7 @@ pub use control::Control;
 pub use gate::{Gate, LocalRequests};
 pub use tally::Tally;
 
+use super::TaskPlace;
 use super::phase::{BUSY, NORMAL, STATE};
 use control::word_of;
 use squall_lock::{NoSteps, Steps};
@@ -106,6 +107,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Owner<T, S, X> {
             first: Gate::new(tally, tag, ptr::null(), ptr::null()),
             drained: EventCount::new(),
             turn: EventCount::new(),
+            tasks: TaskPlace::new(),
             counting_back: Mutex::new(()),
             kept,
         };
