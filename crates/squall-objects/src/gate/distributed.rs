@@ -15,11 +15,11 @@ use squall_core::{Cleanup, Handle, InterfaceOf, RepContext, Root};
 use squall_lock::NoSteps;
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
-use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests};
-use std::sync::OnceLock;
+use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests, Step, Tasks};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::{ControlError, Gate, Rejected, State, until};
+use super::{ControlError, Gate, Rejected, State, check_place, until};
 
 /// The object of the counts: a handle, set when the first representative is made.
 type Object = OnceLock<Handle<dyn Gate>>;
@@ -59,6 +59,13 @@ impl Root for Distributed {
     }
 
     fn wake(&self) {
+        self.requests.wake();
+    }
+}
+
+impl Drop for Distributed {
+    fn drop(&mut self) {
+        // After a swap, tasks may still wait here.
         self.requests.wake();
     }
 }
@@ -128,5 +135,14 @@ impl Gate for Counts {
 
     fn state(&self) -> State {
         self.control().state()
+    }
+
+    fn tasks(&self) -> Arc<Tasks> {
+        self.control().tasks().clone()
+    }
+
+    fn step(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+        check_place(self.control().tasks(), &tasks)?;
+        self.control().step(step)
     }
 }

@@ -28,6 +28,12 @@
 //! });
 //! ```
 //!
+//! # Tasks
+//! [`request`](GateExt::request), [`stop`](Gate::stop), [`shutdown`](Gate::shutdown) and the other methods
+//! that wait block their thread and all tasks there, perhaps the very requests that they wait for. Tasks use
+//! the `_async` methods of [`GateExt`], whose futures need no particular runtime. Each future may be dropped
+//! at any time, so a timer of the runtime limits it. A [`Request`] may live across an `.await`.
+//!
 //! # Limits
 //! - Signal handlers must not use a gate.
 //! - In the child of a fork, calls fail: see
@@ -42,7 +48,11 @@ mod shared;
 use squall_core::{Handle, Owned, Root};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
-use squall_parts::gate::{Limits, SharedGate};
+use squall_parts::gate::{
+    ControlFuture, Limits, Operation, RequestFuture, SharedGate, Step, TaskGate, Tasks,
+};
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use squall_parts::gate::{ControlError, Rejected, ShutDown, State};
@@ -93,11 +103,12 @@ pub trait Gate: Send + Sync {
     /// stop or shutdown.
     fn leave(&self);
 
-    /// Sleeps while the gate is stopped. May return early.
+    /// Blocks the thread while the gate is stopped. May return early.
     #[blocking]
     fn await_turn(&self);
 
-    /// Stops the gate: later requests wait. Returns when all requests inside have left.
+    /// Stops the gate: later requests wait. Returns when all requests inside have left. Blocks the thread; a
+    /// task uses [`GateExt::stop_async`].
     ///
     /// A request that stops its own gate waits for itself. In a request, use [`stop_for`](Gate::stop_for).
     ///
@@ -124,7 +135,8 @@ pub trait Gate: Send + Sync {
     fn restart(&self) -> Result<(), ControlError>;
 
     /// Shuts the gate down: later requests and waiting requests are rejected for good. Returns when all
-    /// requests inside have left. The gate may be stopped or not.
+    /// requests inside have left. The gate may be stopped or not. Blocks the thread; a task uses
+    /// [`GateExt::shutdown_async`].
     ///
     /// A swap of the object interrupts a shutdown that waits. If the swap is undone, the shutdown starts
     /// again. Requests may have entered in between.
@@ -135,7 +147,8 @@ pub trait Gate: Send + Sync {
     #[blocking]
     fn shutdown(&self) -> Result<(), ControlError>;
 
-    /// Like [`shutdown`](Gate::shutdown), but waits at most `limit` for the requests inside.
+    /// Like [`shutdown`](Gate::shutdown), but waits at most `limit` for the requests inside. A task puts the
+    /// runtime's timer around [`GateExt::shutdown_async`].
     ///
     /// # Errors
     /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the gate is shut down:
@@ -145,7 +158,8 @@ pub trait Gate: Send + Sync {
     fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError>;
 
     /// Waits at most `limit` for the last request, after a shutdown that timed out. May be called repeatedly,
-    /// and while another thread shuts the gate down.
+    /// and while another thread shuts the gate down. Blocks the thread; a task uses
+    /// [`GateExt::drained_async`].
     ///
     /// # Errors
     /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut), or
@@ -162,12 +176,27 @@ pub trait Gate: Send + Sync {
     /// The distributed form returns the state for a representative that is created now. Until a control
     /// operation returns, other representatives may still be in the previous state.
     fn state(&self) -> State;
+
+    /// Returns the list of the tasks that wait here, for the futures of [`GateExt`].
+    #[doc(hidden)]
+    fn tasks(&self) -> Arc<Tasks>;
+
+    /// Makes a step of a future's operation, if `tasks` wait here.
+    ///
+    /// # Errors
+    /// [`ControlError`]. [`Interrupted`](ControlError::Interrupted) if `tasks` wait at another object, which
+    /// a swap has replaced.
+    #[doc(hidden)]
+    fn step(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError>;
 }
 
-/// Methods for requests, on a handle or an owner of a gate.
+/// Methods for requests and for tasks, on a handle or an owner of a gate.
 ///
-/// Each method panics if the object was destroyed. In builds with debug assertions a method that must wait
+/// Each method panics if the object was destroyed. In builds with debug assertions a method that must block
 /// panics inside an operation, since the wait would delay all reclamation.
+///
+/// The futures of the `_async` methods block no thread and need no particular runtime. They do nothing before
+/// their first poll. Wakers run inside an operation, so they must only schedule their task.
 ///
 /// ```
 /// use squall_objects::gate::{self, Gate, GateExt, Rejected};
@@ -181,7 +210,8 @@ pub trait Gate: Send + Sync {
 /// assert_eq!(gate.request_now().unwrap_err(), Rejected::ShutDown);
 /// ```
 pub trait GateExt {
-    /// Enters; waits while the gate is stopped. A request that has entered must [leave](Gate::leave).
+    /// Enters; blocks the thread while the gate is stopped. A request that has entered must
+    /// [leave](Gate::leave).
     ///
     /// # Errors
     /// [`ShutDown`]: the request has not entered, and must not leave.
@@ -189,8 +219,8 @@ pub trait GateExt {
     /// If the object was destroyed.
     fn enter(self) -> Result<(), ShutDown>;
 
-    /// Enters, and leaves when the returned [`Request`] is dropped, on any thread. Waits while the gate is
-    /// stopped.
+    /// Enters, and leaves when the returned [`Request`] is dropped, on any thread. Blocks the thread while
+    /// the gate is stopped.
     ///
     /// # Errors
     /// [`ShutDown`]: the request has not entered.
@@ -205,6 +235,75 @@ pub trait GateExt {
     /// # Panics
     /// If the object was destroyed.
     fn request_now(self) -> Result<Request, Rejected>;
+
+    /// Enters like [`request`](GateExt::request), for a task. The future waits while the gate is stopped.
+    ///
+    /// Dropping the future has no effect: the request has not entered.
+    ///
+    /// # Errors
+    /// [`ShutDown`]: the request has not entered.
+    /// # Panics
+    /// A poll, if the object was destroyed.
+    ///
+    /// ```
+    /// use squall_core::Handle;
+    /// use squall_objects::gate::{self, Gate, GateExt, ShutDown};
+    ///
+    /// async fn serve(gate: Handle<dyn Gate>) -> Result<u32, ShutDown> {
+    ///     let _request = gate.request_async().await?; // leaves when it is dropped
+    ///     Ok(42)
+    /// }
+    /// ```
+    fn request_async(self) -> impl Future<Output = Result<Request, ShutDown>> + Send;
+
+    /// Stops the gate like [`stop`](Gate::stop), for a task. The future waits for the requests inside.
+    ///
+    /// The first poll stops the gate. If the future is dropped before it is ready, the gate admits requests
+    /// again, as after a [`stop_for`](Gate::stop_for) that timed out.
+    ///
+    /// # Errors
+    /// [`ControlError`]: the gate is unchanged. [`Interrupted`](ControlError::Interrupted) if the object was
+    /// destroyed or swapped meanwhile.
+    /// # Panics
+    /// The first poll, if the object was destroyed.
+    fn stop_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Shuts the gate down like [`shutdown`](Gate::shutdown), for a task. The future waits for the requests
+    /// inside.
+    ///
+    /// The first poll shuts the gate down. If the future is dropped before it is ready, the gate stays shut
+    /// down, as after a [`shutdown_for`](Gate::shutdown_for) that timed out.
+    /// [`drained_async`](GateExt::drained_async) then waits for the last request.
+    ///
+    /// # Errors
+    /// [`ControlError`]: the gate is unchanged. [`Interrupted`](ControlError::Interrupted) if the object was
+    /// destroyed or swapped meanwhile.
+    /// # Panics
+    /// The first poll, if the object was destroyed.
+    ///
+    /// ```
+    /// use squall_core::Handle;
+    /// use squall_objects::gate::{Gate, GateExt};
+    ///
+    /// async fn end(gate: Handle<dyn Gate>) {
+    ///     // With tokio: tokio::time::timeout(limit, gate.shutdown_async()).await
+    ///     match gate.shutdown_async().await {
+    ///         Ok(()) => println!("all requests have ended"),
+    ///         Err(error) => println!("{error}"),
+    ///     }
+    /// }
+    /// ```
+    fn shutdown_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Waits for the last request of a shutdown like [`drained_for`](Gate::drained_for), for a task and
+    /// without a limit. Dropping the future has no effect.
+    ///
+    /// # Errors
+    /// [`NotShutDown`](ControlError::NotShutDown), or [`Interrupted`](ControlError::Interrupted) if the
+    /// object was destroyed or swapped meanwhile. The gate is unchanged.
+    /// # Panics
+    /// The first poll, if the object was destroyed.
+    fn drained_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
 }
 
 impl GateExt for Handle<dyn Gate> {
@@ -228,6 +327,46 @@ impl GateExt for Handle<dyn Gate> {
     fn request_now(self) -> Result<Request, Rejected> {
         self.enter_now().map(|()| Request { counter: self })
     }
+
+    fn request_async(self) -> impl Future<Output = Result<Request, ShutDown>> + Send {
+        RequestFuture::new(Object(self))
+    }
+
+    fn stop_async(self) -> impl Future<Output = Result<(), ControlError>> + Send {
+        ControlFuture::new(Object(self), Operation::Stop)
+    }
+
+    fn shutdown_async(self) -> impl Future<Output = Result<(), ControlError>> + Send {
+        ControlFuture::new(Object(self), Operation::Shutdown)
+    }
+
+    fn drained_async(self) -> impl Future<Output = Result<(), ControlError>> + Send {
+        ControlFuture::new(Object(self), Operation::Drain)
+    }
+}
+
+/// A gate for futures.
+struct Object(Handle<dyn Gate>);
+
+impl TaskGate for Object {
+    type Request = Request;
+
+    fn try_request(&self) -> Result<Request, Rejected> {
+        self.0.request_now()
+    }
+
+    fn tasks(&self) -> Arc<Tasks> {
+        self.0.tasks()
+    }
+
+    fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+        self.0.try_step(tasks.clone(), step).unwrap_or(Err(ControlError::Interrupted))
+    }
+}
+
+/// Returns an error if a future's `tasks` wait at another gate than the one with these tasks.
+fn check_place(here: &Arc<Tasks>, tasks: &Arc<Tasks>) -> Result<(), ControlError> {
+    if Arc::ptr_eq(here, tasks) { Ok(()) } else { Err(ControlError::Interrupted) }
 }
 
 /// A request inside the gate. Dropping it leaves.

@@ -2,10 +2,11 @@
 
 use squall_core::wrap::shall_leave;
 use squall_core::{Handle, RepContext, Root};
-use squall_parts::gate::SharedGate;
+use squall_parts::gate::{SharedGate, Step, Tasks};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ControlError, Gate, Rejected, State, until};
+use super::{ControlError, Gate, Rejected, State, check_place, until};
 
 /// Root. It owns the counter, so that it can wake the sleeping threads when the object ends.
 pub(super) struct Shared {
@@ -31,6 +32,13 @@ impl Root for Shared {
     }
 
     fn wake(&self) {
+        self.requests.wake();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // After a swap, tasks may still wait here.
         self.requests.wake();
     }
 }
@@ -99,5 +107,14 @@ impl Gate for All {
 
     fn state(&self) -> State {
         self.requests().state()
+    }
+
+    fn tasks(&self) -> Arc<Tasks> {
+        self.requests().tasks().clone()
+    }
+
+    fn step(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+        check_place(self.requests().tasks(), &tasks)?;
+        self.requests().step(step)
     }
 }

@@ -4,6 +4,8 @@ use squall_core::swap::{Replacement, Swap};
 use squall_core::{Handle, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
 use squall_objects::gate::{self, ControlError, Gate, GateExt, Rejected, ShutDown, State};
+use squall_parts::gate::{Step, Tasks};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ const SHORT: Duration = Duration::from_millis(1);
 /// Longer than any test. A wait of this length has lost its wake-up.
 const LONG: Duration = Duration::from_secs(60);
 
-fn both(test: impl Fn(Owned<dyn Gate>)) {
+pub(crate) fn both(test: impl Fn(Owned<dyn Gate>)) {
     test(gate::shared());
     test(gate::distributed());
 }
@@ -154,8 +156,8 @@ fn a_shutdown_whose_time_was_over_is_waited_for() {
 }
 
 /// A replacement for a gate, for a swap that may succeed.
-struct Elsewhere;
-struct ElsewhereRep;
+pub(crate) struct Elsewhere;
+pub(crate) struct ElsewhereRep;
 
 impl Root for Elsewhere {
     type Interface = dyn Gate;
@@ -196,6 +198,12 @@ impl Gate for ElsewhereRep {
     }
     fn state(&self) -> State {
         State::Normal
+    }
+    fn tasks(&self) -> Arc<Tasks> {
+        Arc::default()
+    }
+    fn step(&self, _: Arc<Tasks>, _: Step) -> Result<bool, ControlError> {
+        Err(ControlError::Interrupted)
     }
 }
 

@@ -14,6 +14,7 @@ mod touchy;
 mod as_std;
 mod biased;
 mod gate;
+mod gate_tasks;
 mod lock;
 mod map;
 mod map_limits;
