@@ -549,7 +549,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 }
 
 /// Waits until every call that any thread deferred before this call has run. Returns the number of calls run
-/// on this thread.
+/// on this thread. Blocks the thread; a task uses [`barrier_async`](crate::barrier_async).
 ///
 /// # Errors
 /// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
@@ -571,16 +571,20 @@ pub fn barrier() -> Result<u64, WaitError> {
     if !crate::reclaimer::allowed() {
         crate::jobs::run_jobs(crate::jobs::Workers::Caller, || Some(()));
     }
-    with_record(barrier_with).map_err(|_| WaitError::Forked)?
+    with_record(|record| barrier_with(record, || Some(()))).map_err(|_| WaitError::Forked)?
 }
 
-fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
+/// Runs the calls of all threads. They run only while the result of `enter` is kept.
+pub(crate) fn barrier_with<P>(
+    record: &'static Record,
+    enter: impl Fn() -> Option<P>,
+) -> Result<u64, WaitError> {
     let mut calls = 0;
     // Two passes. The first pass may miss a call that was in no list (I2). If the call was being run, it has
     // run when the wait is over. If a thread was moving it to the orphans, the second pass finds it: calls
     // never return from the orphans to a list.
     for _ in 0..2 {
-        calls += run_everything(record, |_| true, || Some(()))?;
+        calls += run_everything(record, |_| true, &enter)?;
         DOMAIN.registry.for_each(|other| other.wait_run_end());
     }
     Ok(calls)

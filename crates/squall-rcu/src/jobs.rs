@@ -1,16 +1,21 @@
-//! The queue of *quiescent-dos* (functions that run on chosen VPs after a grace period), and the work of
-//! running them. `quiescent` is the public interface.
+//! The queue of the reclaimer's jobs, and the work of running them.
+//!
+//! A job is a *quiescent-do* (a function that runs on chosen VPs after a grace period), or a wait of a task:
+//! for a grace period, or for a barrier. `quiescent` and `tasks` are the public interfaces.
 //!
 //! Any thread outside operations may run the queue: the reclaimer does, or a waiter if the reclaimer is
 //! forbidden.
 
 use squall_machine::{Vp, machine};
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
-use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
+use squall_sys::sync::{Arc, Mutex, MutexGuard};
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::raw::grace::Haste;
 use crate::raw::moment::Moment;
+use crate::raw::outcome::Outcome;
+use crate::registration::with_record;
 use crate::runners::{self, Function, Quiescent};
 use crate::thread::run_caught;
 use crate::wait::{WaitError, wait_unchecked};
@@ -33,56 +38,75 @@ pub(crate) enum Workers {
     Caller,
 }
 
-/// One quiescent-do in the queue.
-pub(crate) struct Job {
-    /// The function runs once this moment has passed.
-    pub(crate) moment: Moment,
+/// The function of a quiescent-do, and the VPs where it runs.
+pub(crate) struct Run {
     pub(crate) vps: Vec<Vp>,
     pub(crate) how: RunOn,
     pub(crate) function: Function,
+}
+
+/// The work of a job.
+pub(crate) enum Work {
+    Run(Run),
+    /// Waiting for the job's moment is all.
+    Wait,
+    /// A barrier.
+    Barrier,
+}
+
+/// One job in the queue.
+pub(crate) struct Job {
+    /// The work is done once this moment has passed.
+    pub(crate) moment: Moment,
+    pub(crate) work: Work,
     pub(crate) done: Arc<Done>,
 }
 
 /// The outcome of a job, shared with its waiter.
-pub(crate) struct Done {
-    outcome: Mutex<Option<Result<Quiescent, WaitError>>>,
-    changed: Condvar,
-}
-
-type OutcomeGuard<'a> = MutexGuard<'a, Option<Result<Quiescent, WaitError>>>;
+pub(crate) type Done = Outcome<Result<Quiescent, WaitError>>;
 
 static JOBS: Mutex<VecDeque<Job>> = Mutex::new(VecDeque::new());
+/// Waits for the reclaimer's next round.
+static LATER: Mutex<Vec<Arc<Done>>> = Mutex::new(Vec::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-
-impl Done {
-    /// Creates the outcome of a job that has not run.
-    pub(crate) fn new() -> Done {
-        Done { outcome: Mutex::new(None), changed: Condvar::new() }
-    }
-
-    /// Waits once for a change of the outcome.
-    pub(crate) fn wait<'a>(&self, outcome: OutcomeGuard<'a>) -> OutcomeGuard<'a> {
-        self.changed.wait(outcome).unwrap_or_else(|poison| poison.into_inner())
-    }
-
-    /// Locks the outcome.
-    pub(crate) fn outcome(&self) -> OutcomeGuard<'_> {
-        self.outcome.lock().unwrap_or_else(|poison| poison.into_inner())
-    }
-}
 
 /// Wakes the waiters of all jobs still in the queue: the reclaimer has been forbidden, so the waiters must do
 /// the work.
 pub(crate) fn wake_waiters() {
-    let waiting: Vec<Arc<Done>> = jobs().iter().map(|job| job.done.clone()).collect();
+    let mut waiting: Vec<Arc<Done>> = jobs().iter().map(|job| job.done.clone()).collect();
+    waiting.extend(later().iter().cloned());
     for done in waiting {
-        drop(done.outcome());
-        done.changed.notify_all();
+        done.wake();
     }
 }
 
 fn jobs() -> MutexGuard<'static, VecDeque<Job>> {
     JOBS.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+fn later() -> MutexGuard<'static, Vec<Arc<Done>>> {
+    LATER.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Adds a wait for the reclaimer's next round.
+pub(crate) fn push_later(done: Arc<Done>) {
+    later().push(done);
+}
+
+/// Takes a wait for the next round back.
+pub(crate) fn withdraw_later(done: &Arc<Done>) {
+    later().retain(|other| !Arc::ptr_eq(other, done));
+}
+
+/// Returns whether a task waits for the next round.
+pub(crate) fn has_later() -> bool {
+    !later().is_empty()
+}
+
+/// Ends all waits for the next round.
+pub(crate) fn end_later() {
+    let ended = std::mem::take(&mut *later());
+    ended.iter().for_each(|done| done.fill(Ok(Quiescent::NONE)));
 }
 
 /// Adds a job to the queue.
@@ -92,7 +116,16 @@ pub(crate) fn push(job: Job) {
     WAITING.fetch_add(1, Ordering::Release);
 }
 
-/// Returns whether a quiescent-do waits to be run.
+/// Takes a job out of the queue. Returns it, if it was still there.
+pub(crate) fn withdraw(done: &Arc<Done>) -> Option<Job> {
+    let mut jobs = jobs();
+    let place = jobs.iter().position(|job| Arc::ptr_eq(&job.done, done))?;
+    let job = jobs.remove(place);
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    job
+}
+
+/// Returns whether a job waits to be run.
 pub(crate) fn has_jobs() -> bool {
     // Acquire: pairs with the release in `push`: a thread that sees the number finds the job.
     WAITING.load(Ordering::Acquire) > 0
@@ -104,21 +137,49 @@ pub(crate) fn has_jobs() -> bool {
 /// result while the job runs. If `enter` returns `None`, the job and later ones stay in the queue.
 pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
     loop {
-        let Some(moment) = jobs().front().map(|job| job.moment) else { return };
+        let front = |jobs: &VecDeque<Job>| {
+            let job = jobs.front()?;
+            Some((job.moment, matches!(job.work, Work::Barrier).then(|| job.done.clone())))
+        };
+        let Some((moment, barrier)) = front(&jobs()) else { return };
+        if let Some(done) = barrier {
+            let Some(passed) = run_barrier(&enter) else { return };
+            if let Some(job) = withdraw(&done) {
+                job.done.fill(passed.map(|()| Quiescent::NONE));
+            }
+            continue;
+        }
         let passed = wait_unchecked(moment, Haste::Normal, None);
         let Some(_permission) = enter() else { return };
         // Another thread may have taken the first job meanwhile.
-        let Some(job) = jobs().pop_front_if(|job| job.moment <= moment) else { continue };
+        let is_ripe = |job: &mut Job| job.moment <= moment && !matches!(job.work, Work::Barrier);
+        let Some(job) = jobs().pop_front_if(is_ripe) else { continue };
         WAITING.fetch_sub(1, Ordering::Relaxed);
-        let outcome = passed.map(|()| run_job(&job, workers));
-        *job.done.outcome() = Some(outcome);
-        job.done.changed.notify_all();
+        let outcome = passed.map(|()| match &job.work {
+            Work::Run(run) => run_job(run, workers),
+            Work::Wait | Work::Barrier => Quiescent::NONE,
+        });
+        job.done.fill(outcome);
         // The drop of the function's captures is the caller's code.
         let _ = run_caught(|| drop(job));
     }
 }
 
-fn run_job(job: &Job, workers: Workers) -> Quiescent {
+/// Runs every call that was deferred before. Deferred calls run only while the result of `enter` is kept.
+/// Without that permission, the outcome is missing.
+fn run_barrier<P>(enter: impl Fn() -> Option<P>) -> Option<Result<(), WaitError>> {
+    let refused = Cell::new(false);
+    let enter = || {
+        let permission = enter();
+        refused.set(refused.get() || permission.is_none());
+        permission
+    };
+    let ran = with_record(|record| crate::defer::barrier_with(record, enter));
+    let ran = ran.unwrap_or(Err(WaitError::Forked)).map(drop);
+    (!refused.get()).then_some(ran)
+}
+
+fn run_job(job: &Run, workers: Workers) -> Quiescent {
     // A run on any one VP is not worth a thread.
     let on_runners = workers == Workers::Runners && job.how == RunOn::Each;
     let ran = on_runners.then(|| runners::run_on_each(&job.vps, &job.function)).flatten();
@@ -126,7 +187,7 @@ fn run_job(job: &Job, workers: Workers) -> Quiescent {
 }
 
 /// Runs a job on the calling thread, which moves to the VPs and back.
-fn run_here(job: &Job) -> Quiescent {
+fn run_here(job: &Run) -> Quiescent {
     let home = squall_sys::affinity::allowed();
     let mut result = Quiescent::NONE;
     for (index, &vp) in job.vps.iter().enumerate() {

@@ -41,6 +41,8 @@ mod stall;
 #[cfg(not(loom))]
 mod stats;
 #[cfg(not(loom))]
+mod tasks;
+#[cfg(not(loom))]
 mod thread;
 #[cfg(not(loom))]
 mod wait;
@@ -74,6 +76,11 @@ pub use stall::{__name_tags, __object_of_operation};
 pub use stall::{Stall, on_stall, set_stall_timeout};
 #[cfg(not(loom))]
 pub use stats::{RcuStats, stats};
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use tasks::__round_async;
+#[cfg(not(loom))]
+pub use tasks::{barrier_async, wait_async};
 #[cfg(not(loom))]
 pub use thread::PinError;
 #[cfg(not(loom))]

@@ -4,12 +4,21 @@
 use squall_machine::{Vp, VpSet};
 use squall_sys::sync::Arc;
 
-use crate::jobs::{Done, Job, RunOn, Workers, has_jobs, push, run_jobs};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::jobs::{Done, Job, Run, RunOn, Work, Workers, has_jobs, push, run_jobs};
 use crate::runners::Quiescent;
+use crate::tasks::poll_job;
 use crate::thread::DOMAIN;
 use crate::wait::{WaitError, may_wait};
 
 /// A quiescent-do in progress. Dropping it detaches it: the work goes on.
+///
+/// [Wait](PendingRun::wait) for it, [poll](PendingRun::poll) it, or await it. The future needs no particular
+/// runtime. While the reclaimer is forbidden, a poll of the future does the work, and blocks the thread
+/// meanwhile.
 #[must_use = "dropping it detaches the work; call `wait` or `poll` for the outcome"]
 pub struct PendingRun(Arc<Done>);
 
@@ -35,10 +44,10 @@ impl PendingRun {
         if squall_sys::fork::forked() {
             return Some(Err(WaitError::Forked));
         }
-        *self.0.outcome()
+        self.0.lock().outcome
     }
 
-    /// Waits for the outcome. If the reclaimer is forbidden, the calling thread does the work.
+    /// Blocks the thread until the outcome is there. If the reclaimer is forbidden, the thread does the work.
     ///
     /// # Errors
     /// The errors of [`wait`](crate::wait()).
@@ -51,20 +60,36 @@ impl PendingRun {
     /// ```
     pub fn wait(self) -> Result<Quiescent, WaitError> {
         may_wait()?;
-        let mut outcome = self.0.outcome();
+        let mut state = self.0.lock();
         loop {
-            if let Some(outcome) = *outcome {
+            if let Some(outcome) = state.outcome {
                 return outcome;
             }
             // Read under the lock that `wake_waiters` takes, so that a change of the reclaimer's state is not
             // missed.
             if !crate::reclaimer::allowed() && has_jobs() {
-                drop(outcome);
+                drop(state);
                 run_jobs(Workers::Caller, || Some(()));
-                outcome = self.0.outcome();
+                state = self.0.lock();
                 continue;
             }
-            outcome = self.0.wait(outcome);
+            state = self.0.wait(state);
+        }
+    }
+}
+
+impl Future for PendingRun {
+    type Output = Result<Quiescent, WaitError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        poll_job(&self.0, context.waker())
+    }
+}
+
+impl Drop for PendingRun {
+    fn drop(&mut self) {
+        if !squall_sys::fork::forked() {
+            self.0.forget_waker();
         }
     }
 }
@@ -108,9 +133,7 @@ pub fn quiescent_do(
     let done = Arc::new(Done::new());
     let job = Job {
         moment: DOMAIN.grace.mark(),
-        vps: vps.iter().collect(),
-        how,
-        function: Arc::new(function),
+        work: Work::Run(Run { vps: vps.iter().collect(), how, function: Arc::new(function) }),
         done: done.clone(),
     };
     push(job);

@@ -23,7 +23,7 @@ use squall_sys::affinity;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::jobs::{Workers, has_jobs, run_jobs, wake_waiters};
+use crate::jobs::{Workers, end_later, has_jobs, has_later, run_jobs, wake_waiters};
 use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
@@ -242,6 +242,7 @@ enum Round {
 /// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
     run_jobs(Workers::Runners, || SWITCH.begin_turn());
+    end_later();
     let mut outcome = if orphaned().calls > 0 { Round::Took } else { Round::LeftAlone };
     let choose = |other: &Record| {
         let (calls, bytes) = other.deferrals.pending();
@@ -273,7 +274,7 @@ fn rest() {
         DOMAIN
             .registry
             .for_each(|record| left += record.deferrals.pending().0 + record.deferrals.list_bytes());
-        left > 0 || has_jobs()
+        left > 0 || has_jobs() || has_later()
     };
     // On an error, memory can no longer be reclaimed, so there is no work to look for either.
     let _ = WORK.rest(pending);

@@ -155,7 +155,7 @@ impl Marker {
         Ok(if elapsed { MarkerState::Elapsed } else { MarkerState::Active })
     }
 
-    /// Waits until the marker has elapsed.
+    /// Blocks the thread until the marker has elapsed. A task uses [`wait_async`](Marker::wait_async).
     ///
     /// # Errors
     /// The errors of [`wait`].
@@ -169,7 +169,8 @@ impl Marker {
         wait_for(self.0, Haste::Normal, None)
     }
 
-    /// Waits until the marker has elapsed, but no longer than `deadline`.
+    /// Blocks the thread until the marker has elapsed, but no longer than `deadline`. A task puts a timer of
+    /// its runtime around [`wait_async`](Marker::wait_async).
     ///
     /// # Errors
     /// The errors of [`wait`], and [`WaitError::Timeout`].
@@ -184,7 +185,8 @@ impl Marker {
     }
 }
 
-/// Waits until every operation that is open now has ended.
+/// Blocks the thread until every operation that is open now has ended. A task uses
+/// [`wait_async`](crate::wait_async).
 ///
 /// Threads that wait at the same time share the work. A wait beside a busy reader on another processor takes
 /// little more than one `membarrier`. If a reader stays inside, the caller spins briefly and then sleeps.

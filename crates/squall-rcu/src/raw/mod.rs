@@ -6,6 +6,9 @@ pub(crate) mod defer;
 pub(crate) mod domain;
 pub(crate) mod grace;
 pub(crate) mod moment;
+// Under loom only the models use it.
+#[cfg_attr(loom, allow(dead_code))]
+pub(crate) mod outcome;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod sites;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::defer::{Deferred, Kind, Queue};
 use super::domain::Domain;
 use super::grace::{Haste, Limits};
+use super::outcome::Outcome;
 #[cfg(loom)]
 use super::sites;
 use super::switch::Switch;
@@ -572,6 +573,30 @@ fn guide_looks_once() {
     tour_against_take_over(true, false);
 }
 
+struct Bell(squall_sys::sync::atomic::AtomicBool);
+
+impl std::task::Wake for Bell {
+    fn wake(self: std::sync::Arc<Bell>) {
+        // Relaxed: the model reads it after a join.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A task finds the outcome, or is woken once it is there.
+fn outcome_of_a_task() {
+    let outcome = Arc::new(Outcome::new());
+    let bell = std::sync::Arc::new(Bell(squall_sys::sync::atomic::AtomicBool::new(false)));
+    let worker = {
+        let outcome = outcome.clone();
+        thread::spawn(move || outcome.fill(7))
+    };
+    let waker = bell.clone().into();
+    let first = outcome.poll(&waker);
+    worker.join().unwrap();
+    assert!(first == Some(7) || bell.0.load(Ordering::Relaxed), "a task was not woken");
+    assert_eq!(outcome.poll(&waker), Some(7));
+}
+
 macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
@@ -604,6 +629,7 @@ models!(
     guide_first,
     runner_first,
     guide_looks_once,
+    outcome_of_a_task,
 );
 
 macro_rules! twins {
@@ -618,6 +644,7 @@ macro_rules! twins {
 }
 twins! {
     twin_enter_fence: ENTER_FENCE breaks wait_light,
+    twin_leave_waker_locked: LEAVE_WAKER_LOCKED breaks outcome_of_a_task,
     twin_enter_fence_in_fence_mode: ENTER_FENCE breaks wait_fenced,
     twin_start_fence: START_FENCE breaks mark_here_drive_there,
     twin_leave_release: LEAVE_RELEASE breaks leave_is_seen behind park::SIGNAL_FENCE,

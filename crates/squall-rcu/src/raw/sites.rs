@@ -60,3 +60,5 @@ pub(crate) const TOUR_ENTER: Site = Site(107);
 pub(crate) const TOUR_END: Site = Site(108);
 /// Guide of a tour: the load that finds the tour over. Partner: [`TOUR_END`].
 pub(crate) const TOUR_OVER: Site = Site(109);
+/// Not an ordering: a task looks for the outcome and leaves its waker under one lock.
+pub(crate) const LEAVE_WAKER_LOCKED: Site = Site(29);
