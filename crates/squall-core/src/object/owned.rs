@@ -248,7 +248,8 @@ impl Destruction {
         })
     }
 
-    /// Waits until the destruction is complete. Meanwhile the thread runs pending drops.
+    /// Blocks the thread until the destruction is complete. Meanwhile the thread runs pending drops. A task
+    /// uses [`wait_async`](Destruction::wait_async).
     ///
     /// # Errors
     /// [`WaitError`](squall_rcu::WaitError) inside an operation, where the call would wait for itself, and in
@@ -272,6 +273,37 @@ impl Destruction {
             if !self.is_complete() {
                 squall_sys::sync::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the destruction is complete, for a task. The future blocks no thread: the reclaimer thread
+    /// runs the pending drops. It needs no particular runtime.
+    ///
+    /// Dropping the future has no effect on the destruction. While the reclaimer is
+    /// [forbidden](squall_rcu::set_reclaimer), a poll runs the pending drops itself, and blocks its thread.
+    ///
+    /// # Errors
+    /// [`WaitError`](squall_rcu::WaitError) in a forked child. While the reclaimer is forbidden, also inside
+    /// an operation.
+    /// # Cost
+    /// That of [`wait`](Destruction::wait). While calls in progress delay the destruction, the reclaimer
+    /// looks again every 10 to 40 ms.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Owned;
+    ///
+    /// async fn end(counter: Owned<dyn Counter>) -> Result<(), squall_rcu::WaitError> {
+    ///     Owned::destroy(counter).wait_async().await
+    /// }
+    /// ```
+    pub async fn wait_async(self) -> Result<(), squall_rcu::WaitError> {
+        while !self.is_complete() {
+            squall_rcu::barrier_async().await?;
+            if !self.is_complete() {
+                squall_rcu::__round_async().await?;
             }
         }
         Ok(())
