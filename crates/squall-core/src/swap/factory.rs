@@ -125,7 +125,8 @@ impl<I: ?Sized + Interface> Factory<I> {
 
     /// Changes the maker to `make`, and swaps every live object of the classes that this factory made before,
     /// one after the other. Each is swapped for a result of `make`. Objects of these classes that the program
-    /// made without this factory are swapped, too.
+    /// made without this factory are swapped, too. Blocks the thread; a task leaves the call to a thread for
+    /// blocking work.
     ///
     /// `limits` is applied to the swap of each object. Returns the outcome for each object, in the order of
     /// slots. An object whose swap failed serves on unchanged. If the class stays the same, objects made

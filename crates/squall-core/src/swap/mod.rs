@@ -21,6 +21,7 @@ use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use std::any::TypeId;
 use std::fmt;
+use std::future::Future;
 use std::time::{Duration, Instant};
 
 use crate::call::handle::Handle;
@@ -90,14 +91,12 @@ pub struct Swap<I: ?Sized + Interface> {
 }
 
 /// The limits of a swap.
-pub(crate) struct Limits<'a> {
+pub(crate) struct Limits {
     pub(crate) deadline: Option<Instant>,
     pub(crate) drain: Duration,
-    pub(crate) cancel: Option<&'a Cancel>,
+    pub(crate) cancel: Option<Cancel>,
     /// Whether state moves.
     pub(crate) state: bool,
-    /// The classes of which one must serve now; any class if empty.
-    pub(crate) expected: Option<&'a [TypeId]>,
 }
 
 impl<I: ?Sized + Interface> Swap<I> {
@@ -199,7 +198,8 @@ impl<I: ?Sized + Interface> Swap<I> {
         self
     }
 
-    /// Swaps the object for `new`, and waits until `new` serves.
+    /// Swaps the object for `new`, and blocks the thread until `new` serves. A task uses
+    /// [`run_async`](Swap::run_async), or a thread for blocking work.
     ///
     /// # Errors
     /// [`SwapError`]; its [`failure`](SwapError::failure) gives the reason. The old object then serves on
@@ -227,22 +227,62 @@ impl<I: ?Sized + Interface> Swap<I> {
         self.run_expecting(new, None)
     }
 
+    /// Swaps the object for `new` like [`run`](Swap::run), for a task. The future blocks no thread while it
+    /// waits for the calls that began before the swap. It needs no particular runtime.
+    ///
+    /// The last poll does the rest of the swap, and blocks its thread meanwhile: up to
+    /// [`drain_timeout`](Swap::drain_timeout) for the last calls, and for the transfer of the state. If the
+    /// transfer is long, use [`run`](Swap::run) in a thread for blocking work.
+    ///
+    /// The first poll begins the swap. If the future is dropped before it is ready, the swap is rolled back.
+    /// The deadline, and a [`Cancel`], are checked once those calls have ended. So use a timer of the runtime
+    /// as the limit. If the future is leaked, the swap never ends, and other swaps of the object fail.
+    ///
+    /// # Errors
+    /// The errors of [`run`](Swap::run).
+    /// # Panics
+    /// A poll, as [`run`](Swap::run) does.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::Handle;
+    /// use squall_core::swap::{Replacement, Swap, SwapError};
+    /// use squall_machine::ClusterSize;
+    ///
+    /// async fn spread(counter: Handle<dyn Counter>) -> Result<(), SwapError> {
+    ///     // With tokio: tokio::time::timeout(limit, Swap::new(counter).run_async(…)).await
+    ///     Swap::new(counter).run_async(Replacement::root(Spread, ClusterSize::Cpu)).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn run_async(
+        &self,
+        new: Replacement<I>,
+    ) -> impl Future<Output = Result<SwapReport, SwapError>> + Send + use<I> {
+        let swap = self.clone();
+        async move { swap.begin(new, None)?.end_in_task().await }
+    }
+
     /// Swaps like `run`, if the serving object is of one of these classes.
     fn run_expecting(
         &self,
         new: Replacement<I>,
         expected: Option<&[TypeId]>,
     ) -> Result<SwapReport, SwapError> {
+        self.begin(new, expected)?.end()
+    }
+
+    /// Begins a swap, if the serving object is of one of the expected classes, or if none are named.
+    fn begin(&self, new: Replacement<I>, expected: Option<&[TypeId]>) -> Result<run::Begun, SwapError> {
         let limits = Limits {
             deadline: self.deadline,
             drain: self.drain,
-            cancel: self.cancel.as_ref(),
+            cancel: self.cancel.clone(),
             state: self.state,
-            expected,
         };
         let id = Handle::id(self.handle);
         let new = new.into_object().ok_or_else(|| SwapError::new(I::NAME, id, SwapFailure::OutOfMemory))?;
-        run::swap(id, I::NAME, new, &limits)
+        run::Begun::new(id, I::NAME, new, limits, expected)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The phases of a swap.
 //!
-//! - I1. From `attach` on, the swapping thread is inside the old object's gate. So the old object stays valid
-//!   outside operations, too. The new object belongs to this thread until it serves.
+//! - I1. From `attach` on, the swap is counted inside the old object's gate. So the old object stays valid
+//!   outside operations, too. The new object belongs to the swap until it serves. The swap belongs to one
+//!   thread at a time. A task may take it to another thread while it waits in Forward.
 //! - I2. User code (exports, imports, drops) runs under no lock and outside every operation. While user code
 //!   runs, the waiting calls wait only for this code.
 //! - I3. Callers wait from `block` until `decide`. Between the two, no thread of the swap waits for a grace
@@ -14,7 +15,7 @@ use squall_sys::sync::Arc;
 use squall_sys::sync::Mutex;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::thread;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -85,64 +86,129 @@ impl Sent {
     }
 }
 
-/// Swaps the object of this id for `new`, which belongs to the caller.
-pub(crate) fn swap(
-    id: Id,
-    interface: &'static str,
-    new: NonNull<Object>,
-    limits: &Limits<'_>,
-) -> Result<SwapReport, SwapError> {
-    let mut new = Candidate(new);
-    let refuse = |failure| SwapError::new(interface, id, failure);
-    may_swap(id).map_err(refuse)?;
-    let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
-    let from = class_of(tables, id).map_err(refuse)?;
-    if limits.expected.is_some_and(|expected| !expected.contains(&from.more.type_id)) {
-        return Err(refuse(SwapFailure::Replaced));
-    }
-    // SAFETY: ours.
-    let to = unsafe { new.0.as_ref() }.class;
-    let agreed = match limits.state {
-        false => None,
-        true => {
-            let (mut old_list, mut new_list) = (List::default(), List::default());
-            (from.more.formats)(&mut old_list);
-            (to.more.formats)(&mut new_list);
-            let Some(agreed) = agree(&mut old_list, &mut new_list) else {
-                let detail = format!(
-                    "{} exports {}; {} imports {}",
-                    (from.name)(),
-                    old_list.exports(),
-                    (to.name)(),
-                    new_list.imports()
-                );
-                return Err(refuse(SwapFailure::NoCommonFormat).because(Some(detail.into())));
-            };
-            Some(agreed)
+/// A swap that has begun: calls are passed on to the old object. Its drop rolls the swap back.
+pub(crate) struct Begun {
+    /// Present until the end.
+    run: Option<Run>,
+    agreed: Option<Agreed>,
+    report: SwapReport,
+    clock: Clock,
+}
+
+// SAFETY: the run points to objects and a mediator, which are shared among threads. Any thread may own the
+// swap and end it (I1).
+unsafe impl Send for Begun {}
+
+impl Begun {
+    /// Begins to swap the object of this id for `new`, which belongs to the caller.
+    pub(crate) fn new(
+        id: Id,
+        interface: &'static str,
+        new: NonNull<Object>,
+        limits: Limits,
+        expected: Option<&[TypeId]>,
+    ) -> Result<Begun, SwapError> {
+        let mut new = Candidate(new);
+        let refuse = |failure| SwapError::new(interface, id, failure);
+        may_swap(id).map_err(refuse)?;
+        let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
+        let from = class_of(tables, id).map_err(refuse)?;
+        if expected.is_some_and(|expected| !expected.contains(&from.more.type_id)) {
+            return Err(refuse(SwapFailure::Replaced));
         }
-    };
-    // SAFETY: ours, and unseen by other threads.
-    unsafe {
-        new.0.as_mut().id = id;
-        (to.more.prepare)(new.0)
-            .map_err(|error| refuse(SwapFailure::TransferFailed).because(Some(error.to_string().into())))?;
+        // SAFETY: ours.
+        let to = unsafe { new.0.as_ref() }.class;
+        let agreed = match limits.state {
+            false => None,
+            true => {
+                let (mut old_list, mut new_list) = (List::default(), List::default());
+                (from.more.formats)(&mut old_list);
+                (to.more.formats)(&mut new_list);
+                let Some(agreed) = agree(&mut old_list, &mut new_list) else {
+                    let detail = format!(
+                        "{} exports {}; {} imports {}",
+                        (from.name)(),
+                        old_list.exports(),
+                        (to.name)(),
+                        new_list.imports()
+                    );
+                    return Err(refuse(SwapFailure::NoCommonFormat).because(Some(detail.into())));
+                };
+                Some(agreed)
+            }
+        };
+        // SAFETY: ours, and unseen by other threads.
+        unsafe {
+            new.0.as_mut().id = id;
+            (to.more.prepare)(new.0).map_err(|error| {
+                refuse(SwapFailure::TransferFailed).because(Some(error.to_string().into()))
+            })?;
+        }
+        let mut report = SwapReport::new(id, interface, (from.name)(), (to.name)());
+        let mut clock = Clock(Instant::now());
+        let run = Run::attach(tables, id, from, &new, limits).map_err(refuse)?;
+        // From here on `run` owns the new object.
+        std::mem::forget(new);
+        report.attach = clock.lap();
+        Ok(Begun { run: Some(run), agreed, report, clock })
     }
-    let mut report = SwapReport::new(id, interface, (from.name)(), (to.name)());
-    let run = match Run::attach(tables, id, from, &new, limits) {
-        Ok(run) => run,
-        Err(failure) => return Err(refuse(failure)),
-    };
-    // From here on `run` owns the new object.
-    std::mem::forget(new);
-    let outcome = run.on_to_the_end(agreed.as_ref(), &mut report);
-    report.outcome = match &outcome {
-        Ok(()) => SwapOutcome::Swapped,
-        Err(Back(failure, _)) => SwapOutcome::RolledBack(*failure),
-    };
-    remember(&report);
-    match outcome {
-        Ok(()) => Ok(report),
-        Err(Back(failure, detail)) => Err(refuse(failure).because(detail).with(report)),
+
+    /// Ends the swap, on this thread.
+    pub(crate) fn end(mut self) -> Result<SwapReport, SwapError> {
+        let (agreed, report, clock) = (self.agreed.as_ref(), &mut self.report, &mut self.clock);
+        let outcome = self.run.take().map_or(Ok(()), |run| run.on_to_the_end(agreed, report, clock));
+        self.tell(outcome)
+    }
+
+    /// Ends the swap. Blocks no thread while it waits for the calls that began before the swap.
+    pub(crate) async fn end_in_task(mut self) -> Result<SwapReport, SwapError> {
+        let forwarded = match &self.run {
+            Some(run) => run.marker.wait_async(),
+            None => return self.end(),
+        };
+        match forwarded.await {
+            Ok(()) => self.end(),
+            Err(error) => {
+                let outcome = self.abandon(error.into());
+                self.tell(outcome)
+            }
+        }
+    }
+
+    /// Rolls the swap back from its first phase.
+    fn abandon(&mut self, failure: SwapFailure) -> Result<(), Back> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        self.report.forward = self.clock.lap();
+        run.decide_on(Err(failure.into()), self.agreed.as_ref(), &mut self.report, &mut self.clock)
+    }
+
+    fn tell(mut self, outcome: Result<(), Back>) -> Result<SwapReport, SwapError> {
+        self.report.outcome = match &outcome {
+            Ok(()) => SwapOutcome::Swapped,
+            Err(Back(failure, _)) => SwapOutcome::RolledBack(*failure),
+        };
+        remember(&self.report);
+        let report = self.report.clone();
+        match outcome {
+            Ok(()) => Ok(report),
+            Err(Back(failure, detail)) => {
+                Err(SwapError::new(report.interface, report.id, failure).because(detail).with(report))
+            }
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        // In the child of a fork calls fail anyway, and other threads' locks may be held for ever.
+        if self.run.is_none() || squall_sys::fork::forked() {
+            return;
+        }
+        let outcome = self.abandon(SwapFailure::Cancelled(SwapPhase::Forward));
+        if let Err(Back(failure, _)) = outcome {
+            self.report.outcome = SwapOutcome::RolledBack(failure);
+            remember(&self.report);
+        }
     }
 }
 
@@ -175,27 +241,25 @@ fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
 }
 
 /// A swap in progress: the mediator is installed.
-struct Run<'a> {
+struct Run {
     tables: &'static Tables,
     mediator: NonNull<Mediator>,
     old: NonNull<Object>,
     new: NonNull<Object>,
-    limits: &'a Limits<'a>,
-    began: Instant,
+    limits: Limits,
     /// When it elapses, the calls that began before it are over.
     marker: Marker,
 }
 
-impl<'a> Run<'a> {
+impl Run {
     /// Installs a mediator in front of the object of this id and class.
     fn attach(
         tables: &'static Tables,
         id: Id,
         class: &'static Class,
         new: &Candidate,
-        limits: &'a Limits<'a>,
-    ) -> Result<Run<'a>, SwapFailure> {
-        let began = Instant::now();
+        limits: Limits,
+    ) -> Result<Run, SwapFailure> {
         let new = new.0;
         for _ in 0..TRIES {
             // SAFETY: within the operation, in which the occupant of the slot is valid.
@@ -239,7 +303,7 @@ impl<'a> Run<'a> {
             })?;
             if let Some((mediator, old)) = attached {
                 let marker = Marker::set();
-                return Ok(Run { tables, mediator, old, new, limits, began, marker });
+                return Ok(Run { tables, mediator, old, new, limits, marker });
             }
             thread::yield_now();
         }
@@ -256,16 +320,30 @@ impl<'a> Run<'a> {
         unsafe { Full::of(self.mediator) }
     }
 
-    fn on_to_the_end(self, agreed: Option<&Agreed>, report: &mut SwapReport) -> Result<(), Back> {
-        let mut clock = Clock(self.began);
-        report.attach = clock.lap();
+    fn on_to_the_end(
+        self,
+        agreed: Option<&Agreed>,
+        report: &mut SwapReport,
+        clock: &mut Clock,
+    ) -> Result<(), Back> {
         // No panic is expected here; if one happens, the object must not stay blocked. A signal handler on
         // this thread that calls the object gets an error, where it would wait for this thread.
-        let going = AssertUnwindSafe(|| self.go(agreed, report, &mut clock));
+        let going = AssertUnwindSafe(|| self.go(agreed, report, clock));
         let (gone, _) = transferring(|| catch_unwind(going));
         let moved = gone.unwrap_or_else(|payload| {
             Err(Back(SwapFailure::TransferPanicked, Some(text_of(payload).into())))
         });
+        self.decide_on(moved, agreed, report, clock)
+    }
+
+    /// Completes the swap if the state has moved, and rolls it back otherwise.
+    fn decide_on(
+        self,
+        moved: Result<(), Back>,
+        agreed: Option<&Agreed>,
+        report: &mut SwapReport,
+        clock: &mut Clock,
+    ) -> Result<(), Back> {
         let kept = match &moved {
             Ok(()) => self.decide(Phase::Complete, report),
             Err(_) => self.decide(Phase::RolledBack, report),
@@ -297,7 +375,7 @@ impl<'a> Run<'a> {
         if self.this().is_doomed() {
             return Err(SwapFailure::Destroyed);
         }
-        if self.limits.cancel.is_some_and(Cancel::is_cancelled) {
+        if self.limits.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(SwapFailure::Cancelled(phase));
         }
         if self.limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -493,7 +571,7 @@ unsafe impl Sync for PartOf {}
 
 /// The transfer of the parts of a state.
 struct Movement<'a> {
-    run: &'a Run<'a>,
+    run: &'a Run,
     agreed: &'a Agreed,
     parts: &'a [Option<PartOf>],
     next: AtomicUsize,
@@ -563,7 +641,7 @@ impl Movement<'_> {
     }
 
     fn move_part(&self, part: Option<PartOf>) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let Run { tables, old, new, .. } = *self.run;
+        let &Run { tables, old, new, .. } = self.run;
         // SAFETY: both objects are valid and of the classes that listed the formats, and no thread calls them
         // (I1).
         unsafe {
