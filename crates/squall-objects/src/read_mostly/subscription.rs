@@ -117,7 +117,8 @@ impl<T: Send + Sync + 'static> Subscription<T> {
         Changed(self)
     }
 
-    /// Sleeps until there is a new version, and returns it.
+    /// Blocks the thread until there is a new version, and returns it. A task uses
+    /// [`changed`](Subscription::changed).
     ///
     /// # Errors
     /// The errors of [`poll_now`](Subscription::poll_now).

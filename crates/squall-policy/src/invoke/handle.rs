@@ -163,8 +163,10 @@ impl<R> PendingCall<R> {
         Invocation::take(&mut lock(&self.0.slot))
     }
 
-    /// Waits for the result. A pool thread runs the call itself if it has not begun, so that invocations that
-    /// wait for each other do not exhaust the pool.
+    /// Blocks the thread until the result is there. A task awaits the `PendingCall` itself.
+    ///
+    /// A pool thread runs the call itself if it has not begun, so that invocations that wait for each other
+    /// do not exhaust the pool.
     ///
     /// # Errors
     /// [`InvokeError`]. Inside an operation, if the invocation has not ended yet,
@@ -175,8 +177,8 @@ impl<R> PendingCall<R> {
         self.wait_by(None).unwrap_or(Err(InvokeError::Dropped))
     }
 
-    /// Waits for the result, for at most `limit`. Returns `None` if the time passed without a result. Take
-    /// the result only once.
+    /// Blocks the thread until the result is there, for at most `limit`. Returns `None` if the time passed
+    /// without a result. Take the result only once.
     ///
     /// # Errors
     /// [`InvokeError`]. Inside an operation, if the invocation has not ended yet,

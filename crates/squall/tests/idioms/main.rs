@@ -11,4 +11,6 @@ mod arc_swap_cells;
 mod dash_maps;
 mod papaya_maps;
 mod std_maps;
+mod tokio_gates;
+mod tokio_waits;
 mod tokio_watch;
