@@ -241,6 +241,59 @@ impl<'a, R: Root> RootFormats<'a, R> {
         self
     }
 
+    /// Adds the formats of the representative's own [`State`], for an object whose clusters are the machine.
+    /// Formats by parts have one part, the representative.
+    ///
+    /// # Panics
+    /// An export or import panics, and the swap fails, if the object has several clusters.
+    ///
+    /// ```
+    /// use squall_core::swap::{Replacement, RootFormats, State, StateFormats, swap};
+    /// use squall_core::{RepContext, Root};
+    /// use squall_machine::ClusterSize;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Counter: Send + Sync { fn add(&self, n: u64); fn get(&self) -> u64; }
+    /// struct Central(AtomicU64);
+    /// # impl Counter for Central {
+    /// #     fn add(&self, n: u64) { self.0.fetch_add(n, Relaxed); }
+    /// #     fn get(&self) -> u64 { self.0.load(Relaxed) }
+    /// # }
+    /// impl State for Central {
+    ///     fn formats(formats: &mut StateFormats<'_, Central>) {
+    ///         formats.export(|this| Ok(this.get())).import(|this, n: u64| Ok(this.add(n)));
+    ///     }
+    /// }
+    /// /// Has one representative, and learns of each miss.
+    /// struct One;
+    /// impl Root for One {
+    ///     type Interface = dyn Counter;
+    ///     type Rep = Central;
+    ///     fn make_rep(&self, _: RepContext<One>) -> Central {
+    ///         Central(AtomicU64::new(0))
+    ///     }
+    ///     fn formats(formats: &mut RootFormats<'_, One>) {
+    ///         formats.forward_to_rep();
+    ///     }
+    /// }
+    ///
+    /// let counter = One.create(ClusterSize::Machine);
+    /// counter.add(5);
+    /// swap(counter.handle(), Replacement::swappable(Central(AtomicU64::new(0))))?;
+    /// swap(counter.handle(), Replacement::root(One, ClusterSize::Machine))?;
+    /// assert_eq!(counter.get(), 5);
+    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// ```
+    pub fn forward_to_rep(&mut self) -> &mut Self
+    where
+        R::Rep: State,
+    {
+        // SAFETY: `only_rep` finds the value in objects of the class of `R`, which owns this list.
+        R::Rep::formats(&mut unsafe { StateFormats::new(self.list, only_rep::<R>) });
+        self
+    }
+
     /// Adds an import of a part. The part goes into the representative that serves the VP of the exporting
     /// representative.
     ///
@@ -267,6 +320,23 @@ unsafe fn parts<'a, R: Root>(object: NonNull<Object>, part: Part) -> (&'a R, &'a
     let owner = part.expect("a format by parts was called without a part");
     // SAFETY: the caller's promise.
     unsafe { (&object.cast::<Multi<R>>().as_ref().root, Multi::<R>::value(Rep::of(owner)).as_ref()) }
+}
+
+/// Returns the representative of an object with one cluster; makes it if there is none.
+///
+/// # Safety
+/// A valid object of the class of `R`. No thread calls it, so its representative can be made.
+unsafe fn only_rep<R: Root>(object: NonNull<Object>) -> NonNull<R::Rep> {
+    // SAFETY: the caller's promise, for this function.
+    let whole = unsafe { Whole::<R>::new(object) };
+    let mut clusters = whole.multi().clusters().iter();
+    let (only, more) = (clusters.next(), clusters.next());
+    let (Some(cluster), None) = (only, more) else {
+        panic!("`forward_to_rep` needs an object with one cluster; create it with `ClusterSize::Machine`")
+    };
+    let vp = whole.multi().clusters().members(cluster)[0];
+    // SAFETY: a representative of this class, found as a pointer to its whole block.
+    unsafe { Multi::<R>::value(Multi::find_or_make(whole.object, cluster, vp)) }
 }
 
 /// A whole distributed object, for a format that moves its state at once.

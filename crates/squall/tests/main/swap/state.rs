@@ -191,6 +191,20 @@ impl<L: Lists> Words for Part<L> {
     }
 }
 
+/// A root with the shared object as its only representative, or one per processor.
+struct Only<L>(L);
+
+impl<L: Lists> Root for Only<L> {
+    type Interface = dyn Words;
+    type Rep = One<L>;
+    fn make_rep(&self, _: RepContext<Only<L>>) -> One<L> {
+        One { table: Mutex::default(), moved: None, lists: PhantomData }
+    }
+    fn formats(formats: &mut RootFormats<'_, Only<L>>) {
+        formats.forward_to_rep();
+    }
+}
+
 fn one<L: Lists + Default>() -> Replacement<dyn Words> {
     Replacement::swappable(One::<L>::default())
 }
@@ -309,6 +323,35 @@ fn co_39_a_swap_without_state_needs_no_format() {
     filled.push("other");
     patient(owner.handle()).without_state().run(Replacement::swappable(filled)).unwrap();
     assert_eq!(owner.all(), ["other"]);
+}
+
+#[test]
+fn co_39_a_root_with_one_representative_moves_the_state_of_that_representative() {
+    fn only<L: Lists + Default>(size: ClusterSize) -> Replacement<dyn Words> {
+        Replacement::root(Only::<L>(L::default()), size)
+    }
+    let machine = ClusterSize::Machine;
+    for steps in [
+        // Whole and by parts, with and without a representative before the state moves in.
+        [one::<Rich>(), only::<Rich>(machine), only::<Plain>(machine), many::<Plain>()],
+        [many::<InParts>(), only::<InParts>(machine), one::<InParts>(), only::<InParts>(machine)],
+    ] {
+        let mut steps = steps.into_iter();
+        let words = steps.next().unwrap().create().unwrap();
+        words.push("a");
+        for new in steps {
+            patient(words.handle()).run(new).unwrap();
+        }
+        words.push("b");
+        assert_eq!(words.all(), ["a", "b"]);
+    }
+    // With several clusters, one representative is not the whole state.
+    if squall::machine().vps().len() > 1 {
+        let words = one::<Plain>().create().unwrap();
+        let error = patient(words.handle()).run(only::<Plain>(ClusterSize::Cpu)).unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::TransferPanicked);
+        assert!(error.to_string().contains("ClusterSize::Machine"), "{error}");
+    }
 }
 
 #[test]
