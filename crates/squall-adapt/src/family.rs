@@ -236,6 +236,15 @@ pub trait Family: Send + Sync + 'static {
     /// [`CallError`]: the object was destroyed.
     fn arm(&self, handle: Handle<Self::Interface>, after: u32) -> Result<(), CallError>;
 
+    /// Returns `true` if the forms post by themselves while their load lasts. The default is `true`.
+    ///
+    /// A family without sensors posts only at misses. The engine then treats the VPs that call as events, and
+    /// looks at the object again after a post: at first after 0.2 s, then after ever longer pauses of at most
+    /// 6.4 s. It looks at a grown object without a post.
+    fn has_sensors(&self) -> bool {
+        true
+    }
+
     /// Estimates the cost of a load in each shape worth considering, including the shape that served it.
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
 
@@ -292,6 +301,7 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn interface_id(&self) -> TypeId;
     fn read(&self, id: Id) -> Result<Reading, Unread>;
     fn arm(&self, id: Id, after: u32);
+    fn has_sensors(&self) -> bool;
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64;
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
@@ -332,6 +342,10 @@ impl<F: Family> AnyFamily for F {
             let _reading = ReadingNow(READING.replace(true));
             let _ = catch_unwind(AssertUnwindSafe(|| Family::arm(self, handle, after)));
         }
+    }
+
+    fn has_sensors(&self) -> bool {
+        catch_unwind(AssertUnwindSafe(|| Family::has_sensors(self))).unwrap_or(true)
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
@@ -414,6 +428,12 @@ pub fn register(family: &'static impl Family) {
             return;
         }
     }
+}
+
+/// Returns `true` if this very family is registered, and not another one with its forms.
+pub(crate) fn is_registered(family: &'static impl Family) -> bool {
+    let this = std::ptr::from_ref(family).cast::<()>();
+    families().iter().any(|known| std::ptr::from_ref::<dyn AnyFamily>(*known).cast::<()>() == this)
 }
 
 /// Returns the family of an object, and the index of its present form.

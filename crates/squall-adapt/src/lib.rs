@@ -1,10 +1,12 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+pub mod adaptive;
 pub mod calls;
 pub mod control;
 pub mod decision;
 pub mod engine;
+pub mod estimate;
 pub mod family;
 pub mod hysteresis;
 mod live;

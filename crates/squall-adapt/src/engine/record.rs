@@ -13,6 +13,8 @@ pub(crate) const ALARM: u32 = 1024;
 /// Largest number of times that this is doubled after samples without a decision.
 const BACKOFF_MAX: u32 = 6;
 pub(crate) const ALARM_LATE: u32 = ALARM << BACKOFF_MAX;
+/// Shortest pause between two looks at an object without sensors. Doubled like the interval of an alarm.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// Largest number of times that the quiet time is doubled, for an object that grew again soon after it
 /// shrank.
 const CALM_MAX: u32 = 6;
@@ -71,6 +73,8 @@ pub(crate) struct Record {
     /// The wish that is held back, if any. A held object is sampled again soon.
     held: Option<Wish>,
     backoff: u32,
+    /// For an object without sensors: the time of the next look at its calls. Earlier posts wait until then.
+    look_at: Option<Duration>,
     /// Start of the time without events, as seen by the samples.
     pub(super) quiet_since: Option<Duration>,
     /// Start of the time in which at most one VP called the object. `forgotten_at` is the time at which the
@@ -108,6 +112,7 @@ impl Record {
             due: None,
             held: None,
             backoff: 0,
+            look_at: None,
             quiet_since: None,
             alone_caller_since: None,
             forgotten_at: None,
@@ -166,6 +171,28 @@ impl Record {
         ALARM << self.backoff
     }
 
+    /// Sets the time of the next look at an object without sensors, after a sample without a decision.
+    pub(super) fn look_later(&mut self, now: Duration) {
+        self.look_at = Some(now + LOOK_PAUSE * 2u32.pow(self.backoff));
+    }
+
+    /// Returns `true` if the calls of an object without sensors may be counted again.
+    pub(super) fn may_look(&self, now: Duration) -> bool {
+        self.look_at.is_none_or(|at| at <= now)
+    }
+
+    /// Puts a post off until the time of the next look. Returns `false` if that time has come.
+    pub(super) fn put_off(&mut self, now: Duration) -> bool {
+        if self.may_look(now) {
+            return false;
+        }
+        if !self.is_grown() {
+            self.hold(Wish::Cheaper);
+            self.due = self.look_at;
+        }
+        true
+    }
+
     /// Returns the time that it must be quiet before it shrinks.
     pub(super) fn quiet_time(&self, base: Duration) -> Duration {
         base * 2u32.pow(self.calm)
@@ -202,6 +229,7 @@ impl Record {
         self.failures = 0;
         self.was_quiet = false;
         self.backoff = 0;
+        self.look_at = None;
         self.quiet_since = None;
         self.alone_caller_since = None;
         self.alone_since = None;
@@ -234,6 +262,7 @@ impl Record {
     pub(super) fn sample_now(&mut self) {
         self.held = None;
         self.due = None;
+        self.look_at = None;
         self.estimated = None;
     }
 

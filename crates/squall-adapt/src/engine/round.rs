@@ -25,7 +25,7 @@ pub(super) fn run(mut posted: Vec<Id>) -> usize {
     prune();
     let due = {
         let mut state = state();
-        posted.retain(|id| !state.is_held(*id));
+        posted.retain(|id| !state.is_held(*id) && !state.put_off(*id));
         state.take_due()
     };
     let mut samples: Vec<Sample> = Vec::new();
@@ -68,6 +68,11 @@ impl State {
     /// Returns `true` if an object is held, so that it is sampled when it is due.
     fn is_held(&self, id: Id) -> bool {
         self.records.get(&id).is_some_and(|record| record.is_held_until(now()))
+    }
+
+    /// Puts the post of an object without sensors off, if its calls were counted a short time ago.
+    fn put_off(&mut self, id: Id) -> bool {
+        self.records.get_mut(&id).is_some_and(|record| record.put_off(now()))
     }
 
     /// Returns the ids of all records, if it is time to check which of their objects were destroyed.

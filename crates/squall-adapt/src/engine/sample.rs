@@ -134,6 +134,9 @@ pub(super) fn find_busy(asked: Vec<Sample>) -> Vec<Busy> {
         let record = state.records.get_mut(&sample.id)?;
         record.note(second, now);
         record.forgotten_at = None;
+        if !sample.family.has_sensors() && !callers.is_empty() {
+            record.note_unseen_call();
+        }
         // The load is the one of the last estimate.
         let known = record.is_estimated(Rates::of(before, span), &callers, now);
         let quiet = before.is_quiet() && callers.is_empty();
@@ -181,18 +184,23 @@ pub(super) fn rest(sample: &Sample) {
         let Some(record) = state.records.get_mut(&sample.id) else { return };
         record.release();
         record.due = record.is_grown().then(|| now() + GROWN_TICK);
-        record.next_alarm()
+        let after = record.next_alarm();
+        if !sample.family.has_sensors() {
+            record.look_later(now());
+        }
+        after
     };
     sample.family.arm(sample.id, after);
 }
 
 /// Ends a sample with too few calls for an estimate. Arms the sensor with the longest interval, and removes
 /// the record if it is not needed. In a program with many objects, most objects are like that, and each posts
-/// from time to time.
+/// from time to time. The record of an object without sensors stays: it has the time of the next look.
 pub(super) fn forget(sample: &Sample) {
     let mut state = state();
     let Some(record) = state.records.get_mut(&sample.id) else { return };
-    if record.is_grown() || record.swaps_count > 0 || record.has_logged() {
+    let is_needed = record.is_grown() || record.swaps_count > 0 || record.has_logged();
+    if is_needed || !sample.family.has_sensors() {
         drop(state);
         return rest(sample);
     }

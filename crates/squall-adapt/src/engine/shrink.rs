@@ -7,7 +7,7 @@ use squall_machine::Vp;
 
 use super::decide::decide;
 use super::record::{Record, Wish};
-use super::sample::Sample;
+use super::sample::{Sample, post_again};
 use super::state::{GROWN_TICK, state};
 use super::swap::SwapPlan;
 use crate::family::{Calm, Shape};
@@ -26,6 +26,10 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
     let may_shrink = |calm| sample.family.may_shrink(sample.shape, calm, first);
     let (when_quiet, when_alone) = (may_shrink(Calm::Quiet), may_shrink(Calm::Alone));
     let stays = !when_quiet && !when_alone;
+    let is_unsensed = !sample.family.has_sensors() && !sample.callers.is_empty();
+    if is_unsensed && state().records.get(id).is_some_and(|record| record.may_look(*began)) {
+        post_again(*id);
+    }
     let mut state = state();
     let record = state.records.get_mut(id)?;
     let since = record.note(*first, *began);
@@ -33,8 +37,11 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
         return None;
     }
     record.due = Some(*began + if stays { STAYING_TICK } else { GROWN_TICK });
+    // Without sensors, the entries made since the previous sample are the events.
+    let unsensed = is_unsensed && record.was_quiet;
     // The object was held while it was quiet, or called by one VP alone. That has ended.
-    if record.is_held_from(Wish::Calm) && !since.is_quiet() && record.alone_caller_since.is_none() {
+    let is_called = !since.is_quiet() || unsensed && sample.callers.len() > 1;
+    if record.is_held_from(Wish::Calm) && is_called && record.alone_caller_since.is_none() {
         record.release();
         record.hysteresis.prefer(*began, sample.shape.form, settings.cooldown);
     }
@@ -62,10 +69,14 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
         let why = format!("nothing happened for {quiet:?}");
         return shrink(sample, first.place, why);
     }
-    if no_events || !when_alone {
+    if !when_alone || no_events && !unsensed {
         return None;
     }
-    let callers = observe_callers(record, sample, quiet_time);
+    let callers = if unsensed {
+        note_callers(record, sample, sample.began, quiet_time)
+    } else {
+        observe_callers(record, sample, quiet_time)
+    };
     drop(state);
     match callers {
         Callers::Unknown => tables::forget(*id),
@@ -99,6 +110,11 @@ fn observe_callers(record: &mut Record, sample: &Sample, quiet_time: Duration) -
         return Callers::Observed;
     }
     record.forgotten_at = None;
+    note_callers(record, sample, at, quiet_time)
+}
+
+/// Notes the VPs that called an object since `at`.
+fn note_callers(record: &mut Record, sample: &Sample, at: Duration, quiet_time: Duration) -> Callers {
     if sample.callers.len() > 1 {
         record.alone_caller_since = None;
         return Callers::Observed;

@@ -26,5 +26,6 @@ mod map_object;
 mod map_panics;
 mod map_reentry;
 mod map_replicated;
+mod own_types;
 mod read_mostly;
 mod sequences_distributed;
