@@ -5,6 +5,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+pub use squall_adapt::adaptive::{Adaptive, adaptive};
 pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
     InterfaceOf, Interrupted, Miss, MissAnswer, ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError,
