@@ -1,4 +1,4 @@
-//! Adaptive objects of the program's own types, without sensors in those types.
+//! Adaptive objects of the program's own types, which need no sensors.
 //!
 //! Problem: a family needs sensors in its forms, methods in its interface to read them, and an estimate.
 //! Idea: the miss of a second VP is a sensor that costs a hit nothing. The shared form is the author's value
@@ -98,11 +98,36 @@ pub const DISTRIBUTED: &str = "distributed";
 /// assert_eq!(hits.total(), 2);
 /// ```
 pub struct Adaptive<T, R: Root> {
-    make_shared: fn() -> T,
+    make_shared: MakeShared<T, R::Interface>,
     make_root: fn() -> R,
     estimate: Estimate,
+    sensors: Option<Sensors<R::Interface>>,
     is_known: AtomicBool,
 }
+
+/// Function that makes the value of the shared form.
+enum MakeShared<T, I: ?Sized + Interface> {
+    Alone(fn() -> T),
+    WithHandle(fn(Handle<I>) -> T),
+}
+
+impl<T, I: ?Sized + Interface> Clone for MakeShared<T, I> {
+    fn clone(&self) -> MakeShared<T, I> {
+        *self
+    }
+}
+impl<T, I: ?Sized + Interface> Copy for MakeShared<T, I> {}
+
+/// Functions that read and arm the sensors of the author's forms.
+struct Sensors<I: ?Sized + Interface> {
+    read: ReadSensors<I>,
+    arm: ArmSensors<I>,
+}
+
+/// Reads the sensors of an object: see [`Adaptive::sensors`].
+pub type ReadSensors<I> = fn(Handle<I>) -> Result<Reading, CallError>;
+/// Arms the sensors of an object: see [`Adaptive::sensors`].
+pub type ArmSensors<I> = fn(Handle<I>, u32) -> Result<(), CallError>;
 
 impl<T, R> Adaptive<T, R>
 where
@@ -115,6 +140,19 @@ where
     /// Describes objects that these functions make, empty, in their two forms. The defaults: one
     /// representative per processor, no global methods, and [`CallCosts::DEFAULT`].
     pub const fn new(shared: fn() -> T, distributed: fn() -> R) -> Adaptive<T, R> {
+        Self::of(MakeShared::Alone(shared), distributed)
+    }
+
+    /// Like [`new`](Adaptive::new), but passes the object's handle to the function for the shared form. For
+    /// forms with [`sensors`](Adaptive::sensors), which post by it.
+    pub const fn with_handle(
+        shared: fn(Handle<R::Interface>) -> T,
+        distributed: fn() -> R,
+    ) -> Adaptive<T, R> {
+        Self::of(MakeShared::WithHandle(shared), distributed)
+    }
+
+    const fn of(make_shared: MakeShared<T, R::Interface>, make_root: fn() -> R) -> Adaptive<T, R> {
         let estimate = Estimate {
             costs: CallCosts {
                 shared_bytes: 256 + size_of::<T>(),
@@ -124,7 +162,7 @@ where
             },
             ..Estimate::DEFAULT
         };
-        Adaptive { make_shared: shared, make_root: distributed, estimate, is_known: AtomicBool::new(false) }
+        Adaptive { make_shared, make_root, estimate, sensors: None, is_known: AtomicBool::new(false) }
     }
 
     /// Names the methods that visit every representative of the distributed form, such as a sum. Objects that
@@ -151,6 +189,23 @@ where
     /// Sets the costs of calls in nanoseconds, for methods that do more than change a word.
     pub const fn costs(mut self, shared_ns: f64, local_ns: f64, visit_ns: f64) -> Adaptive<T, R> {
         self.estimate.costs = CallCosts { shared_ns, local_ns, visit_ns, ..self.estimate.costs };
+        self
+    }
+
+    /// Has the forms post by sensors of their own, such as a [`Sensor`](crate::sensor::Sensor), and not by
+    /// misses. The engine then reacts after 1,024 events, and does not look at an object without events.
+    ///
+    /// The interface has two methods for these functions:
+    ///
+    /// ```text
+    /// .sensors(|hits| hits.try_reading(), |hits, after| hits.try_arm(after))
+    /// ```
+    pub const fn sensors(
+        mut self,
+        read: ReadSensors<R::Interface>,
+        arm: ArmSensors<R::Interface>,
+    ) -> Adaptive<T, R> {
+        self.sensors = Some(Sensors { read, arm });
         self
     }
 
@@ -222,17 +277,21 @@ where
         // The engine asks the tables for the callers. An object that was destroyed is found elsewhere.
         let info = info_of(Handle::id(handle));
         let (reps, bytes) = info.map_or((0, 0), |info| (info.reps.len(), info.bytes));
-        Ok(Reading { reps, bytes, ..Reading::default() })
+        let counts = self.sensors.as_ref().map(|sensors| (sensors.read)(handle)).transpose()?;
+        Ok(Reading { reps, bytes, ..counts.unwrap_or_default() })
     }
 
-    fn arm(&self, handle: Handle<R::Interface>, _: u32) -> Result<(), CallError> {
+    fn arm(&self, handle: Handle<R::Interface>, after: u32) -> Result<(), CallError> {
+        if let Some(sensors) = &self.sensors {
+            return (sensors.arm)(handle, after);
+        }
         // From here on each VP that calls misses once (I1).
         tables::forget(Handle::id(handle));
         Ok(())
     }
 
     fn has_sensors(&self) -> bool {
-        false
+        self.sensors.is_some()
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
@@ -247,26 +306,26 @@ impl<T, R: Root> fmt::Debug for Adaptive<T, R> {
 }
 
 /// Root of the shared form. Its only representative is the author's value.
-struct Single<T, R> {
-    make: fn() -> T,
+struct Single<T, R: Root> {
+    make: MakeShared<T, R::Interface>,
+    /// Whether misses post. They do unless the forms have sensors.
+    posts: bool,
     /// Object that this root serves. Set before its first miss.
     id: OnceLock<Id>,
     /// Index of the VP that missed last, plus one; zero before the first miss.
     last: AtomicU32,
     /// `true` if the state has moved to another object.
     has_moved: AtomicBool,
-    /// The forms of two pairs of types are different classes.
-    pair: std::marker::PhantomData<fn() -> R>,
 }
 
 impl<T: 'static, R: Root> Single<T, R> {
     fn of(family: &Adaptive<T, R>) -> Single<T, R> {
         Single {
             make: family.make_shared,
+            posts: family.sensors.is_none(),
             id: OnceLock::new(),
             last: AtomicU32::new(0),
             has_moved: AtomicBool::new(false),
-            pair: std::marker::PhantomData,
         }
     }
 
@@ -300,12 +359,15 @@ where
 
     fn make_rep(&self, context: RepContext<Single<T, R>>) -> T {
         self.id.get_or_init(|| Handle::id(context.handle()));
-        (self.make)()
+        match self.make {
+            MakeShared::Alone(make) => make(),
+            MakeShared::WithHandle(make) => make(context.handle()),
+        }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Single<T, R>>) -> MissAnswer<'a, Single<T, R>> {
         let rep = miss.rep(Cluster::new(0));
-        if is_reading() || self.note_miss(miss.vp()) { rep.cached() } else { rep.once() }
+        if !self.posts || is_reading() || self.note_miss(miss.vp()) { rep.cached() } else { rep.once() }
     }
 
     fn formats(formats: &mut RootFormats<'_, Single<T, R>>) {

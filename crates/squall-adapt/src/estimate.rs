@@ -7,8 +7,9 @@
 //! A line that is in transfer most of the time makes its callers wait for each other. So a transfer costs
 //! more, the larger the part of the time is during which the shared form's line is in transfer.
 
-use squall_machine::{ClusterSize, Vp, machine};
+use squall_machine::{ClusterSize, Vp, VpSet, machine};
 
+use crate::calls::Calls;
 use crate::family::{Cost, Load, Shape};
 
 /// Upper limit for the utilisation of a cache line. At this limit a caller waits for about a hundred others.
@@ -88,15 +89,15 @@ impl Estimate {
 
     /// Estimates the cost of a load in both forms.
     pub fn costs(&self, load: &Load<'_>) -> Vec<Cost> {
-        let callers = self.callers(load);
-        let distributed = self.distributed(&callers, load);
-        vec![self.shared(&callers, load.transfer_ns), distributed]
+        let callers = self.callers(load.calls, &load.callers);
+        // If the form is already distributed, a global method visits the existing representatives.
+        let reps = (load.shape.form != 0).then_some(load.before.reps);
+        vec![self.shared(&callers, load.transfer_ns), self.distributed(&callers, reps, load.transfer_ns)]
     }
 
     /// Returns the calling VPs with their rates. The call count gives the rates; the entry bits add the VPs
     /// whose threads did not run during it.
-    fn callers(&self, load: &Load<'_>) -> Vec<Caller> {
-        let calls = load.calls;
+    fn callers(&self, calls: &Calls, vps: &VpSet) -> Vec<Caller> {
         let seconds = calls.span.as_secs_f64().max(1e-9);
         let clusters = machine().clusters(self.size);
         let cluster = |vp: Vp| clusters.get(vp).map_or(vp.index(), |cluster| cluster.index());
@@ -117,7 +118,7 @@ impl Estimate {
         }
         let least = callers.iter().map(|caller| caller.rates).reduce(Rates::least).unwrap_or_default();
         let is_counted = |vp: Vp| callers.iter().any(|caller| caller.vp == vp);
-        let missed: Vec<Vp> = load.callers.iter().filter(|vp| !is_counted(*vp)).collect();
+        let missed: Vec<Vp> = vps.iter().filter(|vp| !is_counted(*vp)).collect();
         callers.extend(missed.iter().map(|vp| Caller { vp: *vp, cluster: cluster(*vp), rates: least }));
         callers
     }
@@ -138,12 +139,12 @@ impl Estimate {
         Cost { shape: Shape { form: 0, place: None }, ns_per_s, bytes: self.costs.shared_bytes }
     }
 
-    fn distributed(&self, callers: &[Caller], load: &Load<'_>) -> Cost {
+    /// Estimates the cost in the distributed form. Without a number of representatives, each calling cluster
+    /// would get one.
+    fn distributed(&self, callers: &[Caller], reps: Option<usize>, line_ns: f64) -> Cost {
         let clusters = by_cluster(callers);
         let sum = total(callers);
-        // The calling clusters would get representatives. If the form is already distributed, a global method
-        // visits the existing ones.
-        let reps = if load.shape.form == 0 { clusters.len() } else { load.before.reps }.max(1);
+        let reps = reps.unwrap_or(clusters.len()).max(1);
         let CallCosts { local_ns, visit_ns, root_bytes, rep_bytes, .. } = self.costs;
         let cost = |caller: &Caller| {
             let own = caller.rates;
@@ -159,8 +160,8 @@ impl Estimate {
             let far = clusters.iter().filter(|(cluster, _)| *cluster != caller.cluster);
             let fetched: f64 = far.map(|(_, rates)| between(rates.writes, own.globals)).sum();
             (own.writes + own.reads) * local_ns
-                + local * load.transfer_ns
-                + own.globals * (local_ns + visit_ns * reps as f64 + fetched * load.transfer_ns)
+                + local * line_ns
+                + own.globals * (local_ns + visit_ns * reps as f64 + fetched * line_ns)
         };
         let ns_per_s = callers.iter().map(cost).sum();
         Cost { shape: Shape { form: 1, place: None }, ns_per_s, bytes: root_bytes + reps * rep_bytes }
@@ -239,16 +240,13 @@ fn by_cluster(callers: &[Caller]) -> Vec<(usize, Rates)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::Calls;
-    use crate::family::Reading;
-    use squall_machine::VpSet;
     use std::time::Duration;
 
     const TOTALS: Estimate = Estimate { global: &["total"], reads: &["get"], ..Estimate::DEFAULT };
 
     /// Returns the costs in both forms of a load with these calls of `add`, `get` and `total` in a
     /// millisecond, for each calling VP.
-    fn costs(vps: &[[u64; 3]], shape: usize, reps: usize) -> [f64; 2] {
+    fn costs(vps: &[[u64; 3]], reps: Option<usize>) -> [f64; 2] {
         let by = |at: usize| vps.iter().map(|row| row[at]).sum::<u64>();
         let calls = Calls {
             span: Duration::from_millis(1),
@@ -256,50 +254,38 @@ mod tests {
             by_vp: (0..).map(Vp::new).zip(vps.iter().map(|row| row.iter().sum())).collect(),
             table: vps.iter().map(|row| row.to_vec()).collect(),
         };
-        let mut callers = VpSet::new();
-        calls.by_vp.iter().for_each(|(vp, _)| _ = callers.insert(*vp));
-        let load = Load {
-            shape: Shape { form: shape, place: None },
-            before: Reading { reps, ..Reading::default() },
-            span: Duration::from_millis(2),
-            callers,
-            calls: &calls,
-            transfer_ns: 25.0,
-            cache_bytes: 32 << 20,
-        };
-        let costs = TOTALS.costs(&load);
-        assert_eq!([costs[0].shape.form, costs[1].shape.form], [0, 1]);
-        [costs[0].ns_per_s, costs[1].ns_per_s]
+        let callers = TOTALS.callers(&calls, &VpSet::new());
+        [TOTALS.shared(&callers, 25.0).ns_per_s, TOTALS.distributed(&callers, reps, 25.0).ns_per_s]
     }
 
     #[test]
     fn calls_of_one_vp_cost_the_same_in_both_forms() {
-        let [shared, distributed] = costs(&[[1000, 500, 0]], 0, 1);
+        let [shared, distributed] = costs(&[[1000, 500, 0]], None);
         assert!((shared - distributed).abs() < 1.0, "{shared} {distributed}");
     }
 
     #[test]
     fn changes_by_several_vps_cost_less_in_the_distributed_form() {
         for vps in [2, 4, 16] {
-            let [shared, distributed] = costs(&vec![[1000, 0, 0]; vps], 0, 1);
+            let [shared, distributed] = costs(&vec![[1000, 0, 0]; vps], None);
             assert!(shared > distributed * 2.0, "{vps} VPs: {shared} {distributed}");
         }
     }
 
     #[test]
     fn reads_without_changes_cost_the_same_in_both_forms() {
-        let [shared, distributed] = costs(&[[0, 1000, 0]; 4], 0, 1);
+        let [shared, distributed] = costs(&[[0, 1000, 0]; 4], None);
         assert!((shared - distributed).abs() < 1.0, "{shared} {distributed}");
     }
 
     #[test]
     fn global_methods_cost_less_in_the_shared_form() {
-        let [shared, distributed] = costs(&[[10, 0, 1000]; 4], 1, 16);
+        let [shared, distributed] = costs(&[[10, 0, 1000]; 4], Some(16));
         assert!(distributed > shared * 1.5, "{shared} {distributed}");
     }
 
     #[test]
     fn a_load_without_calls_costs_nothing() {
-        assert_eq!(costs(&[], 0, 1), [0.0, 0.0]);
+        assert_eq!(costs(&[], None), [0.0, 0.0]);
     }
 }

@@ -125,6 +125,21 @@ impl Reading {
     }
 }
 
+impl std::iter::Sum for Reading {
+    /// Adds the counts of representatives. The place is that of the first reading that has one.
+    fn sum<I: Iterator<Item = Reading>>(readings: I) -> Reading {
+        readings.fold(Reading::default(), |sum, reading| Reading {
+            local: sum.local.wrapping_add(reading.local),
+            foreign: sum.foreign.wrapping_add(reading.foreign),
+            global: sum.global.wrapping_add(reading.global),
+            place: sum.place.or(reading.place),
+            reps: sum.reps + reading.reps,
+            bytes: sum.bytes + reading.bytes,
+            detail: sum.detail.wrapping_add(reading.detail),
+        })
+    }
+}
+
 /// An observed load, input of [`Family::estimate_costs`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]

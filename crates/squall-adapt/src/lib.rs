@@ -10,4 +10,5 @@ pub mod estimate;
 pub mod family;
 pub mod hysteresis;
 mod live;
+pub mod sensor;
 pub mod settings;

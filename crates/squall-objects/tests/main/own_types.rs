@@ -4,7 +4,9 @@
 use crate::common::{Crew, Time, eventually, form, on, virtual_time};
 use squall_adapt::adaptive::{Adaptive, DISTRIBUTED, SHARED, adaptive};
 use squall_adapt::control::{self, Verdict};
-use squall_adapt::settings;
+use squall_adapt::family::Reading;
+use squall_adapt::sensor::Sensor;
+use squall_adapt::{engine, settings};
 use squall_core::swap::{RootFormats, State, StateFormats};
 use squall_core::{Handle, Id, Owned, RepContext, Root, info_of};
 use squall_machine::ClusterSize;
@@ -413,4 +415,105 @@ fn a_short_quiet_time_holds() {
     let grown = time.engine.now();
     time.until("the object shrinks", || form(id) == SHARED);
     assert!(time.engine.now() - grown < Duration::from_secs(1));
+}
+
+#[interface(crate = squall_core)]
+trait Sensed: Send + Sync {
+    fn add(&self, n: u64);
+    fn total(&self) -> u64;
+    fn reading(&self) -> Reading;
+    fn arm(&self, after: u32);
+}
+
+/// The shared form: calls that come from another VP than the previous call trip the sensor.
+struct SensedWord(AtomicU64, Sensor, Handle<dyn Sensed>);
+
+impl Sensed for SensedWord {
+    fn add(&self, n: u64) {
+        self.1.note_call(|| engine::post(Handle::id(self.2)));
+        self.0.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+    fn reading(&self) -> Reading {
+        self.1.reading()
+    }
+    fn arm(&self, after: u32) {
+        self.1.arm(after);
+    }
+}
+
+impl State for SensedWord {
+    fn formats(formats: &mut StateFormats<'_, SensedWord>) {
+        formats.export_part(|this| Ok(this.total())).import_part(|this, n: u64| Ok(this.add(n)));
+    }
+}
+
+/// The distributed form: global calls trip the sensor of the caller's representative.
+struct SensedSpread;
+struct SensedLocal(AtomicU64, Sensor, RepContext<SensedSpread>);
+
+impl Sensed for SensedLocal {
+    fn add(&self, n: u64) {
+        self.1.note_call(|| true);
+        self.0.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.1.note_global(|| engine::post(Handle::id(self.2.handle())));
+        self.2.reps().map(|rep| rep.0.load(Relaxed)).sum()
+    }
+    fn reading(&self) -> Reading {
+        self.2.reps().map(|rep| rep.1.reading()).sum()
+    }
+    fn arm(&self, after: u32) {
+        self.2.reps().for_each(|rep| rep.1.arm(after));
+    }
+}
+
+impl Root for SensedSpread {
+    type Interface = dyn Sensed;
+    type Rep = SensedLocal;
+
+    fn make_rep(&self, context: RepContext<SensedSpread>) -> SensedLocal {
+        SensedLocal(AtomicU64::new(0), Sensor::new(), context)
+    }
+    fn formats(formats: &mut RootFormats<'_, SensedSpread>) {
+        formats.export_part(|_, rep| Ok(rep.0.load(Relaxed))).import_part(|_, rep, n: u64| Ok(rep.add(n)));
+    }
+}
+
+#[test]
+fn forms_with_sensors_post_by_them_and_not_by_misses() {
+    static SENSED: Adaptive<SensedWord, SensedSpread> =
+        Adaptive::with_handle(|handle| SensedWord(AtomicU64::new(0), Sensor::new(), handle), || SensedSpread)
+            .global(&["total"])
+            .sensors(|object| object.try_reading(), |object, after| object.try_arm(after));
+    let mut time = virtual_time();
+    // Objects of earlier tests are examined once.
+    time.pass(Duration::from_secs(2));
+    let object = on(0, || SENSED.create());
+    let (handle, id) = (object.handle(), Handle::id(object.handle()));
+    for vp in 0..4 {
+        on(vp, || (0..500).for_each(|_| handle.add(1)));
+    }
+    assert!(time.engine.is_idle(), "four foreign calls are no reason to look");
+    let body = move |calls| (0..calls).for_each(|_| handle.add(1));
+    // Each call comes from another VP than the one before.
+    let calls = move |span: Duration| {
+        (0..span.as_micros() / 40).for_each(|_| (0..4).for_each(|vp| on(vp, || body(1))));
+    };
+    time.engine.set_load(calls);
+    time.until("the object grows", || form(id) == DISTRIBUTED);
+    let mostly_totals = move |calls| {
+        for _ in 0..calls {
+            handle.add(1);
+            (0..99).for_each(|_| _ = std::hint::black_box(handle.total()));
+        }
+    };
+    time.with(Crew::new(&[0, 1, 2, 3], 16, mostly_totals), |time| {
+        time.until("the object shrinks", || form(id) == SHARED);
+    });
+    let shrunk = control::history(id).pop().unwrap();
+    assert!(shrunk.why.contains("total"), "{shrunk}");
 }
