@@ -4,6 +4,7 @@
 //! restores registers around it. Idea: an [`Action`] has a `try_fast`, which is always compiled into the
 //! caller: the fast path on a view. Its `run_slow` also serves forms without a view.
 
+use squall_adapt::sensor::Sensor;
 use squall_core::__macro::{Action, Hit};
 use squall_core::CallError;
 use squall_parts::table::{__clones_without_user_code, Compute, Computed};
@@ -13,7 +14,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::Map;
 use super::key::Borrowed;
-use super::sensor::{SAMPLE_LOG2, Sensor};
+use super::sensor::SAMPLE_LOG2;
 use super::store::Store;
 use super::view::Viewed;
 

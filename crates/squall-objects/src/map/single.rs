@@ -5,17 +5,17 @@
 
 use squall_adapt::engine;
 use squall_adapt::family::is_reading;
+use squall_adapt::sensor::Sensor;
 use squall_core::swap::{Replacement, RootFormats};
 use squall_core::{Cleanup, Handle, Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use super::format::{EntriesFormat, has_entries, no_entries};
-use super::sensor::{SAMPLE, Sensor, is_sampled};
+use super::sensor::{SAMPLE, is_sampled};
 use super::store::Store;
 use super::structure::{Kind, Structure, counts_readers};
 use super::view::MapView;
@@ -95,7 +95,7 @@ where
         let counts_readers = F::SENSOR_CLUSTERS == ClusterSize::Cpu && counts_readers(ADAPTS);
         let local = F::local(store);
         F::set_id(&local, Handle::id(at.handle()));
-        let sensor = ADAPTS.then(Sensor::new);
+        let sensor = ADAPTS.then(|| Arc::new(Sensor::new()));
         SingleRep { store: local.into(), sensor, counts_readers, at }
     }
 
@@ -145,7 +145,7 @@ where
     #[inline]
     fn record(&self, calls: u32) {
         if let Some(sensor) = &self.sensor {
-            sensor.step(calls, || post(self.at.handle()));
+            sensor.note_calls(calls, || post(self.at.handle()));
         }
     }
 
@@ -218,8 +218,9 @@ where
             sensors.reps += 1;
             sensors.copies += F::copies(&rep.store);
             if let Some(sensor) = &rep.sensor {
-                sensors.here = sensors.here.wrapping_add(sensor.here.load(Ordering::Relaxed));
-                sensors.elsewhere = sensors.elsewhere.wrapping_add(sensor.elsewhere.load(Ordering::Relaxed));
+                let counts = sensor.reading();
+                sensors.here = sensors.here.wrapping_add(counts.local);
+                sensors.elsewhere = sensors.elsewhere.wrapping_add(counts.foreign);
             }
         }
         sensors
@@ -227,6 +228,6 @@ where
 
     fn arm(&self, after: u32) {
         let sensors = self.at.reps().filter_map(|rep| rep.sensor.as_ref());
-        sensors.for_each(|sensor| sensor.alarm.store(after, Ordering::Relaxed));
+        sensors.for_each(|sensor| sensor.arm(after));
     }
 }

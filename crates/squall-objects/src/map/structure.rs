@@ -3,6 +3,7 @@
 //! Entries move between forms as a shared [`Table`]. A form with a table moves in the time of a call; others
 //! clone their entries.
 
+use squall_adapt::sensor::Sensor;
 use squall_core::Id;
 use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use super::cloners::Cloners;
 use super::locked::Locked;
 use super::replicated::{LocalCopies, Replicated};
-use super::sensor::Sensor;
 use super::storage::Storage;
 use super::view::Viewed;
 

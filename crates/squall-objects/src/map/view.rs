@@ -12,10 +12,10 @@
 //!   each of these is reported for many (`Map::note_writes`). All other calls go through the
 //!   representative.
 
+use squall_adapt::sensor::Sensor;
 use squall_parts::table::Table;
 
 use super::locked::Locked;
-use super::sensor::Sensor;
 
 /// The structure that `Map::read` and `Map::write` return, as a call uses it.
 pub(super) enum Viewed<'rep, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
