@@ -113,7 +113,7 @@ impl Batch {
     }
 
     /// Room for up to `most` blocks behind the others. [`grow`](Batch::grow) tells how many were written.
-    #[cfg_attr(any(loom, miri), allow(dead_code))]
+    #[cfg_attr(any(loom, miri, not(target_os = "linux")), allow(dead_code))]
     pub(crate) fn room(&mut self, most: usize) -> &mut [MaybeUninit<*mut u8>] {
         &mut self.blocks[self.len..][..most]
     }
@@ -122,7 +122,7 @@ impl Batch {
     ///
     /// # Safety
     /// They were written to [`room`](Batch::room).
-    #[cfg_attr(any(loom, miri), allow(dead_code))]
+    #[cfg_attr(any(loom, miri, not(target_os = "linux")), allow(dead_code))]
     pub(crate) unsafe fn grow(&mut self, count: usize) {
         self.len += count;
     }

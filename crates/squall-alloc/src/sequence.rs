@@ -35,6 +35,7 @@ pub(crate) struct Area {
 
 /// The area of all threads that have not come to the slow path yet. Its processor number is negative, and no
 /// thread reads the descriptor that is armed there.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) static UNREGISTERED: SharedArea = SharedArea(squall_sys::sync::cell::UnsafeCell::new(Area {
     _cpu_id_start: -1,
     _cpu_id: -1,

@@ -1,137 +1,24 @@
 //! Client: one connection to a program that serves inspection.
 
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 
-use crate::paths;
+#[cfg(all(target_os = "linux", not(miri)))]
+use crate::connect::{Stream, connect};
+#[cfg(not(all(target_os = "linux", not(miri))))]
+use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
-    Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing, MemoryView, Refusal,
+    Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing, MemoryView,
     RefusalKind, Request, SwapView, VERSION,
 };
+use crate::target::{ClientError, Target};
 
 /// Default time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest answer accepted.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Pause between attempts to connect to a server with a full backlog.
-const RETRY: Duration = Duration::from_millis(10);
-
-/// Program to connect to.
-///
-/// ```
-/// use squall_browse::Target;
-///
-/// assert_eq!("4711".parse(), Ok(Target::Process(4711)));
-/// assert_eq!("./my.sock".parse(), Ok(Target::Path("./my.sock".into())));
-/// assert!("my-server".parse::<Target>().is_err());
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A process, by its number. Its socket is expected where [`serve`](crate::serve) creates it.
-    Process(u32),
-    /// The program that serves at this path.
-    Path(PathBuf),
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    /// Parses the number of a process, or a path that contains a slash.
-    fn from_str(text: &str) -> Result<Target, String> {
-        match text.parse::<u32>() {
-            Ok(pid) if pid > 0 => Ok(Target::Process(pid)),
-            _ if text.contains('/') => Ok(Target::Path(text.into())),
-            _ => {
-                Err("expected the number of a process, or the path of a socket with a slash in it".to_owned())
-            }
-        }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Target::Process(pid) => write!(f, "process {pid}"),
-            Target::Path(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// Reason why a program could not be reached, or rejected a request.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// No process has this number, or this user cannot see the process.
-    NoProcess(u32),
-    /// The program does not serve inspection.
-    NotServing {
-        /// The program.
-        target: Target,
-        /// Paths that were tried for its socket.
-        tried: Vec<PathBuf>,
-    },
-    /// The process or the socket belongs to another user.
-    NotAllowed(String),
-    /// The connection has ended: the program ended or stopped serving.
-    Gone,
-    /// No answer came within this time. The connection is unusable from now on.
-    NoAnswer(Duration),
-    /// The program rejected the request.
-    Refused(Refusal),
-    /// The answer does not follow this protocol, or follows a newer version.
-    Misunderstood(String),
-    /// An error of the operating system.
-    System(io::Error),
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::NoProcess(pid) => write!(f, "there is no process {pid} that this user can see"),
-            ClientError::NotServing { target, tried } => {
-                write!(f, "{target} does not serve inspection: there is no socket")?;
-                let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
-                if *target != Target::Path(tried.first().map(PathBuf::from).unwrap_or_default()) {
-                    write!(f, " at {}", tried.join(" or "))?;
-                }
-                f.write_str(" (a program enables it with squall::browse::serve())")
-            }
-            ClientError::NotAllowed(why) => f.write_str(why),
-            ClientError::Gone => f.write_str("the program has ended, or no longer serves inspection"),
-            ClientError::NoAnswer(waited) => write!(f, "the program did not answer within {waited:?}"),
-            ClientError::Refused(refusal) => refusal.fmt(f),
-            ClientError::Misunderstood(what) => write!(f, "the answer is not understood: {what}"),
-            ClientError::System(error) => write!(f, "cannot talk to the program: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ClientError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ClientError::Refused(refusal) => Some(refusal),
-            ClientError::System(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl ClientError {
-    /// Returns `true` if the connection can be used for another request: the program answered with a refusal.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, ClientError::Refused(_))
-    }
-}
 
 /// A connection to a program. Requests are answered in order; each method waits for its answer.
 ///
@@ -146,7 +33,7 @@ impl ClientError {
 /// ```
 #[derive(Debug)]
 pub struct Client {
-    stream: UnixStream,
+    stream: Stream,
     /// Bytes received after the last answer.
     received: Vec<u8>,
     timeout: Duration,
@@ -159,7 +46,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]: the process does not exist, does not serve inspection, belongs to another user, or
-    /// speaks another version of the protocol.
+    /// speaks another version of the protocol. [`ClientError::System`] on systems other than Linux.
     pub fn connect(target: &Target) -> Result<Client, ClientError> {
         Client::connect_within(target, TIMEOUT)
     }
@@ -169,13 +56,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`], as for [`Client::connect`].
     pub fn connect_within(target: &Target, timeout: Duration) -> Result<Client, ClientError> {
-        let stream = match target {
-            Target::Path(path) => connect_at(path, timeout)?.ok_or_else(|| ClientError::NotServing {
-                target: target.clone(),
-                tried: vec![path.clone()],
-            })?,
-            Target::Process(pid) => connect_to_process(*pid, timeout)?,
-        };
+        let stream = connect(target, timeout)?;
         let mut client = Client { stream, received: Vec::new(), timeout, out_of_step: false };
         let hello = client.hello()?;
         if hello.protocol != VERSION {
@@ -394,88 +275,9 @@ fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }
 
-/// Connects to the server at this path. Returns `None` if the path is not served.
-fn connect_at(path: &Path, timeout: Duration) -> Result<Option<UnixStream>, ClientError> {
-    let system = |error: Errno| ClientError::System(error.into());
-    let address = SocketAddrUnix::new(path).map_err(system)?;
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket =
-        rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(system)?;
-    let deadline = Instant::now() + timeout;
-    loop {
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) => break,
-            Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => return Ok(None),
-            // The server is busy and its backlog is full.
-            Err(Errno::AGAIN) if Instant::now() < deadline => std::thread::sleep(RETRY),
-            Err(Errno::AGAIN) => return Err(ClientError::NoAnswer(timeout)),
-            Err(Errno::INTR) => {}
-            Err(Errno::ACCESS | Errno::PERM) => {
-                let why =
-                    format!("{} may be used only by the user of the program that created it", path.display());
-                return Err(ClientError::NotAllowed(why));
-            }
-            Err(error) => return Err(system(error)),
-        }
-    }
-    let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false).map_err(ClientError::System)?;
-    Ok(Some(stream))
-}
-
-/// Connects to this process, and checks that the server is this process.
-fn connect_to_process(pid: u32, timeout: Duration) -> Result<UnixStream, ClientError> {
-    let Some(uid) = user_of(pid) else { return Err(ClientError::NoProcess(pid)) };
-    let own = geteuid();
-    if uid != own.as_raw() && !own.is_root() {
-        let why = format!("process {pid} belongs to user {uid}; only that user and root may inspect it");
-        return Err(ClientError::NotAllowed(why));
-    }
-    let tried = paths::of_process(pid, uid);
-    for path in &tried {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        match paths::check_folder(folder, uid) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                return Err(ClientError::NotAllowed(error.to_string()));
-            }
-            Err(_) => continue,
-            Ok(()) => {}
-        }
-        let Some(stream) = connect_at(path, timeout)? else { continue };
-        // A child that inherited the socket of an ended process keeps it open, but does not serve.
-        match squall_sys::peer::peer(stream.as_fd()) {
-            Ok(peer) if peer.pid == Some(pid) && peer.uid == uid => return Ok(stream),
-            _ => continue,
-        }
-    }
-    Err(ClientError::NotServing { target: Target::Process(pid), tried })
-}
-
-/// Returns the effective user of a process.
-fn user_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn targets_are_numbers_or_paths() {
-        assert_eq!("17".parse(), Ok(Target::Process(17)));
-        assert_eq!("./17".parse(), Ok(Target::Path("./17".into())));
-        for bad in ["", "0", "-1", "4294967296", "name"] {
-            assert!(bad.parse::<Target>().is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn the_user_of_a_process_is_found() {
-        assert_eq!(user_of(std::process::id()), Some(geteuid().as_raw()));
-        assert_eq!(user_of(u32::MAX), None);
-    }
 
     #[test]
     fn errors_say_what_to_do() {

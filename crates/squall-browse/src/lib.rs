@@ -3,12 +3,20 @@
 
 mod answers;
 mod client;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod connect;
+#[cfg(any(test, not(all(target_os = "linux", not(miri)))))]
+#[cfg_attr(test, allow(dead_code))]
+mod elsewhere;
+#[cfg(all(target_os = "linux", not(miri)))]
 mod paths;
 pub mod protocol;
 mod server;
+mod target;
 
-pub use client::{Client, ClientError, Target};
+pub use client::Client;
 pub use server::{Builder, Server, THREAD_NAME};
+pub use target::{ClientError, Target};
 
 /// Serves inspection and control of this program's objects to its user, with `squall top PID`.
 ///
@@ -17,7 +25,7 @@ pub use server::{Builder, Server, THREAD_NAME};
 /// [`Server`].
 ///
 /// # Errors
-/// See [`Builder::serve`].
+/// See [`Builder::serve`]. On systems other than Linux, `Unsupported`.
 /// # Cost
 /// One thread, which sleeps while there is no request. Calls of objects have no extra cost, with two
 /// exceptions: calls of an object while they are counted, and while it is swapped.

@@ -165,7 +165,7 @@ impl Connection {
     /// Sends a refusal, and ends the connection once it is sent.
     pub(super) fn end_with(&mut self, refusal: Refusal, now: Instant) -> Life {
         self.last_answer = true;
-        self.answer(super::refused(refusal), now)
+        self.answer(super::line::refused(refusal), now)
     }
 
     /// Sends as much as the client accepts.

@@ -9,8 +9,9 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 use rustix::process::geteuid;
 
+use super::Limits;
 use super::connection::{Connection, Input, Life};
-use super::{Handler, Limits, answer_line, refused};
+use super::line::{Handler, answer_line, refused};
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
 
 /// Pause in accepting clients after the system had no descriptor or memory for one.

@@ -1,11 +1,13 @@
 //! The server with misbehaving handlers.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
 use super::*;
-use crate::client::{Client, ClientError, Target};
+use crate::protocol::{Refusal, RefusalKind, Request};
+use crate::{Client, ClientError, Target};
 
 struct Folder(PathBuf);
 
