@@ -9,6 +9,8 @@
 //!
 //! The functions are those of `parking_lot_core`, reduced to the needed parameters. The closures must not
 //! park, wake or panic.
+//! Version 0.9 reads the clock once for each wake-up, for a fairness that is not used here. Version 0.10
+//! needs Rust 1.95.
 //! Source: `parking_lot_core`; Gamsa, Krieger, Appavoo and Stumm, "Tornado", 1999, §5.1 (waiters in a shared
 //! table).
 

@@ -152,8 +152,7 @@ pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
         let passed = wait_unchecked(moment, Haste::Normal, None);
         let Some(_permission) = enter() else { return };
         // Another thread may have taken the first job meanwhile.
-        let is_ripe = |job: &mut Job| job.moment <= moment && !matches!(job.work, Work::Barrier);
-        let Some(job) = jobs().pop_front_if(is_ripe) else { continue };
+        let Some(job) = pop(moment) else { continue };
         WAITING.fetch_sub(1, Ordering::Relaxed);
         let outcome = passed.map(|()| match &job.work {
             Work::Run(run) => run_job(run, workers),
@@ -163,6 +162,16 @@ pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
         // The drop of the function's captures is the caller's code.
         let _ = run_caught(|| drop(job));
     }
+}
+
+/// Takes the first job if it is no barrier and its moment is at most `passed`.
+fn pop(passed: Moment) -> Option<Job> {
+    let mut jobs = jobs();
+    let first = jobs.front()?;
+    if first.moment > passed || matches!(first.work, Work::Barrier) {
+        return None;
+    }
+    jobs.pop_front()
 }
 
 /// Runs every call that was deferred before. Deferred calls run only while the result of `enter` is kept.

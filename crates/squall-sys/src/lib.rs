@@ -11,6 +11,7 @@
 
 pub mod affinity;
 pub mod area;
+pub mod branch;
 pub mod fork;
 pub mod futex;
 pub mod huge;

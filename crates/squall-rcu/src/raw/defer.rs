@@ -273,7 +273,10 @@ impl Queue {
     /// Takes the oldest closed batch of this kind if its moment is at most `passed`.
     pub(crate) fn pop(&mut self, kind: Kind, passed: Moment) -> Option<Batch> {
         let closed = &mut self.lines[kind as usize].closed;
-        closed.pop_front_if(|batch| batch.moment <= passed)
+        if closed.front()?.moment > passed {
+            return None;
+        }
+        closed.pop_front()
     }
 
     /// Closes the open lists, each with the moment that `mark` returns. Returns the latest moment that a

@@ -222,7 +222,7 @@ impl Record {
         // One test for both conditions.
         if word & (SLOW | DEPTH) != 0 {
             // A predicted branch, so that the next entry does not depend on the value of this one.
-            std::hint::cold_path();
+            squall_sys::branch::keep();
             if word & SLOW != 0 {
                 return None;
             }
@@ -392,7 +392,7 @@ impl Record {
         let quiet = self.quiet.load(Ordering::Relaxed).saturating_sub(QUIET_ONE);
         self.quiet.store(quiet, Ordering::Relaxed);
         if quiet == POSTPONED {
-            std::hint::cold_path();
+            squall_sys::branch::keep();
             self.quiet.store(0, Ordering::Relaxed);
         }
         quiet == POSTPONED
