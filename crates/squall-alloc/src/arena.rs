@@ -4,6 +4,7 @@
 //!
 //! Source: K42's allocation classes (`DEFINE_LOCALSTRICT_NEW`, `DEFINE_GLOBAL_NEW`); Tornado §4.
 
+use crate::bound::Full;
 use crate::classes;
 use crate::raw;
 use crate::setup::address_space;
@@ -60,7 +61,11 @@ pub struct OutOfMemory {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no memory for {} bytes aligned to {}", self.layout.size(), self.layout.align())
+        write!(f, "no memory for {} bytes aligned to {}", self.layout.size(), self.layout.align())?;
+        match Full::now().filter(|_| classes::is_of_slab(&self.layout)) {
+            Some(full) => write!(f, ": {full}"),
+            None => Ok(()),
+        }
     }
 }
 

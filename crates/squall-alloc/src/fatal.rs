@@ -22,11 +22,17 @@ impl Write for Line {
     }
 }
 
+/// Writes a line to the standard error.
 #[cold]
-pub(crate) fn die(what: std::fmt::Arguments<'_>) -> ! {
+pub(crate) fn tell(what: std::fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 256], len: 0 };
     let _ = writeln!(line, "squall-alloc: {what}");
     pages::write_stderr(&line.bytes[..line.len]);
+}
+
+#[cold]
+pub(crate) fn die(what: std::fmt::Arguments<'_>) -> ! {
+    tell(what);
     std::process::abort();
 }
 

@@ -36,6 +36,13 @@ impl Growth {
         &self.lock
     }
 
+    /// Number of usable segments.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn made(&self) -> usize {
+        // Relaxed: a figure for people.
+        self.next.load(Ordering::Relaxed)
+    }
+
     /// Returns the next number below `end`, if `make` makes its segment usable.
     pub(crate) fn grow(&self, end: usize, make: impl FnOnce(usize) -> bool) -> Option<usize> {
         if sites::GROWS_ALONE.is_weak() {

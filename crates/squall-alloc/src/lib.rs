@@ -8,6 +8,8 @@
 mod address_space;
 #[cfg(not(loom))]
 mod arena;
+#[cfg(not(loom))]
+mod bound;
 mod classes;
 #[cfg(not(loom))]
 mod debug;
@@ -60,6 +62,8 @@ pub use page_pool::PoolUnits;
 
 #[cfg(not(loom))]
 pub use arena::{Arena, OutOfMemory, Placed, PlacedBytes, Placement};
+#[cfg(not(loom))]
+pub use bound::{AlreadyReserved, reserve_at_most};
 #[doc(hidden)]
 pub use classes::is_of_slab;
 #[cfg(not(loom))]

@@ -27,7 +27,7 @@ use crate::lookup::{self, GENERAL, LOCAL};
 use crate::magazine::{Batch, Magazine, Pile};
 use crate::remote_free::{BlockHomes, send_home};
 use crate::setup::{self, address_space};
-use crate::{debug, debug_table, decay, fatal, large, last_resort, sequence};
+use crate::{bound, debug, debug_table, decay, fatal, large, last_resort, sequence};
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
 
@@ -170,7 +170,11 @@ pub(crate) unsafe fn put_global(block: *mut u8, layout: Layout) {
 #[inline(never)]
 fn take_slow_global(layout: Layout) -> *mut u8 {
     setup::note_global();
-    take_slow(layout)
+    let block = take_slow(layout);
+    if block.is_null() && is_of_slab(&layout) {
+        bound::report_full();
+    }
+    block
 }
 
 #[cold]

@@ -5,6 +5,7 @@
 //! Not promised: a report of an invalid variable. An invalid variable is ignored.
 //! Cost: a few system calls, once.
 
+use crate::bound;
 use crate::page_pool::SEGMENT_BYTES;
 use crate::sequence::SEQUENCES;
 use squall_sys::{area, membarrier, pages, rseq};
@@ -100,11 +101,8 @@ const LEFT_MAX: usize = 1 << 30;
 
 /// Bytes of the block range, a power of two. `is_slow`: there are no restartable sequences.
 fn range_bytes(is_slow: bool, is_global: bool) -> usize {
-    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
-        .and_then(|text| std::str::from_utf8(text).ok())
-        .and_then(|text| text.parse::<usize>().ok());
-    let bytes = match megabytes {
-        Some(megabytes) => return (megabytes.clamp(4, 1 << 26) << 20).next_power_of_two(),
+    let bytes = match bound::of_environment().or_else(bound::chosen) {
+        Some(bytes) => return bytes.min(1 << 46).next_power_of_two(),
         // Miri backs the whole reservation with memory.
         None if cfg!(miri) => 2 * SEGMENT_BYTES,
         // Emulators keep tables of the address space.

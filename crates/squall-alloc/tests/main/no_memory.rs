@@ -166,6 +166,34 @@ fn a_full_block_range_is_out_of_memory() {
 }
 
 #[test]
+fn a_full_block_range_names_both_numbers_and_the_setting() {
+    let test = "no_memory::a_full_block_range_names_both_numbers_and_the_setting";
+    if !is_child() {
+        let output = support::again(test, &[]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("squall-alloc: ")).collect();
+        let expected = "squall-alloc: 8 MiB are in use for blocks, and the bound is 8 MiB: set SQUALL_ALLOC_ARENA_MIB higher";
+        assert_eq!(lines, [expected], "the global allocator says it once");
+        return;
+    }
+    squall_alloc::reserve_at_most(8 << 20).expect("before the first use");
+    let layout = Layout::new::<[u8; 1000]>();
+    let error = loop {
+        if let Err(error) = Arena::new(Placement::General).allocate(layout) {
+            break error.to_string();
+        }
+    };
+    for part in ["1000 bytes", "8 MiB are in use", "the bound is 8 MiB", "SQUALL_ALLOC_ARENA_MIB"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let late = squall_alloc::reserve_at_most(16 << 20).expect_err("after the first use");
+    assert_eq!(late.bytes, 8 << 20);
+    // SAFETY: the size is not 0.
+    unsafe { assert!(LocalityAlloc.alloc(layout).is_null() && LocalityAlloc.alloc(layout).is_null()) };
+}
+
+#[test]
 fn a_refused_segment_is_made_usable_later() {
     let test = "no_memory::a_refused_segment_is_made_usable_later";
     if !is_child() {
