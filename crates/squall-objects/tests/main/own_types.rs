@@ -446,7 +446,10 @@ impl Sensed for SensedWord {
 
 impl State for SensedWord {
     fn formats(formats: &mut StateFormats<'_, SensedWord>) {
-        formats.export_part(|this| Ok(this.total())).import_part(|this, n: u64| Ok(this.add(n)));
+        formats.export_part(|this| Ok(this.total())).import_part(|this, n: u64| {
+            this.add(n);
+            Ok(())
+        });
     }
 }
 
@@ -479,7 +482,10 @@ impl Root for SensedSpread {
         SensedLocal(AtomicU64::new(0), Sensor::new(), context)
     }
     fn formats(formats: &mut RootFormats<'_, SensedSpread>) {
-        formats.export_part(|_, rep| Ok(rep.0.load(Relaxed))).import_part(|_, rep, n: u64| Ok(rep.add(n)));
+        formats.export_part(|_, rep| Ok(rep.0.load(Relaxed))).import_part(|_, rep, n: u64| {
+            rep.add(n);
+            Ok(())
+        });
     }
 }
 
