@@ -230,7 +230,8 @@ pub fn wait_expedited() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Expedited, None)
 }
 
-/// Waits until every operation that is open now has ended, but no longer than `deadline`.
+/// Blocks the thread until every operation that is open now has ended, but no longer than `deadline`. A task
+/// puts a timer of its runtime around [`wait_async`](crate::wait_async).
 ///
 /// # Errors
 /// The errors of [`wait`], and [`WaitError::Timeout`].

@@ -132,7 +132,7 @@ impl<S: Steps> SharedGate<S> {
 
     // --- requests ---
 
-    /// Enters; waits while the gate is stopped. A request that entered must
+    /// Enters; blocks the thread while the gate is stopped. A request that entered must
     /// [`leave`](SharedGate::leave). [`request`](SharedGate::request) returns a guard that does so.
     ///
     /// # Errors
@@ -245,8 +245,8 @@ impl<S: Steps> SharedGate<S> {
         self.signal_drained();
     }
 
-    /// Enters, and returns a guard that leaves when it is dropped, on any thread. Waits while the gate is
-    /// stopped.
+    /// Enters, and returns a guard that leaves when it is dropped, on any thread. Blocks the thread while the
+    /// gate is stopped; a task uses [`request_async`](SharedGate::request_async).
     ///
     /// # Errors
     /// [`ShutDown`]: the request did not enter.
@@ -288,7 +288,8 @@ impl<S: Steps> SharedGate<S> {
 
     /// Stops the gate: requests that arrive from now on wait. Returns when the requests inside have left.
     ///
-    /// A request that stops its own gate waits for itself. Such a stop needs a limit.
+    /// Blocks the thread; a task uses [`stop_async`](SharedGate::stop_async). A request that stops its own
+    /// gate waits for itself. Such a stop needs a limit.
     ///
     /// # Errors
     /// [`ControlError`]; the gate is unchanged.
@@ -372,7 +373,8 @@ impl<S: Steps> SharedGate<S> {
     }
 
     /// Shuts the gate down, whether it is stopped or not. Later requests, and those that wait, are
-    /// rejected for good. Returns when the requests inside have left.
+    /// rejected for good. Returns when the requests inside have left. Blocks the thread; a task uses
+    /// [`shutdown_async`](SharedGate::shutdown_async).
     ///
     /// # Errors
     /// [`ControlError`]; the gate is unchanged.
@@ -449,8 +451,9 @@ impl<S: Steps> SharedGate<S> {
         drained
     }
 
-    /// Waits up to `limit` for the last request, after a shutdown that timed out. Callable while another
-    /// thread shuts down, and repeatedly.
+    /// Blocks the thread for up to `limit`, until the last request has left after a shutdown that timed out.
+    /// Callable while another thread shuts down, and repeatedly. A task uses
+    /// [`drained_async`](SharedGate::drained_async).
     ///
     /// # Errors
     /// [`NotShutDown`](ControlError::NotShutDown) or [`TimedOut`](ControlError::TimedOut); the gate is

@@ -14,7 +14,6 @@ mod operations;
 mod process;
 #[cfg(not(miri))]
 mod reclaimer;
-#[cfg(not(miri))]
 mod tasks;
 
 use std::sync::{Mutex, MutexGuard};

@@ -110,7 +110,8 @@ fn a_dropped_wait_keeps_no_waker() {
 fn many_tasks_wait_at_once() {
     let _alone = alone();
     let reader = Reader::enter();
-    let mut tasks: Vec<_> = (0..200).map(|_| (wait_async(), Bell::new())).collect();
+    let mut tasks: Vec<_> =
+        (0..if cfg!(miri) { 5 } else { 200 }).map(|_| (wait_async(), Bell::new())).collect();
     for (waits, bell) in &mut tasks {
         assert!(bell.poll(waits).is_pending());
     }
