@@ -82,8 +82,8 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// Allows or forbids the reclaimer thread. Overrides `SQUALL_RECLAIMER`.
 ///
 /// Once `set_reclaimer(false)` has returned, the reclaimer thread runs no deferred call and no quiescent-do
-/// until it is allowed again. The function waits for those that the thread runs now, but not for readers. So
-/// the caller must not hold a lock that they take.
+/// until it is allowed again. The function waits for those that the thread and its runners run now, but not
+/// for readers. So the caller must not hold a lock that they take.
 ///
 /// The function does not wait inside an operation, a deferred call, a quiescent-do,
 /// [`without_callbacks`](crate::without_callbacks) or the transfer of a hot-swap, where the wait could be a

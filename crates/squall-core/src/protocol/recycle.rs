@@ -12,7 +12,8 @@
 //! A block that is freed to the allocator instead leaves its slot to the free list in `tables.rs`.
 //!
 //! Not promised: that a recycled block is available. A magazine has [`KEPT`] blocks. While it is full, or
-//! seems full, an ended object frees its id and its block separately.
+//! seems full, an ended object frees its id and its block separately. So does an object that ends on another
+//! VP than its home, for example because its thread has moved. Its id goes home under the lock of a list.
 //!
 //! Cost: a dozen instructions to take or keep a block.
 //!
