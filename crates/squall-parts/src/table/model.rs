@@ -65,6 +65,12 @@ fn alike<const N: usize>() -> [u64; N] {
     std::array::from_fn(|_| keys.next().expect("numbers do not run out"))
 }
 
+/// Keys of the last home of the smallest table.
+fn of_last_home<const N: usize>() -> [u64; N] {
+    let mut keys = (0..).filter(|key| mix(*key) >> 62 == 3);
+    std::array::from_fn(|_| keys.next().expect("numbers do not run out"))
+}
+
 // The functions of `Table` within an operation; a model runs in one operation.
 
 fn get<L: Layout<Key = u64, Value = u64>>(table: &Model<L>, key: u64) -> Option<u64> {
@@ -533,6 +539,48 @@ fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((walk(&table).len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
 }
 
+/// Two writers of different homes meet a table that grows. They share the move, the last one ends it, and
+/// each finds the entries that the other has moved.
+fn two_share_a_move<L: Layout<Key = u64, Value = u64>>() {
+    let ([a], [b]) = (alike(), of_last_home());
+    let table = Arc::new(Model::<L>::new());
+    set(&table, a, 5);
+    set(&table, b, 6);
+    table.grow();
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || {
+            set(&table, a, 7);
+            assert_eq!(get(&table, b), Some(6));
+        })
+    };
+    set(&table, b, 6);
+    assert!(matches!(get(&table, a), Some(5 | 7)));
+    other.join().unwrap();
+    assert_eq!((get(&table, a), get(&table, b)), (Some(7), Some(6)));
+    assert!(!table.is_moving(), "the last of the two has made the next slab the current one");
+}
+
+/// Two threads move one home each. The one that ends the move finds the entry of the other home.
+fn each_moves_one<L: Layout<Key = u64, Value = u64>>() {
+    let ([a], [b]) = (alike(), of_last_home());
+    let table = Arc::new(Model::<L>::new());
+    set(&table, a, 5);
+    set(&table, b, 6);
+    table.grow();
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || {
+            table.move_only(0, &hash_raw::<L>);
+            assert_eq!(get(&table, b), Some(6));
+        })
+    };
+    table.move_only(1, &hash_raw::<L>);
+    assert_eq!(get(&table, a), Some(5));
+    other.join().unwrap();
+    assert!(!table.is_moving());
+}
+
 /// Two threads start a resize: one makes the next slab, and neither loses entries that the other has moved.
 fn two_begin<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
@@ -598,6 +646,9 @@ models! {
     moves_under_a_writer_split moves_under_a_writer SplitLayout;
     two_move_all_flat two_move_all FlatLayout;
     two_begin_flat two_begin FlatLayout;
+    each_moves_one_flat each_moves_one FlatLayout;
+    two_share_a_move_flat two_share_a_move FlatLayout;
+    two_share_a_move_boxed two_share_a_move BoxedLayout;
     slot_again_slow_flat slot_again_slow FlatLayout;
     slot_again_slow_boxed slot_again_slow BoxedLayout;
     slot_of_another_slow_flat slot_of_another_slow FlatLayout;
@@ -633,7 +684,10 @@ type SplitLayout = Split<u64, u64>;
 #[cfg(loom)]
 mod twins {
     use crate::table::sites;
-    use squall_sys::sync::weaken::twin;
+    use squall_sys::sync::weaken::{Site, twin};
+
+    /// The fence of a lock's release (`squall_lock`). Loom lets it order the count of moved homes, too.
+    const UNLOCK_FENCE: Site = Site(2);
 
     #[test]
     fn an_entry_published_without_a_release() {
@@ -683,6 +737,21 @@ mod twins {
     #[test]
     fn two_threads_that_each_make_a_next_slab() {
         twin(sites::CLAIM, &[], "table::model::two_begin_flat");
+    }
+
+    #[test]
+    fn two_threads_that_move_one_home() {
+        twin(sites::MOVE_ONCE, &[], "table::model::two_move_all_flat");
+    }
+
+    #[test]
+    fn moved_homes_counted_without_a_release() {
+        twin(sites::COUNT_MOVED, &[UNLOCK_FENCE], "table::model::each_moves_one_flat");
+    }
+
+    #[test]
+    fn a_move_that_ends_before_all_homes_have_moved() {
+        twin(sites::ALL_MOVED, &[], "table::model::two_share_a_move_flat");
     }
 
     #[test]

@@ -2,8 +2,16 @@
 //!
 //! The invariants are those of `raw.rs` (raw/I1 to raw/I3). One thread claims and makes the next slab. Each
 //! home moves under its lock, and the thread that finds all homes moved makes the next slab the current one.
+//!
+//! - I1. Each writer that meets a slab with a next one moves the home that it needs. Then it claims the next
+//!   few homes by one addition to the slab's cursor, and moves those. So the writers share the work.
+//! - I2. A writer waits only for the home that it needs. It skips claimed homes that another thread has
+//!   locked. When all homes are claimed, the claims start again, with one home per writer. So other writers
+//!   move the homes of a thread that was stopped or has panicked, except a home that it has locked.
+//! - I3. A thread marks a home as moved under the home's lock, once, and then counts it. So the count is the
+//!   number of homes when all have moved, in any order and by any threads.
 
-use crate::table::bucket::is_moved;
+use crate::table::bucket::{Bucket, is_moved};
 use crate::table::hash::{mix, tag};
 use crate::table::platform;
 use crate::table::raw::{GROW_PERCENT, MIN_HOMES, Raw, homes_for};
@@ -11,10 +19,12 @@ use crate::table::sites;
 use crate::table::slab::Slab;
 use crate::table::slots::{DynHash, Slots};
 use crate::table::tags::SLOTS;
+use squall_lock::LockGuard;
 use squall_sys::sync::atomic::Ordering;
 
-/// Homes that one writer moves for others.
-const HOMES_PER_HELP: usize = if cfg!(loom) { 0 } else { 8 };
+/// Homes that one writer moves for others. With more, the cursor and the count move less often from processor
+/// to processor, and that one write takes longer: some microseconds.
+const HOMES_PER_HELP: usize = if cfg!(loom) { 1 } else { 16 };
 /// Sampling rates ([`Slab::is_sampled`]) of the two operations that may check the table's size: an insertion
 /// into a chain, and a removal that empties a bucket.
 pub(crate) const CROWDED_LOG2: u32 = 3;
@@ -31,6 +41,19 @@ enum MoveStart {
     NoMemory,
 }
 
+/// Whether a thread that moves a home waits for locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockMode {
+    Wait,
+    Try,
+}
+
+impl LockMode {
+    fn lock<S: Slots>(self, bucket: Bucket<'_, S>) -> Option<LockGuard<'_, ()>> {
+        if self == LockMode::Wait { Some(bucket.lock()) } else { bucket.try_lock() }
+    }
+}
+
 /// The homes of one slab that one thread is moving: buffers reused from home to home, and the number of homes
 /// moved. The drop adds that number to the slab's counter, once, since all movers share that word.
 pub(crate) struct MoveBatch<'s, S: Slots> {
@@ -41,9 +64,9 @@ pub(crate) struct MoveBatch<'s, S: Slots> {
 }
 
 impl<S: Slots> MoveBatch<'_, S> {
+    /// Returns an empty batch, without buffers: many writers find nothing to move.
     pub(crate) fn new(slab: &Slab<S>) -> MoveBatch<'_, S> {
-        let (found, entries) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
-        MoveBatch { slab, found, entries, homes: 0 }
+        MoveBatch { slab, found: Vec::new(), entries: Vec::new(), homes: 0 }
     }
 }
 
@@ -51,7 +74,7 @@ impl<S: Slots> Drop for MoveBatch<'_, S> {
     fn drop(&mut self) {
         if self.homes != 0 {
             // Release: pairs with the acquire of `finish_move`.
-            self.slab.progress.moved.fetch_add(self.homes, Ordering::AcqRel);
+            self.slab.progress.moved.fetch_add(self.homes, sites::COUNT_MOVED.order(Ordering::AcqRel));
         }
     }
 }
@@ -60,15 +83,23 @@ impl<S: Slots> Raw<S> {
     // --- moving ---
 
     /// Moves a home to the next slab, and counts it. The caller calls [`finish_move`](Raw::finish_move)
-    /// afterwards.
+    /// afterwards. With [`LockMode::Try`], skips the home if it needs a lock that another thread holds.
     ///
     /// # Safety
     /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
-    pub(crate) unsafe fn move_home(home: usize, rehash: DynHash<'_, S>, moving: &mut MoveBatch<'_, S>) {
+    pub(crate) unsafe fn move_home(
+        home: usize,
+        mode: LockMode,
+        rehash: DynHash<'_, S>,
+        moving: &mut MoveBatch<'_, S>,
+    ) {
         let slab = moving.slab;
         let next = Self::next(slab);
         moving.found.clear();
         moving.entries.clear();
+        // Room for a home with one chained bucket. Without effect from the second home on.
+        moving.found.reserve(2 * SLOTS);
+        moving.entries.reserve(2 * SLOTS);
         // SAFETY: the caller.
         unsafe { slab.collect(home, &mut moving.found) };
         // All hashes are computed before the first entry moves: they run user code, which may panic.
@@ -81,7 +112,12 @@ impl<S: Slots> Raw<S> {
         let (first, last) = slab.range(home);
         // In a smaller slab, all entries go into one home, which has a larger range. Locks are taken in the
         // order of slabs. The next slab's homes are not moving yet (raw/I1).
-        let _lock = shared.then(|| next.bucket(next.home(first)).lock());
+        let _lock = if shared {
+            let Some(lock) = mode.lock(next.bucket(next.home(first))) else { return };
+            Some(lock)
+        } else {
+            None
+        };
         for &(mixed, raw) in &moving.entries {
             let mixed = mixed.clamp(first, last);
             let (bucket, slot, _) = next.find_room(next.bucket(next.home(mixed)), mixed);
@@ -91,36 +127,47 @@ impl<S: Slots> Raw<S> {
         moving.homes += 1;
     }
 
-    /// Moves some homes of a slab that has a next one, and finishes the move if they were the last.
+    /// Claims and moves some homes of a slab that has a next one, and finishes the move if they were the
+    /// last. `moving` may have the home that the caller has moved.
     ///
     /// # Safety
     /// In an operation.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn help(&self, slab: &Slab<S>, rehash: DynHash<'_, S>) {
-        // Relaxed: a ticket. Tickets wrap around, since a thread that took a home before may have been
-        // stopped halfway.
-        let first = slab.progress.cursor.fetch_add(HOMES_PER_HELP, Ordering::Relaxed);
-        let mut moving = MoveBatch::new(slab);
-        for home in (0..HOMES_PER_HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
-            // Checked before locking: towards the end, most homes have moved.
-            if !is_moved(slab.bucket(home).state()) {
-                // SAFETY: the caller.
-                unsafe { Self::move_if_here(home, rehash, &mut moving) };
-            }
+    pub(crate) unsafe fn help(&self, mut moving: MoveBatch<'_, S>, rehash: DynHash<'_, S>) {
+        let slab = moving.slab;
+        let cursor = &slab.progress.cursor;
+        // Relaxed, both: a ticket. Tickets wrap around (I2).
+        let is_late = cursor.load(Ordering::Relaxed) >= slab.homes();
+        let claimed = if is_late { 1 } else { HOMES_PER_HELP.min(slab.homes()) };
+        let first = cursor.fetch_add(claimed, Ordering::Relaxed);
+        for home in (first..first + claimed).map(|home| home & (slab.homes() - 1)) {
+            // SAFETY: the caller.
+            unsafe { Self::move_if_here(home, LockMode::Try, rehash, &mut moving) };
         }
         drop(moving);
         self.finish_move(slab);
     }
 
+    /// Moves a home unless it has moved.
+    ///
     /// # Safety
     /// In an operation; there is a next slab.
-    unsafe fn move_if_here(home: usize, rehash: DynHash<'_, S>, moving: &mut MoveBatch<'_, S>) {
+    unsafe fn move_if_here(
+        home: usize,
+        mode: LockMode,
+        rehash: DynHash<'_, S>,
+        moving: &mut MoveBatch<'_, S>,
+    ) {
         let bucket = moving.slab.bucket(home);
-        let _lock = bucket.lock();
-        if !is_moved(bucket.state()) {
+        // Checked before locking: towards the end, most homes have moved.
+        if is_moved(bucket.state()) {
+            return;
+        }
+        let Some(_lock) = mode.lock(bucket) else { return };
+        if !is_moved(bucket.state()) || sites::MOVE_ONCE.is_weak() {
             // SAFETY: the caller; under the lock.
-            unsafe { Self::move_home(home, rehash, moving) };
+            unsafe { Self::move_home(home, mode, rehash, moving) };
         }
     }
 
@@ -128,7 +175,7 @@ impl<S: Slots> Raw<S> {
     /// so.
     fn finish_move(&self, slab: &Slab<S>) {
         // Acquire: pairs with the release of each `MoveBatch`: all its entries are in the next slab.
-        if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
+        if slab.progress.moved.load(Ordering::Acquire) < slab.homes() && !sites::ALL_MOVED.is_weak() {
             return;
         }
         let old = std::ptr::from_ref(slab).cast_mut();
@@ -153,10 +200,8 @@ impl<S: Slots> Raw<S> {
         }
         let mut moving = MoveBatch::new(slab);
         for home in 0..slab.homes() {
-            if !is_moved(slab.bucket(home).state()) {
-                // SAFETY: the caller.
-                unsafe { Self::move_if_here(home, rehash, &mut moving) };
-            }
+            // SAFETY: the caller.
+            unsafe { Self::move_if_here(home, LockMode::Wait, rehash, &mut moving) };
         }
         drop(moving);
         // Acquire: as in `finish_move`.
@@ -178,6 +223,11 @@ impl<S: Slots> Raw<S> {
     pub(crate) unsafe fn resize(&self, rehash: DynHash<'_, S>) {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
+        // Relaxed: a hint. Many insertions come here while another thread makes the next slab. The number of
+        // entries, one word per VP, is then not worth its cost.
+        if slab.progress.is_claimed.load(Ordering::Relaxed) {
+            return;
+        }
         let (len, slots) = (self.len(), slab.slots());
         // Relaxed: a hint.
         let min_homes = self.min_homes.load(Ordering::Relaxed);
@@ -188,7 +238,7 @@ impl<S: Slots> Raw<S> {
             // exhausted, the chains grow instead.
             if self.begin_move(slab, homes_for(len + len / 2).max(min_homes)) == MoveStart::Ready {
                 // SAFETY: the caller.
-                unsafe { self.help(slab, rehash) };
+                unsafe { self.help(MoveBatch::new(slab), rehash) };
             }
         }
     }
@@ -290,6 +340,24 @@ impl<S: Slots> Raw<S> {
         // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
         assert!(self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready);
+    }
+
+    /// Moves this home.
+    #[cfg(all(test, loom))]
+    pub(crate) fn move_only(&self, home: usize, rehash: DynHash<'_, S>) {
+        // SAFETY: no memory is freed in a model.
+        let slab = unsafe { self.current() };
+        let mut moving = MoveBatch::new(slab);
+        // SAFETY: as above; the model has called `grow`.
+        unsafe { Self::move_if_here(home, LockMode::Try, rehash, &mut moving) };
+        drop(moving);
+        self.finish_move(slab);
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_moving(&self) -> bool {
+        // SAFETY: no memory is freed in a model.
+        !unsafe { self.current() }.next.load(Ordering::Acquire).is_null()
     }
 
     /// Moves all homes to a slab of twice as many, unless another thread has started a move.

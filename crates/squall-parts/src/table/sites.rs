@@ -27,3 +27,9 @@ pub(crate) const CHAIN_EMPTY: Site = Site(10);
 /// A step: a thread that wants to give a slab a next one checks whether another thread has claimed that
 /// (raw/I1).
 pub(crate) const CLAIM: Site = Site(11);
+/// A step: a thread checks under a home's lock whether the home has moved, before it moves it (resize/I3).
+pub(crate) const MOVE_ONCE: Site = Site(12);
+/// The release addition of a batch to the number of moved homes (resize/I3).
+pub(crate) const COUNT_MOVED: Site = Site(13);
+/// A step: the next slab becomes the current one only when all homes have moved (raw/I1).
+pub(crate) const ALL_MOVED: Site = Site(14);

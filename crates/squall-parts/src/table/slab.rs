@@ -37,7 +37,7 @@ pub(crate) struct Slab<S: Slots> {
 pub(crate) struct MoveProgress {
     /// Whether a thread has claimed to give the slab a `next` one (raw/I1).
     pub(crate) is_claimed: AtomicBool,
-    /// The first home that no thread has started to move.
+    /// The next home to claim, modulo the number of homes (resize/I2).
     pub(crate) cursor: AtomicUsize,
     /// The number of moved homes.
     pub(crate) moved: AtomicUsize,

@@ -9,7 +9,7 @@
 use crate::table::bucket::{Bucket, Probe, is_moved};
 use crate::table::hash::{mix, tag};
 use crate::table::raw::{Found, Raw};
-use crate::table::resize::{CROWDED_LOG2, EMPTIED_LOG2, MoveBatch};
+use crate::table::resize::{CROWDED_LOG2, EMPTIED_LOG2, LockMode, MoveBatch};
 use crate::table::sites;
 use crate::table::slab::{Location, Slab};
 use crate::table::slots::{DynHash, DynIsKey, Slots};
@@ -53,9 +53,9 @@ pub(crate) struct Written<S: Slots> {
 }
 
 /// The reason to retry a write.
-enum Retry {
-    /// The home has moved to the next slab.
-    Moved,
+enum Retry<'s, S: Slots> {
+    /// The home has moved to the next slab. The batch has it if this thread moved it.
+    Moved(MoveBatch<'s, S>),
     /// The bucket has no version left for a removal.
     VersionsExhausted,
 }
@@ -141,9 +141,9 @@ impl<S: Slots> Raw<S> {
             // SAFETY: the caller.
             match unsafe { Self::write_in_slab(slab, mixed, lock, is_key, rehash, change, is_made) } {
                 Ok(done) => break done,
-                Err(Retry::Moved) => {
+                Err(Retry::Moved(moving)) => {
                     // SAFETY: the caller.
-                    unsafe { self.help(slab, rehash) };
+                    unsafe { self.help(moving, rehash) };
                     slab = Self::next(slab);
                 }
                 Err(Retry::VersionsExhausted) => {
@@ -203,25 +203,26 @@ impl<S: Slots> Raw<S> {
     }
 
     /// Like [`write`](Raw::write), in this slab, unless the home has moved on. `_lock` is the home's lock.
-    unsafe fn write_in_slab(
-        slab: &Slab<S>,
+    unsafe fn write_in_slab<'s>(
+        slab: &'s Slab<S>,
         mixed: u64,
         _lock: LockGuard<'_, ()>,
         is_key: DynIsKey<'_, S>,
         rehash: DynHash<'_, S>,
         change: &Change<S>,
         is_made: &mut bool,
-    ) -> Result<AfterUnlock<S>, Retry> {
+    ) -> Result<AfterUnlock<S>, Retry<'s, S>> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let state = first.state();
         // Acquire: pairs with the release of `begin_move` (raw/I2).
         if is_moved(state) && !sites::CHECK_MOVED.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
+            let mut moving = MoveBatch::new(slab);
             if !is_moved(state) {
                 // SAFETY: the caller; under the home's lock.
-                unsafe { Self::move_home(home, rehash, &mut MoveBatch::new(slab)) };
+                unsafe { Self::move_home(home, LockMode::Wait, rehash, &mut moving) };
             }
-            return Err(Retry::Moved);
+            return Err(Retry::Moved(moving));
         }
         // SAFETY: the caller.
         let found = first.under(|| unsafe { slab.probe(home, state, mixed, is_key) });

@@ -1,11 +1,12 @@
 //! Tests of the table in one thread and in several.
 
-use squall_parts::table::{Compute, Computed, Table};
+use squall_parts::table::{Compute, Computed, Table, position};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 /// The number of rounds or keys in most tests.
 const MANY: u64 = if cfg!(miri) { 60 } else { 20_000 };
@@ -509,6 +510,110 @@ fn a_hash_that_panics_while_the_table_grows_loses_nothing() {
     let mut seen: Vec<u64> = table.values().collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..first).chain(1001..last).collect::<Vec<_>>());
+}
+
+/// A hasher for keys that are their own hashes.
+#[derive(Default)]
+struct Plain(u64);
+
+impl Hasher for Plain {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only numbers are hashed");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A key that may stop the thread that hashes it next.
+struct Stopping(u64, Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
+
+impl Stopping {
+    fn never(number: u64) -> Stopping {
+        Stopping(number, Mutex::new(None))
+    }
+}
+
+impl PartialEq for Stopping {
+    fn eq(&self, other: &Stopping) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Stopping {}
+
+impl std::hash::Hash for Stopping {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let stop = self.1.lock().unwrap().take();
+        if let Some((stopped, go)) = stop {
+            stopped.send(()).unwrap();
+            go.recv_timeout(LONG).expect("the other thread waits for this one");
+        }
+        state.write_u64(self.0);
+    }
+}
+
+/// Longer than any run of the other thread takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A thread is stopped while it moves a home for others. Writers of other homes go on, and readers find all
+/// entries. The thread then ends the move.
+#[test]
+fn a_thread_stopped_in_a_move_stops_no_writer_of_another_home() {
+    let table: Table<Stopping, u64, BuildHasherDefault<Plain>> = Table::default();
+    let is_low = |number: &u64| position(table.hasher(), number) < 1 << 63;
+    let (mut low, mut high) = ((0..).filter(is_low), (0..).filter(|number| !is_low(number)));
+    let first = if cfg!(miri) { 40 } else { 400 };
+    let (stopped, is_stopped) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    let mut numbers: Vec<u64> = low.by_ref().take(first).chain(high.by_ref().take(first)).collect();
+    // The first home moves first.
+    let least = *numbers.iter().min_by_key(|number| position(table.hasher(), number)).unwrap();
+    numbers.iter().for_each(|number| _ = table.set(Stopping::never(*number), *number));
+    // The entry goes back into the table with a key that stops the next thread that moves it.
+    assert!(table.delete(&Stopping::never(least)));
+    let stopping = Stopping(least, Mutex::new(None));
+    table.set(stopping, least);
+    table.read_entry(&Stopping::never(least), |key, _| *key.1.lock().unwrap() = Some((stopped, may_go)));
+    thread::scope(|threads| {
+        let mover = threads.spawn(|| {
+            let mut set = Vec::new();
+            for number in low.by_ref() {
+                table.set(Stopping::never(number), number);
+                set.push(number);
+                let is_moved = |key: &Stopping, _: &u64| key.1.lock().unwrap().is_none();
+                if table.read_entry(&Stopping::never(least), is_moved).unwrap() {
+                    return set;
+                }
+            }
+            unreachable!("there are more numbers")
+        });
+        is_stopped.recv_timeout(LONG).expect("the table grows");
+        for number in high.by_ref().take(first) {
+            assert!(!table.set(Stopping::never(number), number));
+            numbers.push(number);
+        }
+        for number in &numbers {
+            assert_eq!(table.get(&Stopping::never(*number)), Some(*number));
+        }
+        go.send(()).unwrap();
+        numbers.extend(mover.join().unwrap());
+    });
+    let capacity = table.capacity();
+    for number in high.by_ref().take(2 * capacity) {
+        table.set(Stopping::never(number), number);
+        numbers.push(number);
+    }
+    assert!(table.capacity() > capacity, "the move has ended, so the table can grow again");
+    numbers.sort_unstable();
+    let mut seen: Vec<u64> = table.values().collect();
+    seen.sort_unstable();
+    assert_eq!(seen, numbers);
 }
 
 #[test]
