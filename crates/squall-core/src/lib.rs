@@ -56,6 +56,8 @@ pub use protocol::create_error::CreateError;
 pub use protocol::id::{Id, ParseIdError};
 #[cfg(not(loom))]
 pub use protocol::memory::RepMemory;
+#[cfg(not(loom))]
+pub use protocol::names::{Name, NameError, name_of, set_name};
 
 /// Not public: the items that the macro's expansion uses.
 #[cfg(not(loom))]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::protocol::id::Id;
+use crate::protocol::names::{Name, name_of};
 use crate::protocol::slot::Absent;
 
 /// The reason why a call did not happen.
@@ -77,6 +78,7 @@ struct Details {
     interface: &'static str,
     class: Option<&'static str>,
     id: Id,
+    name: Option<Name>,
     method: &'static str,
     reason: CallErrorKind,
 }
@@ -107,7 +109,7 @@ impl CallError {
         method: &'static str,
         reason: CallErrorKind,
     ) -> CallError {
-        CallError(Box::new(Details { interface, class, id, method, reason }))
+        CallError(Box::new(Details { interface, class, id, name: name_of(id), method, reason }))
     }
 
     /// Makes an error without interface and method; [`CallError::of`] adds them later.
@@ -148,6 +150,13 @@ impl CallError {
         self.0.id
     }
 
+    /// Returns the name that the program gave the object, if it did ([`Owned::named`](crate::Owned::named)).
+    ///
+    /// It outlives the object: the names of the latest 1,024 named objects that ended are kept.
+    pub fn name(&self) -> Option<&Name> {
+        self.0.name.as_ref()
+    }
+
     /// Returns the name of the method.
     pub fn method(&self) -> &'static str {
         self.0.method
@@ -161,10 +170,13 @@ impl CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Details { interface, class, id, method, reason } = &*self.0;
+        let Details { interface, class, id, name, method, reason } = &*self.0;
         write!(f, "{interface}#{id}.{method}()")?;
+        if let Some(name) = name {
+            write!(f, " of {name:?}")?;
+        }
         if let Some(class) = class {
-            write!(f, " of class {class}")?;
+            write!(f, "{} class {class}", if name.is_some() { "," } else { " of" })?;
         }
         write!(f, ": {reason}")
     }

@@ -1,5 +1,6 @@
 //! Creation and end of objects of every class.
 
+use squall_sys::sync::atomic::Ordering;
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -12,6 +13,7 @@ use crate::protocol::create_error::CreateError;
 use crate::protocol::id::Id;
 use crate::protocol::memory;
 use crate::protocol::miss::publish;
+use crate::protocol::names;
 use crate::protocol::object::{self, Object};
 use crate::protocol::platform::Platform;
 use crate::protocol::recycle::room;
@@ -159,7 +161,12 @@ pub(crate) unsafe fn end(block: NonNull<Object>, layout: Layout) {
     let object = unsafe { &mut *block.as_ptr() };
     object.free_extra(tables.vp_limit());
     let (id, class) = (object.id, object.class);
-    if object.gate.has_moved() {
+    let has_moved = object.gate.has_moved();
+    // Relaxed: ordered by the grace period (`names/I1`).
+    if !has_moved && tables.slot(id.slot()).named.load(Ordering::Relaxed) == names::mark(id) {
+        names::end(id);
+    }
+    if has_moved {
         // The id belongs to another object, or never belonged to this one.
     } else if id.slot() < WELL_KNOWN {
         tables.vacate(id, class);

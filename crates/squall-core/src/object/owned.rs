@@ -1,5 +1,6 @@
 //! Ownership and destruction of an object.
 
+use squall_sys::sync::Arc;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -10,6 +11,7 @@ use crate::call::interface::Interface;
 use crate::call::mediated::doomed;
 use crate::protocol::destroy::run_drop;
 use crate::protocol::id::Id;
+use crate::protocol::names::set_name;
 use crate::protocol::object::Object;
 use crate::protocol::platform::{Platform, Stage};
 use crate::protocol::tables::existing;
@@ -75,6 +77,23 @@ impl<I: ?Sized + Interface> Owned<I> {
     #[inline(always)]
     pub fn handle(&self) -> Handle<I> {
         self.handle
+    }
+
+    /// Gives the object a name for people, and returns its owner: see [`set_name`](crate::set_name).
+    ///
+    /// Without effect in a forked child, and in a signal handler that interrupted a slow path of Squall.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// let logins = squall_core::shared::<dyn Counter, _>(Central::default()).named("GET /login requests");
+    /// let handle = logins.handle();
+    /// drop(logins);
+    /// assert!(handle.try_add(1).unwrap_err().to_string().contains("\"GET /login requests\""));
+    /// ```
+    pub fn named(self, name: impl Into<Arc<str>>) -> Owned<I> {
+        // The object lives, since its owner is here.
+        let _ = set_name(self.handle.bits_id(), name);
+        self
     }
 
     /// Destroys the object. Every call that begins after this function returned fails. It may be called

@@ -21,6 +21,7 @@ use crate::protocol::class::{ObjectKind, Source};
 use crate::protocol::destroy::for_each_held;
 use crate::protocol::id::Id;
 use crate::protocol::mediator::Phase;
+use crate::protocol::names::{Name, name_of};
 use crate::protocol::object::{Object, for_each_header, header};
 use crate::protocol::platform::Platform;
 use crate::protocol::reps::{Owner, Rep};
@@ -42,6 +43,8 @@ use crate::protocol::tables::{BLOCK, Tables, existing};
 pub struct ObjectInfo {
     /// The object's id, under the interface it was made for.
     pub id: Id,
+    /// The name that the program gave it, if any ([`Owned::named`](crate::Owned::named)).
+    pub name: Option<Name>,
     /// The interface that the object was made for.
     pub interface: &'static str,
     /// The place where the interface is declared.
@@ -326,6 +329,7 @@ fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> Obje
     let outside = if class.kind == ObjectKind::Clustered { reps.len() } else { 0 };
     ObjectInfo {
         id: object.id,
+        name: name_of(object.id),
         interface: class.interface,
         interface_source: class.source,
         class: (class.name)(),

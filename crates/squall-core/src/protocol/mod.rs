@@ -23,6 +23,8 @@ pub(crate) mod membership;
 #[cfg(not(loom))]
 pub(crate) mod memory;
 pub(crate) mod miss;
+#[cfg(not(loom))]
+pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod platform;
 #[cfg(not(loom))]

@@ -7,7 +7,7 @@
 //!   own. Only the owner of a mediator and a destroyer change any of them. A tag stays until the object is
 //!   over.
 
-use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, Ordering};
 use std::ptr::{self, NonNull};
 
 use super::mediator::Mediator;
@@ -28,7 +28,10 @@ pub(crate) struct Slot {
     pub(crate) generation: AtomicU32,
     /// The VP that the slot belongs to, plus one; 0 before a VP takes it (`tables/I2`). Beside the words that
     /// the end of an object writes, so that no line of another VP is read for it.
-    pub(crate) home: AtomicU32,
+    pub(crate) home: AtomicU16,
+    /// A mark of the last generation that was given a name ([`names`](super::names)), or 0.
+    #[cfg(not(loom))]
+    pub(crate) named: AtomicU16,
 }
 
 const TAG: usize = 1;
@@ -37,6 +40,8 @@ const MEDIATED: usize = 4;
 const MARKS: usize = TAG | OVER | MEDIATED;
 const _: () = assert!(align_of::<Class>() > MARKS && align_of::<Mediator>() > MARKS);
 const _: () = assert!(align_of::<Object>() > MARKS);
+#[cfg(all(not(loom), target_pointer_width = "64"))]
+const _: () = assert!(size_of::<Slot>() == 16);
 
 /// The decoded occupant of a slot.
 pub(crate) enum Occupant {
@@ -57,7 +62,9 @@ impl Slot {
         Slot {
             occupant: AtomicPtr::new(ptr::null_mut()),
             generation: AtomicU32::new(1),
-            home: AtomicU32::new(0),
+            home: AtomicU16::new(0),
+            #[cfg(not(loom))]
+            named: AtomicU16::new(0),
         }
     }
 

@@ -4,8 +4,8 @@
 //! object may have its slot.
 //!
 //! Idea: a call stores only the id of its handle. The thread that makes the report looks the id up like a
-//! miss. It does so in an operation of its own, takes no lock, and never waits. The stalled grace period
-//! began before that operation and does not wait for it.
+//! miss. It does so in an operation of its own, takes only a free lock, and never waits. The stalled grace
+//! period began before that operation and does not wait for it.
 //!
 //! Cost: only when a report is written.
 
@@ -13,30 +13,32 @@ use squall_sys::sync::atomic::Ordering;
 
 use crate::protocol::class::Class;
 use crate::protocol::id::Id;
+use crate::protocol::names::try_name_of;
 use crate::protocol::platform::Platform;
-use crate::protocol::slot::Occupant;
+use crate::protocol::slot::{Occupant, Slot};
 use crate::protocol::tables::existing;
 
 /// Returns the name of the object that a call's tag stands for. The tag is the id with which the call was
 /// made (see `squall_rcu::__name_tags`). Returns the bare id if neither the object nor its class is found.
 pub(crate) fn name(tag: u64) -> String {
     let id = Id::new(tag as u32, (tag >> u32::BITS) as u32);
+    let name = try_name_of(id).map_or(String::new(), |name| format!(" {name:?}"));
     match find(id) {
         Some(Found::Object(object, class)) => {
-            format!("{}#{object} of class {}", class.interface, (class.name)())
+            format!("{}#{object}{name} of class {}", class.interface, (class.name)())
         }
         // An object with several interfaces: which of them this id names can no longer be found out.
         Some(Found::Dying(class)) if class.interfaces > 1 => {
-            format!("{id} of class {} (destroyed meanwhile)", (class.name)())
+            format!("{id}{name} of class {} (destroyed meanwhile)", (class.name)())
         }
         Some(Found::Dying(class)) => {
-            format!("{}#{id} of class {} (destroyed meanwhile)", class.interface, (class.name)())
+            format!("{}#{id}{name} of class {} (destroyed meanwhile)", class.interface, (class.name)())
         }
-        None => id.to_string(),
+        None => format!("{id}{name}"),
     }
 }
 
-enum Found {
+pub(super) enum Found {
     /// The object lives. Its own id, which differs from the call's id if the call uses an inherited
     /// interface.
     Object(Id, &'static Class),
@@ -46,7 +48,12 @@ enum Found {
 
 fn find(id: Id) -> Option<Found> {
     let slot = existing()?.slot(id.slot());
-    let look = || match slot.occupant() {
+    squall_rcu::try_pin(|_| look(slot, id)).ok().flatten()
+}
+
+/// Looks an id up in its slot. Called within an operation.
+pub(super) fn look(slot: &Slot, id: Id) -> Option<Found> {
+    match slot.occupant() {
         Occupant::Object(object) => {
             // SAFETY: valid within this operation (`object/I1`).
             let object = unsafe { object.as_ref() };
@@ -66,8 +73,7 @@ fn find(id: Id) -> Option<Found> {
             Some(Found::Dying(class))
         }
         _ => None,
-    };
-    squall_rcu::try_pin(|_| look()).ok().flatten()
+    }
 }
 
 #[cfg(test)]

@@ -242,7 +242,9 @@ impl Tables {
     fn settle(&self, slot: u32, home: Vp) {
         let slot = self.slot(slot);
         slot.generation.store(1, Ordering::Relaxed);
-        slot.home.store(home.index() as u32 + 1, Ordering::Relaxed);
+        // Without a home, as on a VP beyond 65,534, the slot is not used again.
+        let home = u16::try_from(home.index() + 1).unwrap_or(0);
+        slot.home.store(home, Ordering::Relaxed);
     }
 
     /// Ends the use of a run of slots by the object with this id and class, and gives the slots their next
@@ -279,7 +281,8 @@ impl Tables {
     /// Returns the home of this slot. A well-known slot has none.
     #[inline]
     pub(crate) fn home(&self, slot: u32) -> Option<Vp> {
-        self.slot(slot).home.load(Ordering::Relaxed).checked_sub(1).map(Vp::new)
+        let home = self.slot(slot).home.load(Ordering::Relaxed).checked_sub(1);
+        home.map(|vp| Vp::new(vp.into()))
     }
 
     /// Exclusive upper bound of the slots that any VP ever took.

@@ -158,7 +158,7 @@ fn a_stall_names_the_object_whose_call_it_is() {
 
     // A representative that is being made, and the outer of two objects.
     let slow = Spread(AtomicBool::new(true)).create(ClusterSize::Machine);
-    let outer: Owned<dyn Hits> = shared(Central);
+    let outer = shared::<dyn Hits, _>(Central).named("outer\n");
     let (slow_handle, outer_handle) = (slow.handle(), outer.handle());
     let stalls = stalls_of("making", &told, vec![nothing(), nothing()], move || {
         slow_handle.add();
@@ -167,7 +167,8 @@ fn a_stall_names_the_object_whose_call_it_is() {
     let central = std::any::type_name::<Central>();
     let slow_name = format!("Hits#{} of class {class}", Handle::id(slow_handle));
     assert_eq!(stalls[0].object, known(slow_name));
-    assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", Handle::id(outer_handle))));
+    let name = format!("Hits#{} \"outer\\n\" of class {central}", Handle::id(outer_handle));
+    assert_eq!(stalls[1].object, known(name.clone()));
 
     // A blocking method is in no operation of its object.
     let stalls = stalls_of("blocking", &told, vec![nothing()], move || outer_handle.stay_in_operation());
@@ -176,8 +177,7 @@ fn a_stall_names_the_object_whose_call_it_is() {
     // An object that is destroyed during the call.
     let meanwhile: Box<dyn FnOnce()> = Box::new(move || drop(outer));
     let stalls = stalls_of("dying", &told, vec![meanwhile], move || outer_handle.stay());
-    let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", Handle::id(outer_handle));
-    assert_eq!(stalls[0].object, known(dying));
+    assert_eq!(stalls[0].object, known(format!("{name} (destroyed meanwhile)")));
 
     // A call through an extended interface. While the object lives, the report names its own interface.
     let many: Owned<dyn ManyHits> = shared(Central);

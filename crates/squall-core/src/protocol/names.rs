@@ -1,0 +1,292 @@
+//! Names of objects: texts by which people tell them apart.
+//!
+//! Problem: a name is asked for by id, also after the object's end, and by threads that do not use the
+//! object. An object without a name must not pay for the others.
+//!
+//! Idea: a list beside the tables, by id. A swap keeps the id, so it keeps the name. A word of the slot,
+//! which was padding, says whether the list may have a name for it.
+//!
+//! - I1. `Slot::named` is the [mark](mark) of the last object of the slot that was given a name. It is written
+//!   in an operation in which the object was found alive, so the thread that ends the object sees it.
+//! - I2. No code of users runs under the lock of the list. A signal handler never waits for the lock that the
+//!   interrupted code holds: both enter [`Cold`].
+//!
+//! Not promised: the name of an object that ended before the last [`ENDED_MAX`] named objects to end.
+//!
+//! Cost: an unnamed object has neither memory nor calls of this module. Its end compares one word.
+
+use squall_sys::sync::atomic::Ordering;
+use squall_sys::sync::{Arc, Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{self, Write as _};
+use std::ops::Deref;
+
+use super::stall::{Found, look};
+use crate::protocol::id::Id;
+use crate::protocol::platform::Platform;
+use crate::protocol::tables::{Cold, existing};
+
+/// Names of ended objects that are kept.
+const ENDED_MAX: usize = if cfg!(miri) { 8 } else { 1024 };
+
+/// The name of an object, for people: at most [`Name::BYTES_MAX`] bytes.
+///
+/// As text it is unchanged. `Display` and `Debug` escape control characters and characters that change the
+/// direction of writing.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, name_of};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default()).named("GET /login\n");
+/// let name = name_of(Handle::id(counter.handle())).unwrap();
+/// assert_eq!(name, "GET /login\n");
+/// assert_eq!(name.to_string(), "GET /login\\n");
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// The greatest length of a name in bytes. The end of a longer one is cut off, between two characters.
+    pub const BYTES_MAX: usize = 256;
+
+    fn new(text: Arc<str>) -> Name {
+        if text.len() <= Name::BYTES_MAX {
+            return Name(text);
+        }
+        Name(text[..text.floor_char_boundary(Name::BYTES_MAX)].into())
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Name {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for Name {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+/// Returns whether this character could change the text around it on a terminal.
+fn is_control(letter: char) -> bool {
+    let is_format =
+        matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    is_format || letter.is_control()
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| {
+            if is_control(letter) { write!(f, "{}", letter.escape_default()) } else { f.write_char(letter) }
+        })
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+/// The reason why an object was not given a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// There is no live object with this id.
+    NoObject(Id),
+    /// The process is the child of a fork: see [forked children](crate#forked-children).
+    Forked(Id),
+    /// The call comes from a signal handler that interrupted a slow path of Squall on this thread.
+    Reentrant(Id),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::NoObject(id) => {
+                write!(f, "object {id} cannot be named: it was destroyed or never existed")
+            }
+            NameError::Forked(id) => {
+                write!(f, "object {id} cannot be named: this is the child of a fork, which may only exec")
+            }
+            NameError::Reentrant(id) => write!(
+                f,
+                "object {id} cannot be named: a signal handler interrupted a slow path of Squall on this thread"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// A named object: its own id, the number of its ids, and its name.
+#[derive(Debug)]
+struct Named {
+    id: Id,
+    interfaces: u32,
+    name: Name,
+}
+
+impl Named {
+    fn is(&self, id: Id) -> bool {
+        let first = self.id.slot();
+        self.id.generation() == id.generation() && (first..first + self.interfaces).contains(&id.slot())
+    }
+}
+
+/// The names of live objects by their first slots, and those of ended objects, the latest last.
+struct Names {
+    live: BTreeMap<u32, Named>,
+    ended: VecDeque<Named>,
+}
+
+static NAMES: Mutex<Names> = Mutex::new(Names { live: BTreeMap::new(), ended: VecDeque::new() });
+
+/// The locked list (I2). The lock is given back first.
+struct Locked {
+    names: MutexGuard<'static, Names>,
+    _cold: Cold,
+}
+
+impl Locked {
+    /// Locks the list, unless a signal handler has interrupted code with this or a similar lock.
+    fn enter() -> Option<Locked> {
+        let cold = Cold::enter()?;
+        // Only a failed allocation can panic under this lock, and it leaves the list whole.
+        let names = NAMES.lock().unwrap_or_else(|poison| poison.into_inner());
+        Some(Locked { names, _cold: cold })
+    }
+
+    /// Locks the list if it is free.
+    fn try_enter() -> Option<Locked> {
+        let cold = Cold::enter()?;
+        NAMES.try_lock().ok().map(|names| Locked { names, _cold: cold })
+    }
+
+    fn find(&self, id: Id) -> Option<Name> {
+        let live = self.names.live.range(..=id.slot()).next_back().map(|(_, named)| named);
+        let named = live.filter(|named| named.is(id));
+        named
+            .or_else(|| self.names.ended.iter().rev().find(|named| named.is(id)))
+            .map(|named| named.name.clone())
+    }
+}
+
+/// Gives an object a name for people, or replaces its name. `id` may be that of any of its interfaces.
+///
+/// The name is shown by [`ObjectInfo`](crate::ObjectInfo), [`CallError`](crate::CallError), reports of
+/// stalled grace periods and `squall top`. It stays with the object through swaps. After the object's end it
+/// is kept until 1,024 other named objects have ended. Owners have [`named`](crate::Owned::named).
+///
+/// # Errors
+/// [`NameError::NoObject`] if the object was destroyed. Also in a forked child, and in a signal handler that
+/// interrupted a slow path of Squall.
+///
+/// # Cost
+/// A lock of the process, an operation, and some tens of bytes besides the text. Calls of the object cost as
+/// much as before.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, info_of, set_name};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let id = Handle::id(counter.handle());
+/// set_name(id, "GET /login requests")?;
+/// assert_eq!(info_of(id).unwrap().name.unwrap(), "GET /login requests");
+/// drop(counter);
+/// assert!(set_name(id, "POST /login requests").is_err());
+/// # Ok::<(), squall_core::NameError>(())
+/// ```
+pub fn set_name(id: Id, name: impl Into<Arc<str>>) -> Result<(), NameError> {
+    set(id, Name::new(name.into()))
+}
+
+fn set(id: Id, name: Name) -> Result<(), NameError> {
+    if squall_sys::fork::forked() {
+        return Err(NameError::Forked(id));
+    }
+    let tables = existing().ok_or(NameError::NoObject(id))?;
+    let give = || {
+        let Some(Found::Object(own, class)) = look(tables.slot(id.slot()), id) else {
+            return Err(NameError::NoObject(id));
+        };
+        let named = Named { id: own, interfaces: class.interfaces, name };
+        let mut locked = Locked::enter().ok_or(NameError::Reentrant(id))?;
+        let before = locked.names.live.insert(own.slot(), named);
+        for slot in own.slot()..own.slot() + class.interfaces {
+            // Relaxed: the end of the object comes after a grace period, which waits for this operation (I1).
+            tables.slot(slot).named.store(mark(own), Ordering::Relaxed);
+        }
+        drop(locked);
+        drop(before);
+        Ok(())
+    };
+    squall_rcu::try_pin(|_| give()).unwrap_or(Err(NameError::Reentrant(id)))
+}
+
+/// Returns the name of the object with this id, if it has one. `id` may be that of any of its interfaces.
+///
+/// The names of the latest 1,024 ended objects are found, too. A forked child finds no names. Neither does a
+/// signal handler that interrupted a slow path of Squall.
+///
+/// # Cost
+/// A load if no object of this slot ever had a name; otherwise a lock of the process.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall_core::{Handle, name_of};
+///
+/// let counter = squall_core::shared::<dyn Counter, _>(Central::default()).named("hits");
+/// let id = Handle::id(counter.handle());
+/// drop(counter);
+/// assert_eq!(name_of(id).unwrap(), "hits");
+/// ```
+pub fn name_of(id: Id) -> Option<Name> {
+    if may_have_name(id) { Locked::enter()?.find(id) } else { None }
+}
+
+/// Like [`name_of`], but does not wait: finds no name while another thread uses the list.
+pub(crate) fn try_name_of(id: Id) -> Option<Name> {
+    if may_have_name(id) { Locked::try_enter()?.find(id) } else { None }
+}
+
+fn may_have_name(id: Id) -> bool {
+    // Relaxed: a thread that must see the name is ordered after `set` by other means.
+    let named = |slot: u32| existing().is_some_and(|t| t.slot(slot).named.load(Ordering::Relaxed) != 0);
+    !squall_sys::fork::forked() && named(id.slot())
+}
+
+/// Returns a part of an id's generation, which is not zero. Other generations may have the same mark: only the
+/// list decides.
+pub(crate) fn mark(id: Id) -> u16 {
+    id.generation() as u16 | 1
+}
+
+/// Moves the name of an object that ends to those of ended objects.
+#[cold]
+#[inline(never)]
+pub(crate) fn end(id: Id) {
+    // Not in a signal handler, where no memory is reclaimed. So the lock may be taken without `Cold`.
+    let _cold = Cold::enter();
+    let mut names = NAMES.lock().unwrap_or_else(|poison| poison.into_inner());
+    if names.live.get(&id.slot()).is_none_or(|named| named.id != id) {
+        return;
+    }
+    let Some(named) = names.live.remove(&id.slot()) else { return };
+    let forgotten = if names.ended.len() >= ENDED_MAX { names.ended.pop_front() } else { None };
+    names.ended.push_back(named);
+    drop(names);
+    drop(forgotten);
+}
