@@ -321,6 +321,11 @@ impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
 pub struct List<T: Send + Sync + 'static>(Owned<dyn CachedList<T>>);
 
 impl<T: Send + Sync + 'static> List<T> {
+    /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
+    pub fn named(self, name: impl Into<Arc<str>>) -> List<T> {
+        List(self.0.named(name))
+    }
+
     /// Converts to the general owner type.
     pub fn into_owned(self) -> Owned<dyn CachedList<T>> {
         self.0

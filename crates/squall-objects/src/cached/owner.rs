@@ -4,6 +4,7 @@ use squall_core::Owned;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::mapping::{CachedMap, CachedMapExt, map_with};
 use super::{Form, Walk};
@@ -28,6 +29,11 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
+    pub fn named(self, name: impl Into<Arc<str>>) -> OwnedCachedMap<K, V, S> {
+        OwnedCachedMap(self.0.named(name))
+    }
+
     /// Converts to the general owner type.
     pub fn into_owned(self) -> Owned<dyn CachedMap<K, V, S>> {
         self.0

@@ -5,6 +5,7 @@ use squall_machine::ClusterSize;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::{Directory, Parts, Walk, act, with_hasher};
 
@@ -31,6 +32,11 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
+    pub fn named(self, name: impl Into<Arc<str>>) -> OwnedDirectory<K, G, L, S> {
+        OwnedDirectory(self.0.named(name))
+    }
+
     /// Converts to the general owner type.
     pub fn into_owned(self) -> Owned<dyn Directory<K, G, L, S>> {
         self.0

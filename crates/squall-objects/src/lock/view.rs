@@ -76,7 +76,10 @@ impl Shown {
     /// Creates the object. Returns `None` if there is no room for it.
     pub(super) fn make(facts: Facts) -> Option<Shown> {
         let facts = Arc::new(facts);
-        let object = squall_core::try_shared(View(facts.clone())).ok()?;
+        let mut object = squall_core::try_shared(View(facts.clone())).ok()?;
+        if !facts.name.is_empty() {
+            object = object.named(facts.name);
+        }
         Some(Shown { facts, object })
     }
 

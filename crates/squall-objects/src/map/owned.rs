@@ -5,6 +5,7 @@ use squall_core::{Handle, Owned};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::ext::MapExt;
 use super::iter::Iter;
@@ -34,6 +35,11 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
+    /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
+    pub fn named(self, name: impl Into<Arc<str>>) -> OwnedMap<K, V, S> {
+        OwnedMap(self.0.named(name))
+    }
+
     /// Converts into the owner of any object.
     pub fn into_owned(self) -> Owned<dyn Map<K, V, S>> {
         self.0

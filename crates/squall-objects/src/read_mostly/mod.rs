@@ -368,6 +368,11 @@ impl<T: Send + Sync + 'static> ReadMostlyExt<T> for Handle<dyn ReadMostly<T>> {
 pub struct OwnedReadMostly<T: Send + Sync + 'static>(Owned<dyn ReadMostly<T>>);
 
 impl<T: Send + Sync + 'static> OwnedReadMostly<T> {
+    /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
+    pub fn named(self, name: impl Into<Arc<str>>) -> OwnedReadMostly<T> {
+        OwnedReadMostly(self.0.named(name))
+    }
+
     /// Converts to the general owner type.
     ///
     /// ```

@@ -26,6 +26,7 @@ mod map_object;
 mod map_panics;
 mod map_reentry;
 mod map_replicated;
+mod named;
 mod own_types;
 mod read_mostly;
 mod sequences_distributed;
