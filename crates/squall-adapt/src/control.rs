@@ -15,11 +15,12 @@ use squall_sys::fork::forked;
 
 use crate::calls::{Calls, count_calls};
 pub use crate::decision::{Decision, Held, Verdict, history, recent};
-use crate::engine::{self, by_hand};
+use crate::engine::{self, EngineState, by_hand, thread_state};
 use crate::family;
 use crate::live;
 pub use crate::live::PlannedSwap;
 use crate::settings;
+use crate::stays::{Reason, Stays};
 use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
 
 /// Deadline of a swap by hand.
@@ -49,6 +50,8 @@ pub struct Status {
     pub bytes: usize,
     /// Calls per second on the contended path, between the last two samples.
     pub contended_per_s: f64,
+    /// Why it keeps its form.
+    pub stays: Stays,
     /// The latest recorded decision about the object.
     pub last: Option<Decision>,
 }
@@ -171,8 +174,10 @@ pub fn status(id: Id) -> Option<Status> {
     let known = engine::state()
         .records
         .get(&id)
-        .map(|record| (record.swaps_count, record.reading.bytes, record.contended_per_s));
-    let (swaps_count, bytes, contended_per_s) = known.unwrap_or_default();
+        .map(|r| (r.swaps_count, r.reading.bytes, r.contended_per_s, r.stays, r.seen));
+    let (swaps_count, bytes, contended_per_s, stays, seen) = known.unwrap_or_default();
+    let is_off = matches!(thread_state(), EngineState::Off | EngineState::Failed);
+    let reason = stays.unwrap_or(if is_off { Reason::EngineOff } else { Reason::NotExamined });
     Some(Status {
         id,
         family: family.name(),
@@ -183,8 +188,28 @@ pub fn status(id: Id) -> Option<Status> {
         swaps_count,
         bytes,
         contended_per_s,
+        stays: Stays { reason, seen: seen.filter(|_| reason.rests_on_calls()) },
         last: history(id).pop(),
     })
+}
+
+/// Returns why an adaptive object keeps its form: what the engine found at its last look, or why it has not
+/// looked. Returns `None` if the object was destroyed or is not adaptive.
+///
+/// Only the latest reason is kept. The [`history`] has the decisions.
+///
+/// ```
+/// use squall_core::Handle;
+/// # #[squall_macros::interface(crate = squall_core)]
+/// # trait Hits: Send + Sync { fn add(&self) -> u32; }
+/// # struct Count;
+/// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
+/// // This class belongs to no family.
+/// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// assert!(squall_adapt::control::stays(Handle::id(hits.handle())).is_none());
+/// ```
+pub fn stays(id: Id) -> Option<Stays> {
+    status(id).map(|status| status.stays)
 }
 
 fn class(id: Id) -> Result<ClassInfo, ControlError> {

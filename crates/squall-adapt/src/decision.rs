@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use squall_core::Id;
 use squall_core::swap::SwapReport;
+use squall_core::{Id, Name, name_of};
 use squall_machine::Vp;
 
 /// A decision about an object, with its reason.
@@ -30,6 +30,8 @@ pub struct Decision {
     pub at: SystemTime,
     /// The object, as the interface that it was created with.
     pub id: Id,
+    /// The name that the program gave the object, if any.
+    pub name: Option<Name>,
     /// Family of the object. For a swap by hand to an implementation without a family: its interface.
     pub family: &'static str,
     /// Form that served; or its class, if the family has no such form.
@@ -40,8 +42,9 @@ pub struct Decision {
     pub place: Option<Vp>,
     /// Action taken on the decision.
     pub verdict: Verdict,
-    /// Sensor readings, call counts and cost estimates that the decision rests on, as text.
+    /// Reason of the decision, as a sentence. [`readings`](Decision::readings) has the numbers.
     pub why: String,
+    pub(crate) readings: String,
     /// Time from the first sample until the decision was made, or until its swap was over.
     pub took: Duration,
     /// Report of the swap, if there was one.
@@ -119,7 +122,11 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { id, family, from, to, verdict, why, .. } = self;
-        write!(f, "{family}#{id}: {from} to {to}")?;
+        write!(f, "{family}#{id}")?;
+        if let Some(name) = &self.name {
+            write!(f, " {name:?}")?;
+        }
+        write!(f, ": {from} to {to}")?;
         if let Some(place) = self.place {
             write!(f, " at {place}")?;
         }
@@ -176,8 +183,20 @@ impl Decision {
         verdict: Verdict,
         why: String,
     ) -> Decision {
-        let at = SystemTime::now();
-        Decision { at, id, family, from, to, place: None, verdict, why, took: Duration::ZERO, report: None }
+        let (at, name, readings) = (SystemTime::now(), name_of(id), String::new());
+        let (place, took, report) = (None, Duration::ZERO, None);
+        Decision { at, id, name, family, from, to, place, verdict, why, readings, took, report }
+    }
+
+    /// Returns the sensor readings, call counts and cost estimates that the decision rests on, as text. Empty
+    /// if it rests on none.
+    pub fn readings(&self) -> &str {
+        &self.readings
+    }
+
+    /// Adds the readings of a decision of a custom policy.
+    pub fn with_readings(self, readings: String) -> Decision {
+        Decision { readings, ..self }
     }
 }
 
@@ -201,10 +220,11 @@ pub(crate) fn remember(decision: Decision) {
 
 #[cfg(feature = "tracing")]
 fn announce(decision: &Decision) {
-    let Decision { id, family, from, to, verdict, why, took, report, .. } = decision;
+    let Decision { id, family, from, to, verdict, why, readings, took, report, .. } = decision;
+    let name = decision.name.as_ref().map(ToString::to_string);
     let pause_us = report.as_ref().map(|report| report.longest_pause.as_micros() as u64);
     let took_us = took.as_micros() as u64;
-    tracing::info!(target: "squall::adapt", %id, family, from, to, %verdict, why, took_us, pause_us);
+    tracing::info!(target: "squall::adapt", %id, name, family, from, to, %verdict, why, readings, took_us, pause_us);
 }
 
 #[cfg(not(feature = "tracing"))]

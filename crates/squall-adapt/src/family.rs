@@ -9,6 +9,7 @@
 //! implementations for a runtime).
 
 use std::any::{TypeId, type_name};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +34,7 @@ use crate::calls::Calls;
 #[derive(Clone, Copy)]
 pub struct Form {
     name: &'static str,
+    about: &'static str,
     class: fn() -> TypeId,
     class_name: fn() -> &'static str,
 }
@@ -41,12 +43,22 @@ impl Form {
     /// Declares a form with this name for people, such as `shared`. `T` is the class of its objects: the type
     /// of the value or of the root.
     pub const fn of<T: 'static>(name: &'static str) -> Form {
-        Form { name, class: TypeId::of::<T>, class_name: type_name::<T> }
+        Form { name, about: "", class: TypeId::of::<T>, class_name: type_name::<T> }
+    }
+
+    /// Adds a description for the sentences of decisions, such as `one part per processor`.
+    pub const fn described(self, about: &'static str) -> Form {
+        Form { about, ..self }
     }
 
     /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Returns the description, or `the form` and the name.
+    pub fn about(&self) -> Cow<'static, str> {
+        if self.about.is_empty() { format!("the form {}", self.name).into() } else { self.about.into() }
     }
 
     /// Returns `true` if this is the form of the class with this name, as in a swap report.

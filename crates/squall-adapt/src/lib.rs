@@ -12,3 +12,4 @@ pub mod hysteresis;
 mod live;
 pub mod sensor;
 pub mod settings;
+pub mod stays;

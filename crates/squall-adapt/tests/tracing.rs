@@ -91,13 +91,14 @@ impl Subscriber for Kept {
 fn a_decision_is_an_event_with_its_reason() {
     tracing::subscriber::set_global_default(Kept).unwrap();
     family::register(&NOTHINGS);
-    let object: Owned<dyn Nothing> = swappable(Small);
+    let object: Owned<dyn Nothing> = swappable(Small).named("GET /login\n");
     let id = Handle::id(object.handle());
     control::swap(id, "large").unwrap();
     let events = EVENTS.lock().unwrap().clone();
     assert_eq!(events.len(), 1, "{events:?}");
     for part in [
         &format!("id={id};"),
+        "name=\"GET /login\\\\n\";",
         "family=\"nothing\";",
         "from=\"small\";",
         "to=\"large\";",

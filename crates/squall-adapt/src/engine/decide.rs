@@ -1,6 +1,5 @@
 //! Decisions: the best shape for a load, and the checks before a swap.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use squall_core::tables;
@@ -11,10 +10,12 @@ use super::record::{Rates, Wish};
 use super::sample::{Busy, Sample, forget, post_again, rest};
 use super::state::{HELD_TICK, HELD_TICK_MAX, State, state};
 use super::swap::{SwapPlan, conclude};
+use super::why::{self, Why, explain};
 use crate::calls::Calls;
 use crate::decision::{Held, Verdict};
 use crate::family::{Cost, Load, Shape};
 use crate::settings::{self, Settings};
+use crate::stays::Reason;
 
 /// Smallest number of counted calls that allows an estimate.
 const CALLS_MIN: u64 = 10;
@@ -23,6 +24,7 @@ const CALLS_MIN: u64 = 10;
 pub(super) fn estimate(busy: Busy, calls: &Calls) -> Option<SwapPlan> {
     let Busy { sample, before, span, callers } = busy;
     if calls.count() < CALLS_MIN {
+        why::stay(sample.id, Reason::FewCalls);
         forget(&sample);
         return None;
     }
@@ -32,12 +34,18 @@ pub(super) fn estimate(busy: Busy, calls: &Calls) -> Option<SwapPlan> {
     let moved_at = state().records.get(&sample.id).and_then(|record| record.moved_at);
     let is_wandering = moved_at.is_some_and(|at| now().saturating_sub(at) < sample.settings.cooldown * 10);
     let best = choose(&costs, sample.shape, &sample.settings, is_wandering);
+    why::note_seen(sample.id, why::seen(&load));
+    if best == sample.shape {
+        let moves = is_wandering && choose(&costs, best, &sample.settings, false).form == best.form;
+        let reason = || why::no_better(&sample, &costs, |cost| total(cost, &sample.settings));
+        why::stay(sample.id, if moves { Reason::Moved } else { reason() });
+    }
     let reason = match venture(&sample, &load, &costs, best) {
         Some(venture) if !venture.is_worth_it(&sample) => return None,
         Some(_) => Wish::CheaperAlone,
         None => Wish::Cheaper,
     };
-    let why = explain(&sample, &load, &costs);
+    let why = explain(&sample, &load, &costs, best);
     let bytes = costs.iter().find(|cost| cost.shape == best).map_or(0, |cost| cost.bytes);
     let estimated = (Rates::of(before, span), load.callers.clone());
     decide(&sample, best, why, reason, bytes, Some(estimated))
@@ -83,6 +91,7 @@ impl Venture {
             return true;
         }
         record.alone_since = Some(since);
+        record.stays = Some(Reason::AtStake(sample.family.forms()[0], left));
         record.hold(Wish::Cheaper);
         record.due = Some(now + left.clamp(HELD_TICK, HELD_TICK_MAX));
         drop(state);
@@ -92,10 +101,15 @@ impl Venture {
     }
 }
 
+/// Returns the cost of a form with that of its memory.
+fn total(cost: &Cost, settings: &Settings) -> f64 {
+    cost.ns_per_s + cost.bytes as f64 * settings.byte_ns
+}
+
 /// Returns the cheapest shape, if it is cheaper than the present one by the margin and the gain. An object
 /// that changed its bias recently keeps its bias.
 fn choose(costs: &[Cost], present: Shape, settings: &Settings, is_wandering: bool) -> Shape {
-    let total = |cost: &Cost| cost.ns_per_s + cost.bytes as f64 * settings.byte_ns;
+    let total = |cost: &Cost| total(cost, settings);
     let Some(own) = costs.iter().find(|cost| cost.shape == present).map(total) else { return present };
     let may = |cost: &&Cost| cost.shape == present || !(is_wandering && cost.shape.form == present.form);
     let best = costs.iter().filter(may).min_by(|a, b| total(a).total_cmp(&total(b)));
@@ -113,7 +127,7 @@ fn choose(costs: &[Cost], present: Shape, settings: &Settings, is_wandering: boo
 pub(super) fn decide(
     sample: &Sample,
     best: Shape,
-    why: String,
+    why: Why,
     reason: Wish,
     bytes: usize,
     estimated: Option<(Rates, VpSet)>,
@@ -184,41 +198,4 @@ impl State {
         let burst = if per_s > 0.0 { per_s.max(1.0) } else { 0.0 };
         self.swaps.take(now(), per_s, burst).map_err(|_| Held::Budget)
     }
-}
-
-/// Describes the readings, the calls and the estimated costs, as the reason of a decision.
-fn explain(sample: &Sample, load: &Load<'_>, costs: &[Cost]) -> String {
-    let mut why = String::new();
-    let Load { before, span, calls, callers, .. } = load;
-    // Writing to a string does not fail.
-    let _ = write!(
-        why,
-        "in {span:.1?} {} VPs, {} local, {} foreign, {} global; in {:.1?}",
-        callers.len(),
-        before.local,
-        before.foreign,
-        before.global,
-        calls.span
-    );
-    if calls.by_vp.is_empty() {
-        why.push_str(" no calls");
-    }
-    for ((vp, _), row) in calls.by_vp.iter().zip(&calls.table).take(4) {
-        let _ = write!(why, " {vp}");
-        for ((method, _), count) in calls.by_method.iter().zip(row) {
-            let _ = write!(why, " {method} {count}");
-        }
-    }
-    if calls.by_vp.len() > 4 {
-        let _ = write!(why, " and {} more VPs", calls.by_vp.len() - 4);
-    }
-    why.push_str("; ms per second:");
-    for cost in costs {
-        let _ = write!(why, " {}", sample.family.forms()[cost.shape.form].name());
-        if let Some(place) = cost.shape.place {
-            let _ = write!(why, " at {place}");
-        }
-        let _ = write!(why, " {:.3}", cost.ns_per_s / 1e6);
-    }
-    why
 }

@@ -29,6 +29,7 @@ mod shrink;
 mod state;
 mod swap;
 mod virtual_time;
+mod why;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, TryLockError};

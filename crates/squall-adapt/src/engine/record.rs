@@ -7,6 +7,7 @@ use squall_machine::VpSet;
 use crate::decision::Verdict;
 use crate::family::{Reading, Shape};
 use crate::hysteresis::Hysteresis;
+use crate::stays::{Reason, Seen};
 
 /// Steps after which a newly armed sensor trips.
 pub(crate) const ALARM: u32 = 1024;
@@ -98,6 +99,9 @@ pub(crate) struct Record {
     pub(super) was_quiet: bool,
     /// Shape and verdict recorded last.
     logged: Option<(Shape, Verdict)>,
+    /// Why it kept its form at the last look, and the calls seen then.
+    pub(crate) stays: Option<Reason>,
+    pub(crate) seen: Option<Seen>,
     pub(crate) swaps_count: u64,
     pub(crate) contended_per_s: f64,
 }
@@ -124,6 +128,8 @@ impl Record {
             failures: 0,
             was_quiet: false,
             logged: None,
+            stays: None,
+            seen: None,
             swaps_count: 0,
             contended_per_s: 0.0,
         }
@@ -234,6 +240,7 @@ impl Record {
         self.alone_caller_since = None;
         self.alone_since = None;
         self.forgotten_at = None;
+        (self.stays, self.seen) = (None, None);
         // The new form has not been read yet.
         self.read_at = now;
     }

@@ -9,9 +9,11 @@ use super::clock::{now, sleep};
 use super::posts::post;
 use super::record::{ALARM, ALARM_LATE, Rates, Record, Wish};
 use super::state::{GROWN_TICK, HELD_TICK, state};
+use super::why::stay;
 use crate::calls::{Calls, Sampler};
 use crate::family::{self, AnyFamily, Reading, Shape, Unread};
 use crate::settings::Settings;
+use crate::stays::Reason;
 
 /// Time between the two readings of a sample.
 const READING_GAP: Duration = Duration::from_millis(2);
@@ -102,6 +104,7 @@ fn unread(id: Id, form: usize, why: Unread) {
     let now = now();
     let record = state.record(id, || Record::new(Shape { form, place: None }, Reading::default(), now));
     record.hold(Wish::Cheaper);
+    record.stays = Some(Reason::NotRead);
     record.due = Some(now + UNREAD_TICK);
 }
 
@@ -150,6 +153,9 @@ pub(super) fn find_busy(asked: Vec<Sample>) -> Vec<Busy> {
             return None;
         }
         if known || quiet {
+            if quiet {
+                record.stays = Some(Reason::Quiet);
+            }
             drop(state);
             rest(&sample);
             return None;
@@ -173,7 +179,10 @@ pub(super) fn count_calls(hot: Vec<Busy>) -> Vec<(Busy, Calls)> {
     sleep(span);
     let counted = counted.into_iter().map(|(busy, sampler)| (busy, sampler.end(now()))).collect();
     // An object that is being swapped or has another arbiter is sampled later.
-    refused.iter().for_each(rest);
+    for sample in &refused {
+        stay(sample.id, Reason::NotCounted);
+        rest(sample);
+    }
     counted
 }
 

@@ -11,6 +11,7 @@ use super::sample::{Sample, post_again};
 use super::state::{GROWN_TICK, state};
 use super::swap::SwapPlan;
 use crate::family::{Calm, Shape};
+use crate::stays::Span;
 
 /// Time between two samples of an object that does not shrink by itself now.
 const STAYING_TICK: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
         lasted(record.quiet_since).filter(|quiet| when_quiet && silent && *quiet >= quiet_time)
     {
         drop(state);
-        let why = format!("nothing happened for {quiet:?}");
+        let why = format!("nothing happened for {}", Span(quiet));
         return shrink(sample, first.place, why);
     }
     if !when_alone || no_events && !unsensed {
@@ -82,7 +83,7 @@ pub(super) fn sample_grown(sample: &Sample) -> Option<SwapPlan> {
         Callers::Unknown => tables::forget(*id),
         Callers::Observed => {}
         Callers::Alone(vp, alone_for) => {
-            let why = format!("only {vp} has called it for {alone_for:?}");
+            let why = format!("only {vp} has called it for {}", Span(alone_for));
             return shrink(sample, Some(vp), why);
         }
     }
@@ -129,5 +130,5 @@ fn note_callers(record: &mut Record, sample: &Sample, at: Duration, quiet_time: 
 
 /// Plans a swap of a calm object to its first form.
 fn shrink(sample: &Sample, place: Option<Vp>, why: String) -> Option<SwapPlan> {
-    decide(sample, Shape { form: 0, place }, why, Wish::Calm, sample.first.bytes, None)
+    decide(sample, Shape { form: 0, place }, why.into(), Wish::Calm, sample.first.bytes, None)
 }

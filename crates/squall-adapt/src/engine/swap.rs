@@ -7,13 +7,14 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use squall_core::swap::{SwapError, SwapReport};
-use squall_core::{ClassInfo, Id};
+use squall_core::{ClassInfo, Id, name_of};
 
 use super::clock::now;
 use super::posts::ring;
 use super::record::{Record, Wish};
 use super::sample::{Sample, rest};
 use super::state::{GROWN_TICK, HELD_TICK, HELD_TICK_MAX, NAME, state};
+use super::why::{self, Why};
 use crate::decision::{Decision, Held, Verdict, remember};
 use crate::family::{self, AnyFamily, Shape};
 use crate::settings::Settings;
@@ -27,7 +28,7 @@ pub(super) struct SwapPlan {
     pub(super) sample: Sample,
     pub(super) best: Shape,
     pub(super) reason: Wish,
-    pub(super) why: String,
+    pub(super) why: Why,
 }
 
 /// Makes swaps one after the other. After a slow swap, makes the rest on several threads. Swaps are slow if
@@ -99,7 +100,7 @@ pub(super) fn conclude(
     best: Shape,
     reason: Wish,
     verdict: Verdict,
-    why: String,
+    why: Why,
     report: Option<SwapReport>,
 ) {
     let Sample { id, family, shape, began, .. } = sample;
@@ -123,6 +124,7 @@ pub(super) fn conclude(
                 record.due = Some(now + record.failed());
             }
         }
+        record.stays = why::of_verdict(sample, best, &verdict).or(record.stays);
         record.is_news(best, &verdict)
     };
     if matches!(verdict, Verdict::DryRun | Verdict::Held(Held::Frozen)) {
@@ -133,6 +135,7 @@ pub(super) fn conclude(
         remember(Decision {
             at: SystemTime::now(),
             id: *id,
+            name: name_of(*id),
             family: family.name(),
             from: report
                 .as_ref()
@@ -140,7 +143,8 @@ pub(super) fn conclude(
             to: forms[best.form].name(),
             place: best.place,
             verdict,
-            why,
+            why: why.sentence,
+            readings: why.readings,
             took: now.saturating_sub(*began),
             report,
         });
@@ -175,12 +179,14 @@ pub(crate) fn by_hand(
     remember(Decision {
         at: SystemTime::now(),
         id,
+        name: name_of(id),
         family: family.name(),
         from: family::form_of_class(family, report.from),
         to: family.forms()[form].name(),
         place: shape.place,
         verdict: Verdict::ByHand,
         why: "requested by hand".into(),
+        readings: String::new(),
         took: now().saturating_sub(began),
         report: Some(report.clone()),
     });
@@ -192,6 +198,7 @@ pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &
     remember(Decision {
         at: SystemTime::now(),
         id,
+        name: name_of(id),
         family: before.interface,
         from: family::forms_for(before.interface_id)
             .into_iter()
@@ -202,6 +209,7 @@ pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &
         place: None,
         verdict: Verdict::ByHand,
         why: "requested by hand".into(),
+        readings: String::new(),
         took: report.total(),
         report: Some(report.clone()),
     });

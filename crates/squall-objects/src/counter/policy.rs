@@ -28,7 +28,10 @@ pub(super) static COUNTERS: Counters = Counters;
 
 pub(super) struct Counters;
 
-static FORMS: [Form; 2] = [Form::of::<Shared<ADAPTS>>(SHARED), Form::of::<Distributed<ADAPTS>>(DISTRIBUTED)];
+static FORMS: [Form; 2] = [
+    Form::of::<Shared<ADAPTS>>(SHARED).described("one part for all processors"),
+    Form::of::<Distributed<ADAPTS>>(DISTRIBUTED).described("one part per processor"),
+];
 const DISTRIBUTED_FORM: usize = 1;
 
 impl Family for Counters {

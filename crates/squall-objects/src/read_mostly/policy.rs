@@ -44,8 +44,10 @@ pub(super) fn family<T: Clone + Send + Sync + 'static>() -> &'static Values<T> {
 pub(super) struct Values<T>(PhantomData<fn() -> T>);
 
 impl<T: Clone + Send + Sync + 'static> Values<T> {
-    const FORMS: [Form; 2] =
-        [Form::of::<Distributed<T, ADAPTS, false>>(SHARED), Form::of::<Distributed<T, ADAPTS, true>>(COPIED)];
+    const FORMS: [Form; 2] = [
+        Form::of::<Distributed<T, ADAPTS, false>>(SHARED).described("one value for all processors"),
+        Form::of::<Distributed<T, ADAPTS, true>>(COPIED).described("one copy per cache"),
+    ];
 }
 const COPIED_FORM: usize = 1;
 

@@ -18,7 +18,7 @@ fn verdicts(id: Id) -> Vec<Verdict> {
 }
 
 /// Four VPs that add to a counter, and the sum that they added.
-fn adders(handle: Handle<dyn Counter>) -> (Crew, Arc<AtomicU64>) {
+pub(crate) fn adders(handle: Handle<dyn Counter>) -> (Crew, Arc<AtomicU64>) {
     let added = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&added);
     let body = move |calls: u32| {
@@ -53,7 +53,7 @@ fn a_counter_grows_where_several_vps_add_and_shrinks_when_it_is_quiet() {
     let history = control::history(id);
     let [grown, shrunk] = &history[..] else { panic!("{history:?}") };
     assert_eq!((grown.from, grown.to, &grown.verdict), (SHARED, DISTRIBUTED, &Verdict::Swapped));
-    assert!(grown.why.contains("inc") && grown.why.contains("foreign"), "{grown}");
+    assert!(grown.readings().contains("inc") && grown.readings().contains("foreign"), "{grown}");
     assert_eq!(grown.report.as_ref().unwrap().id, id);
     assert_eq!((shrunk.from, shrunk.to, &shrunk.verdict), (DISTRIBUTED, SHARED, &Verdict::Swapped));
     assert!(shrunk.why.starts_with("nothing happened for"), "{shrunk}");
@@ -105,7 +105,7 @@ fn a_counter_shrinks_where_most_calls_are_sums() {
     time.with(crew, |time| time.until("the counter shrinks", || form(id) == SHARED));
     assert_eq!(handle.total(), added.load(Ordering::Relaxed));
     let shrunk = control::history(id).pop().unwrap();
-    assert!(shrunk.why.contains("total"), "{shrunk}");
+    assert!(shrunk.readings().contains("total"), "{shrunk}");
 }
 
 #[test]

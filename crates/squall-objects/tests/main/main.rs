@@ -29,4 +29,5 @@ mod map_replicated;
 mod named;
 mod own_types;
 mod read_mostly;
+mod reasons;
 mod sequences_distributed;

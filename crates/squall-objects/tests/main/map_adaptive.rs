@@ -129,8 +129,9 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
         assert!(map.sensors().reps <= 3, "one for each node, and none for each VP: {:?}", map.sensors());
     });
     let replicated = control::history(id(&map)).into_iter().find(|decision| decision.to == REPLICATED);
-    let why = replicated.unwrap().why;
-    assert!(why.contains(REPLICATED) && why.contains("read"), "{why}");
+    let replicated = replicated.unwrap();
+    let readings = replicated.readings();
+    assert!(readings.contains(REPLICATED) && readings.contains("read"), "{readings}");
     assert_eq!(sum(&map), added, "an addition was lost");
     added += with_callers(&mut time, map.handle(), &READERS, 1, |time| {
         time.until("it is shared", || form(&map) == SHARED);

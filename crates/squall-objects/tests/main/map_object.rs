@@ -660,7 +660,7 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     let crew = Crew::of_threads(&[0, 1, 9, 25], 200, body);
     time.with(crew, |time| time.until("it grows", || form(&map) == SHARED));
     let decisions = control::history(Handle::id(handle));
-    assert!(decisions.iter().any(|decision| decision.why.contains("write")), "{decisions:?}");
+    assert!(decisions.iter().any(|decision| decision.readings().contains("write")), "{decisions:?}");
     time.until("it folds", || form(&map) == SMALL);
     let sum = map.fold(0, |sum, _, value| sum + value);
     assert_eq!((map.len(), sum), (64, before + updates.load(Ordering::Relaxed) as u64), "an update was lost");

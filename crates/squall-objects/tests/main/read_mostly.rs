@@ -519,7 +519,7 @@ fn hu_16_an_adaptive_value_is_copied_where_several_clusters_read_what_changes_an
     time.with(Crew::new(&readers, 200, body), |time| time.until("it grows", || form(&value) == COPIED));
     assert_eq!(value.cluster_size(), ClusterSize::Cache);
     let decisions = control::history(Handle::id(handle));
-    assert!(decisions.iter().any(|decision| decision.why.contains("find")), "{decisions:?}");
+    assert!(decisions.iter().any(|decision| decision.readings().contains("find")), "{decisions:?}");
     time.until("it folds", || form(&value) == SHARED);
     assert_eq!(value.read(|value| value[0]) + 1, value.version(), "an update was lost");
 }
