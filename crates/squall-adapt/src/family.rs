@@ -302,6 +302,19 @@ pub trait Family: Send + Sync + 'static {
 }
 
 /// State of an object that may return to its first form.
+
+    /// Returns `true` if a thread that calls an object may sample and swap it. The default is `false`.
+    ///
+    /// The engine's thread does this as a rule. If it gets no processor for some milliseconds after a
+    /// [post](crate::engine::post), the thread that posted does it, after an operation of its own. That
+    /// thread may hold a lock of the program. So a family returns `true` only if its methods, and the swaps
+    /// between its forms, run no code that could wait for such a lock.
+    ///
+    /// The thread loses a third of a millisecond by a sample, and at most the
+    /// [deadline](crate::settings::DEADLINE) by a swap.
+    fn callers_may_swap(&self) -> bool {
+        false
+    }
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Calm {
@@ -335,6 +348,7 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
 
+    fn callers_may_swap(&self) -> bool;
 /// Returns the name of the form with this class name, or the class name if the family has no such form.
 pub(crate) fn form_of_class(family: &'static dyn AnyFamily, class_name: &'static str) -> &'static str {
     family.forms().iter().find(|form| form.is_of(class_name)).map_or(class_name, |form| form.name)
@@ -392,6 +406,10 @@ impl<F: Family> AnyFamily for F {
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {
         let handle = Handle::find(id)?;
         Some(Swap::new(handle).timeout(within).run(Family::make(self, shape, handle)))
+    fn callers_may_swap(&self) -> bool {
+        catch_unwind(AssertUnwindSafe(|| Family::callers_may_swap(self))).unwrap_or(false)
+    }
+
     }
 }
 

@@ -14,6 +14,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
@@ -81,6 +82,14 @@ pub(super) fn sleep(span: Duration) {
             return;
         }
         advance(left);
+    }
+}
+
+/// Lets a span of at most a millisecond pass, without giving the processor away.
+pub(super) fn spin(span: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < span.min(STEP) {
+        spin_loop();
     }
 }
 

@@ -74,6 +74,11 @@ impl Family for Counters {
         handle.try_arm(after)
     }
 
+    /// A swap of a counter runs no code of the program.
+    fn callers_may_swap(&self) -> bool {
+        true
+    }
+
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         judge(load, restart_mode() == RestartMode::Restartable)
     }

@@ -156,6 +156,12 @@ where
 
     /// A large table stays a table. A table of values that are expensive to copy stays one while it is
     /// read. Copies end at any size: readers then find a table.
+    /// A swap of plain data copies it. The hash and the comparison of its keys are the code of the program
+    /// that each call runs, too.
+    fn callers_may_swap(&self) -> bool {
+        !needs_drop::<K>() && !needs_drop::<V>()
+    }
+
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let is_small = entries(reading.detail) <= small_max::<K, V>() / 2;
         shape.form != SHARED_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
