@@ -21,6 +21,7 @@ use squall_core::{CallError, Handle, Id, Interface, class_of};
 use squall_machine::{Vp, VpSet};
 
 use crate::calls::Calls;
+use crate::costs::MachineCosts;
 
 /// A form that the objects of a family can have.
 ///
@@ -169,6 +170,8 @@ pub struct Load<'a> {
     /// Cost of a cache line transfer between two VPs, from [`TRANSFER`](crate::settings::TRANSFER), in
     /// nanoseconds.
     pub transfer_ns: f64,
+    /// Costs of instructions on this machine, in the mode of this process.
+    pub costs: MachineCosts,
     /// Bytes of an object that the caches of a node can hold, from [`CACHE`](crate::settings::CACHE).
     pub cache_bytes: u64,
 }
@@ -299,9 +302,6 @@ pub trait Family: Send + Sync + 'static {
         let _ = (shape, calm, reading);
         true
     }
-}
-
-/// State of an object that may return to its first form.
 
     /// Returns `true` if a thread that calls an object may sample and swap it. The default is `false`.
     ///
@@ -315,6 +315,9 @@ pub trait Family: Send + Sync + 'static {
     fn callers_may_swap(&self) -> bool {
         false
     }
+}
+
+/// State of an object that may return to its first form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Calm {
@@ -345,10 +348,10 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64;
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
+    fn callers_may_swap(&self) -> bool;
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
 
-    fn callers_may_swap(&self) -> bool;
 /// Returns the name of the form with this class name, or the class name if the family has no such form.
 pub(crate) fn form_of_class(family: &'static dyn AnyFamily, class_name: &'static str) -> &'static str {
     family.forms().iter().find(|form| form.is_of(class_name)).map_or(class_name, |form| form.name)
@@ -403,13 +406,13 @@ impl<F: Family> AnyFamily for F {
         catch_unwind(AssertUnwindSafe(|| Family::may_shrink(self, shape, calm, reading))).unwrap_or(false)
     }
 
-    fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {
-        let handle = Handle::find(id)?;
-        Some(Swap::new(handle).timeout(within).run(Family::make(self, shape, handle)))
     fn callers_may_swap(&self) -> bool {
         catch_unwind(AssertUnwindSafe(|| Family::callers_may_swap(self))).unwrap_or(false)
     }
 
+    fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {
+        let handle = Handle::find(id)?;
+        Some(Swap::new(handle).timeout(within).run(Family::make(self, shape, handle)))
     }
 }
 

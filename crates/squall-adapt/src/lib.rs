@@ -4,6 +4,7 @@
 pub mod adaptive;
 pub mod calls;
 pub mod control;
+pub mod costs;
 pub mod decision;
 pub mod engine;
 pub mod estimate;

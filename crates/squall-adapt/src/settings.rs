@@ -74,6 +74,18 @@ pub static TRANSFER: Attribute<f64> = Attribute::new("transfer", 25.0)
     .in_unit("ns")
     .about("the cost of a cache line transfer between two VPs");
 
+/// Cost of a locked instruction. Default: 0, as [measured](crate::costs::measured).
+pub static LOCKED: Attribute<f64> = Attribute::new("locked", 0.0)
+    .between(0.0, 100_000.0)
+    .in_unit("ns")
+    .about("the cost of a locked instruction; 0: as measured");
+
+/// Cost of a full fence. Default: 0, as [measured](crate::costs::measured).
+pub static FENCE: Attribute<f64> = Attribute::new("fence", 0.0)
+    .between(0.0, 100_000.0)
+    .in_unit("ns")
+    .about("the cost of a full fence; 0: as measured");
+
 /// Bytes of an object that the caches of a node can hold. Reads beyond it come from memory, possibly of
 /// another node. Default: 32 MiB.
 pub static CACHE: Attribute<u64> = Attribute::<u64>::new("cache", 32 << 20)
@@ -106,8 +118,8 @@ pub static BYTES: Attribute<u64> = Attribute::<u64>::new("bytes", 256 << 20)
 pub static SCHEMA: Schema = Schema::new(
     "adaptive",
     &[
-        &FREEZE, &DRY, &COOLDOWN, &MARGIN, &GAIN, &QUIET, &SAMPLE, &BYTE, &TRANSFER, &CACHE, &DEADLINE,
-        &SWAPS, &BYTES,
+        &FREEZE, &DRY, &COOLDOWN, &MARGIN, &GAIN, &QUIET, &SAMPLE, &BYTE, &TRANSFER, &LOCKED, &FENCE, &CACHE,
+        &DEADLINE, &SWAPS, &BYTES,
     ],
 );
 
@@ -126,6 +138,8 @@ pub(crate) struct Settings {
     pub(crate) sample: Duration,
     pub(crate) byte_ns: f64,
     pub(crate) transfer_ns: f64,
+    pub(crate) locked_ns: f64,
+    pub(crate) fence_ns: f64,
     pub(crate) cache_bytes: u64,
     pub(crate) deadline: Duration,
 }
@@ -148,6 +162,8 @@ impl Settings {
             sample: get!(SAMPLE),
             byte_ns: get!(BYTE),
             transfer_ns: get!(TRANSFER),
+            locked_ns: get!(LOCKED),
+            fence_ns: get!(FENCE),
             cache_bytes: get!(CACHE),
             deadline: get!(DEADLINE),
         }

@@ -12,6 +12,7 @@ use super::state::{HELD_TICK, HELD_TICK_MAX, State, state};
 use super::swap::{SwapPlan, conclude};
 use super::why::{self, Why, explain};
 use crate::calls::Calls;
+use crate::costs;
 use crate::decision::{Held, Verdict};
 use crate::family::{Cost, Load, Shape};
 use crate::settings::{self, Settings};
@@ -29,7 +30,9 @@ pub(super) fn estimate(busy: Busy, calls: &Calls) -> Option<SwapPlan> {
         return None;
     }
     let Settings { transfer_ns, cache_bytes, .. } = sample.settings;
-    let load = Load { shape: sample.shape, before, span, callers, calls, transfer_ns, cache_bytes };
+    let machine = costs::measured().with(&sample.settings);
+    let load =
+        Load { shape: sample.shape, before, span, callers, calls, transfer_ns, costs: machine, cache_bytes };
     let costs = sample.family.estimate_costs(&load);
     let moved_at = state().records.get(&sample.id).and_then(|record| record.moved_at);
     let is_wandering = moved_at.is_some_and(|at| now().saturating_sub(at) < sample.settings.cooldown * 10);

@@ -115,6 +115,7 @@ fn start_slow() {
     if squall_sys::fork::forked() {
         return;
     }
+    crate::costs::announce();
     let off = std::env::var_os("SQUALL_ADAPT").is_some_and(|value| value == "off");
     let change = |state| match state {
         UNASKED if off => Some(OFF),
@@ -124,8 +125,8 @@ fn start_slow() {
     // Relaxed: starting the thread orders the data that it must see.
     let changed = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     if changed == Ok(ALLOWED) || changed == Ok(UNASKED) && !off {
-        spawn();
         squall_rcu::__set_errand(after_operation);
+        spawn();
     }
 }
 
@@ -186,7 +187,6 @@ fn turn_if(may_run: impl FnOnce() -> bool) -> usize {
     if may_run() && !clock::is_held_elsewhere() { round::run(take_posts()) } else { 0 }
 }
 
-/// Next action of the thread that runs the rounds.
 /// Takes the lock of the rounds. Returns `None` if another thread runs a round.
 fn begin_round() -> Option<MutexGuard<'static, ()>> {
     match IN_ROUND.try_lock() {
@@ -223,6 +223,7 @@ fn is_on() -> bool {
     THREAD.load(Ordering::Relaxed) == RUNNING && !HELD.load(Ordering::Relaxed)
 }
 
+/// Next action of the thread that runs the rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     /// Run a round now.

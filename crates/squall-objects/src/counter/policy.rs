@@ -1,10 +1,10 @@
 //! The policy of adaptive counters: the posts of the sensors, and the cost of a load in each form.
 
+use squall_adapt::costs::Work;
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, Handle, info_of};
-use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{ClusterSize, Vp};
 
 use super::distributed::{Distributed, Local};
@@ -80,15 +80,13 @@ impl Family for Counters {
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
-        judge(load, restart_mode() == RestartMode::Restartable)
+        judge(load)
     }
 }
 
-/// Costs in nanoseconds, measured on one machine: a call in any form, an addition by plain instructions, a
-/// locked addition, and in a sum each representative beyond the first. Only their ratios matter.
-const CALL: f64 = 1.9;
-const PLAIN: f64 = 0.4;
-const LOCKED: f64 = 5.5;
+/// Work of a call in any form without its addition, and in a sum the multiplications for each representative
+/// beyond the first. The costs of additions are measured (`squall_adapt::costs`).
+const CALL: Work = Work { multiplies: 1.9, locked: 0.0, operations: 1.0 };
 const VISIT: f64 = 1.5;
 /// Upper limit for the additions of one VP in a second.
 const AT_HOME_MAX: f64 = 50e6;
@@ -147,11 +145,12 @@ fn between(others: f64, own: f64) -> f64 {
     if own > 0.0 { (others / own).min(1.0) } else { 0.0 }
 }
 
-fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
+fn judge(load: &Load<'_>) -> Vec<Cost> {
     let callers = callers(load);
     let (adds, totals) = callers.iter().fold((0.0, 0.0), |(a, t), c| (a + c.adds, t + c.totals));
     let line = load.transfer_ns;
-    let plain = if restartable { PLAIN } else { LOCKED };
+    let (plain, locked) = (load.costs.local_add_ns, load.costs.locked_ns);
+    let (call, visit) = (CALL.ns(&load.costs), VISIT * load.costs.multiply_ns);
     // `busy` is the part of a second during which the shared form's cache line is in transfer. Near 1 the
     // callers wait for each other, and their call rate is low because they wait.
     let fetches = |c: &Caller| {
@@ -162,8 +161,8 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
     let wait = (1.0 / (1.0 - busy)).min(callers.len().max(1) as f64);
     let shared = |place: Option<Vp>| {
         let cost = |c: &Caller| {
-            let add = if Some(c.vp) == place { plain } else { LOCKED };
-            c.adds * (CALL + add) + c.totals * CALL + fetches(c) * line * wait
+            let add = if Some(c.vp) == place { plain } else { locked };
+            c.adds * (call + add) + c.totals * call + fetches(c) * line * wait
         };
         let shape = Shape { form: 0, place };
         Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes: size_of::<Shared<ADAPTS>>() + 88 }
@@ -178,8 +177,8 @@ fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
             // afterwards.
             let fetched: f64 = callers.iter().map(|other| between(other.adds, c.totals)).sum::<f64>()
                 - between(c.adds, c.totals);
-            c.adds * (CALL + plain + line * between(totals - c.totals, c.adds))
-                + c.totals * (CALL + VISIT * reps as f64 + line * fetched)
+            c.adds * (call + plain + line * between(totals - c.totals, c.adds))
+                + c.totals * (call + visit * reps as f64 + line * fetched)
         };
         let shape = Shape { form: DISTRIBUTED_FORM, place: None };
         let bytes = ROOT_BYTES + reps * REP_BYTES;

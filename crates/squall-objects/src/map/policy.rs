@@ -22,6 +22,7 @@
 //! later change would make callers wait longer for the copy. And a thread that fills a map is faster than
 //! any policy.
 
+use squall_adapt::costs::{MachineCosts, Work};
 use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, Handle, info_of};
@@ -141,12 +142,13 @@ where
             fits_lock: detail & SPILLED == 0 && entries <= most,
             // After a swap the lock is new, and a single user becomes its owner. `at_stake_ns` makes the
             // engine wait, so that a moment with one caller does not count.
-            can_be_owned: !is_small || detail & OWNED != 0,
+            // Without `membarrier` no lock has an owner.
+            can_be_owned: load.costs.operation_ns == 0.0 && (!is_small || detail & OWNED != 0),
             is_cheap: is_cheap::<V>(),
             bytes: entries * entry_bytes::<K, V>(),
             nodes: if has_several_nodes() { machine().clusters(COPY_CLUSTERS).len() } else { 1 },
         };
-        estimate(&seen, load.transfer_ns, load.cache_bytes as f64)
+        estimate(&seen, load.transfer_ns, load.cache_bytes as f64, &load.costs)
     }
 
     /// A copy of all entries, there and back again.
@@ -154,14 +156,14 @@ where
         SWAP + entries(reading.detail) as f64 * (TO_SMALL + TO_TABLE)
     }
 
-    /// A large table stays a table. A table of values that are expensive to copy stays one while it is
-    /// read. Copies end at any size: readers then find a table.
     /// A swap of plain data copies it. The hash and the comparison of its keys are the code of the program
     /// that each call runs, too.
     fn callers_may_swap(&self) -> bool {
         !needs_drop::<K>() && !needs_drop::<V>()
     }
 
+    /// A large table stays a table. A table of values that are expensive to copy stays one while it is
+    /// read. Copies end at any size: readers then find a table.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let is_small = entries(reading.detail) <= small_max::<K, V>() / 2;
         shape.form != SHARED_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
@@ -194,26 +196,26 @@ const fn entry_bytes<K, V>() -> usize {
     size_of::<(K, V)>() * 3 / 2 + 2
 }
 
-/// Costs of a read and a write, in nanoseconds: of the small form for the lock's owner, and without an
-/// owner, which adds an atomic operation and the sensor. Measured by `cargo run --release -p squall-objects
-/// --example map_costs` on one machine, the least of three runs. Only their ratios matter.
-const OWNED_READ: f64 = 5.9;
-const OWNED_WRITE: f64 = 11.2;
-const SMALL_READ: f64 = 19.1;
-const SMALL_WRITE: f64 = 26.8;
-/// Least cost to clone a value that is not cheap: an allocation and its end.
+/// Work of a read and a write: of the small form for the lock's owner, and without an owner, which adds two
+/// locked instructions, the operation and the sensor. From `cargo run --release -p squall-objects --example
+/// map_costs` on one machine, the least of three runs.
+const OWNED_READ: Work = Work { multiplies: 5.9, locked: 0.0, operations: 0.0 };
+const OWNED_WRITE: Work = Work { multiplies: 11.2, locked: 0.0, operations: 0.0 };
+const SMALL_READ: Work = Work { multiplies: 8.1, locked: 2.0, operations: 1.0 };
+const SMALL_WRITE: Work = Work { multiplies: 15.8, locked: 2.0, operations: 1.0 };
+/// Least multiplications to clone a value that is not cheap: an allocation and its end.
 const CLONE: f64 = 40.0;
-const SHARED_READ: f64 = 6.4;
-const SHARED_WRITE: f64 = 19.9;
-/// Cost of a swap there and back, by the same example. Then the additional cost per entry to make the small
-/// form, and to make the table.
+const SHARED_READ: Work = Work { multiplies: 6.4, locked: 0.0, operations: 1.0 };
+const SHARED_WRITE: Work = Work { multiplies: 8.9, locked: 2.0, operations: 1.0 };
+/// Nanoseconds of a swap there and back, by the same example. Then the additional cost per entry to make the
+/// small form, and to make the table.
 const SWAP: f64 = 90_000.0;
 const TO_SMALL: f64 = 60.0;
 const TO_TABLE: f64 = 40.0;
-/// Costs in the replicated form, by the same example with `-- copies`. A read that finds a copy is a read
-/// of a table (6.3 to 6.7). A write adds an announcement, and a lookup in each node's table of copies. A
-/// new copy costs `COPY` beside the read of the original.
-const REPLICATED_READ: f64 = 6.4;
+/// Multiplications in the replicated form, by the same example with `-- copies`. A read that finds a copy is
+/// a read of a table (6.3 to 6.7). A write adds an announcement, and a lookup in each node's table of copies.
+/// A new copy costs `COPY` beside the read of the original.
+const REPLICATED_READ: Work = SHARED_READ;
 const ANNOUNCE: f64 = 48.0;
 const PROBE: f64 = 55.0;
 const COPY: f64 = 105.0;
@@ -282,16 +284,22 @@ impl MapLoad {
     }
 }
 
-fn estimate(seen: &MapLoad, line: f64, cache_bytes: f64) -> Vec<Cost> {
+fn estimate(seen: &MapLoad, line: f64, cache_bytes: f64, costs: &MachineCosts) -> Vec<Cost> {
+    // Returns the time of so many reads and writes, and of so much plain work.
+    let time = |read: Work, write: Work| {
+        let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
+        reads * read.ns(costs) + writes * write.ns(costs)
+    };
+    let plain = |multiplies: f64| multiplies * costs.multiply_ns;
     let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
     // Of each caller's calls, those that follow another caller's.
     let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
-    let copied = if seen.is_cheap { 0.0 } else { (reads + writes) * CLONE };
+    let copied = if seen.is_cheap { 0.0 } else { (reads + writes) * plain(CLONE) };
     let held = copied
         + if seen.can_be_owned && seen.callers.len() <= 1 {
-            reads * OWNED_READ + writes * OWNED_WRITE
+            time(OWNED_READ, OWNED_WRITE)
         } else {
-            reads * SMALL_READ + writes * SMALL_WRITE
+            time(SMALL_READ, SMALL_WRITE)
         };
     // The lock is held meanwhile. If that is nearly always, callers wait for each other.
     let busy = ((held + fetched) / 1e9).min(BUSY_MAX);
@@ -305,27 +313,31 @@ fn estimate(seen: &MapLoad, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let far = 1.0 - 1.0 / readers.max(1) as f64;
     let fetch = uncached * ENTRY_LINES * line;
     let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * CONFLICTS * SHARED_LINES * line;
-    let written = writes * SHARED_WRITE + meet;
-    let shared = reads * (SHARED_READ + fetch * (far + (1.0 - far) * NEAR_FETCH)) + written;
+    let written = writes * SHARED_WRITE.ns(costs) + meet;
+    let shared = reads * (SHARED_READ.ns(costs) + fetch * (far + (1.0 - far) * NEAR_FETCH)) + written;
     // A map that is too large for the lock has a table within its form. It pays only for the indirection.
     let small = if seen.fits_lock { held + fetched * wait } else { shared * 1.5 };
     let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
-    let mut costs = vec![cost(SMALL_FORM, small, 0), cost(SHARED_FORM, shared, 0)];
+    let mut estimates = vec![cost(SMALL_FORM, small, 0), cost(SHARED_FORM, shared, 0)];
     if seen.nodes > 1 {
         // After a write, the first reader in each node finds no copy, and makes one.
         let copied: f64 = by_node.values().map(|reads| reads.min(writes)).sum();
-        let announced = ANNOUNCE + ANNOUNCE_LINES * line + readers as f64 * (PROBE + ENTRY_LINES * line);
-        let copy = COPY + (ENTRY_LINES + ANNOUNCE_LINES) * line;
-        let replicated =
-            reads * (REPLICATED_READ + fetch * NEAR_FETCH) + copied * copy + writes * announced + written;
-        costs.push(cost(REPLICATED_FORM, replicated, seen.bytes * readers));
+        let announced =
+            plain(ANNOUNCE) + ANNOUNCE_LINES * line + readers as f64 * (plain(PROBE) + ENTRY_LINES * line);
+        let copy = plain(COPY) + (ENTRY_LINES + ANNOUNCE_LINES) * line;
+        let replicated = reads * (REPLICATED_READ.ns(costs) + fetch * NEAR_FETCH)
+            + copied * copy
+            + writes * announced
+            + written;
+        estimates.push(cost(REPLICATED_FORM, replicated, seen.bytes * readers));
     }
-    costs
+    estimates
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squall_adapt::costs::REFERENCE;
 
     const LINE: f64 = 25.0;
     const CACHE: f64 = 1e6;
@@ -338,7 +350,7 @@ mod tests {
     }
 
     fn best_of(seen: &MapLoad) -> usize {
-        let costs = estimate(seen, LINE, CACHE);
+        let costs = estimate(seen, LINE, CACHE, &REFERENCE);
         costs.iter().min_by(|a, b| a.ns_per_s.total_cmp(&b.ns_per_s)).unwrap().shape.form
     }
 
@@ -359,7 +371,7 @@ mod tests {
     /// Returns the cost of the small form relative to the table, for a single user.
     fn dearer(reads: f64, writes: f64, fits_lock: bool, can_be_owned: bool) -> f64 {
         let seen = MapLoad { fits_lock, can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
-        let costs = estimate(&seen, LINE, CACHE);
+        let costs = estimate(&seen, LINE, CACHE, &REFERENCE);
         costs[SMALL_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s
     }
 
@@ -392,7 +404,7 @@ mod tests {
     #[test]
     fn co_71_the_lock_costs_each_caller_more_with_more_callers() {
         let for_each = |vps: usize| {
-            let costs = estimate(&on_nodes(&[vps], 1e5, 1e5, 1), LINE, CACHE);
+            let costs = estimate(&on_nodes(&[vps], 1e5, 1e5, 1), LINE, CACHE, &REFERENCE);
             costs[SMALL_FORM].ns_per_s / vps as f64
         };
         assert!(for_each(1) < for_each(2) && for_each(2) < for_each(4) && for_each(4) < for_each(16));
@@ -426,14 +438,14 @@ mod tests {
         let reads = |vps: &[usize], nodes| on_nodes(vps, 1e6, 0.0, nodes);
         assert_eq!(best_of(&reads(&[8, 8], 2)), SHARED_FORM, "each node's caches keep all");
         assert_eq!(best_of(&huge(reads(&[8, 0], 2))), SHARED_FORM, "one node alone reads");
-        let costs = estimate(&huge(reads(&[16], 1)), LINE, CACHE);
+        let costs = estimate(&huge(reads(&[16], 1)), LINE, CACHE, &REFERENCE);
         assert!(costs.iter().all(|cost| cost.shape.form != REPLICATED_FORM), "there is one node");
     }
 
     #[test]
     fn hu_16_a_map_with_many_writes_is_not_replicated_and_goes_back() {
         for writes in [1e5, 5e5, 1e6] {
-            let costs = estimate(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE);
+            let costs = estimate(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE, &REFERENCE);
             let dearer = costs[REPLICATED_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s;
             assert!(dearer > 1.0, "{writes}: {dearer}");
             assert!(writes < 5e5 || dearer > 1.3, "more than the margin: {writes}: {dearer}");
@@ -443,7 +455,29 @@ mod tests {
     #[test]
     fn copies_cost_their_bytes() {
         let costs: [Cost; 3] =
-            estimate(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE).try_into().unwrap();
+            estimate(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE, &REFERENCE).try_into().unwrap();
         assert_eq!(costs.map(|cost| cost.bytes), [0, 0, 3 * 10 * CACHE as usize]);
+    }
+
+    /// Returns the cost of the small form relative to the table, for a single user of a machine.
+    fn dearer_on(costs: &MachineCosts, reads: f64, writes: f64, can_be_owned: bool) -> f64 {
+        let seen = MapLoad { can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
+        let costs = estimate(&seen, LINE, CACHE, costs);
+        costs[SMALL_FORM].ns_per_s / costs[SHARED_FORM].ns_per_s
+    }
+
+    #[test]
+    fn the_ratio_of_two_forms_follows_the_machine() {
+        let mut cheap = REFERENCE;
+        cheap.locked_ns = 1.0;
+        let written = |costs| dearer_on(costs, 0.0, 1e6, true);
+        assert!(written(&cheap) > 1.0, "plain work decides where locked instructions are cheap");
+        assert!(written(&REFERENCE) < 1.0);
+        // In a mode with fences an operation costs both forms as much, and the lock's own instructions less
+        // in comparison.
+        let mut fenced = REFERENCE;
+        fenced.operation_ns = 30.0;
+        let read = |costs| dearer_on(costs, 1e6, 0.0, false);
+        assert!(read(&fenced) < read(&REFERENCE) && read(&fenced) > 1.0);
     }
 }

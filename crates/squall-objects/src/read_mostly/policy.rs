@@ -6,6 +6,7 @@
 //! fetched them. Copies cost more per change: two stores to the line of each replica, and a clone of the
 //! value for each.
 
+use squall_adapt::costs::{MachineCosts, Work};
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
@@ -14,8 +15,8 @@ use squall_machine::{ClusterSize, machine};
 use squall_parts::replica::Master;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-
 use std::mem::needs_drop;
+
 use super::distributed::{Distributed, Local};
 use super::{ADAPTS, ReadMostly};
 
@@ -103,14 +104,13 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
         let changes = f64::from(u32::try_from(load.before.global).unwrap_or(u32::MAX))
             / load.span.as_secs_f64().max(1e-9);
         let seen = Seen { readers: readers.into_values().collect(), changes };
-        judge(&seen, size_of::<T>(), size_of::<Local<T, ADAPTS, true>>(), load.transfer_ns)
+        judge(&seen, size_of::<T>(), size_of::<Local<T, ADAPTS, true>>(), load.transfer_ns, &load.costs)
     }
 }
 
-/// Costs in nanoseconds, measured on one machine: a read in any form, and a change without its stores. Only
-/// their ratios matter.
-const READ: f64 = 3.0;
-const CHANGE: f64 = 150.0;
+/// Work of a read in any form, and of a change without its stores.
+const READ: Work = Work { multiplies: 3.0, locked: 0.0, operations: 1.0 };
+const CHANGE: Work = Work { multiplies: 100.0, locked: 9.0, operations: 1.0 };
 /// Cost of a line transfer within a cluster, relative to one between clusters.
 const NEAR: f64 = 0.25;
 const LINE_BYTES: usize = 64;
@@ -124,7 +124,7 @@ struct Seen {
     changes: f64,
 }
 
-fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64) -> Vec<Cost> {
+fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64, costs: &MachineCosts) -> Vec<Cost> {
     let value_lines = value_bytes.div_ceil(LINE_BYTES).max(1) as f64;
     let reads: f64 = seen.readers.iter().flatten().sum();
     // Returns how many of these reads find a new value.
@@ -136,7 +136,7 @@ fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64) -> Vec<
         seen.readers.iter().map(|cluster| fetches(cluster.iter().copied().fold(0.0, f64::max))).sum();
     let replicas = seen.readers.len().max(1) as f64;
     let fetch = (1.0 + value_lines) * line;
-    let common = reads * READ + seen.changes * CHANGE;
+    let common = reads * READ.ns(costs) + seen.changes * CHANGE.ns(costs);
     // With a single cluster every transfer is near, in either form.
     let far = if seen.readers.len() > 1 { 1.0 } else { NEAR };
     let shared = common + all * fetch * far + seen.changes * 2.0 * line * far;
@@ -156,12 +156,13 @@ fn judge(seen: &Seen, value_bytes: usize, local_bytes: usize, line: f64) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squall_adapt::costs::REFERENCE;
 
     /// Returns the cheapest form, for the number of readers in each cluster and the reads and changes per
     /// second.
     fn best(clusters: &[usize], reads: f64, changes: f64, bytes: usize) -> usize {
         let readers = clusters.iter().map(|vps| vec![reads; *vps]).collect();
-        let costs = judge(&Seen { readers, changes }, bytes, 128, 60.0);
+        let costs = judge(&Seen { readers, changes }, bytes, 128, 60.0, &REFERENCE);
         costs.iter().min_by(|a, b| a.ns_per_s.total_cmp(&b.ns_per_s)).unwrap().shape.form
     }
 
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn hu_04_what_nobody_changes_costs_the_same_in_each_form() {
-        let costs = judge(&Seen { readers: vec![vec![1e6; 4]; 4], changes: 0.0 }, 64, 128, 60.0);
+        let costs = judge(&Seen { readers: vec![vec![1e6; 4]; 4], changes: 0.0 }, 64, 128, 60.0, &REFERENCE);
         assert_eq!(costs[0].ns_per_s, costs[1].ns_per_s);
     }
 }

@@ -246,7 +246,7 @@ fn errors_of_bad_requests_name_the_valid_ones() {
     assert!(text.contains("margin") && text.contains("0.5"), "{text}");
     assert!(control::set_attribute(id, "freeze", "maybe").is_err());
     let attributes = control::attributes(id).unwrap();
-    assert_eq!(attributes.len(), 13);
+    assert_eq!(attributes.len(), 15);
     let error = control::sample(id, Duration::from_secs(2)).unwrap_err();
     assert_eq!(error.to_string(), format!("calls of object {id} were to be counted for 2s; at most for 1s"));
     squall_rcu::pin(|_| {
