@@ -93,8 +93,27 @@ fn collect() -> Result<Map<String, Value>, Failure> {
     put("objects", objects());
     put("alloc", allocator());
     put("threads", json!(own_threads()));
-    put("warnings", json!(found.warnings));
+    put("costs", costs());
+    put("warnings", json!(warnings(found.warnings)));
     Ok(info)
+}
+
+/// Returns the costs by which adaptive objects choose their form, with a name in words for each.
+fn costs() -> Value {
+    let costs = squall::adapt::costs::measured();
+    let ns = |ns: f64| json!(format!("{ns:.2} ns"));
+    json!({
+        "multiplication": ns(costs.multiply_ns),
+        "locked_addition": ns(costs.locked_ns),
+        "addition_to_own_vp": ns(costs.local_add_ns),
+        "full_fence": ns(costs.fence_ns),
+        "fences_of_an_operation": ns(costs.operation_ns),
+    })
+}
+
+/// Returns the warnings about the machine, and about a slow mode of this process.
+fn warnings(of_machine: Vec<String>) -> Vec<String> {
+    of_machine.into_iter().chain(squall::adapt::costs::warnings()).collect()
 }
 
 fn restart() -> Value {

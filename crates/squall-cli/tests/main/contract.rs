@@ -284,6 +284,19 @@ fn info_reports_the_modes_with_their_reasons() {
 }
 
 #[test]
+fn info_warns_of_a_slow_mode_and_tells_the_measured_costs() {
+    let slow = squall_with(&["info", "--json"], &[("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off")]);
+    let info = &objects(&slow)[0];
+    let warnings = info["warnings"].to_string();
+    for part in ["SQUALL_RSEQ=off", "SQUALL_MEMBARRIER=off", "locked instruction", "full fences"] {
+        assert!(warnings.contains(part), "no {part} in {warnings}");
+    }
+    let costs = &info["costs"];
+    assert_eq!(costs["locked_addition"], costs["addition_to_own_vp"], "{costs}");
+    assert_ne!(costs["fences_of_an_operation"], "0.00 ns", "{costs}");
+}
+
+#[test]
 fn stress_list_names_the_stresses_one_on_a_line() {
     let output = squall(&["stress", "--list"]);
     assert!(output.status.success());
