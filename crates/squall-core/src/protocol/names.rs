@@ -6,7 +6,7 @@
 //! Idea: a list beside the tables, by id. A swap keeps the id, so it keeps the name. A word of the slot,
 //! which was padding, says whether the list may have a name for it.
 //!
-//! - I1. `Slot::named` is the [mark](mark) of the last object of the slot that was given a name. It is written
+//! - I1. `Slot::named` is the [`mark`] of the last object of the slot that was given a name. It is written
 //!   in an operation in which the object was found alive, so the thread that ends the object sees it.
 //! - I2. No code of users runs under the lock of the list. A signal handler never waits for the lock that the
 //!   interrupted code holds: both enter [`Cold`].
@@ -268,8 +268,8 @@ fn may_have_name(id: Id) -> bool {
     !squall_sys::fork::forked() && named(id.slot())
 }
 
-/// Returns a part of an id's generation, which is not zero. Other generations may have the same mark: only the
-/// list decides.
+/// Returns a part of an id's generation, never zero. Other generations may have the same mark; the list
+/// decides.
 pub(crate) fn mark(id: Id) -> u16 {
     id.generation() as u16 | 1
 }
