@@ -17,6 +17,7 @@ use crate::protocol::{
     MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView, Request,
     SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
 };
+use crate::short;
 
 /// Largest number of representatives listed individually.
 const REPS_LISTED_MAX: usize = 1024;
@@ -167,6 +168,10 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
     let mut objects: Vec<(ObjectInfo, Option<&Status>)> = squall_core::snapshot()
         .into_iter()
         .filter(|object| query.interface.as_deref().is_none_or(|part| object.interface.contains(part)))
+        .filter(|object| {
+            let part = query.name.as_deref();
+            part.is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
+        })
         .filter(|object| after.is_none_or(|after| key(object.id) > key(after)))
         .map(|object| {
             let status = status_of(object.id);
@@ -207,29 +212,12 @@ fn order(objects: &mut [(ObjectInfo, Option<&Status>)], sort: Sort) {
     }
 }
 
-/// Strips the module paths from a type name.
-fn without_paths(name: &str) -> String {
-    let mut short = String::new();
-    let mut word = String::new();
-    for letter in name.chars() {
-        if letter.is_alphanumeric() || letter == '_' {
-            word.push(letter);
-        } else if letter == ':' {
-            word.clear();
-        } else {
-            short.push_str(&word);
-            word.clear();
-            short.push(letter);
-        }
-    }
-    short + &word
-}
-
 fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
     ObjectView {
         id: object.id.to_string(),
+        name: object.name.as_deref().map(str::to_owned),
         interface: object.interface.to_owned(),
-        class: without_paths(object.class),
+        class: short::class(object.class),
         family: status.map(|status| status.family.to_owned()),
         form: status.map(|status| status.form.to_owned()),
         forms: status
@@ -251,6 +239,7 @@ fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
         swaps: status.map_or(0, |status| status.swaps_count),
         frozen: status.is_some_and(|status| status.frozen),
         dry_run: status.is_some_and(|status| status.dry_run),
+        stays: status.map(|status| status.stays.to_string()),
     }
 }
 
@@ -312,12 +301,14 @@ fn decision_view(decision: &Decision) -> DecisionView {
     DecisionView {
         at_ms: since_1970(decision.at),
         id: decision.id.to_string(),
+        name: decision.name.as_deref().map(str::to_owned),
         family: decision.family.to_owned(),
         from: decision.from.to_owned(),
         to: decision.to.to_owned(),
         place: decision.place.map(|vp| vp.index()),
         verdict: decision.verdict.to_string(),
         why: decision.why.clone(),
+        readings: decision.readings().to_owned(),
         took_us: micros(decision.took),
         swap: decision.report.as_ref().map(swap_view),
     }
@@ -328,8 +319,8 @@ fn swap_view(report: &SwapReport) -> SwapView {
         began_ms: since_1970(report.began),
         id: report.id.to_string(),
         interface: report.interface.to_owned(),
-        from: without_paths(report.from),
-        to: without_paths(report.to),
+        from: short::class(report.from),
+        to: short::class(report.to),
         outcome: match &report.outcome {
             SwapOutcome::Swapped => "swapped".to_owned(),
             SwapOutcome::RolledBack(failure) => failure.to_string(),
@@ -381,13 +372,6 @@ mod tests {
         let long = find(&"9".repeat(60_000)).expect_err("no id");
         assert!(long.message.len() < 200, "{long}");
         assert_eq!(find("16777215.4294967295").expect_err("nobody").kind, RefusalKind::NoObject);
-    }
-
-    #[test]
-    fn names_of_types_lose_their_paths_at_every_depth() {
-        assert_eq!(without_paths("alpha::beta::Gamma"), "Gamma");
-        assert_eq!(without_paths("a::B<c::D, &e::f::G>"), "B<D, &G>");
-        assert_eq!(without_paths("u64"), "u64");
     }
 
     #[test]

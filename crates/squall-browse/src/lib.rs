@@ -12,6 +12,7 @@ mod elsewhere;
 mod paths;
 pub mod protocol;
 mod server;
+mod short;
 mod target;
 
 pub use client::Client;

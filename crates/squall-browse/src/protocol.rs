@@ -135,6 +135,9 @@ pub struct ListQuery {
     /// Lists only objects with an interface name that contains this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// Lists only objects with a name that contains this text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Order of a list: ids ascending, all others descending.
@@ -260,9 +263,12 @@ pub struct Listing {
 pub struct ObjectView {
     /// Id of the object, as text.
     pub id: String,
+    /// Name that the program gave it, if any. May contain control characters.
+    pub name: Option<String>,
     /// Name of its interface.
     pub interface: String,
-    /// Name of its class, without the module path.
+    /// Name of its class, without module paths and constant parameters. [`Detail::class_path`] is the full
+    /// name.
     pub class: String,
     /// Name of its family, if it is adaptive.
     pub family: Option<String>,
@@ -290,6 +296,8 @@ pub struct ObjectView {
     pub frozen: bool,
     /// `true` if its policy only records its decisions.
     pub dry_run: bool,
+    /// Reason why it keeps its present form, as a sentence, if it is adaptive.
+    pub stays: Option<String>,
 }
 
 /// One object in detail.
@@ -365,6 +373,8 @@ pub struct DecisionView {
     pub at_ms: u64,
     /// Id of the object, as text.
     pub id: String,
+    /// Name that the program gave the object, if any. May contain control characters.
+    pub name: Option<String>,
     /// Family of the object.
     pub family: String,
     /// Form that served before the decision.
@@ -376,8 +386,11 @@ pub struct DecisionView {
     pub place: Option<usize>,
     /// Action taken.
     pub verdict: String,
-    /// Sensor readings, call counts and cost estimates that the decision rests on.
+    /// Reason, as a sentence.
     pub why: String,
+    /// Sensor readings, call counts and cost estimates that the decision rests on.
+    #[serde(default)]
+    pub readings: String,
     /// Duration in microseconds.
     pub took_us: u64,
     /// Report of the swap, if one began.

@@ -103,7 +103,9 @@ fn an_object_is_swapped_under_load_and_no_call_is_lost() {
     assert_eq!(object.handle().sum(), calls);
     let swaps = client.swaps().expect("an answer");
     assert!(swaps.iter().any(|swap| swap.id == id && swap.interface == "Tally"), "{swaps:?}");
-    assert!(client.object(&id).expect("an answer").row.class.starts_with("Sum<"));
+    let detail = client.object(&id).expect("an answer");
+    assert_eq!(detail.row.class, "Sum", "without the constant parameter");
+    assert!(detail.class_path.contains("::Sum<"), "{}", detail.class_path);
 }
 
 #[test]

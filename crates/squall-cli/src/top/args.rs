@@ -17,7 +17,8 @@ pub(crate) struct TopArgs {
     /// `squall::browse::serve()`.
     #[arg(value_name = "PID", value_parser = |text: &str| text.parse::<Target>())]
     pub(super) target: Target,
-    /// Print the objects once, as a table, and exit.
+    /// Print the objects once, as a table, and exit. On a terminal the table is as wide as the terminal: less
+    /// important columns are left out, and long names are cut. Elsewhere it has its full width.
     #[arg(long)]
     pub(super) once: bool,
     /// Print one JSON object per line, and no other text, to stdout: once with --once, else at every
@@ -36,6 +37,12 @@ pub(crate) struct TopArgs {
     /// Show only objects whose interface name contains this text.
     #[arg(long, value_name = "TEXT")]
     pub(super) interface: Option<String>,
+    /// Show only objects with a name that contains this text.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) name: Option<String>,
+    /// With --detail or --history: add the readings, counts and costs that each decision rests on.
+    #[arg(long)]
+    pub(super) readings: bool,
     /// Count the calls of each shown object for this many milliseconds. Counted calls are slower.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=SAMPLE_MS_MAX))]
     pub(super) sample: Option<u64>,

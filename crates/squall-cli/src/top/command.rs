@@ -49,18 +49,23 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     Ok(freeze.map(|(id, frozen)| Command::Freeze { id: id.clone(), frozen }))
 }
 
-pub(super) fn run(client: &mut Client, command: &Command, as_json: bool) -> Result<(), Failure> {
+pub(super) fn run(
+    client: &mut Client,
+    command: &Command,
+    as_json: bool,
+    readings: bool,
+) -> Result<(), Failure> {
     match command {
         Command::Detail(id) => {
             let (detail, history) = (client.object(id)?, client.history(id)?);
-            if as_json { json(&detail) } else { lines(detail_lines(&detail, &history)) }
+            if as_json { json(&detail) } else { lines(detail_lines(&detail, &history, readings)) }
         }
         Command::History(id) => {
             let history = if id == ALL { client.decisions()? } else { client.history(id)? };
             match as_json {
                 true => history.iter().try_for_each(json),
                 false if history.is_empty() => line("There are no decisions yet."),
-                false => lines(history.iter().map(decision_line).collect()),
+                false => lines(history.iter().map(|decision| decision_line(decision, readings)).collect()),
             }
         }
         Command::Memory => {
@@ -157,8 +162,8 @@ pub(super) fn attribute_line(attribute: &AttributeView) -> String {
     text::clean(&format!("{name} = {value}{unit} ({from}; {range}, default {default}) {about}"))
 }
 
-/// Formats a decision and its reason.
-pub(super) fn decision_line(decision: &DecisionView) -> String {
+/// Formats a decision and its reason, with its readings on request.
+pub(super) fn decision_line(decision: &DecisionView, readings: bool) -> String {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(decision.at_ms);
     let ago = at.elapsed().map_or(0, |ago| ago.as_millis() as u64);
     let DecisionView { id, from, to, verdict, why, .. } = decision;
@@ -166,14 +171,26 @@ pub(super) fn decision_line(decision: &DecisionView) -> String {
     let swap = decision.swap.as_ref().map_or(String::new(), |swap| {
         format!("; {} us, longest pause {} us", swap.total_us, swap.longest_pause_us)
     });
-    text::clean(&format!("{} ago, {id}: {from} to {to}{place}: {verdict}; {why}{swap}", text::span(ago)))
+    let name = named(decision.name.as_deref());
+    let readings = match &*decision.readings {
+        there if readings && !there.is_empty() => format!(" [{there}]"),
+        _ => String::new(),
+    };
+    let ago = text::span(ago);
+    text::clean(&format!("{ago} ago, {id}{name}: {from} to {to}{place}: {verdict}; {why}{swap}{readings}"))
+}
+
+/// Formats a name to follow an id.
+pub(super) fn named(name: Option<&str>) -> String {
+    name.map_or(String::new(), |name| format!(" \"{}\"", text::escaped(name)))
 }
 
 /// Formats the details of one object.
-pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<String> {
+pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView], readings: bool) -> Vec<String> {
     let row = &detail.row;
+    let name = named(row.name.as_deref());
     let mut lines = vec![
-        format!("{}#{} {} {} ({})", row.interface, row.id, row.state, detail.kind, detail.class_path),
+        format!("{}#{}{name} {} {} ({})", row.interface, row.id, row.state, detail.kind, detail.class_path),
         format!(
             "made at {}, {} ago; interface at {}",
             detail.made_at,
@@ -196,6 +213,7 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<Str
             _ => "",
         };
         lines.push(format!("{family}: form {form}, one of {}{frozen}", row.forms.join(", ")));
+        lines.extend(row.stays.iter().map(|stays| format!("stays {form}: {stays}")));
     }
     if !detail.implementations.is_empty() {
         lines.push(format!("implementations to swap to: {}", detail.implementations.join(", ")));
@@ -204,6 +222,6 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<Str
     if !history.is_empty() {
         lines.push("decisions, latest first:".to_owned());
     }
-    lines.extend(history.iter().rev().map(|decision| format!("  {}", decision_line(decision))));
+    lines.extend(history.iter().rev().map(|decision| format!("  {}", decision_line(decision, readings))));
     lines.iter().map(|line| text::clean(line)).collect()
 }

@@ -6,15 +6,13 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, List, ListState, Paragraph, Row as TableRow, Table, TableState};
 
-use super::command::{attribute_line, detail_lines};
-use super::keys;
-use super::print::{COLUMNS, FIRST_NUMBER, cells};
+use super::command::{attribute_line, detail_lines, named};
+use super::print::{COLUMNS, cells, is_number};
 use super::state::{Prompt, State};
+use super::{fit, keys};
 
 /// Minimum screen height that shows the detail pane.
 const LINES_FOR_DETAIL: u16 = 16;
-/// Maximum width of a text column.
-const TEXT_WIDTH_MAX: u16 = 32;
 
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -69,23 +67,21 @@ fn draw_table(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let place = state.place();
     let first = place.unwrap_or(0).saturating_sub(fit / 2).min(state.rows.len().saturating_sub(fit));
     let shown: Vec<[String; COLUMNS.len()]> = state.rows.iter().skip(first).take(fit).map(cells).collect();
-    let widths = COLUMNS.iter().enumerate().map(|(column, name)| {
-        let width = shown.iter().map(|cells| cells[column].chars().count()).chain([name.len()]).max();
-        Constraint::Length(width.map_or(0, |width| width.min(usize::from(TEXT_WIDTH_MAX)) as u16))
-    });
-    let widths: Vec<Constraint> = widths.collect();
-    let cell = |column: usize, text: String| {
-        let line = Line::from(text);
-        Cell::from(if column < FIRST_NUMBER { line } else { line.right_aligned() })
+    let columns = fit::columns(&shown, Some(usize::from(area.width)));
+    let widths: Vec<Constraint> = columns
+        .iter()
+        .map(|(_, width)| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)))
+        .collect();
+    let line = |cells: &[String; COLUMNS.len()]| {
+        let cell = |(column, width): &fit::Shown| {
+            let line = Line::from(fit::cut(&cells[*column], *width));
+            Cell::from(if is_number(*column) { line.right_aligned() } else { line })
+        };
+        TableRow::new(columns.iter().map(cell).collect::<Vec<_>>())
     };
-    let header = COLUMNS.iter().enumerate().map(|(column, name)| cell(column, (*name).to_owned()));
-    let rows = shown.into_iter().map(|cells| {
-        TableRow::new(
-            cells.into_iter().enumerate().map(|(column, text)| cell(column, text)).collect::<Vec<_>>(),
-        )
-    });
-    let table = Table::new(rows.collect::<Vec<_>>(), widths)
-        .header(TableRow::new(header.collect::<Vec<_>>()).style(STRONG))
+    let table = Table::new(shown.iter().map(line).collect::<Vec<_>>(), widths)
+        .column_spacing(fit::GAP as u16)
+        .header(line(&COLUMNS.map(str::to_owned)).style(STRONG))
         .row_highlight_style(CHOSEN);
     let mut position = TableState::new().with_selected(place.map(|place| place - first));
     frame.render_stateful_widget(table, area, &mut position);
@@ -98,8 +94,9 @@ fn draw_detail(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let block = Block::bordered();
     let paragraph = match &state.detail {
         Some((detail, history)) => {
-            let lines = detail_lines(detail, history).into_iter().map(Line::from);
-            Paragraph::new(lines.collect::<Vec<_>>()).block(block.title(format!("object {}", detail.row.id)))
+            let lines = detail_lines(detail, history, state.readings).into_iter().map(Line::from);
+            let title = format!("object {}{}", detail.row.id, named(detail.row.name.as_deref()));
+            Paragraph::new(lines.collect::<Vec<_>>()).block(block.title(title))
         }
         None => Paragraph::new("no object is selected").block(block),
     };

@@ -7,6 +7,7 @@
 mod args;
 mod command;
 mod draw;
+mod fit;
 mod keys;
 mod print;
 mod screen;
@@ -28,9 +29,9 @@ use watch::Watch;
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let mut client = Client::connect_within(&args.target, TIMEOUT)?;
     if let Some(command) = command::parse(&args.command)? {
-        return command::run(&mut client, &command, args.json);
+        return command::run(&mut client, &command, args.json, args.readings);
     }
-    let mut watch = Watch::new(args.limit as usize, args.interface.clone());
+    let mut watch = Watch::new(args.limit as usize, args.interface.clone(), args.name.clone());
     if args.json && !args.once {
         return print::stream(&mut client, &mut watch, args);
     }

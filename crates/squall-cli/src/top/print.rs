@@ -1,21 +1,21 @@
 //! Output without a screen: a table, or one JSON object per line.
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use comfy_table::{CellAlignment, Table, presets};
+use squall::browse::protocol::ObjectView;
 use squall::browse::{Client, ClientError};
 
 use super::args::{Key, TopArgs};
-use super::text;
 use super::watch::{Look, Row, Watch};
+use super::{fit, text};
 use crate::output::{Failure, line};
 
 /// The columns of the table and of the screen.
-pub(super) const COLUMNS: [&str; 13] = [
+pub(super) const COLUMNS: [&str; 12] = [
+    "name",
     "id",
-    "interface",
     "class",
-    "form",
     "state",
     "reps",
     "VPs",
@@ -26,8 +26,20 @@ pub(super) const COLUMNS: [&str; 13] = [
     "swaps",
     "frozen",
 ];
-/// Columns before this one are text and left-aligned.
-pub(super) const FIRST_NUMBER: usize = 5;
+/// The columns with texts of any length.
+pub(super) const NAME: usize = 0;
+pub(super) const CLASS: usize = 2;
+/// Columns from this one to the last but one are numbers, and right-aligned.
+const FIRST_NUMBER: usize = 4;
+/// The columns that a narrow table leaves out, the least important first.
+pub(super) const DROPPED_FIRST: [usize; 9] = [3, 5, 4, 7, 8, 10, 11, 6, 9];
+/// The greatest number of objects for which a table says why they keep their form.
+const REASONS_MAX: usize = 10;
+
+/// Returns whether a column is right-aligned.
+pub(super) fn is_number(column: usize) -> bool {
+    column >= FIRST_NUMBER
+}
 
 /// Formats one object, column by column.
 pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
@@ -42,10 +54,9 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
         (_, _, None) => "-",
     };
     [
+        object.name.as_deref().map_or("-".to_owned(), text::escaped),
         object.id.clone(),
-        text::clean(&object.interface),
-        text::clean(&object.class),
-        object.form.as_deref().map_or("-".to_owned(), text::clean),
+        class(object),
         object.state.clone(),
         object.reps.to_string(),
         object.vps.to_string(),
@@ -58,13 +69,22 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
+/// Formats the class of an object: family and form if it adapts, else interface and class.
+fn class(object: &ObjectView) -> String {
+    text::clean(&match (&object.family, &object.form) {
+        (Some(family), Some(form)) => format!("{family} ({form})"),
+        _ => format!("{} ({})", object.interface, object.class),
+    })
+}
+
 /// Prints all objects once.
 pub(super) fn once(client: &mut Client, watch: &mut Watch, args: &TopArgs) -> Result<(), Failure> {
     let look = look(client, watch, args)?;
     if args.json {
         rows_as_json(&look)?;
     } else {
-        line(table(&look))?;
+        let width = terminal_width();
+        table(&look, width).into_iter().chain(reasons(&look, width)).try_for_each(line)?;
         if look.all_frozen {
             line("Every policy is frozen.")?;
         }
@@ -116,12 +136,86 @@ pub(super) fn json(payload: &impl serde::Serialize) -> Result<(), Failure> {
     line(serde_json::to_string(payload).map_err(|error| Failure::new(error.to_string()))?)
 }
 
-fn table(look: &Look) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(COLUMNS);
-    table.add_rows(look.rows.iter().map(cells));
-    for column in table.column_iter_mut().skip(FIRST_NUMBER) {
-        column.set_cell_alignment(CellAlignment::Right);
+/// Returns the width of the terminal, if stdout is one.
+fn terminal_width() -> Option<usize> {
+    let size = std::io::stdout().is_terminal().then(ratatui::crossterm::terminal::size)?;
+    size.ok().map(|(width, _)| usize::from(width)).filter(|width| *width > 0)
+}
+
+fn table(look: &Look, width: Option<usize>) -> Vec<String> {
+    let rows: Vec<_> = look.rows.iter().map(cells).collect();
+    let shown = fit::columns(&rows, width);
+    let header = fit::row(&COLUMNS.map(str::to_owned), &shown, width);
+    let mut lines = vec![header.clone(), "─".repeat(fit::width_of(&header))];
+    lines.extend(rows.iter().map(|cells| fit::row(cells, &shown, width)));
+    lines
+}
+
+/// Says of the objects with contended calls why they keep their form.
+fn reasons(look: &Look, width: Option<usize>) -> Vec<String> {
+    const INDENT: &str = "  ";
+    let contended = |row: &&Row| row.object.contended_per_s.is_some_and(|rate| rate > 0.0);
+    let mut lines = Vec::new();
+    for row in look.rows.iter().filter(contended).take(REASONS_MAX) {
+        let object = &row.object;
+        let (Some(stays), Some(form)) = (&object.stays, &object.form) else { continue };
+        let name = object.name.as_deref().map_or(String::new(), |name| format!(" {}", text::escaped(name)));
+        let reason = text::clean(&format!("{}{name} stays {form}: {stays}", object.id));
+        match width {
+            None => lines.push(reason),
+            Some(width) => {
+                for (number, part) in
+                    fit::wrap(&reason, width.saturating_sub(INDENT.len())).into_iter().enumerate()
+                {
+                    lines.push(if number == 0 { part } else { format!("{INDENT}{part}") });
+                }
+            }
+        }
     }
-    table
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::watch::object;
+
+    fn look() -> Look {
+        let mut contended = object("17.3", 96, 7);
+        (contended.name, contended.interface) =
+            (Some("GET /login requests\u{1b}[2J".into()), "Counter".into());
+        (contended.family, contended.form) = (Some("counter".into()), Some("shared".into()));
+        contended.contended_per_s = Some(77_000.0);
+        contended.stays =
+            Some("one part per processor would save an estimated 12 %, too little for a change".into());
+        let mut plain = object("18.3", 96, 7);
+        (plain.interface, plain.class) = ("Counter".into(), "Central".into());
+        let row = |object| Row { object, misses_per_s: None, calls_per_s: None };
+        Look { rows: vec![row(contended), row(plain)], total: 2, all_frozen: false }
+    }
+
+    #[test]
+    fn a_table_begins_with_names_and_fits_the_terminal() {
+        for width in [Some(40), Some(80), Some(132), None] {
+            let lines: Vec<String> =
+                table(&look(), width).into_iter().chain(reasons(&look(), width)).collect();
+            assert!(lines[0].starts_with("name "), "{lines:#?}");
+            assert!(
+                width.is_none_or(|width| lines.iter().all(|line| fit::width_of(line) <= width)),
+                "{lines:#?}"
+            );
+        }
+        let lines = table(&look(), Some(80));
+        assert!(lines[2].starts_with("GET /login") && lines[2].contains("counter (shared)"), "{lines:#?}");
+        assert!(lines[3].starts_with("- ") && lines[3].contains("Counter (Central)"), "{lines:#?}");
+        assert!(table(&look(), None)[2].starts_with("GET /login requests\\u{1b}[2J  17.3"), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_contended_object_says_why_it_stays() {
+        let lines = reasons(&look(), None);
+        let begin = "17.3 GET /login requests\\u{1b}[2J stays shared: one part per processor would save";
+        assert!(lines.len() == 1 && lines[0].starts_with(begin), "{lines:#?}");
+        assert!(reasons(&look(), Some(40)).len() > 2);
+    }
 }

@@ -27,7 +27,7 @@ pub(super) fn run(mut client: Client, watch: Watch, args: &TopArgs) -> Result<()
         target: args.target.clone(),
         client: Some(client),
         watch,
-        state: State::new(title, args.sort, counting),
+        state: State { readings: args.readings, ..State::new(title, args.sort, counting) },
         interval: Duration::from_millis(args.interval),
         sample_ms: args.sample.unwrap_or(SAMPLE_MS),
     };

@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) counting: bool,
     /// Details of the selected object, and the decisions about it, oldest first.
     pub(super) detail: Option<(Detail, Vec<DecisionView>)>,
+    /// Whether the decisions are shown with their readings.
+    pub(super) readings: bool,
     pub(super) prompt: Prompt,
     /// The result of the last action.
     pub(super) message: Option<String>,
@@ -99,6 +101,7 @@ impl State {
             selected: None,
             counting,
             detail: None,
+            readings: false,
             prompt: Prompt::None,
             message: None,
             trouble: None,
@@ -192,6 +195,10 @@ impl State {
                     if self.counting { "Calls are counted." } else { "Calls are no longer counted." }.into(),
                 );
                 Action::Look
+            }
+            Press::Letter('v') => {
+                self.readings = !self.readings;
+                Action::None
             }
             Press::Letter('F') => Action::FreezeAll(!self.all_frozen),
             Press::Letter('f') => self.freeze(),

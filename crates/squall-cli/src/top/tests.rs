@@ -22,6 +22,7 @@ fn adaptive(id: &str, bytes: usize, contended: f64) -> ObjectView {
     (object.family, object.form) = (Some("counter".into()), Some("shared".into()));
     object.forms = vec!["shared".into(), "distributed".into()];
     object.contended_per_s = Some(contended);
+    (object.name, object.stays) = (Some("GET /login".into()), Some("it is frozen".into()));
     object
 }
 
@@ -191,20 +192,21 @@ fn the_table_shows_the_rows_and_marks_the_selection() {
     let state = with_detail();
     let lines = screen(&state, 130, 30);
     assert!(lines[0].starts_with("line_server (4711)  3 objects, by contention"), "{lines:#?}");
-    for column in ["id", "interface", "form", "bytes", "contended/s", "frozen"] {
+    for column in ["name", "id", "class", "bytes", "contended/s", "frozen"] {
         assert!(lines[1].contains(column), "{lines:#?}");
     }
-    for part in ["2.0", "Counter", "Shared<u64>", "shared", "4096", "900", "(7)", "no"] {
+    for part in ["GET /login", "2.0", "counter (shared)", "4096", "900", "(7)", "no"] {
         assert!(lines[2].contains(part), "{part}: {lines:#?}");
     }
-    assert!(lines[4].starts_with("3.0"), "{lines:#?}");
+    assert!(lines[4].split_whitespace().nth(1) == Some("3.0"), "{lines:#?}");
     assert!(
         lines.last().is_some_and(|line| line.contains("q quits") || line.contains("q quit")),
         "{lines:#?}"
     );
     let all = lines.join("\n");
     for part in [
-        "object 2.0",
+        "object 2.0 \"GET /login\"",
+        "stays shared: it is frozen",
         "src/main.rs:20:5",
         "cooldown = 100 ms",
         "shared to distributed: swapped; 2 VPs call it",
@@ -215,6 +217,20 @@ fn the_table_shows_the_rows_and_marks_the_selection() {
     terminal.draw(|frame| draw(frame, &state)).expect("drawn");
     let marked = |y| terminal.backend().buffer()[(0, y)].modifier.contains(Modifier::REVERSED);
     assert!(marked(2) && !marked(3));
+}
+
+#[test]
+fn readings_of_decisions_are_shown_on_request() {
+    let mut state = with_detail();
+    if let Some((_, history)) = &mut state.detail {
+        history[0].readings = "local 900, foreign 3100".into();
+    }
+    let shown = |state: &State| screen(state, 200, 40).join("\n").contains("[local 900, foreign 3100]");
+    assert!(!shown(&state));
+    assert_eq!(state.press(Press::Letter('v')), Action::None);
+    assert!(shown(&state));
+    state.press(Press::Letter('v'));
+    assert!(!shown(&state));
 }
 
 #[test]
@@ -271,14 +287,15 @@ fn the_selected_row_is_always_visible() {
     for (press, id) in [(Press::End, "4999.0"), (Press::Home, "0.0"), (Press::PageDown, "10.0")] {
         state.press(press);
         let lines = screen(&state, 100, 24);
-        assert!(lines.iter().any(|line| line.split_whitespace().next() == Some(id)), "{id}: {lines:#?}");
+        assert!(lines.iter().any(|line| line.split_whitespace().nth(1) == Some(id)), "{id}: {lines:#?}");
     }
 }
 
 #[test]
 fn control_characters_of_the_program_are_not_printed() {
     let mut state = state();
-    state.rows[0].object.class = "a\u{1b}[2Jb".into();
+    state.rows[0].object.form = Some("a\u{1b}[2Jb".into());
+    state.rows[1].object.name = Some("c\u{1b}[2Jd".into());
     let all = screen(&state, 130, 24).join("\n");
-    assert!(all.contains("a [2Jb") && !all.contains('\u{1b}'), "{all}");
+    assert!(all.contains("a [2Jb") && all.contains("c\\u{1b}[2Jd") && !all.contains('\u{1b}'), "{all}");
 }

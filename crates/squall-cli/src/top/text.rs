@@ -43,6 +43,21 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
 
+/// Escapes control characters, and characters that change the direction of writing.
+pub(super) fn escaped(name: &str) -> String {
+    let mut shown = String::new();
+    for letter in name.chars() {
+        match letter {
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                shown.extend(letter.escape_default());
+            }
+            _ if letter.is_control() => shown.extend(letter.escape_default()),
+            _ => shown.push(letter),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +85,6 @@ mod tests {
     #[test]
     fn control_characters_are_removed() {
         assert_eq!(clean("a\u{1b}[2Jb\nc"), "a [2Jb c");
+        assert_eq!(escaped("a\u{1b}[2Jb\n\u{202e}ä"), "a\\u{1b}[2Jb\\n\\u{202e}ä");
     }
 }

@@ -36,6 +36,7 @@ pub(super) struct Look {
 pub(super) struct Watch {
     limit: usize,
     interface: Option<String>,
+    name: Option<String>,
     /// Time and miss counts of the previous poll.
     before: Option<(Instant, BTreeMap<String, u64>)>,
     calls: BTreeMap<String, f64>,
@@ -44,14 +45,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(limit: usize, interface: Option<String>) -> Watch {
-        Watch { limit, interface, before: None, calls: BTreeMap::new(), turns: VecDeque::new() }
+    pub(super) fn new(limit: usize, interface: Option<String>, name: Option<String>) -> Watch {
+        Watch { limit, interface, name, before: None, calls: BTreeMap::new(), turns: VecDeque::new() }
     }
 
     /// Polls the objects and compares them with the previous poll.
     pub(super) fn look(&mut self, client: &mut Client, key: Key) -> Result<Look, ClientError> {
-        let interface = self.interface.clone();
-        let query = ListQuery { sort: key.asked(), limit: Some(self.limit), interface, after: None };
+        let (interface, name) = (self.interface.clone(), self.name.clone());
+        let query = ListQuery { sort: key.asked(), limit: Some(self.limit), interface, name, after: None };
         let listing = client.list(&query)?;
         Ok(self.compare(listing, Instant::now(), key))
     }
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn rates_cover_the_time_between_two_polls() {
-        let mut watch = Watch::new(10, None);
+        let mut watch = Watch::new(10, None, None);
         let start = Instant::now();
         let first = watch.compare(listing(&[object("1.0", 1, u64::from(u32::MAX))]), start, Key::Id);
         assert_eq!(first.rows[0].misses_per_s, None);
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn counts_of_calls_are_kept_while_the_object_lives() {
-        let mut watch = Watch::new(10, None);
+        let mut watch = Watch::new(10, None, None);
         watch.calls.insert("1.0".into(), 7.0);
         watch.calls.insert("2.0".into(), 9.0);
         let both = [object("1.0", 1, 0), object("2.0", 1, 0), object("3.0", 1, 0)];
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn equal_rows_are_sorted_by_id() {
-        let mut watch = Watch::new(10, None);
+        let mut watch = Watch::new(10, None, None);
         let objects = [object("10.0", 5, 0), object("9.1", 5, 0), object("9.0", 5, 0), object("1.0", 50, 0)];
         let look = watch.compare(listing(&objects), Instant::now(), Key::Memory);
         assert_eq!(ids(&look), ["1.0", "9.0", "9.1", "10.0"]);

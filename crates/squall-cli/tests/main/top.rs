@@ -44,7 +44,7 @@ struct Program {
 fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let object = squall::shared(One::default());
+        let object = squall::shared::<dyn Tally, _>(One::default()).named("the tally\n");
         register::<dyn Tally>("another", |_| Replacement::swappable(One::default()));
         Program { _server: squall::browse::serve().expect("a server"), object }
     })
@@ -84,7 +84,7 @@ fn once_as_json_is_a_line_for_each_object_and_nothing_else() {
     let output = top(&["--once", "--json"]);
     let row = row(&output);
     assert_eq!(row["interface"], "Tally");
-    assert_eq!(row["class"], "One");
+    assert_eq!((&row["class"], &row["name"]), (&"One".into(), &"the tally\n".into()));
     assert_eq!(row["state"], "live");
     assert!(row["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
     assert!(row["misses_per_s"].is_null() && row["calls_per_s"].is_null(), "{row}");
@@ -98,7 +98,9 @@ fn once_is_a_table() {
         let output = top(args);
         assert!(output.status.success(), "{}", stderr(&output));
         let text = stdout(&output);
-        assert!(text.contains("contended/s") && text.contains("Tally") && text.contains(&id()), "{text}");
+        assert!(text.contains("contended/s") && text.starts_with("name "), "{text}");
+        let row = text.lines().find(|line| line.contains(&id())).expect("its row");
+        assert!(row.starts_with("the tally\\n ") && row.contains("Tally (One)"), "{text}");
         assert!(!text.contains('\u{1b}'), "no colours in a file");
     }
 }
@@ -116,6 +118,7 @@ fn rows_are_chosen_sorted_and_cut() {
     assert!(ids.len() == 3 && ids.is_sorted(), "{ids:?}");
     assert!(stderr(&output).contains("more objects"), "{}", stderr(&output));
     assert!(rows(&top(&["--once", "--json", "--interface", "No such name"])).is_empty());
+    assert_eq!(rows(&top(&["--once", "--json", "--name", "the tally"])).len(), 1);
     drop(more);
 }
 
@@ -163,6 +166,7 @@ fn an_object_is_shown_in_detail() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.contains("tests/main/top.rs") && text.contains("Tally#"), "{text}");
+    assert!(text.contains(&format!("#{} \"the tally\\n\" live", id())), "{text}");
     let rows = rows(&top(&["--detail", &id(), "--json"]));
     assert_eq!((rows.len(), &rows[0]["kind"]), (1, &Value::from("shared")));
 }
@@ -203,6 +207,7 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let seen = row(&top(&["--once", "--json", "--interface", "Counter"]));
     let forms = seen["forms"].as_array().expect("forms").clone();
     assert!(seen["family"].is_string() && seen["form"] == forms[0] && seen["frozen"] == false, "{seen}");
+    assert_eq!(seen["stays"], "its sensor has not tripped in this form");
     assert_eq!(row(&top(&["--freeze", &id, "--json"]))["frozen"], true);
     let set = rows(&top(&["--set", &id, "margin", "2.5", "--json"]));
     assert_eq!((&set[0]["name"], &set[0]["value"]), (&"margin".into(), &"2.5".into()), "{set:?}");
