@@ -5,6 +5,9 @@
 //! until a post arrives. While an object is grown, the thread runs a round ten times per second, and never
 //! more than twenty times.
 //!
+//! An object without sensors is an exception: while several VPs call it in its first form, the thread looks
+//! at it after growing pauses (`Record::put_off`).
+//!
 //! A round handles many objects together, in three steps. Two readings of the sensors, some milliseconds
 //! apart, find the busy objects. A count of calls for a fraction of a millisecond finds the callers and
 //! methods. The families estimate costs from both. The engine then swaps an object to the best form, if the
