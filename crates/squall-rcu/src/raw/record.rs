@@ -224,7 +224,7 @@ impl Record {
         // One test for both conditions.
         if word & (SLOW | DEPTH) != 0 {
             // A predicted branch, so that the next entry does not depend on the value of this one.
-            squall_sys::branch::keep();
+            squall_sys::branch::unlikely();
             if word & SLOW != 0 {
                 return None;
             }
@@ -401,7 +401,7 @@ impl Record {
         let quiet = self.quiet.load(Ordering::Relaxed).saturating_sub(QUIET_ONE);
         self.quiet.store(quiet, Ordering::Relaxed);
         if quiet == POSTPONED {
-            squall_sys::branch::keep();
+            squall_sys::branch::unlikely();
             self.quiet.store(0, Ordering::Relaxed);
         }
         quiet == POSTPONED
