@@ -1,4 +1,5 @@
-//! `squall info`: shows the detected machine, and the mode of each primitive with its reason.
+//! `squall info`: shows the detected machine, and the mode of each primitive with its reason. Each line for
+//! people is followed by its meaning, and by the consequence for a program.
 //!
 //! Side effects are small. The modes are chosen now if they were not chosen before. Membarrier is called a
 //! few dozen times to time it. No thread is started.
@@ -15,6 +16,7 @@ use squall_machine::pervp::{self, RestartMode};
 use squall_machine::try_machine;
 use squall_rcu::{ReclaimerState, reclaimer_state, stats};
 
+use crate::info_words;
 use crate::output::{Failure, line};
 
 /// Number of timed heavy fences. The median is shown.
@@ -33,7 +35,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<(), Failure> {
         return line(Value::Object(info));
     }
     for (key, value) in &info {
-        print(key, value, 0)?;
+        print(key, key, value)?;
     }
     Ok(())
 }
@@ -252,9 +254,10 @@ fn own_threads() -> Vec<String> {
     names.map(|name| name.trim().to_owned()).filter(|name| name.starts_with("squall-")).collect()
 }
 
-/// Prints one value for people. Nested values are indented.
-fn print(key: &str, value: &Value, depth: usize) -> Result<(), Failure> {
-    let indent = "  ".repeat(depth);
+/// Prints one value for people, and the words that explain it. Nested values are indented. `path` contains
+/// the keys above this value.
+fn print(path: &str, key: &str, value: &Value) -> Result<(), Failure> {
+    let indent = "  ".repeat(path.matches('.').count());
     let name = key.replace('_', " ");
     match value {
         Value::Object(fields) if fields.contains_key("mode") => {
@@ -262,11 +265,11 @@ fn print(key: &str, value: &Value, depth: usize) -> Result<(), Failure> {
             let why = text("why").map_or(String::new(), |why| format!(" ({why})"));
             let cost = text("idle_ns").map_or(String::new(), |ns| format!(", {ns} ns when idle"));
             let mode = text("mode").unwrap_or_default();
-            line(format_args!("{indent}{name:<22} {mode}{why}{cost}"))
+            line(format_args!("{indent}{name:<22} {mode}{why}{cost}"))?;
         }
         Value::Object(fields) => {
             line(format_args!("{indent}{name}"))?;
-            fields.iter().try_for_each(|(key, value)| print(key, value, depth + 1))
+            return fields.iter().try_for_each(|(key, value)| print(&format!("{path}.{key}"), key, value));
         }
         Value::Array(items) if items.iter().any(Value::is_object) => {
             line(format_args!("{indent}{name}"))?;
@@ -278,19 +281,54 @@ fn print(key: &str, value: &Value, depth: usize) -> Result<(), Failure> {
                     .map(|(key, value)| format!("{} {}", key.replace('_', " "), plain(value)))
                     .collect();
                 line(format_args!("{indent}  {}", fields.join(", ")))
-            })
+            })?;
         }
-        Value::Array(items) if items.is_empty() => line(format_args!("{indent}{name:<22} none")),
+        Value::Array(items) if items.is_empty() => line(format_args!("{indent}{name:<22} none"))?,
         Value::Array(items) => {
             let texts: Vec<String> = items.iter().map(plain).collect();
-            line(format_args!("{indent}{name:<22} {}", texts.join(", ")))
+            line(format_args!("{indent}{name:<22} {}", texts.join(", ")))?;
         }
-        Value::Null => line(format_args!("{indent}{name:<22} none")),
-        _ => line(format_args!("{indent}{name:<22} {}", plain(value))),
+        Value::Null => line(format_args!("{indent}{name:<22} none"))?,
+        _ => line(format_args!("{indent}{name:<22} {}", plain(value)))?,
     }
+    let Some(words) = info_words::of(path, value) else { return Ok(()) };
+    line(format_args!("{indent}    is: {}", words.is))?;
+    line(format_args!("{indent}    so: {}", words.means))
 }
 
 /// Returns the value as text without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `visit` with the path and value of each line for people.
+    fn each_line(path: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
+        match value {
+            Value::Object(fields) if !fields.contains_key("mode") => {
+                fields.iter().for_each(|(key, value)| each_line(&format!("{path}.{key}"), value, visit));
+            }
+            _ => visit(path, value),
+        }
+    }
+
+    #[test]
+    fn each_line_is_explained_in_two_sentences_that_fit_a_terminal() {
+        let Ok(info) = collect() else { panic!("the machine is not found") };
+        let mut missing = Vec::new();
+        for (key, value) in &info {
+            each_line(key, value, &mut |path, value| match info_words::of(path, value) {
+                Some(words) => {
+                    for text in [words.is, words.means] {
+                        assert!(text.ends_with('.') && text.len() <= 100, "{path}: {text}");
+                    }
+                }
+                None => missing.push(path.to_owned()),
+            });
+        }
+        assert!(missing.is_empty(), "lines without words: {missing:?}");
+    }
 }

@@ -10,6 +10,7 @@ mod args;
 mod bench;
 mod demo;
 mod info;
+mod info_words;
 mod locality;
 mod output;
 #[cfg(test)]
