@@ -248,7 +248,7 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
 /// then waits for that operation in `Forward`, where no call has to wait.
 #[doc(hidden)]
 pub fn __calls_parked(id: Id) -> Option<usize> {
-    let tables = existing().filter(|_| !squall_sys::fork::forked())?;
+    let tables = existing().filter(|tables| id.slot() < tables.slots_end() && !squall_sys::fork::forked())?;
     squall_rcu::pin(|_| {
         let Occupant::Mediated(found) = tables.slot(id.slot()).occupant() else { return None };
         // SAFETY: valid within this operation (`object/I1`).
@@ -293,6 +293,9 @@ fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
 /// Returns the object to which this slot leads, through a mediator too, and its state. Called within an
 /// operation, in which the object is valid.
 pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, ObjectState)> {
+    if slot >= tables.slots_end() {
+        return None;
+    }
     match tables.slot(slot).occupant() {
         Occupant::Object(object) => Some((object, ObjectState::Live)),
         Occupant::Mediated(mediator) => {

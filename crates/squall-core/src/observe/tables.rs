@@ -8,10 +8,10 @@ use std::cell::RefCell;
 use crate::observe::inspect;
 use crate::protocol::destroy;
 use crate::protocol::header::Header;
-use crate::protocol::id::{Id, SLOTS_MAX};
+use crate::protocol::id::Id;
 use crate::protocol::platform::Platform;
 use crate::protocol::slot::{Occupant, Slot};
-use crate::protocol::tables::{BLOCK, LOCAL_SHIFT, Tables, existing};
+use crate::protocol::tables::{BLOCK, SLOTS_BOUND, Tables, before_tables, existing};
 
 /// Figures about the translation tables.
 ///
@@ -45,6 +45,26 @@ pub struct TableStats {
     pub kept_bytes: usize,
 }
 
+/// Bounds the number of interfaces of objects that live at once, and with it the address space of the tables.
+/// Call it before the first object is created.
+///
+/// The number is rounded up to a power of two, from 8,192 to 16,777,216, which is the default. The
+/// environment variable `SQUALL_OBJECTS_MAX` has precedence. If the process has a limit on addresses
+/// (`ulimit -v`), the default is lower: the tables take at most an eighth of the remaining addresses. The
+/// same holds if the system does not overcommit memory (`vm.overcommit_memory=2`): at most 64 MiB.
+///
+/// # Errors
+/// The bound in force, if an object was created before.
+///
+/// ```
+/// squall_core::tables::set_objects_max(100_000).expect("no object was created yet");
+/// ```
+pub fn set_objects_max(objects: u32) -> Result<(), usize> {
+    // Relaxed: under the lock of the tables' creation.
+    before_tables(|| SLOTS_BOUND.store(objects.max(1), Ordering::Relaxed))
+        .map_err(|tables| tables.slots_max() as usize)
+}
+
 /// Returns figures about the tables.
 ///
 /// # Cost
@@ -67,7 +87,7 @@ pub fn stats() -> TableStats {
         kept_bytes: existing().map_or(0, Tables::kept_bytes),
     };
     let Some(tables) = existing() else { return stats };
-    stats.reserved_bytes = ((tables.vp_limit() + 1) << LOCAL_SHIFT) + SLOTS_MAX as usize * size_of::<Slot>();
+    stats.reserved_bytes = tables.reserved_bytes();
     for number in 0..tables.slots_end() {
         let slot = tables.slot(number);
         let generation = slot.generation.load(Ordering::Relaxed);
@@ -149,7 +169,7 @@ pub fn discard_all() {
 /// counter.add(1);
 /// ```
 pub fn discard_page_of(vp: Vp, id: Id) {
-    if let Some(tables) = existing() {
+    if let Some(tables) = existing().filter(|tables| id.slot() < tables.slots_end()) {
         tables.discard(vp, id.slot() / BLOCK * BLOCK, BLOCK);
     }
 }

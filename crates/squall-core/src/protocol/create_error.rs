@@ -11,7 +11,12 @@ pub enum CreateError {
     /// There is no memory for the object, or no address space for the tables.
     OutOfMemory(std::io::Error),
     /// Every id is in use.
-    OutOfIds,
+    OutOfIds {
+        /// Number of ids in use.
+        used: u32,
+        /// Bound of that number.
+        bound: u32,
+    },
     /// The well-known id has an object already, or a destroyed one that is still being reclaimed.
     Taken(Id),
     /// The process is a forked child, which may only exec.
@@ -36,8 +41,11 @@ impl fmt::Display for CreateError {
                     "squall cannot create an object: no memory for it or the tables; free memory or raise the limits: {cause}"
                 )
             }
-            CreateError::OutOfIds => {
-                f.write_str("squall cannot create an object: every id is in use; destroy objects first")
+            CreateError::OutOfIds { used, bound } => {
+                write!(
+                    f,
+                    "squall cannot create an object: {used} ids are in use, and the bound is {bound}; destroy objects first, or set SQUALL_OBJECTS_MAX higher"
+                )
             }
             CreateError::Taken(id) => {
                 write!(

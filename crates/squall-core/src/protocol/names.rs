@@ -24,7 +24,7 @@ use std::ops::Deref;
 use super::stall::{Found, look};
 use crate::protocol::id::Id;
 use crate::protocol::platform::Platform;
-use crate::protocol::tables::{Cold, existing};
+use crate::protocol::tables::{Cold, Tables, existing};
 
 /// Names of ended objects that are kept.
 const ENDED_MAX: usize = if cfg!(miri) { 8 } else { 1024 };
@@ -219,7 +219,8 @@ fn set(id: Id, name: Name) -> Result<(), NameError> {
     }
     let tables = existing().ok_or(NameError::NoObject(id))?;
     let give = || {
-        let Some(Found::Object(own, class)) = look(tables.slot(id.slot()), id) else {
+        let slot = (id.slot() < tables.slots_end()).then(|| tables.slot(id.slot()));
+        let Some(Found::Object(own, class)) = slot.and_then(|slot| look(slot, id)) else {
             return Err(NameError::NoObject(id));
         };
         let named = Named { id: own, interfaces: class.interfaces, name };
@@ -264,8 +265,10 @@ pub(crate) fn try_name_of(id: Id) -> Option<Name> {
 
 fn may_have_name(id: Id) -> bool {
     // Relaxed: a thread that must see the name is ordered after `set` by other means.
-    let named = |slot: u32| existing().is_some_and(|t| t.slot(slot).named.load(Ordering::Relaxed) != 0);
-    !squall_sys::fork::forked() && named(id.slot())
+    let named = |tables: &Tables| {
+        id.slot() < tables.slots_end() && tables.slot(id.slot()).named.load(Ordering::Relaxed) != 0
+    };
+    !squall_sys::fork::forked() && existing().is_some_and(named)
 }
 
 /// Returns a part of an id's generation, never zero. Other generations may have the same mark; the list

@@ -47,7 +47,7 @@ pub(super) enum Found {
 }
 
 fn find(id: Id) -> Option<Found> {
-    let slot = existing()?.slot(id.slot());
+    let slot = existing().filter(|tables| id.slot() < tables.slots_end())?.slot(id.slot());
     squall_rcu::try_pin(|_| look(slot, id)).ok().flatten()
 }
 

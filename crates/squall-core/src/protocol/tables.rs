@@ -9,7 +9,8 @@
 //!
 //! - I1. `LOCAL_BASE` changes once, from 0 to the address of VP 0's table. The table of VP v is `v <<
 //!   LOCAL_SHIFT` bytes further. In front of VP 0's table lies the *empty table*, which is never written. A
-//!   thread that does not know its VP reads null in the empty table and takes the slow path.
+//!   thread that does not know its VP reads null in the empty table and takes the slow path. Each table has
+//!   `slots_max` entries.
 //! - I2. A slot belongs for good to the VP that took its block: its home. A free slot is in one free list of
 //!   that home, in one recycled block there, or in the range `fresh`.
 //! - I3. An object with n interfaces takes n consecutive slots, a *run*. A run of n slots stays a run of n.
@@ -19,8 +20,9 @@
 //! Not promised: exclusion on a VP. Its list has a lock, which only threads of that VP and those that free
 //! its slots take.
 //!
-//! Cost: reserved address space of [`SLOTS_MAX`] × 8 bytes for each VP and × 16 bytes once; memory by the
-//! page.
+//! Cost: reserved address space of `slots_max` × 8 bytes for each VP and × 16 bytes once; memory by the page.
+//! `slots_max` is [`SLOTS_MAX`], or the bound of `observe::objects_max`. With a bound, addresses between the
+//! local tables are free for other mappings.
 //!
 //! Source: Appavoo 2005, *Clustered Objects*, §5.1 and §5.4.1 (CO-05, CO-06); Gamsa et al. 1999, *Tornado*,
 //! §3.3 (TO-06, TO-08).
@@ -53,12 +55,15 @@ pub(crate) const LOCAL_SHIFT: u32 = (SLOTS_MAX as usize * ENTRY_BYTES).trailing_
 pub(crate) const BLOCK: u32 = if cfg!(miri) { 32 } else { 512 };
 /// The first slots, which are assigned by number.
 pub(crate) const WELL_KNOWN: u32 = BLOCK;
-const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
+/// Smallest bound of the slots: a local table of 64 KiB.
+pub(crate) const SLOTS_MIN: u32 = if cfg!(miri) { 1 << 10 } else { 1 << 13 };
 // A pair of cache lines has slots of one home only.
 const _: () = assert!((BLOCK as usize * size_of::<Slot>()).is_multiple_of(128) && size_of::<Slot>() <= 16);
 
 /// Address of VP 0's table, or 0 before the tables exist (I1).
 pub(crate) static LOCAL_BASE: CachePadded<AtomicUsize> = CachePadded::new(AtomicUsize::new(0));
+/// The bound of the slots that the program set, or 0.
+pub(crate) static SLOTS_BOUND: AtomicU32 = AtomicU32::new(0);
 static TABLES: CachePadded<OnceLock<Tables>> = CachePadded::new(OnceLock::new());
 /// Held while the tables are created.
 static MAKING: Mutex<()> = Mutex::new(());
@@ -72,6 +77,8 @@ pub(crate) struct Tables {
     free: PerVp<Mutex<Free>>,
     pub(crate) recycled: Recycled,
     vp_limit: usize,
+    /// Number of slots: a power of two, at most [`SLOTS_MAX`].
+    slots_max: u32,
     epoch: Epoch,
 }
 
@@ -139,12 +146,14 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let recycled = Recycled::try_new().map_err(|error| CreateError::OutOfMemory(error.cause))?;
     // Last, since reserved address space is never returned.
     let vp_limit = machine().vp_limit();
-    let local_bytes = (vp_limit + 1) << LOCAL_SHIFT;
-    let slots_bytes = SLOTS_MAX as usize * size_of::<Slot>();
-    let reserve = |bytes| squall_sys::rseq_memory::reserve(bytes).map_err(CreateError::OutOfMemory);
+    let slots_max = slots_max(vp_limit);
+    let local_bytes = slots_max as usize * ENTRY_BYTES;
+    let slots_bytes = slots_max as usize * size_of::<Slot>();
+    let refused = |cause| CreateError::OutOfMemory(no_addresses(reserved_bytes(vp_limit, slots_max), cause));
+    let rows = squall_sys::rseq_memory::reserve_rows(vp_limit + 1, 1 << LOCAL_SHIFT, local_bytes);
     // SAFETY: within the reservation: the first table belongs to no VP (I1).
-    let local = unsafe { reserve(local_bytes)?.byte_add(1 << LOCAL_SHIFT) };
-    let slots = reserve(slots_bytes)?;
+    let local = unsafe { rows.map_err(refused)?.byte_add(1 << LOCAL_SHIFT) };
+    let slots = squall_sys::rseq_memory::reserve(slots_bytes).map_err(refused)?;
     let tables = Tables {
         local: local.cast(),
         slots: slots.cast(),
@@ -153,12 +162,69 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         free,
         recycled,
         vp_limit,
+        slots_max,
         epoch: Epoch::now(),
     };
     // Release: needs no partner. A thread with a handle to an object got it after this store.
     LOCAL_BASE.store(local.as_ptr().expose_provenance(), Ordering::Release);
     squall_rcu::__name_tags(crate::protocol::stall::name);
     Ok(TABLES.get_or_init(|| tables))
+}
+
+/// Returns the number of slots: the bound of the environment or the program, else all. Fewer if addresses are
+/// limited: the tables take at most an eighth of those that remain, and [`STRICT_MAX`] where addresses count
+/// as memory.
+fn slots_max(vp_limit: usize) -> u32 {
+    let environment = std::env::var("SQUALL_OBJECTS_MAX").ok().and_then(|text| text.parse().ok());
+    // Relaxed: under the lock `MAKING`, as at the store.
+    let chosen = environment.or(Some(SLOTS_BOUND.load(Ordering::Relaxed)).filter(|bound| *bound > 0));
+    if let Some(bound) = chosen {
+        return bound.clamp(SLOTS_MIN, SLOTS_MAX).next_power_of_two();
+    }
+    let left = squall_sys::pages::address_limit().map(|limit| {
+        let used = squall_sys::pages::mapped_bytes().unwrap_or(limit / 2);
+        limit.saturating_sub(used) / 8
+    });
+    // The kernel refuses to overcommit, also for mappings that ask for it.
+    let is_strict = std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|text| text.starts_with(b"2"));
+    let most = left.into_iter().chain(is_strict.then_some(STRICT_MAX)).min().unwrap_or(usize::MAX);
+    let mut slots = SLOTS_MAX;
+    while slots > SLOTS_MIN && reserved_bytes(vp_limit, slots) > most {
+        slots /= 2;
+    }
+    slots
+}
+
+/// The most bytes of tables where each address counts as memory (`vm.overcommit_memory=2`).
+const STRICT_MAX: usize = 64 << 20;
+
+/// Bytes of all tables.
+fn reserved_bytes(vp_limit: usize, slots: u32) -> usize {
+    slots as usize * ((vp_limit + 1) * ENTRY_BYTES + size_of::<Slot>())
+}
+
+/// Adds the numbers to an error of a reservation, if the process has a limit on addresses.
+fn no_addresses(needed: usize, cause: std::io::Error) -> std::io::Error {
+    use squall_sys::pages::{address_limit, mapped_bytes};
+    let (Some(limit), Some(used)) = (address_limit(), mapped_bytes()) else { return cause };
+    let [needed, used, limit] = [needed, used, limit].map(|bytes| bytes >> 20);
+    let text = format!(
+        "the tables need {needed} MiB of addresses, and {used} of {limit} MiB are in use (ulimit -v); set \
+         SQUALL_OBJECTS_MAX lower: {cause}"
+    );
+    std::io::Error::new(cause.kind(), text)
+}
+
+/// Calls `set` unless the tables exist.
+pub(crate) fn before_tables(set: impl FnOnce()) -> Result<(), &'static Tables> {
+    let _making = lock(&MAKING);
+    match TABLES.get() {
+        Some(tables) => Err(tables),
+        None => {
+            set();
+            Ok(())
+        }
+    }
 }
 
 thread_local! {
@@ -225,9 +291,10 @@ impl Tables {
             let rest = free.fresh.0..free.fresh.1;
             let singles = free.queue(1, rest.len()).map_err(|_| CreateError::no_memory())?;
             let block = self.next_block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |block| {
-                ((block as usize) < BLOCKS).then_some(block + 1)
+                (block < self.slots_max / BLOCK).then_some(block + 1)
             });
-            let block = block.map_err(|_| CreateError::OutOfIds)?;
+            let block =
+                block.map_err(|_| CreateError::OutOfIds { used: self.slots_end(), bound: self.slots_max })?;
             rest.clone().for_each(|slot| self.settle(slot, vp));
             singles.extend(rest);
             free.fresh = (block * BLOCK, (block + 1) * BLOCK);
@@ -285,7 +352,18 @@ impl Tables {
         home.map(|vp| Vp::new(vp.into()))
     }
 
-    /// Exclusive upper bound of the slots that any VP ever took.
+    /// Number of slots.
+    pub(crate) fn slots_max(&self) -> u32 {
+        self.slots_max
+    }
+
+    /// Bytes of address space of all tables.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        reserved_bytes(self.vp_limit, self.slots_max)
+    }
+
+    /// Exclusive upper bound of the slots that any VP ever took. Text from outside may name others, which
+    /// the tables may lack.
     pub(crate) fn slots_end(&self) -> u32 {
         self.next_block.load(Ordering::Relaxed) * BLOCK
     }
@@ -312,7 +390,7 @@ impl Tables {
 
     /// Sets the entries of this part of a VP's table to null, and returns their pages to the system.
     pub(crate) fn discard(&self, vp: Vp, first: u32, count: u32) {
-        assert!(vp.index() < self.vp_limit && first + count <= SLOTS_MAX);
+        assert!(vp.index() < self.vp_limit && first + count <= self.slots_max);
         let bytes = count as usize * ENTRY_BYTES;
         let from = std::ptr::from_ref(self.entry(vp.index(), first)).cast_mut().cast::<u8>();
         // SAFETY: within the reservation of the tables (I1), which has only entries, and null is a valid
@@ -328,7 +406,7 @@ impl Tables {
 impl Platform for Tables {
     #[inline(always)]
     fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header> {
-        debug_assert!(vp < self.vp_limit && slot < SLOTS_MAX);
+        debug_assert!(vp < self.vp_limit && slot < self.slots_max);
         // SAFETY: within the reservation: the VP is below the limit (`current/I2`), and the slot came from an
         // id.
         unsafe { self.local.byte_add(vp << LOCAL_SHIFT).add(slot as usize).as_ref() }
@@ -337,7 +415,7 @@ impl Platform for Tables {
     #[inline]
     fn slot(&self, slot: u32) -> &Slot {
         // Every id was issued by these tables.
-        debug_assert!(slot < SLOTS_MAX);
+        debug_assert!(slot < self.slots_max);
         // SAFETY: within the reservation, and zeros are an empty slot.
         unsafe { self.slots.add(slot as usize).as_ref() }
     }

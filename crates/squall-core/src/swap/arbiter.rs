@@ -246,6 +246,10 @@ pub(crate) enum Serving {
 /// # Safety
 /// Within an operation.
 pub(crate) unsafe fn serving(tables: &Tables, id: Id) -> Result<Serving, SwapFailure> {
+    // An id from text may lie beyond the tables.
+    if id.slot() >= tables.slots_end() {
+        return Err(SwapFailure::NotThere);
+    }
     let (found, own) = match tables.slot(id.slot()).find(id) {
         // SAFETY: valid within this operation.
         Ok(object) => (Serving::Alone(object), unsafe { object.as_ref() }.id),

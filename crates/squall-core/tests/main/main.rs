@@ -4,6 +4,8 @@
 //! `tests/leaks.rs` are programs of their own, for the reasons given there.
 #![cfg(not(loom))]
 
+#[cfg(all(target_os = "linux", not(miri)))]
+mod bounds;
 mod by_hand;
 #[cfg(all(target_os = "linux", not(miri)))]
 #[path = "../../../squall-rcu/tests/forked/mod.rs"]
