@@ -1,5 +1,6 @@
 //! `squall locality`: counts under emulation which cache lines the threads of a program share.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -9,13 +10,14 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
 use squall_locality::emulator::INSTALL;
 use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::report::{self, Report, Request};
 use squall_locality::run::{self, Outcome};
-use squall_locality::{MEMORY_MIB, Options, Window, entries_of, read};
+use squall_locality::{MEMORY_MIB, Options, Switch, Window, entries_of, read};
 
 use crate::output::{self, Failure};
 
@@ -29,6 +31,14 @@ pub(crate) struct LocalityArgs {
     /// name of a function (accesses inside its calls).
     #[arg(long, value_name = "WINDOW", default_value = "auto")]
     window: String,
+    /// Count from this signal on. Send it to this command, not to the program. Each further one begins
+    /// another window.
+    #[arg(long, value_name = "SIGNAL", conflicts_with = "window", value_parser = ["USR1", "USR2"])]
+    from_signal: Option<String>,
+    /// Count until this signal, which is sent to this command, too. If it is the signal that begins a window,
+    /// each one turns counting on or off.
+    #[arg(long, value_name = "SIGNAL", conflicts_with = "window", value_parser = ["USR1", "USR2"])]
+    to_signal: Option<String>,
     /// With --ops and without a window: also count the operations of the first thread.
     #[arg(long)]
     with_main: bool,
@@ -111,6 +121,10 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         "marks" => Window::Marks,
         function => Window::Function(function.to_owned()),
     };
+    let switch = switch(args)?;
+    if let Some(switch) = &switch {
+        options.window = Window::Switch(Arc::clone(switch));
+    }
     options.entries_max = entries_of(args.memory);
     options.timeout = timeout;
     options.stop = Some(Arc::clone(&told));
@@ -135,6 +149,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     if let Window::Function(name) = &options.window {
         request.function = Some(name.clone());
     }
+    request.switched = switch.is_some();
     request.processors = args.processors.clone();
     request.lines_max = args.top;
     let report = report::report(&sources, &request);
@@ -172,6 +187,30 @@ fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
             .map_err(|error| Failure::new(format!("cannot handle signal {signal}: {error}")))?;
     }
     Ok(told)
+}
+
+/// Returns the switch that the signals of `--from-signal` and `--to-signal` turn, if there are any. The
+/// thread that turns it ends with this process.
+fn switch(args: &LocalityArgs) -> Result<Option<Arc<Switch>>, Failure> {
+    let number =
+        |name: &Option<String>| name.as_deref().map(|name| if name == "USR1" { SIGUSR1 } else { SIGUSR2 });
+    let (from, to) = (number(&args.from_signal), number(&args.to_signal));
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    let switch = Arc::new(Switch::new(from.is_none()));
+    let told: BTreeSet<i32> = [from, to].into_iter().flatten().collect();
+    let mut signals = Signals::new(&told)
+        .map_err(|error| Failure::new(format!("cannot handle the signals of a window: {error}")))?;
+    let turned = Arc::clone(&switch);
+    std::thread::spawn(move || {
+        let mut on = from.is_none();
+        for signal in signals.forever() {
+            on = if from == to { !on } else { Some(signal) == from };
+            turned.set(on);
+        }
+    });
+    Ok(Some(switch))
 }
 
 /// Returns whether a process ignores `signal`. `status` is the text of its `/proc/PID/status`. The line
@@ -233,13 +272,13 @@ fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
         }
     }
     match report.outcome {
-        Outcome::Exited(0) => Ok(()),
+        Outcome::Exited(0) | Outcome::Stopped(_) => Ok(()),
         Outcome::TimedOut => Err(Failure::new("the program did not end in time and was killed (--timeout)")),
         Outcome::Exited(status) => Err(Failure::new(format!("the program ended with status {status}"))),
         Outcome::Signal(signal) => Err(Failure::new(format!("the program died of signal {signal}"))),
-        Outcome::Interrupted(signal) => {
-            Err(Failure::new(format!("signal {signal} ended the run before the program did")))
-        }
+        Outcome::Interrupted(signal) => Err(Failure::new(format!(
+            "signal {signal} ended the run before the program did, which was killed"
+        ))),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::format::{call, record};
 use crate::log::Payload;
 use crate::plugin::{Shared, with};
 use crate::run;
-use crate::threads::{Thread, current_thread, epoch, tick};
+use crate::threads::{Thread, current_thread, epoch, follow_pause, tick};
 
 /// Maximum number of recorded allocation sites, and of recorded futex words.
 const SITES_MAX: usize = 100_000;
@@ -35,6 +35,7 @@ pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     }
     // Threads synchronise by system calls, so the clock advances between the two halves of a hand-over.
     tick();
+    follow_pause();
     let _ = with(|shared| shared.begin_call(thread, number));
     thread.park();
 }

@@ -168,6 +168,8 @@ pub mod run {
     pub const PROCESSES_UNSEEN: usize = 192;
     /// Records for which there was no room.
     pub const RECORDS_LOST: usize = 200;
+    /// Not zero while no access counts.
+    pub const PAUSED: usize = 208;
     /// Entries in tables of each sample, from 0 to 31.
     pub const ENTRIES: usize = 256;
 }

@@ -413,9 +413,11 @@ pub(crate) enum Windows {
     Marks,
     /// Accesses in calls of a function.
     Symbols,
+    /// Accesses while the profiler lets them count. `true`: from the beginning.
+    Told(bool),
 }
 
-/// Parses the arguments `folder=PATH,entries=N,window=none|marks|auto|symbols`.
+/// Parses the arguments `folder=PATH,entries=N,window=none|marks|auto|symbols|on|off`.
 fn arguments(arguments: &[&str]) -> Result<(PathBuf, u64, Windows), String> {
     let (mut folder, mut entries, mut windows) = (None, u64::MAX, Windows::Auto);
     for argument in arguments {
@@ -426,6 +428,8 @@ fn arguments(arguments: &[&str]) -> Result<(PathBuf, u64, Windows), String> {
             Some(("window", "auto")) => windows = Windows::Auto,
             Some(("window", "marks")) => windows = Windows::Marks,
             Some(("window", "symbols")) => windows = Windows::Symbols,
+            Some(("window", "on")) => windows = Windows::Told(true),
+            Some(("window", "off")) => windows = Windows::Told(false),
             _ => return Err((*argument).to_owned()),
         }
     }
@@ -487,6 +491,10 @@ fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), S
         windows,
     };
     SHARED.with(|state| *state = Some(shared));
+    if windows == Windows::Told(false) {
+        run::current().pause();
+        threads::follow_pause();
+    }
     // SAFETY: the handlers only access statics.
     unsafe { pthread_atfork(before_fork, after_fork, in_child) };
     callbacks::register(id, version).map_err(lacks)

@@ -65,6 +65,16 @@ impl Run<'_> {
         &self.0[place / 8]
     }
 
+    /// Whether no access counts, until the profiler changes it.
+    pub(crate) fn is_paused(self) -> bool {
+        self.long(at::PAUSED).load(Ordering::Relaxed) != 0
+    }
+
+    /// Lets no access count, until the profiler changes it.
+    pub(crate) fn pause(self) {
+        self.long(at::PAUSED).store(1, Ordering::Relaxed);
+    }
+
     /// Sets the limits.
     fn limit(self, entries_max: u64) {
         self.long(at::ENTRIES_MAX).store(entries_max, Ordering::Relaxed);

@@ -58,6 +58,8 @@ static SLOTS_USED: AtomicUsize = AtomicUsize::new(0);
 static EPOCH: AtomicU32 = AtomicU32::new(1);
 /// Whether accesses count only in windows.
 static WINDOWS: AtomicBool = AtomicBool::new(false);
+/// Whether the profiler lets no access count. Written under the lock.
+static PAUSED: AtomicBool = AtomicBool::new(false);
 /// Number of threads inside their windows.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 
@@ -102,6 +104,24 @@ pub(crate) fn tick() {
 /// Makes accesses count only in windows, from the beginning.
 pub(crate) fn count_in_windows_only() {
     WINDOWS.store(true, Ordering::Relaxed);
+}
+
+/// Pauses or resumes the counts of all threads, as the profiler wants. Runs at each system call.
+pub(crate) fn follow_pause() {
+    let paused = run::current().is_paused();
+    if paused == PAUSED.load(Ordering::Relaxed) {
+        return;
+    }
+    with(|_| {
+        PAUSED.store(paused, Ordering::Relaxed);
+        for slot in used().iter().filter(|slot| !slot.own.load(Ordering::Relaxed).is_null()) {
+            if paused {
+                slot.mode.fetch_and(!ON, Ordering::Relaxed);
+            } else {
+                slot.mode.fetch_or(ON, Ordering::Relaxed);
+            }
+        }
+    });
 }
 
 // --- accesses ---
@@ -316,7 +336,7 @@ fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
         shared.threads_count += 1;
         let slot = &SLOTS[vcpu as usize];
         let windows = WINDOWS.load(Ordering::Relaxed);
-        let on = !windows || OPEN.load(Ordering::Relaxed) > 0;
+        let on = !PAUSED.load(Ordering::Relaxed) && (!windows || OPEN.load(Ordering::Relaxed) > 0);
         let thread = Thread {
             slot,
             ticks: EPOCH_ACCESSES,
@@ -581,7 +601,7 @@ pub(crate) fn begin_child(shared: &mut Shared) {
     }
     let inside = thread.depth > 0;
     OPEN.store(u32::from(inside), Ordering::Relaxed);
-    let on = inside || !WINDOWS.load(Ordering::Relaxed);
+    let on = inside || !WINDOWS.load(Ordering::Relaxed) && !PAUSED.load(Ordering::Relaxed);
     thread.slot.mode.store(if on { ON } else { 0 }, Ordering::Relaxed);
     thread.table = shared.table(thread.number, thread.kind());
 }

@@ -158,6 +158,8 @@ fn main() {
         "sleepers" => sleepers(number()),
         "never-ends" => never_ends(argument),
         "tail" => tail(number()),
+        "phases" => phases(argument),
+        "ends" => ends(argument),
         #[cfg(target_arch = "x86_64")]
         "stacks" => stacks(),
         "stack" => std::thread::spawn(|| stack(1_000)).join().expect("no panic"),
@@ -321,6 +323,31 @@ thread_local! {
 fn local(times: u64) {
     // `black_box` keeps the optimiser from removing a word that is never read.
     LOCAL.with(|word| threads(2, |_| add(black_box(word), times)));
+}
+
+/// Two threads add to one counter, then to another one, then to the first again. Before each change the
+/// program creates a file and waits for the answer.
+fn phases(folder: &str) {
+    let ask = |question: &str| {
+        File::create(format!("{folder}/{question}")).expect("a file");
+        while !std::path::Path::new(&format!("{folder}/{question}-answer")).exists() {
+            std::thread::yield_now();
+        }
+    };
+    threads(2, |_| add(&OTHER, 1_000));
+    ask("begin");
+    threads(2, |_| add(&SHARED, 1_000));
+    ask("end");
+    threads(2, |_| add(&OTHER, 1_000));
+}
+
+/// Creates a file with the number of this process, and waits for a signal that ends it.
+fn ends(folder: &str) {
+    threads(2, |_| add(&SHARED, 1_000));
+    std::fs::write(format!("{folder}/ready"), std::process::id().to_string()).expect("a file");
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Runs forever, with a child in another session and an orphaned grandchild. Each thread creates a file in

@@ -18,7 +18,7 @@ pub mod symbols;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Error of the profiler: a text that names the object, the reason, and where it helps the remedy.
@@ -45,6 +45,55 @@ pub enum Window {
     Marks,
     /// Count accesses inside calls of this function.
     Function(String),
+    /// Count accesses while this switch is on.
+    Switch(Arc<Switch>),
+}
+
+/// A switch that turns counting on and off while the program runs.
+///
+/// Each process of the program follows it at its next system call.
+#[derive(Debug)]
+pub struct Switch {
+    wanted: AtomicBool,
+    is_on: AtomicBool,
+}
+
+/// Only the same switch is equal.
+impl PartialEq for Switch {
+    fn eq(&self, other: &Switch) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Switch {}
+
+impl Switch {
+    /// Creates a switch.
+    #[must_use]
+    pub const fn new(on: bool) -> Switch {
+        Switch { wanted: AtomicBool::new(on), is_on: AtomicBool::new(on) }
+    }
+
+    /// Turns counting on or off, within 50 ms. Does nothing after the run.
+    pub fn set(&self, on: bool) {
+        self.wanted.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether the processes of the program see the switch on.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        // Acquire: pairs with the Release in `follow`. The caller sees the change of the page, too.
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Applies the wanted state by `apply`, which returns whether it could.
+    pub(crate) fn follow(&self, apply: impl FnOnce(bool) -> bool) {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted != self.is_on.load(Ordering::Relaxed) && apply(wanted) {
+            // Release: pairs with the Acquire in `is_on`.
+            self.is_on.store(wanted, Ordering::Release);
+        }
+    }
 }
 
 /// Bytes per entry, including its share of the index.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait as wait_for_any};
-use squall_locality_plugin::format::ENTRY_BYTES;
+use squall_locality_plugin::format::{ENTRY_BYTES, run as at};
 use squall_locality_plugin::plugin::MET;
 
 use crate::emulator::Emulator;
@@ -34,7 +34,10 @@ pub enum Outcome {
     Signal(i32),
     /// Killed when the timeout expired.
     TimedOut,
-    /// Stopped by the caller with this signal.
+    /// Stopped on purpose: SIGTERM or SIGINT, sent to the program or passed on by the caller, and the program
+    /// ended in time.
+    Stopped(i32),
+    /// Killed, because it did not end in time after the caller passed this signal on.
     Interrupted(i32),
 }
 
@@ -158,6 +161,13 @@ pub fn run(options: &Options) -> Result<Run, Error> {
             write("symbols", text.as_bytes())?;
             "symbols"
         }
+        Window::Switch(switch) => {
+            if switch.is_on() {
+                "on"
+            } else {
+                "off"
+            }
+        }
     };
     let _adopts = Subreaper::begin(options.no_other_children);
     let begin = Instant::now();
@@ -174,7 +184,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
             command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
         run.pid = child.id();
         let kin = RunProcesses { folder: &run.folder, alone: options.no_other_children };
-        match wait(&mut child, options, &kin, begin) {
+        let page = run.folder.join("run");
+        match wait(&mut child, options, &kin, begin, &page) {
             Ok(outcome) => run.outcome = outcome,
             Err(error) => {
                 // The run returns an error, so no process may continue.
@@ -280,6 +291,7 @@ fn wait(
     options: &Options,
     kin: &RunProcesses<'_>,
     begin: Instant,
+    page: &Path,
 ) -> std::io::Result<Outcome> {
     // A deadline beyond the clock's range never comes.
     let deadline = options.timeout.and_then(|timeout| begin.checked_add(timeout));
@@ -291,14 +303,21 @@ fn wait(
         let told = options.stop.as_ref().map_or(0, |stop| stop.load(Ordering::Relaxed));
         if told != 0 {
             let told = i32::try_from(told).unwrap_or(0);
-            if status.is_none() {
-                interrupt(child, told)?;
-            }
+            let status = match status {
+                Some(status) => Some(status),
+                None => interrupt(child, told)?,
+            };
             end_all(child, kin)?;
-            return Ok(Outcome::Interrupted(told));
+            return Ok(status.map_or(Outcome::Interrupted(told), |status| after(told, ended(status))));
         }
         if let Some(status) = status {
-            return Ok(ended(status));
+            return Ok(match ended(status) {
+                Outcome::Signal(signal) if is_on_purpose(signal) => Outcome::Stopped(signal),
+                outcome => outcome,
+            });
+        }
+        if let Window::Switch(switch) = &options.window {
+            switch.follow(|on| set_paused(page, !on).is_ok());
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             end_all(child, kin)?;
@@ -309,8 +328,29 @@ fn wait(
     }
 }
 
-/// Sends the signal to the program and waits up to [`GRACE`] for its end.
-fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
+/// Writes to the page of the run whether counting is paused.
+fn set_paused(page: &Path, paused: bool) -> std::io::Result<()> {
+    let file = fs::File::options().write(true).open(page)?;
+    file.write_all_at(&u64::from(paused).to_le_bytes(), at::PAUSED as u64)
+}
+
+/// Whether people and service managers end servers by this signal.
+fn is_on_purpose(signal: i32) -> bool {
+    [Signal::TERM, Signal::INT].iter().any(|known| known.as_raw() == signal)
+}
+
+/// Outcome of a program that ended after the caller passed a signal on.
+fn after(told: i32, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Exited(status) if status != 0 && status != 128 + told => outcome,
+        Outcome::Signal(signal) if signal != told => outcome,
+        _ if is_on_purpose(told) => Outcome::Stopped(told),
+        _ => Outcome::Interrupted(told),
+    }
+}
+
+/// Sends the signal to the program and waits up to [`GRACE`] for its end. Returns its status if it ended.
+fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<Option<ExitStatus>> {
     if let Some(signal) = Signal::from_named_raw(signal)
         && let Some(pid) = Pid::from_raw(child.id().cast_signed())
     {
@@ -318,10 +358,13 @@ fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
         let _ = kill_process(pid, signal);
     }
     let deadline = Instant::now() + GRACE;
-    while child.try_wait()?.is_none() && Instant::now() < deadline {
+    loop {
+        let status = child.try_wait()?;
+        if status.is_some() || Instant::now() >= deadline {
+            return Ok(status);
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
 }
 
 /// Makes this process the subreaper for orphaned processes of the program, until dropped.
@@ -465,6 +508,21 @@ mod tests {
         assert!(
             find_program(Path::new("/proc/self/status")).expect_err("it is text").0.contains("no program")
         );
+    }
+
+    #[test]
+    fn a_program_that_ends_after_a_signal_was_stopped_on_purpose() {
+        use Outcome::{Exited, Interrupted, Signal, Stopped};
+        for (told, outcome, is) in [
+            (15, Exited(0), Stopped(15)),
+            (2, Exited(130), Stopped(2)),
+            (15, Signal(15), Stopped(15)),
+            (15, Exited(1), Exited(1)),
+            (15, Signal(11), Signal(11)),
+            (1, Exited(0), Interrupted(1)),
+        ] {
+            assert_eq!(after(told, outcome), is);
+        }
     }
 
     #[test]

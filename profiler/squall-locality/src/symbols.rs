@@ -14,7 +14,7 @@ use crate::Error;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[non_exhaustive]
 pub struct Frame {
-    /// Name of the function, without its hash.
+    /// Name of the function, without its hash. Without symbols: name of the file and address in it.
     pub function: String,
     /// Source file, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,13 +40,17 @@ impl Frame {
             "hashbrown::",
             "<hashbrown::",
         ];
+        /// Libraries, and the dynamic loader. Most have only the names of exported functions.
+        const FILES: &[&str] =
+            &["libc.so", "libc-", "ld-linux", "ld-musl", "libstdc++.so", "libgcc_s.so", "preload.so"];
         let file = self.file.as_deref().unwrap_or("");
         file.starts_with("/rustc/")
             || file.starts_with("/rust/deps/")
             || file.contains("/rustlib/src/rust/library/")
             || CRATES.iter().any(|name| self.function.starts_with(name))
-            || ["malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "??"]
+            || ["malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc"]
                 .contains(&self.function.as_str())
+            || FILES.iter().any(|name| self.function.starts_with(name) && self.function.contains("+0x"))
     }
 }
 
@@ -326,12 +330,21 @@ impl Symbols {
         self.modules.entry(path.to_path_buf()).or_insert_with(|| Module::open(path))
     }
 
-    /// Frames of the instruction at this file offset, innermost first.
+    /// Frames of the instruction at this file offset, innermost first. An unknown function gets the name of
+    /// the file and the address in it, as in `server+0x1a2b`.
     pub fn frames(&mut self, path: &Path, offset: u64) -> Vec<Frame> {
         if let Some(known) = self.frames.get(&(path.to_path_buf(), offset)) {
             return known.clone();
         }
-        let frames = find_frames(self.module(path), offset);
+        let module = self.module(path);
+        let mut frames = find_frames(module, offset);
+        if frames.is_empty() {
+            frames.push(Frame::default());
+        }
+        for frame in frames.iter_mut().filter(|frame| frame.function.is_empty()) {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            frame.function = format!("{file}+{:#x}", module.own_address(offset).unwrap_or(offset));
+        }
         self.frames.insert((path.to_path_buf(), offset), frames.clone());
         frames
     }
@@ -402,17 +415,35 @@ fn find_frames(module: &Module, offset: u64) -> Vec<Frame> {
     {
         frames.push(Frame { function: demangle(symbol), ..Frame::default() });
     }
-    for frame in &mut frames {
-        if frame.function.is_empty() {
-            frame.function = "??".to_owned();
-        }
-    }
     frames
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_without_symbols_is_named_by_its_file_and_address() {
+        let program = std::env::current_exe().expect("the path of this program");
+        let own = functions(&program, "demangle").expect("it is a function of this program");
+        let stripped = std::env::temp_dir().join(format!("squall-stripped-{}", std::process::id()));
+        let mut bytes = std::fs::read(&program).expect("a file");
+        // Offset, number and names of the sections in the head of the file. Symbols lie in sections.
+        bytes[0x28..0x30].fill(0);
+        bytes[0x3c..0x40].fill(0);
+        std::fs::write(&stripped, bytes).expect("a file");
+        let mut symbols = Symbols::default();
+        let named = symbols.frames(&program, own[0].offset);
+        assert!(named.iter().any(|frame| frame.function.contains("demangle")), "{named:?}");
+        let frames = symbols.frames(&stripped, own[0].offset);
+        std::fs::remove_file(&stripped).expect("it is there");
+        let name = format!("squall-stripped-{}+0x", std::process::id());
+        assert!(frames.len() == 1 && frames[0].function.starts_with(&name), "{frames:?}");
+        assert!(frames[0].file.is_none() && !frames[0].is_library());
+        let other = symbols.frames(Path::new("/proc/self/status"), 0x1a2b);
+        assert_eq!(other, [Frame { function: "status+0x1a2b".to_owned(), file: None, line: None }]);
+        assert!(Frame { function: "libc.so.6+0x9d0".to_owned(), ..Frame::default() }.is_library());
+    }
 
     #[test]
     fn c_names_are_unchanged() {

@@ -35,7 +35,7 @@ pub struct Report {
     pub outcome: Outcome,
     /// Duration of the emulated run, in seconds.
     pub seconds: f64,
-    /// Accesses that count: `all`, `marks`, or `function NAME`.
+    /// Accesses that count: `all`, `marks`, `signals`, or `function NAME`.
     pub window: String,
     /// Id of the reported process: the started one, or the busiest one if the started process counted
     /// nothing.
@@ -277,6 +277,8 @@ pub struct Request {
     pub pid: u32,
     /// Name of the window function, if there was one.
     pub function: Option<String>,
+    /// Whether a switch turned counting on and off.
+    pub switched: bool,
     /// Rules of counting.
     pub rules: Rules,
     /// The modelled machine.
@@ -299,6 +301,7 @@ impl Request {
             seconds: 0.0,
             pid: 0,
             function: None,
+            switched: false,
             rules,
             model,
             processors: Vec::new(),
@@ -386,6 +389,7 @@ fn build(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Repo
         seconds: request.seconds,
         window: match (&request.function, lines.windows) {
             (Some(name), _) => format!("function {name}"),
+            (None, _) if request.switched => "signals".to_owned(),
             (None, true) => "marks".to_owned(),
             (None, false) => "all".to_owned(),
         },

@@ -29,6 +29,7 @@ pub(super) fn heading(report: &Report) -> String {
     let window = match report.window.as_str() {
         "all" => "all accesses".to_owned(),
         "marks" => "accesses between marks".to_owned(),
+        "signals" => "accesses between signals".to_owned(),
         other => format!("accesses in {other}"),
     };
     let (threads, seen) = (report.threads, report.thread_list.len());
@@ -99,7 +100,7 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
         Outcome::TimedOut => why.push("the program did not end in time and was killed".to_owned()),
         Outcome::Signal(number) => why.push(format!("the program died of signal {number}")),
         Outcome::Interrupted(number) => why.push(format!("the run was ended by signal {number}")),
-        Outcome::Exited(_) => {}
+        Outcome::Exited(_) | Outcome::Stopped(_) => {}
     }
     for (lines, log) in processes {
         let pid = log.pid;
@@ -157,7 +158,21 @@ pub(super) fn notes(lines: &Lines, log: &Log, inherited: &[Log], request: &Reque
         Outcome::Interrupted(number) => notes.push(format!(
             "The run was ended by signal {number}; the program's accesses until then are counted."
         )),
+        Outcome::Stopped(number) => {
+            notes.push(format!("The program was stopped by signal {number}, and ended."))
+        }
         Outcome::Exited(_) => {}
+    }
+    if request.switched {
+        notes.push(
+            "Accesses before and between the windows were not counted: a signal began each window.".into(),
+        );
+        if lines.threads.iter().all(|thread| thread.accesses == 0) {
+            notes.push(
+                "No access was counted: no signal began a window, or the program made no system call in it."
+                    .into(),
+            );
+        }
     }
     if request.rules.ops.is_none() {
         notes.push(

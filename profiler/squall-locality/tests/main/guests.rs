@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use squall_locality::Window;
+use rustix::process::{Pid, Signal, kill_process};
 use squall_locality::objects::Object;
 use squall_locality::read::Losses;
 use squall_locality::report::{LineReport, Report, page, table};
 use squall_locality::run::Outcome;
+use squall_locality::{Switch, Window};
 
 use crate::common::{look, options};
 
@@ -292,10 +293,65 @@ fn guest_is_killed_and_reported_after_a_stop() {
     });
     let report = look(&options, None, LINES);
     told.join().expect("it tells");
-    assert_eq!((&report.outcome, report.processes.len()), (&Outcome::Interrupted(15), 3));
+    assert_eq!((&report.outcome, report.processes.len()), (&Outcome::Stopped(15), 3));
     await_end(&report);
     assert!(line_of(&report, "SHARED").is_some_and(|line| line.writes > 1_000));
-    assert!(report.notes.iter().any(|note| note.contains("ended by signal 15")), "{:?}", report.notes);
+    assert!(report.notes.iter().any(|note| note.contains("stopped by signal 15")), "{:?}", report.notes);
+}
+
+#[test]
+fn guest_server_that_was_stopped_on_purpose_is_complete() {
+    for direct in [false, true] {
+        let folder = Folder::new(if direct { "stopped" } else { "passed-on" });
+        let Some(mut options) = options("guest", &["ends", folder.text()]) else { return };
+        let stop = Arc::new(AtomicUsize::new(0));
+        options.stop = Some(Arc::clone(&stop));
+        let ready = folder.0.join("ready");
+        let told = std::thread::spawn(move || {
+            let pid = loop {
+                match std::fs::read_to_string(&ready).unwrap_or_default().parse() {
+                    Ok(pid) => break Pid::from_raw(pid).expect("a process"),
+                    Err(_) => std::thread::sleep(Duration::from_millis(10)),
+                }
+            };
+            if direct {
+                kill_process(pid, Signal::TERM).expect("it lives");
+            } else {
+                stop.store(15, Ordering::Relaxed);
+            }
+        });
+        let report = look(&options, None, LINES);
+        told.join().expect("it tells");
+        assert_eq!(report.outcome, Outcome::Stopped(15));
+        assert!(report.incomplete.is_empty(), "{:?}", report.incomplete);
+        assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 2_000);
+    }
+}
+
+#[test]
+fn guest_counts_only_while_its_switch_is_on() {
+    let folder = Folder::new("phases");
+    let Some(mut options) = options("guest", &["phases", folder.text()]) else { return };
+    let switch = Arc::new(Switch::new(false));
+    options.window = Window::Switch(Arc::clone(&switch));
+    let path = folder.0.clone();
+    let told = std::thread::spawn(move || {
+        for (question, on) in [("begin", true), ("end", false)] {
+            while !path.join(question).exists() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            switch.set(on);
+            while switch.is_on() != on {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            std::fs::write(path.join(format!("{question}-answer")), "").expect("a file");
+        }
+    });
+    let report = look(&options, None, LINES);
+    told.join().expect("it tells");
+    assert_eq!(report.outcome, Outcome::Exited(0));
+    assert_eq!(line_of(&report, "SHARED").expect("it is inside").writes, 2_000);
+    assert!(line_of(&report, "OTHER").is_none(), "it is outside");
 }
 
 #[test]
