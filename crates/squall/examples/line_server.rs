@@ -93,7 +93,7 @@ impl Root for Buckets {
 
 impl Limiter for Bucket {
     fn admit(&self) -> bool {
-        self.left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     fn refill(&self) {

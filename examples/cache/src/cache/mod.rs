@@ -184,7 +184,7 @@ impl<S: Store> Cache<S> {
         let limit = self.config().read(|config| config.connections_max);
         let taken = self
             .connections
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < limit).then_some(taken + 1));
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < limit).then_some(taken + 1));
         taken.ok().map(|_| ConnectionPermit(self.clone()))
     }
 
