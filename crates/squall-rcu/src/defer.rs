@@ -548,8 +548,9 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     Ok(calls)
 }
 
-/// Waits until every call that any thread deferred before this call has run. Returns the number of calls run
-/// on this thread. Blocks the thread; a task uses [`barrier_async`](crate::barrier_async).
+/// Waits until every call that any thread deferred before this call has run, and until every
+/// [quiescent-do](crate::quiescent_do) that these calls or others began has ended. Returns the number of calls
+/// run on this thread. Blocks the thread; a task uses [`barrier_async`](crate::barrier_async).
 ///
 /// # Errors
 /// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
@@ -571,7 +572,9 @@ pub fn barrier() -> Result<u64, WaitError> {
     if !crate::reclaimer::allowed() {
         crate::jobs::run_jobs(crate::jobs::Workers::Caller, || Some(()));
     }
-    with_record(|record| barrier_with(record, || Some(()))).map_err(|_| WaitError::Forked)?
+    let calls = with_record(|record| barrier_with(record, || Some(()))).map_err(|_| WaitError::Forked)??;
+    crate::jobs::wait_for_runs()?;
+    Ok(calls)
 }
 
 /// Runs the calls of all threads. They run only while the result of `enter` is kept.

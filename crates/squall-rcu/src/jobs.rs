@@ -68,7 +68,10 @@ pub(crate) type Done = Outcome<Result<Quiescent, WaitError>>;
 static JOBS: Mutex<VecDeque<Job>> = Mutex::new(VecDeque::new());
 /// Waits for the reclaimer's next round.
 static LATER: Mutex<Vec<Arc<Done>>> = Mutex::new(Vec::new());
+/// Jobs in the queue.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Quiescent-dos that left the queue and have not ended. Locked alone, or after `JOBS`.
+static RUNNING: Mutex<Vec<Arc<Done>>> = Mutex::new(Vec::new());
 
 /// Wakes the waiters of all jobs still in the queue: the reclaimer has been forbidden, so the waiters must do
 /// the work.
@@ -86,6 +89,10 @@ fn jobs() -> MutexGuard<'static, VecDeque<Job>> {
 
 fn later() -> MutexGuard<'static, Vec<Arc<Done>>> {
     LATER.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+fn running() -> MutexGuard<'static, Vec<Arc<Done>>> {
+    RUNNING.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 /// Adds a wait for the reclaimer's next round.
@@ -144,8 +151,11 @@ pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
         let Some((moment, barrier)) = front(&jobs()) else { return };
         if let Some(done) = barrier {
             let Some(passed) = run_barrier(&enter) else { return };
-            if let Some(job) = withdraw(&done) {
-                job.done.fill(passed.map(|()| Quiescent::NONE));
+            match (withdraw(&done), passed) {
+                // Its turn comes after the quiescent-dos that the deferred calls began.
+                (Some(job), Ok(())) => push(Job { work: Work::Wait, ..job }),
+                (Some(job), Err(error)) => job.done.fill(Err(error)),
+                (None, _) => {}
             }
             continue;
         }
@@ -153,14 +163,45 @@ pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
         let Some(_permission) = enter() else { return };
         // Another thread may have taken the first job meanwhile.
         let Some(job) = pop(moment) else { continue };
-        WAITING.fetch_sub(1, Ordering::Relaxed);
         let outcome = passed.map(|()| match &job.work {
             Work::Run(run) => run_job(run, workers),
             Work::Wait | Work::Barrier => Quiescent::NONE,
         });
-        job.done.fill(outcome);
+        let done = job.done.clone();
         // The drop of the function's captures is the caller's code.
         let _ = run_caught(|| drop(job));
+        done.fill(outcome);
+        running().retain(|other| !Arc::ptr_eq(other, &done));
+    }
+}
+
+/// Waits until all quiescent-dos that are in the queue, or are being run, have ended.
+pub(crate) fn wait_for_runs() -> Result<(), WaitError> {
+    // Under both locks, so that a job on its way from one list to the other is found.
+    let begun: Vec<Arc<Done>> = {
+        let jobs = jobs();
+        let waiting = jobs.iter().filter(|job| matches!(job.work, Work::Run(_)));
+        waiting.map(|job| job.done.clone()).chain(running().iter().cloned()).collect()
+    };
+    begun.iter().try_for_each(|done| wait_for(done).map(drop))
+}
+
+/// Blocks the thread until the outcome is there. If the reclaimer is forbidden, the thread does the work.
+pub(crate) fn wait_for(done: &Done) -> Result<Quiescent, WaitError> {
+    let mut state = done.lock();
+    loop {
+        if let Some(outcome) = state.outcome {
+            return outcome;
+        }
+        // Read under the lock that `wake_waiters` takes, so that a change of the reclaimer's state is not
+        // missed.
+        if !crate::reclaimer::allowed() && has_jobs() {
+            drop(state);
+            run_jobs(Workers::Caller, || Some(()));
+            state = done.lock();
+            continue;
+        }
+        state = done.wait(state);
     }
 }
 
@@ -171,7 +212,10 @@ fn pop(passed: Moment) -> Option<Job> {
     if first.moment > passed || matches!(first.work, Work::Barrier) {
         return None;
     }
-    jobs.pop_front()
+    let job = jobs.pop_front()?;
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    running().push(job.done.clone());
+    Some(job)
 }
 
 /// Runs every call that was deferred before. Deferred calls run only while the result of `enter` is kept.

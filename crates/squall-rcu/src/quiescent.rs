@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::jobs::{Done, Job, Run, RunOn, Work, Workers, has_jobs, push, run_jobs};
+use crate::jobs::{Done, Job, Run, RunOn, Work, push, wait_for};
 use crate::runners::Quiescent;
 use crate::tasks::poll_job;
 use crate::thread::DOMAIN;
@@ -60,21 +60,7 @@ impl PendingRun {
     /// ```
     pub fn wait(self) -> Result<Quiescent, WaitError> {
         may_wait()?;
-        let mut state = self.0.lock();
-        loop {
-            if let Some(outcome) = state.outcome {
-                return outcome;
-            }
-            // Read under the lock that `wake_waiters` takes, so that a change of the reclaimer's state is not
-            // missed.
-            if !crate::reclaimer::allowed() && has_jobs() {
-                drop(state);
-                run_jobs(Workers::Caller, || Some(()));
-                state = self.0.lock();
-                continue;
-            }
-            state = self.0.wait(state);
-        }
+        wait_for(&self.0)
     }
 }
 

@@ -184,6 +184,32 @@ impl Endless {
     }
 }
 
+/// Begins a slow quiescent-do in a deferred call. Returns a flag that its end sets.
+fn slow_run_of_a_call() -> Arc<AtomicBool> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let sets = ended.clone();
+    defer(move || {
+        let slow = move |_| {
+            thread::sleep(Duration::from_millis(20));
+            sets.store(true, Ordering::Relaxed);
+        };
+        drop(quiescent_do(squall_machine::machine().vps(), RunOn::Each, slow).unwrap());
+    });
+    ended
+}
+
+#[test]
+fn a_barrier_waits_for_the_quiescent_dos_that_the_calls_began() {
+    let _alone = alone();
+    for allowed in [true, false] {
+        set_reclaimer(allowed);
+        let ended = slow_run_of_a_call();
+        barrier().unwrap();
+        assert!(ended.load(Ordering::Relaxed), "the reclaimer is allowed: {allowed}");
+    }
+    set_reclaimer(true);
+}
+
 #[test]
 fn switching_off_waits_for_the_call_that_the_reclaimer_runs() {
     let _alone = alone();
