@@ -100,16 +100,16 @@ fn collect() -> Result<Map<String, Value>, Failure> {
     Ok(info)
 }
 
-/// Returns the costs by which adaptive objects choose their form, with a name in words for each.
+/// Returns the costs by which adaptive objects choose their form, to a hundredth of a nanosecond.
 fn costs() -> Value {
     let costs = squall::adapt::costs::measured();
-    let ns = |ns: f64| json!(format!("{ns:.2} ns"));
+    let rounded = |ns: f64| json!((ns * 100.0).round() / 100.0);
     json!({
-        "multiplication": ns(costs.multiply_ns),
-        "locked_addition": ns(costs.locked_ns),
-        "addition_to_own_vp": ns(costs.local_add_ns),
-        "full_fence": ns(costs.fence_ns),
-        "fences_of_an_operation": ns(costs.operation_ns),
+        "multiplication_ns": rounded(costs.multiply_ns),
+        "locked_addition_ns": rounded(costs.locked_ns),
+        "addition_to_own_vp_ns": rounded(costs.local_add_ns),
+        "full_fence_ns": rounded(costs.fence_ns),
+        "fences_of_an_operation_ns": rounded(costs.operation_ns),
     })
 }
 

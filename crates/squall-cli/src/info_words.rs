@@ -96,6 +96,27 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("engine.name", "Thread that lets objects adapt.", "Look for this name in `top -H` or a debugger."),
     ("engine.state", "State of that thread in this process.", "While it is off, objects keep their form."),
     (
+        "costs.multiplication_ns",
+        "Time of a multiplication on this processor.",
+        "The unit of the other work in the costs of adaptive objects.",
+    ),
+    (
+        "costs.locked_addition_ns",
+        "Time of an atomic addition to a word in the cache.",
+        "The dearer it is, the sooner objects avoid it.",
+    ),
+    (
+        "costs.addition_to_own_vp_ns",
+        "Time of an addition to a word of the processor.",
+        "If it costs as much as an atomic one, distributed counters gain by locality alone.",
+    ),
+    ("costs.full_fence_ns", "Time of a full memory fence.", "Locks and writes of tables contain some."),
+    (
+        "costs.fences_of_an_operation_ns",
+        "Time that fences add to each call of an object.",
+        "Zero while membarrier serves; else every call pays it.",
+    ),
+    (
         "may_start",
         "Threads that Squall may start, each with its trigger.",
         "Other hidden threads do not exist. The setting after the semicolon avoids each.",

@@ -296,8 +296,8 @@ fn info_warns_of_a_slow_mode_and_tells_the_measured_costs() {
         assert!(warnings.contains(part), "no {part} in {warnings}");
     }
     let costs = &info["costs"];
-    assert_eq!(costs["locked_addition"], costs["addition_to_own_vp"], "{costs}");
-    assert_ne!(costs["fences_of_an_operation"], "0.00 ns", "{costs}");
+    assert_eq!(costs["locked_addition_ns"], costs["addition_to_own_vp_ns"], "{costs}");
+    assert!(costs["fences_of_an_operation_ns"].as_f64() > Some(0.0), "{costs}");
 }
 
 #[test]
