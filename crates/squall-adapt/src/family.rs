@@ -302,19 +302,6 @@ pub trait Family: Send + Sync + 'static {
         let _ = (shape, calm, reading);
         true
     }
-
-    /// Returns `true` if a thread that calls an object may sample and swap it. The default is `false`.
-    ///
-    /// The engine's thread does this as a rule. If it gets no processor for some milliseconds after a
-    /// [post](crate::engine::post), the thread that posted does it, after an operation of its own. That
-    /// thread may hold a lock of the program. So a family returns `true` only if its methods, and the swaps
-    /// between its forms, run no code that could wait for such a lock.
-    ///
-    /// The thread loses a third of a millisecond by a sample, and at most the
-    /// [deadline](crate::settings::DEADLINE) by a swap.
-    fn callers_may_swap(&self) -> bool {
-        false
-    }
 }
 
 /// State of an object that may return to its first form.
@@ -348,7 +335,6 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64;
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
-    fn callers_may_swap(&self) -> bool;
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
 
@@ -404,10 +390,6 @@ impl<F: Family> AnyFamily for F {
 
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         catch_unwind(AssertUnwindSafe(|| Family::may_shrink(self, shape, calm, reading))).unwrap_or(false)
-    }
-
-    fn callers_may_swap(&self) -> bool {
-        catch_unwind(AssertUnwindSafe(|| Family::callers_may_swap(self))).unwrap_or(false)
     }
 
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {

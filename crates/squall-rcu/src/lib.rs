@@ -21,8 +21,6 @@ mod counts;
 #[cfg(not(loom))]
 mod defer;
 #[cfg(not(loom))]
-mod errand;
-#[cfg(not(loom))]
 mod jobs;
 #[cfg(all(test, not(loom)))]
 mod paused;
@@ -58,9 +56,6 @@ pub use defer::{
     __defer_memory, __defer_object, __retire_memory, barrier, defer, defer_raw, reclaim, retire, retire_raw,
     retire_raw_with_size, retire_with_size,
 };
-#[cfg(not(loom))]
-#[doc(hidden)]
-pub use errand::{__owe_errand, __set_errand};
 #[cfg(not(loom))]
 pub use jobs::RunOn;
 #[cfg(not(loom))]

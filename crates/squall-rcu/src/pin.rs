@@ -330,9 +330,6 @@ fn leave_cold(record: &'static Record, token: Token) {
         record.clear(attention::DEFERRED);
         crate::defer::after_operation(record);
     }
-    if bits & attention::ERRAND != 0 {
-        crate::errand::after_operation(record);
-    }
     if bits & attention::TEMPORARY != 0 {
         give_back(record);
     }

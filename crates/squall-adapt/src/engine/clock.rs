@@ -14,7 +14,6 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
@@ -82,14 +81,6 @@ pub(super) fn sleep(span: Duration) {
             return;
         }
         advance(left);
-    }
-}
-
-/// Lets a span of at most a millisecond pass, without giving the processor away.
-pub(super) fn spin(span: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < span.min(STEP) {
-        spin_loop();
     }
 }
 

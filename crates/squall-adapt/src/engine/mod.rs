@@ -13,8 +13,8 @@
 //! methods. The families estimate costs from both. The engine then swaps an object to the best form, if the
 //! object's hysteresis (`hysteresis.rs`) and the program's budget allow.
 //!
-//! - I1. A round runs outside every operation, one at a time: on the engine's thread, on a thread that calls
-//!   [`turn`], or for one object on the thread that posted it (`caller.rs`).
+//! - I1. A round runs outside every operation, on the engine's thread or on a thread that calls [`turn`], one
+//!   at a time.
 //! - I2. A family's code runs under no lock of the engine except `IN_ROUND`, for which no thread waits.
 //! - I3. The round that takes the post of a tripped sensor does one of three things: it arms the sensor
 //!   again, sets a time for the next sample of the object, or posts the object again.
@@ -22,7 +22,6 @@
 //!
 //! Source: K42 §8.5 (CO-71); KTK (KT-17, sampling and reconfiguration; KT-19). Sensors only post.
 
-mod caller;
 mod clock;
 mod decide;
 mod posts;
@@ -35,8 +34,8 @@ mod swap;
 mod virtual_time;
 mod why;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 pub use posts::post;
@@ -128,7 +127,6 @@ fn start_slow() {
     // Relaxed: starting the thread orders the data that it must see.
     let changed = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     if changed == Ok(ALLOWED) || changed == Ok(UNASKED) && !off {
-        squall_rcu::__set_errand(after_operation);
         spawn();
     }
 }
@@ -186,44 +184,13 @@ fn turn_if(may_run: impl FnOnce() -> bool) -> usize {
     if squall_rcu::in_operation() || squall_sys::fork::forked() {
         return 0;
     }
-    let Some(_guard) = begin_round() else { return 0 };
-    if may_run() && !clock::is_held_elsewhere() { round::run(take_posts()) } else { 0 }
-}
-
-/// Takes the lock of the rounds. Returns `None` if another thread runs a round.
-fn begin_round() -> Option<MutexGuard<'static, ()>> {
-    match IN_ROUND.try_lock() {
-        Ok(guard) => Some(guard),
+    let _guard = match IN_ROUND.try_lock() {
+        Ok(guard) => guard,
         // A previous round panicked.
-        Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-/// Runs after an operation of a thread that posted in it, until the post is taken.
-fn after_operation() -> bool {
-    caller::after_operation(&caller::Engine {
-        is_running: || THREAD.load(Ordering::Relaxed) == RUNNING,
-        begin_round,
-        end_round: round::finish,
-    })
-}
-
-/// Keeps the engine's thread from running rounds, although it counts as running.
-static HELD: AtomicBool = AtomicBool::new(false);
-
-/// For tests: keeps the engine's thread from running rounds, as if it got no processor. Waits for the round
-/// in progress.
-#[doc(hidden)]
-pub fn __hold_thread(held: bool) {
-    let _no_round = IN_ROUND.lock();
-    HELD.store(held, Ordering::Relaxed);
-    ring();
-}
-
-/// Returns `true` if the engine's thread may run a round.
-fn is_on() -> bool {
-    THREAD.load(Ordering::Relaxed) == RUNNING && !HELD.load(Ordering::Relaxed)
+        Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
+        Err(TryLockError::WouldBlock) => return 0,
+    };
+    if may_run() && !clock::is_held_elsewhere() { round::run(take_posts()) } else { 0 }
 }
 
 /// Next action of the thread that runs the rounds.
@@ -268,6 +235,7 @@ impl Rounds {
 /// Body of the engine's thread.
 fn work() {
     let mut rounds = Rounds::default();
+    let is_on = || THREAD.load(Ordering::Relaxed) == RUNNING;
     loop {
         let seen = prepare();
         match if is_on() { next_action() } else { Action::Wait(None) } {
@@ -275,7 +243,7 @@ fn work() {
             Action::Pause(pause) => std::thread::sleep(pause),
             // Checked again under the lock, because `pause_thread` waits for that lock.
             Action::Round => {
-                let round = || turn_if(is_on);
+                let round = || turn_if(|| THREAD.load(Ordering::Relaxed) == RUNNING);
                 if let Err(pause) = rounds.run(round) {
                     std::thread::sleep(pause);
                 }

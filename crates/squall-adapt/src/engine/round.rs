@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use squall_core::Id;
 
-use super::clock::{now, sleep, spin};
+use super::clock::now;
 use super::decide::estimate;
 use super::record::{ALARM, Wish};
-use super::sample::{Busy, Sample, count_calls, find_busy, find_busy_now, post_again, take_sample};
+use super::sample::{Sample, count_calls, find_busy, post_again, take_sample};
 use super::shrink::sample_grown;
 use super::state::{State, state};
 use super::swap::{SwapPlan, swap_all};
@@ -40,22 +40,10 @@ pub(super) fn run(mut posted: Vec<Id>) -> usize {
     let count = samples.len();
     let (asked, watched): (Vec<Sample>, Vec<Sample>) = samples.into_iter().partition(|sample| sample.asked);
     let mut swaps: Vec<SwapPlan> = watched.iter().filter_map(sample_grown).collect();
-    swaps.extend(plan_swaps(find_busy(asked), sleep));
+    let hot = find_busy(asked);
+    swaps.extend(count_calls(hot).into_iter().filter_map(|(busy, calls)| estimate(busy, &calls)));
     swap_all(swaps);
     count
-}
-
-/// Counts the calls of busy objects, and plans swaps from the estimates.
-fn plan_swaps(hot: Vec<Busy>, pass: fn(Duration)) -> impl Iterator<Item = SwapPlan> {
-    count_calls(hot, pass).into_iter().filter_map(|(busy, calls)| estimate(busy, &calls))
-}
-
-/// Ends the round of one object with a sample that began at least a `READING_GAP` ago.
-///
-/// The calling thread keeps its processor during the count. Counted calls take longer, and a thread that
-/// sleeps may wait long for a processor.
-pub(super) fn finish(sample: Option<Sample>) {
-    swap_all(plan_swaps(find_busy_now(sample.into_iter().collect()), spin).collect());
 }
 
 impl State {
@@ -78,7 +66,7 @@ impl State {
     }
 
     /// Returns `true` if an object is held, so that it is sampled when it is due.
-    pub(super) fn is_held(&self, id: Id) -> bool {
+    fn is_held(&self, id: Id) -> bool {
         self.records.get(&id).is_some_and(|record| record.is_held_until(now()))
     }
 

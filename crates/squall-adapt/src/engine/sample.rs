@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::stays::Reason;
 
 /// Time between the two readings of a sample.
-pub(super) const READING_GAP: Duration = Duration::from_millis(2);
+const READING_GAP: Duration = Duration::from_millis(2);
 /// Pause before the next attempt, if the sensors could not be read.
 const UNREAD_TICK: Duration = Duration::from_secs(1);
 
@@ -116,11 +116,6 @@ pub(super) fn find_busy(asked: Vec<Sample>) -> Vec<Busy> {
     // From here on each caller misses once, and is seen.
     asked.iter().for_each(|sample| tables::forget(sample.id));
     sleep(READING_GAP);
-    find_busy_now(asked)
-}
-
-/// Takes the second readings now. Returns the objects that had events in between.
-pub(super) fn find_busy_now(asked: Vec<Sample>) -> Vec<Busy> {
     let busy = asked.into_iter().filter_map(|sample| {
         // Read before the sensors, because reading the sensors is a call, too.
         let callers = tables::callers_of(sample.id);
@@ -171,8 +166,8 @@ pub(super) fn find_busy_now(asked: Vec<Sample>) -> Vec<Busy> {
     busy.collect()
 }
 
-/// Counts the calls of all these objects at the same time. `pass` lets the time of the count pass.
-pub(super) fn count_calls(hot: Vec<Busy>, pass: fn(Duration)) -> Vec<(Busy, Calls)> {
+/// Counts the calls of all these objects at the same time.
+pub(super) fn count_calls(hot: Vec<Busy>) -> Vec<(Busy, Calls)> {
     let Some(span) = hot.iter().map(|busy| busy.sample.settings.sample).max() else { return Vec::new() };
     let (mut counted, mut refused) = (Vec::new(), Vec::new());
     for busy in hot {
@@ -181,7 +176,7 @@ pub(super) fn count_calls(hot: Vec<Busy>, pass: fn(Duration)) -> Vec<(Busy, Call
             Err(_) => refused.push(busy.sample),
         }
     }
-    pass(span);
+    sleep(span);
     let counted = counted.into_iter().map(|(busy, sampler)| (busy, sampler.end(now()))).collect();
     // An object that is being swapped or has another arbiter is sampled later.
     for sample in &refused {

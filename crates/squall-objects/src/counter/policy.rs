@@ -74,11 +74,6 @@ impl Family for Counters {
         handle.try_arm(after)
     }
 
-    /// A swap of a counter runs no code of the program.
-    fn callers_may_swap(&self) -> bool {
-        true
-    }
-
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         judge(load)
     }

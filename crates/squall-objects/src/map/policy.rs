@@ -156,12 +156,6 @@ where
         SWAP + entries(reading.detail) as f64 * (TO_SMALL + TO_TABLE)
     }
 
-    /// A swap of plain data copies it. The hash and the comparison of its keys are the code of the program
-    /// that each call runs, too.
-    fn callers_may_swap(&self) -> bool {
-        !needs_drop::<K>() && !needs_drop::<V>()
-    }
-
     /// A large table stays a table. A table of values that are expensive to copy stays one while it is
     /// read. Copies end at any size: readers then find a table.
     fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {

@@ -15,7 +15,6 @@ use squall_machine::{ClusterSize, machine};
 use squall_parts::replica::Master;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::mem::needs_drop;
 
 use super::distributed::{Distributed, Local};
 use super::{ADAPTS, ReadMostly};
@@ -85,11 +84,6 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
 
     fn arm(&self, handle: Handle<dyn ReadMostly<T>>, after: u32) -> Result<(), CallError> {
         handle.try_arm(after)
-    }
-
-    /// A swap of plain data copies it.
-    fn callers_may_swap(&self) -> bool {
-        !needs_drop::<T>()
     }
 
     fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {

@@ -1,7 +1,7 @@
 //! The engine with families that misbehave, settings that change, and loads that are hard to recognize. Each
 //! thread runs on the VP that a test gives it.
 
-use crate::common::{Crew, Stop, alone, eventually, form, made, on, virtual_time};
+use crate::common::{Crew, form, made, on, virtual_time};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
 use squall_adapt::{engine, settings};
@@ -11,7 +11,6 @@ use squall_macros::interface;
 use squall_objects::counter::{Counter, DISTRIBUTED, SHARED};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 /// VPs that add to a counter.
@@ -249,50 +248,4 @@ fn half_a_swap_per_second_allows_one_swap_in_two_seconds() {
     });
     assert!(grown[1] - grown[0] >= Duration::from_secs(2), "{grown:?}");
     assert!(grown[2] - grown[1] >= Duration::from_secs(2), "{grown:?}");
-}
-
-/// Keeps the engine's thread from running rounds until it is dropped.
-struct Starved;
-
-impl Starved {
-    fn begin() -> Starved {
-        engine::__hold_thread(true);
-        Starved
-    }
-}
-
-impl Drop for Starved {
-    fn drop(&mut self) {
-        engine::__hold_thread(false);
-    }
-}
-
-/// Has two VPs add to a counter, each on a thread, until it has a form of this name.
-fn add_until(handle: Handle<dyn Counter>, name: &str) {
-    let stop = &AtomicBool::new(false);
-    thread::scope(|scope| {
-        let _stop = Stop(stop);
-        for vp in [0, 1] {
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    on(vp, || (0..256).for_each(|_| handle.inc()));
-                    // Lets both threads run, also on one processor.
-                    thread::yield_now();
-                }
-            });
-        }
-        eventually(name, || form(Handle::id(handle)) == name);
-    });
-}
-
-#[test]
-fn a_caller_swaps_a_counter_if_the_engines_thread_gets_no_processor() {
-    let _alone = alone();
-    settings::ALL.set(&settings::DEADLINE, Duration::from_secs(60)).unwrap();
-    let (counter, id) = made();
-    let _starved = Starved::begin();
-    add_until(counter.handle(), DISTRIBUTED);
-    let history = control::history(id);
-    let [grown] = &history[..] else { panic!("{history:?}") };
-    assert_eq!((&grown.verdict, grown.to), (&Verdict::Swapped, DISTRIBUTED));
 }

@@ -30,10 +30,10 @@
 //!   registered record has it.
 //! - I5. Other threads set `attention` and the owner clears it. A leave that finds it not zero takes the slow
 //!   path.
-//! - I6. The work requested by `DEFERRED`, `TEMPORARY` and `ERRAND` takes locks and frees memory, so only the
-//!   operation that owes it may do it. A signal handler may run between that operation's last store and its
-//!   load of `attention`. The handler opens and leaves operations of its own, sees the request, and must
-//!   leave it alone. `owing` tells the operations apart by `ended`.
+//! - I6. The work requested by `DEFERRED` and `TEMPORARY` takes locks and frees memory, so only the operation
+//!   that owes it may do it. A signal handler may run between that operation's last store and its load of
+//!   `attention`. The handler opens and leaves operations of its own, sees the request, and must leave it
+//!   alone. `owing` tells the operations apart by `ended`.
 //! - I7. A [`Note`] about an operation holds the data that its outermost entry noted, or is empty. It never
 //!   holds another operation's data, except in the signal-handler case of I3. It exists only in builds with
 //!   debug assertions.
@@ -85,8 +85,6 @@ pub(crate) mod attention {
     /// Always set in the child of a fork. The leave of an operation that was open at the fork clears `SLOW`,
     /// and its slow path sets it again (I4).
     pub(crate) const FORKED: u32 = 16;
-    /// An upper crate asks for a call of its errand after the operation.
-    pub(crate) const ERRAND: u32 = 32;
 }
 
 /// A thread's record. Aligned so that two records share neither a cache line nor a pair of lines fetched
@@ -304,7 +302,7 @@ impl Record {
             bits = self.attention.load(Ordering::Relaxed);
         }
         if self.owing.load(Ordering::Relaxed) != token.before() & ENDED {
-            bits &= !(attention::DEFERRED | attention::TEMPORARY | attention::ERRAND);
+            bits &= !(attention::DEFERRED | attention::TEMPORARY);
         }
         bits & !(attention::FENCE | attention::FORKED)
     }
@@ -320,13 +318,6 @@ impl Record {
     pub(crate) fn owe(&self, bits: u32) {
         self.owing.store(self.word.load(Ordering::Relaxed) & ENDED, Ordering::Relaxed);
         self.request(bits);
-    }
-
-    /// Returns whether an operation owes work. For the owner.
-    #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn owes(&self) -> bool {
-        let owed = attention::DEFERRED | attention::TEMPORARY | attention::ERRAND;
-        self.attention.load(Ordering::Relaxed) & owed != 0
     }
 
     /// Returns whether the registration lasts for one operation only.
