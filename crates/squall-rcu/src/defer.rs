@@ -548,9 +548,11 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     Ok(calls)
 }
 
-/// Waits until every call that any thread deferred before this call has run, and until every
-/// [quiescent-do](crate::quiescent_do) that these calls or others began has ended. Returns the number of calls
-/// run on this thread. Blocks the thread; a task uses [`barrier_async`](crate::barrier_async).
+/// Waits until every call that any thread deferred before this call has run. Waits also for every
+/// [quiescent-do](crate::quiescent_do) that these calls, or others before, began.
+///
+/// Returns the number of calls run on this thread. Blocks the thread; a task uses
+/// [`barrier_async`](crate::barrier_async).
 ///
 /// # Errors
 /// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
