@@ -18,7 +18,7 @@ use crate::raw::outcome::Outcome;
 use crate::registration::with_record;
 use crate::runners::{self, Function, Quiescent};
 use crate::thread::run_caught;
-use crate::wait::{WaitError, wait_unchecked};
+use crate::wait::{WaitError, may_run, wait_unchecked};
 
 /// Selects the VPs of the set on which the function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,21 @@ pub(crate) fn has_later() -> bool {
 /// Ends all waits for the next round.
 pub(crate) fn end_later() {
     let ended = std::mem::take(&mut *later());
-    ended.iter().for_each(|done| done.fill(Ok(Quiescent::NONE)));
+    ended.iter().for_each(|done| fill(done, Ok(Quiescent::NONE)));
+}
+
+/// Stores an outcome. The waker of the waiter is users' code, which must not wait here.
+fn fill(done: &Done, outcome: Result<Quiescent, WaitError>) {
+    let _ = run_caught(|| done.fill(outcome));
+}
+
+/// Turns a barrier whose calls have run into a wait, behind all other jobs.
+fn put_off(done: &Arc<Done>) {
+    let mut jobs = jobs();
+    let place = jobs.iter().position(|job| Arc::ptr_eq(&job.done, done));
+    if let Some(job) = place.and_then(|place| jobs.remove(place)) {
+        jobs.push_back(Job { work: Work::Wait, ..job });
+    }
 }
 
 /// Adds a job to the queue.
@@ -138,12 +152,14 @@ pub(crate) fn has_jobs() -> bool {
     WAITING.load(Ordering::Acquire) > 0
 }
 
-/// Runs all queued jobs. The caller is outside every operation.
+/// Runs the jobs that are queued at this call. The caller is outside every operation.
 ///
 /// A job stays in the queue until its moment has passed. Then this function calls `enter`, and keeps the
 /// result while the job runs. If `enter` returns `None`, the job and later ones stay in the queue.
 pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
-    loop {
+    // Later jobs wait for the next call, so that tasks which push again and again do not keep the reclaimer here.
+    let queued = jobs().len();
+    for _ in 0..queued {
         let front = |jobs: &VecDeque<Job>| {
             let job = jobs.front()?;
             Some((job.moment, matches!(job.work, Work::Barrier).then(|| job.done.clone())))
@@ -151,11 +167,10 @@ pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
         let Some((moment, barrier)) = front(&jobs()) else { return };
         if let Some(done) = barrier {
             let Some(passed) = run_barrier(&enter) else { return };
-            match (withdraw(&done), passed) {
-                // Its turn comes after the quiescent-dos that the deferred calls began.
-                (Some(job), Ok(())) => push(Job { work: Work::Wait, ..job }),
-                (Some(job), Err(error)) => job.done.fill(Err(error)),
-                (None, _) => {}
+            match passed {
+                // It ends after the quiescent-dos that the deferred calls began.
+                Ok(()) => put_off(&done),
+                Err(error) => _ = withdraw(&done).map(|job| fill(&job.done, Err(error))),
             }
             continue;
         }
@@ -170,7 +185,7 @@ pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
         let done = job.done.clone();
         // The drop of the function's captures is the caller's code.
         let _ = run_caught(|| drop(job));
-        done.fill(outcome);
+        fill(&done, outcome);
         running().retain(|other| !Arc::ptr_eq(other, &done));
     }
 }
@@ -197,6 +212,8 @@ pub(crate) fn wait_for(done: &Done) -> Result<Quiescent, WaitError> {
         // missed.
         if !crate::reclaimer::allowed() && has_jobs() {
             drop(state);
+            // The queue may have barriers, whose deferred calls must not run everywhere.
+            may_run()?;
             run_jobs(Workers::Caller, || Some(()));
             state = done.lock();
             continue;

@@ -121,6 +121,8 @@ pub fn set_reclaimer(allowed: bool) {
     if allowed && matches!(old, PAUSED | STOPPING) {
         let _ = WORK.claim();
         EVENT.signal(1);
+    } else if allowed && (has_jobs() || has_later()) {
+        wake();
     } else if allowed && orphaned().calls > 0 {
         announce();
     } else if !allowed {
@@ -176,6 +178,8 @@ fn start() {
     let spawned = squall_sys::sync::thread::Builder::new().name(NAME.to_owned()).spawn(work);
     if spawned.is_err() {
         SWITCH.fail();
+        // They found the reclaimer allowed, and must do the work themselves.
+        wake_waiters();
     }
 }
 

@@ -83,6 +83,11 @@ pub(crate) fn run_on_each(vps: &[Vp], function: &Function) -> Option<Quiescent> 
     start(&visit).ok()?;
     unreachable.into_iter().for_each(|stop| visit.run(stop, false));
     visit.guide();
+    // A runner that looks for another stop has a link for a moment. The last link drops the captures, which
+    // belongs before the outcome.
+    while Arc::strong_count(&visit) > 1 {
+        thread::yield_now();
+    }
     let result = *visit.result();
     Some(result)
 }
