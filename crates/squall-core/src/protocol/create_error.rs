@@ -12,7 +12,7 @@ pub enum CreateError {
     OutOfMemory(std::io::Error),
     /// Every id is in use.
     OutOfIds {
-        /// Number of ids in use.
+        /// Number of ids in use, or kept by other processors for their next objects.
         used: u32,
         /// Bound of that number.
         bound: u32,

@@ -80,12 +80,20 @@ impl PartialEq<&str> for Name {
 
 /// Returns whether this character could change the text around it on a terminal.
 fn is_control(letter: char) -> bool {
-    let is_format =
-        matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_format = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     is_format || letter.is_control()
 }
 
 impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown(&self.0).fmt(f)
+    }
+}
+
+/// A text without control characters.
+struct Shown<'t>(&'t str);
+
+impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|letter| {
             if is_control(letter) { write!(f, "{}", letter.escape_default()) } else { f.write_char(letter) }
@@ -95,7 +103,14 @@ impl fmt::Display for Name {
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{self}\"")
+        f.write_char('"')?;
+        for (index, part) in self.0.split('"').enumerate() {
+            if index > 0 {
+                f.write_str("\\\"")?;
+            }
+            write!(f, "{}", Shown(part))?;
+        }
+        f.write_char('"')
     }
 }
 

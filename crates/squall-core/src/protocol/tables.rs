@@ -150,10 +150,11 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let local_bytes = slots_max as usize * ENTRY_BYTES;
     let slots_bytes = slots_max as usize * size_of::<Slot>();
     let refused = |cause| CreateError::OutOfMemory(no_addresses(reserved_bytes(vp_limit, slots_max), cause));
+    // The smaller one first: if the rows are refused, less is lost.
+    let slots = squall_sys::rseq_memory::reserve(slots_bytes).map_err(refused)?;
     let rows = squall_sys::rseq_memory::reserve_rows(vp_limit + 1, 1 << LOCAL_SHIFT, local_bytes);
     // SAFETY: within the reservation: the first table belongs to no VP (I1).
     let local = unsafe { rows.map_err(refused)?.byte_add(1 << LOCAL_SHIFT) };
-    let slots = squall_sys::rseq_memory::reserve(slots_bytes).map_err(refused)?;
     let tables = Tables {
         local: local.cast(),
         slots: slots.cast(),
@@ -272,15 +273,39 @@ impl Tables {
                 Ok(slot) => slot,
                 Err(error) => {
                     drop(free);
-                    // The last free slots may be in recycled blocks of another size.
+                    // The last free slots may be in recycled blocks of another size, or belong to other VPs.
                     let block = if length == 1 { self.recycled.free_one() } else { None };
-                    return block.map(|(id, _)| id).ok_or(error);
+                    if let Some((id, _)) = block {
+                        return Ok(id);
+                    }
+                    let slot = self.take_from_others(vp, length).ok_or(error)?;
+                    return Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)));
                 }
             },
         };
         drop(free);
         // Relaxed: the slot is ours; its generation was written under the lock of the list.
         Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
+    }
+
+    /// Takes free slots of another VP, and makes them slots of `vp`. Their neighbours stay, so from now on two
+    /// VPs may write one cache line.
+    #[cold]
+    fn take_from_others(&self, vp: Vp, length: u32) -> Option<u32> {
+        let others = (0..self.vp_limit).map(|other| Vp::new(other as u32)).filter(|other| *other != vp);
+        others.filter_map(|other| self.free.get(other)).find_map(|list| {
+            let mut free = lock(list);
+            if let Some(slot) = free.pop(length) {
+                (slot..slot + length).for_each(|slot| self.set_home(slot, vp));
+                return Some(slot);
+            }
+            let first = free.fresh.0;
+            (free.fresh.1 - first >= length).then(|| {
+                free.fresh.0 += length;
+                (first..first + length).for_each(|slot| self.settle(slot, vp));
+                first
+            })
+        })
     }
 
     /// Takes slots that were never used.
@@ -307,11 +332,14 @@ impl Tables {
 
     /// Gives a slot that was never used its home and its first generation.
     fn settle(&self, slot: u32, home: Vp) {
-        let slot = self.slot(slot);
-        slot.generation.store(1, Ordering::Relaxed);
+        self.slot(slot).generation.store(1, Ordering::Relaxed);
+        self.set_home(slot, home);
+    }
+
+    fn set_home(&self, slot: u32, home: Vp) {
         // Without a home, as on a VP beyond 65,534, the slot is not used again.
         let home = u16::try_from(home.index() + 1).unwrap_or(0);
-        slot.home.store(home, Ordering::Relaxed);
+        self.slot(slot).home.store(home, Ordering::Relaxed);
     }
 
     /// Ends the use of a run of slots by the object with this id and class, and gives the slots their next

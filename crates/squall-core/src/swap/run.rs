@@ -168,6 +168,12 @@ impl Begun {
         };
         match forwarded.await {
             Ok(()) => self.end(),
+            // A child of a fork must not take the locks of the swap.
+            Err(error) if squall_sys::fork::forked() => {
+                let failure = SwapFailure::from(error);
+                std::mem::forget(self.run.take());
+                self.tell(Err(Back::from(failure)))
+            }
             Err(error) => {
                 let outcome = self.abandon(error.into());
                 self.tell(outcome)

@@ -90,6 +90,22 @@ fn objects_work_in_a_process_with_few_addresses() {
 }
 
 #[test]
+fn every_vp_gets_ids_where_the_tables_have_fewer_blocks_than_vps() {
+    const MANY: &[(&str, &str)] = &[("SQUALL_TOPOLOGY", "cores:32"), ("SQUALL_OBJECTS_MAX", "8192")];
+    if !alone("bounds::every_vp_gets_ids_where_the_tables_have_fewer_blocks_than_vps", &[MANY]) {
+        return;
+    }
+    let make = |vp| squall_machine::Vp::with_vp(squall_machine::Vp::new(vp), try_new).unwrap();
+    let objects: Vec<_> = (0..32).flat_map(|vp| [make(vp), make(vp)]).map(|made| made.unwrap()).collect();
+    assert!(objects.iter().all(|object| object.add(1) == 1));
+    drop(objects);
+    squall_rcu::barrier().unwrap();
+    // One VP can have nearly all ids, except those that other VPs keep.
+    let many: Vec<_> = (0..7_000).map(|_| make(31).expect("ids are free")).collect();
+    assert!(many.iter().all(|object| object.add(1) == 1));
+}
+
+#[test]
 #[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer itself needs addresses")]
 fn an_error_for_want_of_addresses_names_the_numbers() {
     const ALL: &[(&str, &str)] = &[("SQUALL_OBJECTS_MAX", "16777216")];
