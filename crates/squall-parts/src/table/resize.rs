@@ -131,7 +131,7 @@ impl<S: Slots> Raw<S> {
     /// last. `moving` may have the home that the caller has moved.
     ///
     /// # Safety
-    /// In an operation.
+    /// In an operation; there is a next slab.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn help(&self, mut moving: MoveBatch<'_, S>, rehash: DynHash<'_, S>) {
@@ -141,7 +141,7 @@ impl<S: Slots> Raw<S> {
         let is_late = cursor.load(Ordering::Relaxed) >= slab.homes();
         let claimed = if is_late { 1 } else { HOMES_PER_HELP.min(slab.homes()) };
         let first = cursor.fetch_add(claimed, Ordering::Relaxed);
-        for home in (first..first + claimed).map(|home| home & (slab.homes() - 1)) {
+        for home in (0..claimed).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
             // SAFETY: the caller.
             unsafe { Self::move_if_here(home, LockMode::Try, rehash, &mut moving) };
         }
