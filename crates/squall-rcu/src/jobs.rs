@@ -116,12 +116,12 @@ pub(crate) fn end_later() {
     ended.iter().for_each(|done| fill(done, Ok(Quiescent::NONE)));
 }
 
-/// Stores an outcome. The waker of the waiter is users' code, which must not wait here.
+/// Stores an outcome. The waker of the waiter is users' code, and must not wait here.
 fn fill(done: &Done, outcome: Result<Quiescent, WaitError>) {
     let _ = run_caught(|| done.fill(outcome));
 }
 
-/// Turns a barrier whose calls have run into a wait, behind all other jobs.
+/// Turns a barrier into a wait behind all other jobs, after its calls have run.
 fn put_off(done: &Arc<Done>) {
     let mut jobs = jobs();
     let place = jobs.iter().position(|job| Arc::ptr_eq(&job.done, done));
@@ -157,7 +157,7 @@ pub(crate) fn has_jobs() -> bool {
 /// A job stays in the queue until its moment has passed. Then this function calls `enter`, and keeps the
 /// result while the job runs. If `enter` returns `None`, the job and later ones stay in the queue.
 pub(crate) fn run_jobs<P>(workers: Workers, enter: impl Fn() -> Option<P>) {
-    // Later jobs wait for the next call, so that tasks which push again and again do not keep the reclaimer here.
+    // Later jobs wait for the next call. So tasks that push again and again do not keep the reclaimer here.
     let queued = jobs().len();
     for _ in 0..queued {
         let front = |jobs: &VecDeque<Job>| {

@@ -273,7 +273,7 @@ impl Tables {
                 Ok(slot) => slot,
                 Err(error) => {
                     drop(free);
-                    // The last free slots may be in recycled blocks of another size, or belong to other VPs.
+                    // The last free slots may be in recycled blocks of another size, or of other VPs.
                     let block = if length == 1 { self.recycled.free_one() } else { None };
                     if let Some((id, _)) = block {
                         return Ok(id);
@@ -288,8 +288,8 @@ impl Tables {
         Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
     }
 
-    /// Takes free slots of another VP, and makes them slots of `vp`. Their neighbours stay, so from now on two
-    /// VPs may write one cache line.
+    /// Takes free slots of another VP, and makes them slots of `vp`. Their neighbours stay, so two VPs may write
+    /// one cache line from now on.
     #[cold]
     fn take_from_others(&self, vp: Vp, length: u32) -> Option<u32> {
         let others = (0..self.vp_limit).map(|other| Vp::new(other as u32)).filter(|other| *other != vp);
