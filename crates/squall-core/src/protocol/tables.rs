@@ -288,8 +288,8 @@ impl Tables {
         Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
     }
 
-    /// Takes free slots of another VP, and makes them slots of `vp`. Their neighbours stay, so two VPs may write
-    /// one cache line from now on.
+    /// Takes free slots of another VP, and makes them slots of `vp`. Their neighbours stay, so two VPs may
+    /// write one cache line from now on.
     #[cold]
     fn take_from_others(&self, vp: Vp, length: u32) -> Option<u32> {
         let others = (0..self.vp_limit).map(|other| Vp::new(other as u32)).filter(|other| *other != vp);
