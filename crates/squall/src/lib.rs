@@ -1,7 +1,9 @@
 #![forbid(unsafe_code)]
 //! Counters, maps, configuration values, caches, locks and gates for programs with many threads or tasks.
 //!
-//! Programs depend on this crate alone. It re-exports the other crates of Squall.
+//! Programs depend on this crate alone. It re-exports the other crates of Squall. Examples of re-exported
+//! items name those crates: write `squall::objects` for `squall_objects`, and `squall` for `squall_core` and
+//! `squall_machine`.
 //!
 #![doc = include_str!("../README.md")]
 

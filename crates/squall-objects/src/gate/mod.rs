@@ -70,6 +70,10 @@ use shared::Shared;
 /// that may wait panic inside an operation. They have not changed the gate then. A wait would delay all
 /// reclamation.
 ///
+/// # Panics
+/// Each method, if the object was destroyed before the call: [`ControlError`] carries no `CallError`.
+/// The `try_` forms return it.
+///
 /// Progress: entering is wait-free unless the gate is stopped. Leaving is wait-free in the distributed form
 /// and lock-free in the shared form. A request that stays inside delays a stop or a shutdown. While the
 /// control waits, requests may cause misses and new representatives.
@@ -262,8 +266,8 @@ pub trait GateExt {
     /// again, as after a [`stop_for`](Gate::stop_for) that timed out.
     ///
     /// # Errors
-    /// [`ControlError`]: the gate is unchanged. [`Interrupted`](ControlError::Interrupted) if the object was
-    /// destroyed or swapped meanwhile.
+    /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed or swapped meanwhile. After any
+    /// other [`ControlError`] the gate is unchanged.
     /// # Panics
     /// The first poll, if the object was destroyed.
     fn stop_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
@@ -276,8 +280,8 @@ pub trait GateExt {
     /// [`drained_async`](GateExt::drained_async) then waits for the last request.
     ///
     /// # Errors
-    /// [`ControlError`]: the gate is unchanged. [`Interrupted`](ControlError::Interrupted) if the object was
-    /// destroyed or swapped meanwhile.
+    /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed or swapped meanwhile. After any
+    /// other [`ControlError`] the gate is unchanged.
     /// # Panics
     /// The first poll, if the object was destroyed.
     ///

@@ -105,7 +105,7 @@ where
         self.with(key, V::clone)
     }
 
-    /// Whether the key is present.
+    /// Returns `true` if the key is present.
     ///
     /// # Cost
     /// Clones no value.

@@ -29,9 +29,9 @@
 //! | [`adaptive`] | a load that is unknown or changes | like its present form | like its present form |
 //!
 //! The lock of a locked map is biased: a thread that is its only user pays no atomic operation. An adaptive
-//! map begins as a locked one. It becomes a shared one when several threads use it or when it is large. On a
-//! machine with several nodes it becomes a replicated one if these nodes read more than their caches hold.
-//! When the load ends, the map returns to the earlier form.
+//! map begins as a locked one, in the form named `small`. It becomes a shared one when several threads use it
+//! or when it is large. On a machine with several nodes it becomes a replicated one if these nodes read more
+//! than their caches hold. When the load ends, the map returns to the earlier form.
 //!
 //! | form | memory |
 //! |---|---|
