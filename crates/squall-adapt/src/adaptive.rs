@@ -139,6 +139,9 @@ where
 
     /// Describes objects that these functions make, empty, in their two forms. The defaults: one
     /// representative per processor, no global methods, and [`CallCosts::DEFAULT`].
+    ///
+    /// Both types list a state format in common (`State::formats` and `Root::formats`). Without one, every
+    /// swap fails, and the objects stay shared.
     pub const fn new(shared: fn() -> T, distributed: fn() -> R) -> Adaptive<T, R> {
         Self::of(MakeShared::Alone(shared), distributed)
     }
@@ -166,7 +169,8 @@ where
     }
 
     /// Names the methods that visit every representative of the distributed form, such as a sum. Objects that
-    /// spend their time in these methods stay shared.
+    /// spend their time in these methods stay shared. A name
+    /// that no method has is without effect.
     pub const fn global(mut self, methods: &'static [&'static str]) -> Adaptive<T, R> {
         self.estimate.global = methods;
         self

@@ -224,7 +224,7 @@ fn announce(decision: &Decision) {
     let name = decision.name.as_ref().map(ToString::to_string);
     let pause_us = report.as_ref().map(|report| report.longest_pause.as_micros() as u64);
     let took_us = took.as_micros() as u64;
-    tracing::info!(target: "squall::adapt", %id, name, family, from, to, %verdict, why, readings, took_us, pause_us);
+    tracing::info!(target: "squall::adapt", %id, name, family, from, to, %verdict, why, readings, took_us, pause_us, "{decision}");
 }
 
 #[cfg(not(feature = "tracing"))]

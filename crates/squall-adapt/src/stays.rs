@@ -96,7 +96,9 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Reason::NotExamined => f.write_str("its sensor has not tripped in this form"),
+            Reason::NotExamined => {
+                f.write_str("the engine has not looked at it in this form: its sensor reported nothing")
+            }
             Reason::EngineOff => f.write_str("the engine's thread is off"),
             Reason::Quiet => f.write_str("it had no calls at the last look"),
             Reason::FewCalls => f.write_str("it had too few calls for an estimate"),
@@ -106,7 +108,7 @@ impl fmt::Display for Reason {
             Reason::NotRead => f.write_str("its sensors could not be read"),
             Reason::Cheapest(None) => f.write_str("no other form was estimated for these calls"),
             Reason::Cheapest(Some((form, times))) if times < 1.05 => {
-                write!(f, "{} would cost an estimated equal amount", form.about())
+                write!(f, "{} would cost about as much", form.about())
             }
             Reason::Cheapest(Some((form, times))) => {
                 write!(f, "{} would cost an estimated {times:.1} times as much", form.about())

@@ -135,7 +135,7 @@ const FIXED: &[(&str, &str, &str)] = &[
     (
         "rcu.pending_calls",
         "Deferred calls that wait for a grace period.",
-        "A number that keeps growing tells of a stuck operation.",
+        "If it keeps growing, a thread stays inside a call or a read section.",
     ),
     ("rcu.pending_bytes", "Memory that those calls will free.", "It counts as used until then."),
     ("rcu.grace_periods", "Grace periods so far.", "Each let retired memory be freed."),
@@ -153,7 +153,7 @@ const FIXED: &[(&str, &str, &str)] = &[
     ),
     (
         "objects.live",
-        "Objects in this process: the one made for this report.",
+        "Objects in this process. `squall info` made one for this report.",
         "A program sees its own number in `squall top`.",
     ),
     (

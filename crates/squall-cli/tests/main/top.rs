@@ -207,7 +207,7 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let seen = row(&top(&["--once", "--json", "--interface", "Counter"]));
     let forms = seen["forms"].as_array().expect("forms").clone();
     assert!(seen["family"].is_string() && seen["form"] == forms[0] && seen["frozen"] == false, "{seen}");
-    assert_eq!(seen["stays"], "its sensor has not tripped in this form");
+    assert_eq!(seen["stays"], "the engine has not looked at it in this form: its sensor reported nothing");
     assert_eq!(row(&top(&["--freeze", &id, "--json"]))["frozen"], true);
     let set = rows(&top(&["--set", &id, "margin", "2.5", "--json"]));
     assert_eq!((&set[0]["name"], &set[0]["value"]), (&"margin".into(), &"2.5".into()), "{set:?}");

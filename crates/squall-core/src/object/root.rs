@@ -71,7 +71,7 @@ pub trait Root: Send + Sync + Sized + 'static {
     ///
     /// # Panics
     /// A panic reaches the caller that missed. The next miss tries again.
-    fn make_rep(&self, at: RepContext<Self>) -> Self::Rep;
+    fn make_rep(&self, context: RepContext<Self>) -> Self::Rep;
 
     /// Answers a miss: returns the representative that serves this VP, and whether the VP's table may cache
     /// it. By default it is the representative of the VP's cluster, and it is cached.

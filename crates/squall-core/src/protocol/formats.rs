@@ -26,6 +26,10 @@ pub type Transferred<T> = Result<T, Box<dyn Error + Send + Sync>>;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a state format",
+    note = "a type of the program becomes one by `impl squall::swap::Format for T {{}}`"
+)]
 pub trait Format: Send + Sized + 'static {
     /// Returns the number of bytes that move, for the record of the swap. The default is the size of the
     /// value itself, without the memory that it points to.
