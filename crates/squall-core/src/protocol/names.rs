@@ -27,7 +27,7 @@ use crate::protocol::platform::Platform;
 use crate::protocol::tables::{Cold, Tables, existing};
 
 /// Names of ended objects that are kept.
-const ENDED_MAX: usize = if cfg!(miri) { 8 } else { 1024 };
+const ENDED_MAX: usize = 1024;
 
 /// The name of an object, for people: at most [`Name::BYTES_MAX`] bytes.
 ///

@@ -94,7 +94,7 @@ fn a_destroyed_object_cannot_be_named() {
     assert_eq!(error, NameError::NoObject(id));
     assert!(error.to_string().contains(&id.to_string()), "{error}");
     assert_eq!(name(id).as_deref(), Some("still it"));
-    let (unnamed, never) = (shared::<dyn Hits, _>(Plain::<0>), Id::from_parts(1 << 20, 7).expect("an id"));
+    let (unnamed, never) = (shared::<dyn Hits, _>(Plain::<0>), Id::from_parts(4000, 7).expect("an id"));
     assert_eq!(name(Handle::id(unnamed.handle())), None);
     assert_eq!((set_name(never, ""), name(never)), (Err(NameError::NoObject(never)), None));
 }
