@@ -4,9 +4,9 @@
 //! word. The ratio of these costs depends on the machine, and on the mode that the kernel allows. Idea: the
 //! first estimate measures them. Policies express their constants in these units.
 //!
-//! - I1. The measurement starts no thread, and ends after [`TIME_MAX`], apart from the time in which the
+//! - I1. The measurement starts no thread, and ends after `TIME_MAX`, apart from the time in which the
 //!   system runs other threads. A cost is the least of many short batches, since other load only adds to it.
-//! - I2. Each cost lies within a factor of eight of the [`REFERENCE`]'s.
+//! - I2. Each cost lies within a factor of eight of the `REFERENCE`'s.
 //! - I3. On a virtual topology the costs are the reference's, so that the decisions of tests depend on their
 //!   calls alone.
 
