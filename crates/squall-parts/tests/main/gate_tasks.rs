@@ -247,6 +247,7 @@ fn a_panic_while_a_task_waits_ends_its_operation() {
 }
 
 #[test]
+#[cfg_attr(squall_asan, ignore = "the payload of the panic is leaked, since its drop could panic")]
 fn a_panicking_waker_leaves_the_gate_whole() {
     let (gate, bell) = (SharedGate::new(), bell());
     gate.stop().unwrap();
