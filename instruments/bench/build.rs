@@ -15,7 +15,7 @@ fn main() {
 
 /// The commit of the tree; ends with `+` if it has changes; `unknown` outside a checkout.
 fn commit() -> String {
-    for file in ["../.git/HEAD", "../.git/index", "../.git/logs/HEAD"] {
+    for file in ["../../.git/HEAD", "../../.git/index", "../../.git/logs/HEAD"] {
         if std::path::Path::new(file).exists() {
             println!("cargo:rerun-if-changed={file}");
         }
