@@ -270,6 +270,44 @@ where
     }
 }
 
+/// Makes attempts until one has a result. The thread waits while another caller fills the key.
+fn retry<K, G, L, S, R>(
+    shared: &Arc<Shared<K, G, L, S>>,
+    mut step: impl FnMut() -> Step<R, K, G>,
+) -> Answer<R, K, G, L, S, FillError>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    loop {
+        match lookup(shared, step()) {
+            Ok(lookup) => return Ok(lookup),
+            Err(element) => element.await_fill().map_or(Ok(()), Err)?,
+        }
+    }
+}
+
+/// Like [`retry`], but the task waits.
+async fn retry_async<K, G, L, S, R>(
+    shared: &Arc<Shared<K, G, L, S>>,
+    mut step: impl FnMut() -> Step<R, K, G>,
+) -> Answer<R, K, G, L, S, FillError>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    loop {
+        match lookup(shared, step()) {
+            Ok(lookup) => return Ok(lookup),
+            Err(element) => element.filled().await.map_or(Ok(()), Err)?,
+        }
+    }
+}
+
 impl<K, G, L, S> MasterTable<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -313,12 +351,7 @@ where
         K: Borrow<Q>,
     {
         let mut then = Some(then);
-        loop {
-            match lookup(&self.shared, self.step(key, &mut then)) {
-                Ok(lookup) => return Ok(lookup),
-                Err(element) => element.await_fill().map_or(Ok(()), Err)?,
-            }
-        }
+        retry(&self.shared, || self.step(key, &mut then))
     }
 
     /// Like [`find_or_reserve`](MasterTable::find_or_reserve), but does not wait for a fill.
@@ -352,12 +385,7 @@ where
         K: Borrow<Q>,
     {
         let mut then = Some(then);
-        loop {
-            match lookup(&self.shared, self.step(key, &mut then)) {
-                Ok(lookup) => return Ok(lookup),
-                Err(element) => element.filled().await.map_or(Ok(()), Err)?,
-            }
-        }
+        retry_async(&self.shared, || self.step(key, &mut then)).await
     }
 
     /// Ends the key's reservation, if it has one, without waiting for its holder. Returns whether it had one.
@@ -454,12 +482,7 @@ where
         K: Borrow<Q>,
     {
         let mut then = Some(then);
-        loop {
-            match lookup(&self.shared, self.step(key, &mut then)) {
-                Ok(lookup) => return Ok(lookup),
-                Err(element) => element.await_fill().map_or(Ok(()), Err)?,
-            }
-        }
+        retry(&self.shared, || self.step(key, &mut then))
     }
 
     /// Like [`find_or_reserve`](LocalTable::find_or_reserve), but does not wait for a fill.
@@ -493,11 +516,6 @@ where
         K: Borrow<Q>,
     {
         let mut then = Some(then);
-        loop {
-            match lookup(&self.shared, self.step(key, &mut then)) {
-                Ok(lookup) => return Ok(lookup),
-                Err(element) => element.filled().await.map_or(Ok(()), Err)?,
-            }
-        }
+        retry_async(&self.shared, || self.step(key, &mut then)).await
     }
 }
