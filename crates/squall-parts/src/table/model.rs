@@ -539,14 +539,20 @@ fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((walk(&table).len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
 }
 
-/// Two writers of different homes meet a table that grows. They share the move, the last one ends it, and
-/// each finds the entries that the other has moved.
-fn two_share_a_move<L: Layout<Key = u64, Value = u64>>() {
+/// Returns a table that has begun to grow, with a key in its first home (value 5) and one in its last (6).
+fn growing<L: Layout<Key = u64, Value = u64>>() -> (Arc<Model<L>>, u64, u64) {
     let ([a], [b]) = (alike(), of_last_home());
     let table = Arc::new(Model::<L>::new());
     set(&table, a, 5);
     set(&table, b, 6);
     table.grow();
+    (table, a, b)
+}
+
+/// Two writers of different homes meet a table that grows. They share the move, the last one ends it, and
+/// each finds the entries that the other has moved.
+fn two_share_a_move<L: Layout<Key = u64, Value = u64>>() {
+    let (table, a, b) = growing::<L>();
     let other = {
         let table = table.clone();
         thread::spawn(move || {
@@ -563,11 +569,7 @@ fn two_share_a_move<L: Layout<Key = u64, Value = u64>>() {
 
 /// Two threads move one home each. The one that ends the move finds the entry of the other home.
 fn each_moves_one<L: Layout<Key = u64, Value = u64>>() {
-    let ([a], [b]) = (alike(), of_last_home());
-    let table = Arc::new(Model::<L>::new());
-    set(&table, a, 5);
-    set(&table, b, 6);
-    table.grow();
+    let (table, a, b) = growing::<L>();
     let other = {
         let table = table.clone();
         thread::spawn(move || {
