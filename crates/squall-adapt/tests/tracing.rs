@@ -1,16 +1,15 @@
 //! With the feature `tracing`, decisions are reported as events.
 #![cfg(all(feature = "tracing", not(miri)))]
 
+mod common;
+
+use common::Fields;
 use squall_adapt::control;
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{CallError, Handle, Owned, swappable};
 use squall_macros::interface;
-use std::fmt::Debug;
 use std::sync::Mutex;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 #[interface(crate = squall_core)]
 trait Nothing: Send + Sync {
@@ -59,37 +58,14 @@ impl Family for Nothings {
     }
 }
 
-/// Subscriber that keeps the fields of each event of the engine.
-struct Kept;
+/// The fields of each event of the engine.
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-impl Subscriber for Kept {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "squall::adapt"
-    }
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, event: &Event<'_>) {
-        struct Text(String);
-        impl Visit for Text {
-            fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-                self.0 += &format!("{}={value:?};", field.name());
-            }
-        }
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        EVENTS.lock().unwrap().push(text.0);
-    }
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 #[test]
 fn a_decision_is_an_event_with_its_reason() {
-    tracing::subscriber::set_global_default(Kept).unwrap();
+    let wants = |metadata: &tracing::Metadata<'_>| metadata.target() == "squall::adapt";
+    let keeper = Fields { wants, take: |fields| EVENTS.lock().unwrap().push(fields) };
+    tracing::subscriber::set_global_default(keeper).unwrap();
     family::register(&NOTHINGS);
     let object: Owned<dyn Nothing> = swappable(Small).named("GET /login\n");
     let id = Handle::id(object.handle());
