@@ -48,7 +48,8 @@ pub const DISTRIBUTED: &str = "distributed";
 ///
 /// # Cost
 /// A call costs as much as in the present form without adaptation. While several VPs call an object that
-/// stays shared, the engine's thread looks at it again. The pauses grow from 0.2 s to 6.4 s. A look counts the calls for 0.3 ms, which makes each some tens of nanoseconds slower.
+/// stays shared, the engine's thread looks at it again. The pauses grow from 0.2 s to 6.4 s. A look counts
+/// the calls for 0.3 ms, which makes each some tens of nanoseconds slower.
 ///
 /// ```
 /// use squall_adapt::adaptive::Adaptive;

@@ -269,7 +269,8 @@ pub trait Family: Send + Sync + 'static {
     /// Returns `true` if the forms post by themselves while their load lasts. The default is `true`.
     ///
     /// A family without sensors posts only at misses. The engine then treats the VPs that call as events.
-    /// After a post it looks at the object again, with pauses that grow from 0.2 s to 6.4 s. It looks at a grown object without a post.
+    /// After a post it looks at the object again, with pauses that grow from 0.2 s to 6.4 s. It looks at a
+    /// grown object without a post.
     fn has_sensors(&self) -> bool {
         true
     }
