@@ -336,6 +336,11 @@ where
     pub(super) local_of: LocalOf<G, L>,
 }
 
+/// Takes the function of a caller, which runs once.
+pub(super) fn take<T>(then: &mut Option<T>) -> T {
+    then.take().expect("a caller's function was taken twice")
+}
+
 impl<K, G, L, S> Shared<K, G, L, S>
 where
     K: Send + Sync + 'static,
@@ -584,32 +589,19 @@ where
     where
         K: Borrow<Q>,
     {
+        let mut then = Some(then);
         loop {
             if let Some(replica) = local.replicas.get(key) {
-                let scope = self.lock_scope();
-                let mut held = replica.lock();
-                if let Some(global) = replica.element.full() {
-                    return Some(then(global, local_part(&mut held)));
+                match self.lock_replica(local, &replica, &mut then) {
+                    None => continue,
+                    found => return found,
                 }
-                drop(held);
-                drop(scope);
-                local.remove_gone(&replica);
-                continue;
             }
             let element = self.elements.get(key)?;
             element.await_reservation();
-            let mut deferred = DeferredDrops::new();
-            let replica;
-            let _scope = self.lock_scope();
-            let Some(held) = self.lock_full(&element) else { continue };
-            match self.replicate(local, &element, &mut deferred) {
-                Some(new) => replica = new,
-                None => continue,
+            if let found @ Some(_) = self.lock_new_replica(local, &element, &mut then) {
+                return found;
             }
-            let mut part_held = replica.lock();
-            local.insert(&replica, &mut deferred);
-            drop(held);
-            return Some(then(element.global(), local_part(&mut part_held)));
         }
     }
 
@@ -626,21 +618,16 @@ where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
         K: Borrow<Q>,
     {
+        let mut then = Some(then);
         loop {
             // Steps 1 to 3: in this table. Only the replica's count and lock are taken.
             if let Some(replica) = local.replicas.get(key) {
-                let scope = self.lock_scope();
-                let mut held = replica.lock();
-                if sites::RECHECK.is_weak() && held.is_some() {
-                    return Ok(then(Verdict::Found, replica.element.global(), local_part(&mut held)));
+                let mut found =
+                    Some(|global: &G, part: &mut L| take(&mut then)(Verdict::Found, global, part));
+                match self.lock_replica(local, &replica, &mut found) {
+                    None => continue,
+                    Some(result) => return Ok(result),
                 }
-                if let Some(global) = replica.element.full() {
-                    return Ok(then(Verdict::Found, global, local_part(&mut held)));
-                }
-                drop(held);
-                drop(scope);
-                local.remove_gone(&replica);
-                continue;
             }
             // Steps 4 a, b: the master's element, locked. No operation is open, and no lock of the local
             // table is held.
@@ -662,26 +649,59 @@ where
                 *part_held = Some((self.local_of)(&global));
                 let (global, held) = unfilled.fill(global);
                 drop(held);
-                return Ok(then(Verdict::Empty, global, local_part(&mut part_held)));
+                return Ok(take(&mut then)(Verdict::Empty, global, local_part(&mut part_held)));
             };
             element.await_reservation();
-            let mut deferred = DeferredDrops::new();
-            let replica;
-            let _scope = self.lock_scope();
-            let Some(held) = self.lock_full(&element) else { continue };
-            // Steps 4 d, e.
-            match self.replicate(local, &element, &mut deferred) {
-                Some(new) => replica = new,
-                None => continue,
-            }
-            let mut part_held = replica.lock();
-            let held = (!sites::CREATE_LOCKED.is_weak()).then_some(held);
-            local.insert(&replica, &mut deferred);
-            // Steps 4 g, h: with the master's verdict.
-            drop(held);
+            // With the master's verdict (step 4 h).
             let verdict = if sites::VERDICT.is_weak() { Verdict::Empty } else { Verdict::Found };
-            return Ok(then(verdict, element.global(), local_part(&mut part_held)));
+            let mut found = Some(|global: &G, part: &mut L| take(&mut then)(verdict, global, part));
+            if let Some(result) = self.lock_new_replica(local, &element, &mut found) {
+                return Ok(result);
+            }
         }
+    }
+
+    /// Calls `then` with the local part of a replica, locked, if its element is full. Otherwise removes the
+    /// replica, whose element is gone (CO-55, step 3).
+    #[inline]
+    pub(super) fn lock_replica<R>(
+        &self,
+        local: &Local<K, G, L, S>,
+        replica: &Arc<Replica<K, G, L>>,
+        then: &mut Option<impl FnOnce(&G, &mut L) -> R>,
+    ) -> Option<R> {
+        let scope = self.lock_scope();
+        let mut held = replica.lock();
+        let is_found = sites::RECHECK.is_weak() && held.is_some();
+        let global = if is_found { Some(replica.element.global()) } else { replica.element.full() };
+        if let Some(global) = global {
+            return Some(take(then)(global, local_part(&mut held)));
+        }
+        drop(held);
+        drop(scope);
+        local.remove_gone(replica);
+        None
+    }
+
+    /// Makes a replica of a full element in a local table, and calls `then` with its part, locked. Returns
+    /// `None` if the element is gone, or the table has a replica of it: the caller looks again (CO-55, steps
+    /// 4 d to g).
+    pub(super) fn lock_new_replica<R>(
+        &self,
+        local: &Local<K, G, L, S>,
+        element: &Arc<Element<K, G>>,
+        then: &mut Option<impl FnOnce(&G, &mut L) -> R>,
+    ) -> Option<R> {
+        let mut deferred = DeferredDrops::new();
+        let replica;
+        let _scope = self.lock_scope();
+        let held = self.lock_full(element)?;
+        replica = self.replicate(local, element, &mut deferred)?;
+        let mut part_held = replica.lock();
+        let held = (!sites::CREATE_LOCKED.is_weak()).then_some(held);
+        local.insert(&replica, &mut deferred);
+        drop(held);
+        Some(take(then)(element.global(), local_part(&mut part_held)))
     }
 
     /// Makes a replica for a local table of a full element; the caller holds the element's lock. Returns

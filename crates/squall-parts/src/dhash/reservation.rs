@@ -11,7 +11,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
 use crate::dhash::element::Locked;
-use crate::dhash::raw::{DeferredDrops, Element, Shared, run_in_drop};
+use crate::dhash::raw::{DeferredDrops, Element, Shared, run_in_drop, take};
 use crate::dhash::reserve::Step;
 use crate::dhash::{FillError, LocalTable, MasterTable};
 
@@ -326,10 +326,8 @@ where
     {
         let mut deferred = DeferredDrops::new();
         self.check();
-        let mut locked = Some(|element: &Arc<_>| {
-            let then = then.take().expect("a caller's closure was taken twice");
-            then(Locked::new(&self.shared, element, &mut deferred))
-        });
+        let mut locked =
+            Some(|element: &Arc<_>| take(then)(Locked::new(&self.shared, element, &mut deferred)));
         self.shared.reserve(key, &mut locked)
     }
 

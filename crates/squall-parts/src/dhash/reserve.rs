@@ -12,7 +12,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use crate::dhash::fill::{FillError, Wakes};
-use crate::dhash::raw::{DeferredDrops, Element, Local, Replica, Shared, local_part, run_in_drop};
+use crate::dhash::raw::{DeferredDrops, Element, Local, Replica, Shared, local_part, run_in_drop, take};
 
 /// Marks a reserved element gone if its insertion panics, which may be after it took effect (raw/I8).
 struct Inserting<'a, K, G, L, S>
@@ -46,11 +46,6 @@ pub(crate) enum Step<R, K, G> {
     Reserved(Arc<Element<K, G>>),
     /// Another caller fills this element.
     Filling(Arc<Element<K, G>>),
-}
-
-/// Takes the function of a caller, which runs once.
-fn take<T>(then: &mut Option<T>) -> T {
-    then.take().expect("a caller's function was taken twice")
 }
 
 impl<K, G, L, S> Shared<K, G, L, S>
@@ -89,15 +84,10 @@ where
                 if replica.element.is_filling() {
                     return Step::Filling(replica.element.clone());
                 }
-                let scope = self.lock_scope();
-                let mut held = replica.lock();
-                if let Some(global) = replica.element.full() {
-                    return Step::Found(take(then)(global, local_part(&mut held)));
+                match self.lock_replica(local, &replica, then) {
+                    None => continue,
+                    Some(found) => return Step::Found(found),
                 }
-                drop(held);
-                drop(scope);
-                local.remove_gone(&replica);
-                continue;
             }
             let Some(element) = self.elements.get(key) else {
                 match self.insert_reserved(key) {
@@ -108,18 +98,9 @@ where
             if element.is_filling() {
                 return Step::Filling(element);
             }
-            let mut deferred = DeferredDrops::new();
-            let replica;
-            let _scope = self.lock_scope();
-            let Some(held) = self.lock_full(&element) else { continue };
-            match self.replicate(local, &element, &mut deferred) {
-                Some(new) => replica = new,
-                None => continue,
+            if let Some(found) = self.lock_new_replica(local, &element, then) {
+                return Step::Found(found);
             }
-            let mut part_held = replica.lock();
-            local.insert(&replica, &mut deferred);
-            drop(held);
-            return Step::Found(take(then)(element.global(), local_part(&mut part_held)));
         }
     }
 
