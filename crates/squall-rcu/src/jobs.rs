@@ -17,7 +17,7 @@ use crate::raw::moment::Moment;
 use crate::raw::outcome::Outcome;
 use crate::registration::with_record;
 use crate::runners::{self, Function, Quiescent};
-use crate::thread::run_caught;
+use crate::thread::{as_deferred, run_caught};
 use crate::wait::{WaitError, may_run, wait_unchecked};
 
 /// Selects the VPs of the set on which the function runs.
@@ -118,7 +118,7 @@ pub(crate) fn end_later() {
 
 /// Stores an outcome. The waker of the waiter is users' code, and must not wait here.
 fn fill(done: &Done, outcome: Result<Quiescent, WaitError>) {
-    let _ = run_caught(|| done.fill(outcome));
+    as_deferred(|| done.fill(outcome));
 }
 
 /// Turns a barrier into a wait behind all other jobs, after its calls have run.
