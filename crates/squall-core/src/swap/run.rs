@@ -168,11 +168,9 @@ impl Begun {
         };
         match forwarded.await {
             Ok(()) => self.end(),
-            // A child of a fork must not take the locks of the swap.
+            // A child of a fork takes no lock: neither those of the swap nor that of the reports.
             Err(error) if squall_sys::fork::forked() => {
-                let failure = SwapFailure::from(error);
-                std::mem::forget(self.run.take());
-                self.tell(Err(Back::from(failure)))
+                Err(SwapError::new(self.report.interface, self.report.id, error.into()))
             }
             Err(error) => {
                 let outcome = self.abandon(error.into());
