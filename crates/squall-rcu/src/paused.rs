@@ -248,6 +248,68 @@ fn co_30_the_reclaimer_takes_over_the_run_of_a_runner_that_does_not_arrive() {
     }
 }
 
+/// Runs a tour on the calling thread, which acts as the reclaimer. The first runner stops on its way to the
+/// second VP, and no other runner may start. Returns the number of displaced runs, and the end of the
+/// meeting at which the runner waits.
+#[cfg(not(miri))]
+fn tour_with_a_late_runner(vps: &[squall_machine::Vp], capture: Arc<()>) -> (usize, Sender<()>) {
+    use crate::runners::{PERMITTED, run_on_each};
+    let (stop, has_stopped, go_on) = meeting();
+    let stop = Arc::new(stop);
+    let is_first = AtomicBool::new(true);
+    let function: crate::runners::Function = Arc::new(move |_| {
+        let _captured = &capture;
+        if is_first.swap(false, Ordering::SeqCst) {
+            let stop = stop.clone();
+            // Lasts until the runner ends.
+            std::mem::forget(pause::hook(move |name| {
+                if matches!(name, "arrive" | "arrived") {
+                    stop();
+                }
+            }));
+        }
+    });
+    PERMITTED.store(1, Ordering::SeqCst);
+    let (released, has_stopped) = (go_on.clone(), Mutex::new(has_stopped));
+    let hooked = pause::hook(move |name| {
+        if name == "tour over" {
+            let has_stopped = has_stopped.lock().unwrap();
+            has_stopped.recv().unwrap();
+            released.send(()).unwrap();
+            // The runner has looked for the tour.
+            has_stopped.recv().unwrap();
+        }
+    });
+    let outcome = run_on_each(vps, &function).unwrap();
+    drop(hooked);
+    PERMITTED.store(usize::MAX, Ordering::SeqCst);
+    assert_eq!((outcome.placed, outcome.panicked), (1, 0));
+    (outcome.displaced, go_on)
+}
+
+#[cfg(not(miri))]
+#[test]
+fn a_late_runner_alone_holds_up_no_run_and_keeps_no_capture() {
+    let _alone = alone();
+    let vps: Vec<_> = squall_machine::machine().vps().iter().collect();
+    let &[first, second, ..] = &vps[..] else {
+        println!("SKIP: one processor");
+        return;
+    };
+    let (tell, told) = channel();
+    let capture = Arc::new(());
+    let captured = Arc::downgrade(&capture);
+    let tour = thread::spawn(move || {
+        // The last run has no runner.
+        let (displaced, go_on) = tour_with_a_late_runner(&[first, second, first], capture);
+        tell.send((displaced, captured.strong_count())).unwrap();
+        go_on.send(()).unwrap();
+    });
+    let outcome = told.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(outcome, Ok((2, 0)), "runs on the guide, and captures kept by the late runner");
+    tour.join().unwrap();
+}
+
 /// Signals that arrive between a store and the load that follows it.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod signals {

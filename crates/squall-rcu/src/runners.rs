@@ -5,7 +5,7 @@
 //!
 //! Idea: a runner moves from VP to VP. After each [`STEP`] that leaves a VP without a runner, the reclaimer
 //! starts another one, so slow runs proceed in parallel. It takes over the run of a runner that is late
-//! (`tour`).
+//! (`tour`). If all runners are late and the system refuses another one, it takes over all runs.
 //!
 //! - I1. Only the reclaimer starts runners, within a turn. It waits for the end of all their runs before it
 //!   goes on. A runner ends when no VP is left for it.
@@ -83,16 +83,36 @@ pub(crate) fn run_on_each(vps: &[Vp], function: &Function) -> Option<Quiescent> 
     start(&visit).ok()?;
     unreachable.into_iter().for_each(|stop| visit.run(stop, false));
     visit.guide();
-    // A runner that looks for another stop has a link for a moment. The last link drops the captures, which
-    // belongs before the outcome.
-    while Arc::strong_count(&visit) > 1 {
+    // A runner that looks for another stop has a link for a moment. From here on a late runner gets none, so
+    // the caller drops the captures, before the outcome.
+    let mut visit = visit;
+    let result = loop {
+        match Arc::try_unwrap(visit) {
+            Ok(visit) => break visit.result,
+            Err(linked) => visit = linked,
+        }
         thread::yield_now();
+    };
+    if cfg!(test) {
+        squall_sys::pause::point("tour over");
     }
-    let result = *visit.result();
-    Some(result)
+    Some(result.into_inner().unwrap_or_else(|poison| poison.into_inner()))
 }
 
+/// The number of runners that may still be started, for tests.
+#[cfg(test)]
+pub(crate) static PERMITTED: squall_sys::sync::atomic::AtomicUsize =
+    squall_sys::sync::atomic::AtomicUsize::new(usize::MAX);
+
 fn start(visit: &Arc<Visit>) -> std::io::Result<()> {
+    #[cfg(test)]
+    {
+        use squall_sys::sync::atomic::Ordering;
+        let one_less = |left: usize| left.checked_sub(1);
+        if PERMITTED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+    }
     let visit = Arc::downgrade(visit);
     thread::Builder::new().name(NAME.to_owned()).spawn(move || work(&visit)).map(|_| ())
 }
@@ -127,6 +147,9 @@ fn arrive(visit: &Weak<Visit>, stop: usize, vp: Vp, placed: bool) {
         squall_sys::pause::point("arrive");
     }
     let visit = visit.upgrade();
+    if cfg!(test) {
+        squall_sys::pause::point("arrived");
+    }
     match &visit {
         Some(visit) if visit.tour.arrive(stop) => visit.run(stop, placed),
         _ => late().retain(|late| *late != vp),
@@ -145,22 +168,35 @@ impl Visit {
         // On a virtual topology a runner is on its VP at once.
         let may_be_late = !machine().is_virtual();
         let mut steps = vec![0_u32; self.vps.len()];
+        let (mut started, mut taken_over) = (1, Vec::new());
         loop {
             let waits = self.tour.has_free() || (may_be_late && self.tour.claimed().next().is_some());
             if self.tour.wait(waits.then_some(STEP)) {
                 return;
             }
             if self.tour.has_free() {
-                // If the system refuses a thread, the first runner does it all.
-                let _ = start(self);
+                if start(self).is_ok() {
+                    started += 1;
+                } else if self.late_among(&taken_over) == started {
+                    while let Some(stop) = self.tour.take_free() {
+                        self.run(stop, false);
+                    }
+                }
             }
             for stop in self.tour.claimed().filter(|_| may_be_late) {
                 steps[stop] += 1;
                 if steps[stop] > STEPS_MAX && self.take_over_late(stop) {
+                    taken_over.push(stop);
                     self.run(stop, false);
                 }
             }
         }
+    }
+
+    /// Returns how many runners of these stops, which were taken over, have not arrived yet (I2).
+    fn late_among(&self, taken_over: &[usize]) -> usize {
+        let late = late();
+        taken_over.iter().filter(|&&stop| late.contains(&self.vps[stop])).count()
     }
 
     /// Takes over the stops that a late runner still moves to (I2), before any runner starts.
