@@ -427,7 +427,7 @@ fn run_ripe(record: &'static Record, kind: Kind) {
             passed = DOMAIN.grace.passed();
         }
         let Some(batch) = DOMAIN.pop(record, kind, passed, || record.begin_run()) else { return };
-        let list = run(batch);
+        let list = run(batch, || ());
         record.end_run();
         DOMAIN.recycle(record, kind, list);
     }
@@ -494,7 +494,7 @@ fn keep_bound(record: &'static Record, deadline: Option<Instant>) {
 /// values take, so it leaves the others.
 fn free_orphans(record: &Record) {
     record.begin_run();
-    run_all(take_orphans(&[Kind::Memory], DOMAIN.grace.passed()));
+    run_all(take_orphans(&[Kind::Memory], DOMAIN.grace.passed()), || ());
     record.end_run();
 }
 
@@ -542,7 +542,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     let (ripe, rest): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.moment <= passed);
     // Before the run ends, so that a barrier finds each call either in a list or in a run (I2).
     hand_over(rest);
-    let calls = run_all(ripe);
+    let calls = run_all(ripe, || ());
     record.end_run();
     polled.transpose().map_err(WaitError::NoFence)?;
     Ok(calls)
@@ -574,22 +574,25 @@ pub fn barrier() -> Result<u64, WaitError> {
     if !crate::reclaimer::allowed() {
         crate::jobs::run_jobs(crate::jobs::Workers::Caller, || Some(()));
     }
-    let calls = with_record(|record| barrier_with(record, || Some(()))).map_err(|_| WaitError::Forked)??;
+    let calls =
+        with_record(|record| barrier_with(record, || Some(()), || ())).map_err(|_| WaitError::Forked)??;
     crate::jobs::wait_for_runs()?;
     Ok(calls)
 }
 
-/// Runs the calls of all threads. They run only while the result of `enter` is kept.
+/// Runs the calls of all threads. They run only while the result of `enter` is kept. Calls `between` after
+/// each of them.
 pub(crate) fn barrier_with<P>(
     record: &'static Record,
     enter: impl Fn() -> Option<P>,
+    between: fn(),
 ) -> Result<u64, WaitError> {
     let mut calls = 0;
     // Two passes. The first pass may miss a call that was in no list (I2). If the call was being run, it has
     // run when the wait is over. If a thread was moving it to the orphans, the second pass finds it: calls
     // never return from the orphans to a list.
     for _ in 0..2 {
-        calls += run_everything(record, |_| true, &enter)?;
+        calls += run_everything(record, |_| true, &enter, between)?;
         DOMAIN.registry.for_each(|other| other.wait_run_end());
     }
     Ok(calls)

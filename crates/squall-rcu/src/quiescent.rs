@@ -8,10 +8,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::jobs::{Done, Job, Run, RunOn, Work, push, wait_for};
+use crate::jobs::{Done, Run, RunOn, push_run, wait_for};
 use crate::runners::Quiescent;
 use crate::tasks::poll_job;
-use crate::thread::DOMAIN;
 use crate::wait::{WaitError, may_wait};
 
 /// A quiescent-do in progress. Dropping it detaches it: the work goes on.
@@ -86,7 +85,8 @@ impl Drop for PendingRun {
 /// The call returns at once. For [`RunOn::Each`] the reclaimer starts a thread `squall-runner`, which moves
 /// from VP to VP by changing its affinity, and then ends. After each 2 ms in which a VP waits for that
 /// thread, the reclaimer starts another one, so long runs proceed in parallel. The reclaimer itself does the
-/// work of [`RunOn::Any`]. If it is forbidden, a thread that waits for the result or calls
+/// work of [`RunOn::Any`]. It changes its affinity for the run only if it may run on other VPs. If it is
+/// forbidden, a thread that waits for the result or calls
 /// [`barrier`](crate::barrier) does all the work, one run after the other.
 ///
 /// If a VP is offline, not permitted, or admits no runner for 100 ms, its run happens elsewhere and counts as
@@ -116,13 +116,7 @@ pub fn quiescent_do(
     if squall_sys::fork::forked() {
         return Err(WaitError::Forked);
     }
-    let done = Arc::new(Done::new());
-    let job = Job {
-        moment: DOMAIN.grace.mark(),
-        work: Work::Run(Run { vps: vps.iter().collect(), how, function: Arc::new(function) }),
-        done: done.clone(),
-    };
-    push(job);
+    let done = push_run(Run { vps: vps.iter().collect(), how, function: Arc::new(function) });
     crate::reclaimer::wake();
     Ok(PendingRun(done))
 }

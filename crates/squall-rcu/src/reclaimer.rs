@@ -23,7 +23,9 @@ use squall_sys::affinity;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::jobs::{Workers, end_later, has_jobs, has_later, run_jobs, wake_waiters};
+use crate::jobs::{
+    Workers, answer_waits, end_rounds, has_jobs, has_rounds, has_waits, run_jobs, wake_waiters,
+};
 use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
@@ -121,7 +123,7 @@ pub fn set_reclaimer(allowed: bool) {
     if allowed && matches!(old, PAUSED | STOPPING) {
         let _ = WORK.claim();
         EVENT.signal(1);
-    } else if allowed && (has_jobs() || has_later()) {
+    } else if allowed && (has_jobs() || has_waits() || has_rounds()) {
         wake();
     } else if allowed && orphaned().calls > 0 {
         announce();
@@ -198,7 +200,7 @@ fn work() {
             pause = ROUND;
             continue;
         }
-        if !has_jobs() {
+        if !has_jobs() && !has_waits() {
             EVENT.wait(seen, Some(pause));
         }
         let now_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -246,7 +248,7 @@ enum Round {
 /// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
     run_jobs(Workers::Runners, || SWITCH.begin_turn());
-    end_later();
+    end_rounds();
     let mut outcome = if orphaned().calls > 0 { Round::Took } else { Round::LeftAlone };
     let choose = |other: &Record| {
         let (calls, bytes) = other.deferrals.pending();
@@ -263,7 +265,7 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
         }
         take
     };
-    let ran = run_everything(record, choose, || SWITCH.begin_turn());
+    let ran = run_everything(record, choose, || SWITCH.begin_turn(), answer_waits);
     if ran.is_err() {
         // Grace periods can no longer end: look again only when a new call is announced.
         WORK.clear();
@@ -278,7 +280,7 @@ fn rest() {
         DOMAIN
             .registry
             .for_each(|record| left += record.deferrals.pending().0 + record.deferrals.list_bytes());
-        left > 0 || has_jobs() || has_later()
+        left > 0 || has_jobs() || has_waits() || has_rounds()
     };
     // On an error, memory can no longer be reclaimed, so there is no work to look for either.
     let _ = WORK.rest(pending);

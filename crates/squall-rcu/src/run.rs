@@ -61,8 +61,8 @@ impl Pending {
     }
 }
 
-/// Runs the calls of a ripe batch. Returns the empty list for reuse.
-pub(crate) fn run(mut batch: Batch) -> Vec<Deferred> {
+/// Runs the calls of a ripe batch, and `between` after each. Returns the empty list for reuse.
+pub(crate) fn run(mut batch: Batch, between: impl Fn()) -> Vec<Deferred> {
     let mut calls = batch.calls.drain(..);
     // Called again after each call that panics, so that calls that do not panic cost no `catch_unwind` of
     // their own.
@@ -71,6 +71,7 @@ pub(crate) fn run(mut batch: Batch) -> Vec<Deferred> {
             // SAFETY: the call left the list, so it is made once. Its moment has passed, so no operation can
             // still see its data.
             unsafe { call.run() };
+            between();
         }
     };
     as_deferred(|| {
@@ -173,12 +174,14 @@ pub(crate) fn orphaned() -> Pending {
 /// pending then.
 ///
 /// Calls stay in their list until they are ripe. Until then they stay counted, and their owner may run them
-/// first. Then this function calls `enter`, and keeps the result while the calls run. If `enter` returns
-/// `None`, the calls stay in their lists, and their owners ask for the reclaimer again.
+/// first. Then this function calls `enter`, and keeps the result while the calls run. It calls `between`
+/// after each of them. If `enter` returns `None`, the calls stay in their lists, and their owners ask for the
+/// reclaimer again.
 pub(crate) fn run_everything<P>(
     record: &'static Record,
     choose: impl FnMut(&Record) -> bool,
     enter: impl FnOnce() -> Option<P>,
+    between: fn(),
 ) -> Result<u64, WaitError> {
     let chosen = DOMAIN.choose(choose);
     let closed = DOMAIN.close(&chosen).map_err(WaitError::NoFence)?;
@@ -201,18 +204,18 @@ pub(crate) fn run_everything<P>(
     });
     // If the fence was refused just now, the lists were not touched. The orphaned calls are ripe all the
     // same.
-    let calls = run_all(orphaned);
-    let taken = taken.map(run_all);
+    let calls = run_all(orphaned, between);
+    let taken = taken.map(|taken| run_all(taken, between));
     record.end_run();
     taken.map(|taken| taken + calls).map_err(WaitError::NoFence)
 }
 
-/// Runs the calls of these ripe batches. Returns the number of calls.
-pub(crate) fn run_all(batches: Vec<Batch>) -> u64 {
+/// Runs the calls of these ripe batches, and `between` after each. Returns the number of calls.
+pub(crate) fn run_all(batches: Vec<Batch>, between: impl Fn()) -> u64 {
     let mut calls = 0;
     for batch in batches {
         calls += batch.calls.len() as u64;
-        drop(run(batch));
+        drop(run(batch, &between));
     }
     calls
 }

@@ -8,7 +8,7 @@
 //! (`tour`). If all runners are late and the system refuses another one, it takes over all runs.
 //!
 //! - I1. Only the reclaimer starts runners, within a turn. It waits for the end of all their runs before it
-//!   goes on. A runner ends when no VP is left for it.
+//!   goes on, and answers waits of tasks meanwhile. A runner ends when no VP is left for it.
 //! - I2. `LATE` has the VPs to which a late runner still moves. No other runner is sent there, so at most one
 //!   runner for each VP outlives its tour.
 //!
@@ -22,6 +22,7 @@ use squall_machine::{Vp, machine};
 use squall_sys::sync::{Arc, Mutex, MutexGuard, Weak, thread};
 use std::time::Duration;
 
+use crate::jobs::answer_waits;
 use crate::raw::tour::Tour;
 use crate::thread::run_caught;
 
@@ -29,6 +30,8 @@ use crate::thread::run_caught;
 pub(crate) const NAME: &str = "squall-runner";
 /// The reclaimer looks at its tour this often, while a VP waits for a runner.
 const STEP: Duration = Duration::from_millis(2);
+/// The reclaimer answers waits this often while all VPs have a runner.
+const LOOK: Duration = Duration::from_millis(10);
 /// Steps after which the reclaimer takes over a run whose runner has not arrived: 100 ms.
 const STEPS_MAX: u32 = 50;
 
@@ -171,9 +174,10 @@ impl Visit {
         let (mut started, mut taken_over) = (1, Vec::new());
         loop {
             let waits = self.tour.has_free() || (may_be_late && self.tour.claimed().next().is_some());
-            if self.tour.wait(waits.then_some(STEP)) {
+            if self.tour.wait(Some(if waits { STEP } else { LOOK })) {
                 return;
             }
+            answer_waits();
             if self.tour.has_free() {
                 if start(self).is_ok() {
                     started += 1;

@@ -1,11 +1,13 @@
 //! Waits of tasks: futures for any runtime, which block no thread.
 //!
-//! Problem: a task must not block its thread for a grace period. Idea: the future leaves a job to the
-//! reclaimer thread, which waits for grace periods anyway. The job's outcome wakes the task.
+//! Problem: a task must not block its thread for a grace period. Idea: the future leaves an entry in the
+//! queue of the reclaimer thread, which waits for grace periods anyway. The entry's outcome wakes the task.
 //!
-//! - I1. A future leaves its job and its waker, and then looks whether the reclaimer is forbidden. A thread
-//!   that forbids it wakes the waiters of all jobs afterwards. So one of them leads to the work.
-//! - I2. The drop of a future takes its job and its waker back.
+//! - I1. A future leaves its entry and its waker, and then looks whether the reclaimer is forbidden. A thread
+//!   that forbids it wakes the waiters of all entries afterwards. So one of them leads to the work.
+//! - I2. The drop of a future takes its entry and its waker back.
+//!
+//! Cost: a first poll and a drop search a tree of the waiting tasks.
 
 use squall_sys::fork::forked;
 use squall_sys::sync::Arc;
@@ -13,9 +15,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::jobs::{Done, Job, Work, Workers, has_jobs, push, push_later, run_jobs, withdraw, withdraw_later};
+use crate::jobs::{Done, Ticket, Workers, has_jobs, push_barrier, push_round, push_wait, run_jobs, withdraw};
+use crate::raw::grace::Haste;
 use crate::runners::Quiescent;
-use crate::wait::{Marker, MarkerState, WaitError, may_run};
+use crate::wait::{Marker, MarkerState, WaitError, may_run, may_wait, wait_unchecked};
 
 /// Returns the outcome of a job, or leaves the waker. While the reclaimer is forbidden, does the work.
 pub(crate) fn poll_job(done: &Arc<Done>, waker: &Waker) -> Poll<Result<Quiescent, WaitError>> {
@@ -35,15 +38,15 @@ pub(crate) fn poll_job(done: &Arc<Done>, waker: &Waker) -> Poll<Result<Quiescent
     }
 }
 
-/// A job for which a task waits.
-struct Awaited(Arc<Done>);
+/// An entry of the queue for which a task waits.
+struct Awaited {
+    ticket: Ticket,
+    done: Arc<Done>,
+}
 
 impl Awaited {
-    fn new(marker: Marker, work: Work) -> Awaited {
-        let done = Arc::new(Done::new());
-        push(Job { moment: marker.0, work, done: done.clone() });
-        crate::reclaimer::wake();
-        Awaited(done)
+    fn new((ticket, done): (Ticket, Arc<Done>)) -> Awaited {
+        Awaited { ticket, done }
     }
 }
 
@@ -51,8 +54,8 @@ impl Drop for Awaited {
     fn drop(&mut self) {
         // In the child of a fork the locks may be held for ever.
         if !forked() {
-            drop(withdraw(&self.0));
-            self.0.forget_waker();
+            withdraw(self.ticket);
+            self.done.forget_waker();
         }
     }
 }
@@ -60,7 +63,7 @@ impl Drop for Awaited {
 /// A wait for a grace period.
 struct Elapse {
     marker: Marker,
-    job: Option<Awaited>,
+    wait: Option<Awaited>,
 }
 
 impl Future for Elapse {
@@ -69,11 +72,23 @@ impl Future for Elapse {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let marker = self.marker;
         if marker.update_and_check()? == MarkerState::Elapsed {
-            self.job = None;
+            self.wait = None;
             return Poll::Ready(Ok(()));
         }
-        let job = self.job.get_or_insert_with(|| Awaited::new(marker, Work::Wait));
-        poll_job(&job.0, context.waker()).map_ok(|_| ())
+        let wait = self.wait.get_or_insert_with(|| {
+            let wait = Awaited::new(push_wait(marker.0));
+            crate::reclaimer::wake();
+            wait
+        });
+        if let Some(outcome) = wait.done.poll(context.waker()) {
+            return Poll::Ready(outcome.map(drop));
+        }
+        // After the waker was left (I1).
+        if crate::reclaimer::allowed() {
+            return Poll::Pending;
+        }
+        may_wait()?;
+        Poll::Ready(wait_unchecked(marker.0, Haste::Normal, None))
     }
 }
 
@@ -87,8 +102,12 @@ impl Future for Barrier {
         if forked() {
             return Poll::Ready(Err(WaitError::Forked));
         }
-        let job = self.0.get_or_insert_with(|| Awaited::new(Marker::set(), Work::Barrier));
-        poll_job(&job.0, context.waker()).map_ok(|_| ())
+        let barrier = self.0.get_or_insert_with(|| {
+            let barrier = Awaited::new(push_barrier());
+            crate::reclaimer::wake();
+            barrier
+        });
+        poll_job(&barrier.done, context.waker()).map_ok(|_| ())
     }
 }
 
@@ -97,6 +116,9 @@ impl Marker {
     ///
     /// The future blocks no thread: the reclaimer thread waits. Dropping it has no effect. It needs no
     /// particular runtime, so a timer of the task's runtime can limit it.
+    ///
+    /// The reclaimer answers waits before its other work. Only one deferred call or quiescent-do that runs
+    /// long on that thread delays them until it ends.
     ///
     /// While the reclaimer is [forbidden](crate::set_reclaimer), a poll waits for the grace period itself,
     /// and blocks its thread.
@@ -115,7 +137,7 @@ impl Marker {
     /// }
     /// ```
     pub fn wait_async(&self) -> impl Future<Output = Result<(), WaitError>> + Send + Unpin + use<> {
-        Elapse { marker: *self, job: None }
+        Elapse { marker: *self, wait: None }
     }
 }
 
@@ -136,7 +158,8 @@ pub fn wait_async() -> impl Future<Output = Result<(), WaitError>> + Send + Unpi
 }
 
 /// Waits until every call that any thread deferred before the first poll has run, like
-/// [`barrier`](crate::barrier), for a task.
+/// [`barrier`](crate::barrier), for a task. Waits also for every [quiescent-do](crate::quiescent_do) that has
+/// begun until then.
 ///
 /// The reclaimer thread runs the calls. Dropping the future has no effect on them. It needs no particular
 /// runtime, so a timer of the task's runtime can limit it.
@@ -159,7 +182,7 @@ pub fn barrier_async() -> impl Future<Output = Result<(), WaitError>> + Send + U
 }
 
 /// A wait for the reclaimer's next round.
-struct Round(Option<Arc<Done>>);
+struct Round(Option<Awaited>);
 
 impl Future for Round {
     type Output = Result<(), WaitError>;
@@ -168,32 +191,21 @@ impl Future for Round {
         if forked() {
             return Poll::Ready(Err(WaitError::Forked));
         }
-        let done = self.0.get_or_insert_with(|| {
-            let done = Arc::new(Done::new());
-            push_later(done.clone());
+        let round = self.0.get_or_insert_with(|| {
+            let round = Awaited::new(push_round());
             crate::reclaimer::announce();
-            done
+            round
         });
-        if let Some(outcome) = done.poll(context.waker()) {
+        if let Some(outcome) = round.done.poll(context.waker()) {
             return Poll::Ready(outcome.map(drop));
         }
         // After the waker was left (I1).
         if !crate::reclaimer::allowed() {
-            withdraw_later(done);
+            withdraw(round.ticket);
             // Wakes this task: other tasks of its thread go first.
-            done.fill(Ok(Quiescent::NONE));
+            round.done.fill(Ok(Quiescent::NONE));
         }
         Poll::Pending
-    }
-}
-
-impl Drop for Round {
-    fn drop(&mut self) {
-        // In the child of a fork the locks may be held for ever.
-        if let Some(done) = self.0.take().filter(|_| !forked()) {
-            withdraw_later(&done);
-            done.forget_waker();
-        }
     }
 }
 

@@ -184,6 +184,30 @@ impl Endless {
     }
 }
 
+#[test]
+fn a_run_on_any_vp_moves_the_reclaimer_only_if_it_must() {
+    let _alone = alone();
+    let machine = squall_machine::machine();
+    let vps = machine.vps();
+    let Some(last) = vps.iter().last().filter(|_| vps.len() > 1 && !machine.is_virtual()) else {
+        println!("SKIP: one processor, or a virtual topology");
+        return;
+    };
+    // The number of processors that the reclaimer may run on, inside a run on any of these VPs.
+    let within = |vps: &squall_machine::VpSet| {
+        let (tell, told) = mpsc::channel();
+        let run = quiescent_do(vps, RunOn::Any, move |vp| {
+            tell.send((vp, squall_sys::affinity::allowed().unwrap().len())).unwrap();
+        });
+        assert_eq!(run.unwrap().wait().unwrap().placed, 1);
+        told.recv().unwrap()
+    };
+    let one = [last].into_iter().collect();
+    assert_eq!(within(vps).1, vps.len());
+    assert_eq!(within(&one), (last, 1));
+    assert_eq!(within(vps).1, vps.len(), "the reclaimer has not moved back");
+}
+
 /// Begins a slow quiescent-do in a deferred call. Returns a flag that its end sets.
 fn slow_run_of_a_call() -> Arc<AtomicBool> {
     let ended = Arc::new(AtomicBool::new(false));

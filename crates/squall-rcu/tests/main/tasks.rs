@@ -2,15 +2,19 @@
 
 use super::alone;
 use squall_rcu::{
-    Marker, RunOn, WaitError, barrier, barrier_async, defer, pin, quiescent_do, set_reclaimer, wait_async,
-    without_callbacks,
+    Marker, PendingRun, RunOn, WaitError, barrier, barrier_async, defer, pin, quiescent_do, set_reclaimer,
+    wait_async, without_callbacks,
 };
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Longer than any correct wait takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A waker that counts its calls, and unparks the thread of the test.
 struct Bell(AtomicU64, Thread);
@@ -46,6 +50,15 @@ impl Bell {
 
     fn rings(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the waker is called. Returns whether it was.
+    fn await_ring(&self) -> bool {
+        let begun = Instant::now();
+        while self.rings() == 0 && begun.elapsed() < PATIENCE {
+            thread::yield_now();
+        }
+        self.rings() > 0
     }
 }
 
@@ -181,6 +194,137 @@ fn a_task_that_waits_takes_over_when_the_reclaimer_is_forbidden() {
     assert_eq!(bell.run(waits), Ok(()));
     assert_eq!(bell.run(all), Ok(()));
     set_reclaimer(true);
+}
+
+#[test]
+fn a_wait_is_answered_before_a_run_that_takes_long() {
+    let _alone = alone();
+    let (reader, bell) = (Reader::enter(), Bell::new());
+    let answered = Arc::new(AtomicBool::new(false));
+    let (rings, says) = (bell.clone(), answered.clone());
+    let vps = squall_machine::machine().vps();
+    let run = quiescent_do(vps, RunOn::Any, move |_| says.store(rings.await_ring(), Ordering::Relaxed));
+    let mut waits = wait_async();
+    assert!(bell.poll(&mut waits).is_pending());
+    reader.leave();
+    run.unwrap().wait().unwrap();
+    assert!(answered.load(Ordering::Relaxed), "the wait was answered after the run");
+    assert_eq!(bell.poll(&mut waits), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_wait_is_answered_beside_runners_that_take_long() {
+    let _alone = alone();
+    let (bell, begun, polled) = (Bell::new(), Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let answered = Arc::new(AtomicBool::new(false));
+    let (rings, says, inside, waits) = (bell.clone(), answered.clone(), begun.clone(), polled.clone());
+    let vps = squall_machine::machine().vps();
+    let is_first = AtomicBool::new(true);
+    let run = quiescent_do(vps, RunOn::Each, move |_| {
+        if is_first.swap(false, Ordering::Relaxed) {
+            inside.wait();
+            waits.wait();
+            says.store(rings.await_ring(), Ordering::Relaxed);
+        }
+    });
+    begun.wait();
+    let reader = Reader::enter();
+    let mut waits = wait_async();
+    assert!(bell.poll(&mut waits).is_pending());
+    reader.leave();
+    polled.wait();
+    run.unwrap().wait().unwrap();
+    assert!(answered.load(Ordering::Relaxed), "the wait was answered after the runs");
+    assert_eq!(bell.poll(&mut waits), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_wait_is_answered_between_deferred_calls() {
+    let _alone = alone();
+    let (bell, begun, polled) = (Bell::new(), Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (inside, waits) = (begun.clone(), polled.clone());
+    defer(move || {
+        inside.wait();
+        waits.wait();
+    });
+    let answered = Arc::new(AtomicBool::new(false));
+    let (rings, says) = (bell.clone(), answered.clone());
+    defer(move || says.store(rings.await_ring(), Ordering::Relaxed));
+    // This thread sleeps, so the reclaimer runs the calls.
+    begun.wait();
+    let reader = Reader::enter();
+    let mut waits = wait_async();
+    assert!(bell.poll(&mut waits).is_pending());
+    reader.leave();
+    polled.wait();
+    barrier().unwrap();
+    assert!(answered.load(Ordering::Relaxed), "the wait was answered after the last call");
+    assert_eq!(bell.poll(&mut waits), Poll::Ready(Ok(())));
+}
+
+/// A quiescent-do on the reclaimer thread that lasts until the test ends it.
+fn endless_run() -> (PendingRun, Arc<Barrier>, Arc<AtomicBool>) {
+    let (begun, end) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let ended = Arc::new(AtomicBool::new(false));
+    let (inside, leave, ends) = (begun.clone(), end.clone(), ended.clone());
+    let run = quiescent_do(squall_machine::machine().vps(), RunOn::Any, move |_| {
+        inside.wait();
+        leave.wait();
+        ends.store(true, Ordering::Relaxed);
+    });
+    begun.wait();
+    (run.unwrap(), end, ended)
+}
+
+#[test]
+fn a_barrier_waits_for_a_run_that_a_forbidden_reclaimer_still_makes() {
+    let _alone = alone();
+    let (run, end, ended) = endless_run();
+    // Inside an operation, this cannot wait for the run.
+    pin(|_| set_reclaimer(false));
+    let (bell, gone) = (Bell::new(), Bell::new());
+    let (mut all, mut dropped) = (barrier_async(), barrier_async());
+    assert!(bell.poll(&mut all).is_pending(), "the barrier ended before the run");
+    assert!(gone.poll(&mut dropped).is_pending());
+    drop(dropped);
+    assert_eq!(Arc::strong_count(&gone), 1, "a waker was kept");
+    end.wait();
+    assert_eq!(bell.run(all), Ok(()));
+    assert!(ended.load(Ordering::Relaxed));
+    run.wait().unwrap();
+    set_reclaimer(true);
+}
+
+#[test]
+fn a_barrier_waits_for_a_run_of_another_thread() {
+    let _alone = alone();
+    set_reclaimer(false);
+    let (tell, told) = std::sync::mpsc::channel();
+    let helper = thread::spawn(move || {
+        let (inside, end) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (enters, leaves) = (inside.clone(), end.clone());
+        let run = quiescent_do(squall_machine::machine().vps(), RunOn::Any, move |_| {
+            enters.wait();
+            leaves.wait();
+        });
+        tell.send((inside, end)).unwrap();
+        run.unwrap().wait().unwrap();
+    });
+    let (inside, end) = told.recv().unwrap();
+    inside.wait();
+    set_reclaimer(true);
+    let bell = Bell::new();
+    let mut all = barrier_async();
+    assert!(bell.poll(&mut all).is_pending());
+    // The reclaimer makes one job after the other, so the barrier's turn comes before the second one.
+    for _ in 0..2 {
+        let later = quiescent_do(squall_machine::machine().vps(), RunOn::Any, |_| ()).unwrap();
+        later.wait().unwrap();
+    }
+    assert_eq!(bell.rings(), 0, "the barrier ended before the run");
+    end.wait();
+    assert_eq!(bell.run(all), Ok(()));
+    helper.join().unwrap();
 }
 
 struct Broken;
