@@ -235,8 +235,7 @@ fn refuse_in_operation() {
     }
 }
 
-/// Takes a control operation back, unless it is forgotten: after an error, or a panic of the interrupt or of
-/// a task's waker.
+/// Takes a control operation back, unless it is forgotten: after an error, or a panic of the interrupt.
 struct TakeBack<F: Fn()>(F);
 
 impl<F: Fn()> Drop for TakeBack<F> {

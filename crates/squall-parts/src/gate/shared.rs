@@ -572,7 +572,7 @@ impl<S: Steps> SharedGate<S> {
         // The fence of `signal` pairs with the fence of `Watch::register`: a task that makes the list only
         // now sees the change.
         if let Some(tasks) = self.tasks.get() {
-            tasks.drained.wake();
+            tasks.wake_drained();
         }
     }
 
@@ -581,7 +581,7 @@ impl<S: Steps> SharedGate<S> {
         self.turn.signal(u32::MAX);
         // The fence of `signal`: as in `signal_drained`.
         if let Some(tasks) = self.tasks.get() {
-            tasks.turn.wake();
+            tasks.wake_turn();
         }
     }
 
@@ -675,11 +675,8 @@ impl<S: Steps> SharedGate<S> {
             Step::Begin(Operation::Stop) => self.begin(phase::stopped).map(|_| false),
             Step::Begin(Operation::Shutdown) => {
                 self.begin(phase::shut_down)?;
-                // A waker may panic.
-                let end = TakeBack(|| self.end_shutdown());
                 S::step();
                 self.signal_turn();
-                mem::forget(end);
                 Ok(false)
             }
             Step::Look(Operation::Drain) => self.is_drained(),

@@ -8,6 +8,8 @@
 //! - I2. Only the poll that returns a request counts it. So a future that is dropped leaves no count.
 //! - I3. A control operation under way belongs to one future. Its drop ends the operation.
 //! - I4. The drop of a future removes its waker.
+//! - I5. A panic of a waker harms neither another waiter nor the thread that wakes: a request that leaves, or
+//!   a control operation.
 //!
 //! Not promised: the order in which waiting requests enter. Cost: a gate without waiting tasks pays a load
 //! where it signals.
@@ -17,6 +19,8 @@ use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 use std::future::Future;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
@@ -36,8 +40,30 @@ pub struct Tasks {
 impl Tasks {
     /// Wakes all tasks, so that they look at their gate again.
     pub fn wake(&self) {
-        self.turn.wake();
-        self.drained.wake();
+        self.wake_turn();
+        self.wake_drained();
+    }
+
+    /// Wakes the waiting requests.
+    pub(super) fn wake_turn(&self) {
+        wake_caught(&self.turn);
+    }
+
+    /// Wakes the tasks that wait for the last request.
+    pub(super) fn wake_drained(&self) {
+        wake_caught(&self.drained);
+    }
+}
+
+/// Wakes all tasks at `watch`. A panic of a waker ends here, after the panic hook has reported it (I5).
+fn wake_caught(watch: &Watch) {
+    // A model that has failed must not go on.
+    if cfg!(loom) {
+        return watch.wake();
+    }
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| watch.wake())) {
+        // Its drop may panic too; that second payload is leaked.
+        mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
     }
 }
 

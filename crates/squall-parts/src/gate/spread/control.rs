@@ -153,7 +153,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         // The fence of `signal` pairs with the fence of `Watch::register`: a task that makes the list only
         // now sees the change.
         if let Some(tasks) = self.tasks.get() {
-            tasks.turn.wake();
+            tasks.wake_turn();
         }
     }
 
@@ -162,7 +162,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         self.drained.signal(u32::MAX);
         // The fence of `signal`: as in `signal_turn`.
         if let Some(tasks) = self.tasks.get() {
-            tasks.drained.wake();
+            tasks.wake_drained();
         }
     }
 
@@ -458,13 +458,10 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
             }
             Step::Begin(Operation::Shutdown) => {
                 self.begin(phase::shut_down)?;
-                // A waker may panic.
-                let end = TakeBack(|| self.end_shutdown());
                 S::step();
                 self.pass_on(SHUTDOWN);
                 self.heavy(SHUTDOWN);
                 self.signal_turn();
-                mem::forget(end);
             }
             Step::Look(Operation::Drain) => return self.is_drained(),
             Step::Look(_) => return Ok(self.inside_at_most() <= 0),
