@@ -65,6 +65,8 @@ pub use pin::{__callback_free, __enter, CallbackFree, Entered};
 pub use pin::{Guard, in_operation, pin, register, try_pin, without_callbacks};
 #[cfg(not(loom))]
 pub use quiescent::{PendingRun, quiescent_do};
+#[doc(hidden)]
+pub use raw::outcome::Outcome as __Outcome;
 #[cfg(not(loom))]
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
 #[cfg(not(loom))]

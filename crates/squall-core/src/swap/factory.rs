@@ -5,7 +5,7 @@
 //!
 //! Source: CO-72.
 
-use squall_rcu::Rcu;
+use squall_rcu::{Marker, Rcu};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
 use std::alloc::{Layout, handle_alloc_error};
 use std::any::TypeId;
@@ -125,8 +125,8 @@ impl<I: ?Sized + Interface> Factory<I> {
 
     /// Changes the maker to `make`, and swaps every live object of the classes that this factory made before,
     /// one after the other. Each is swapped for a result of `make`. Objects of these classes that the program
-    /// made without this factory are swapped, too. Blocks the thread; a task leaves the call to a thread for
-    /// blocking work.
+    /// made without this factory are swapped, too. Blocks the thread; a task uses
+    /// [`upgrade_async`](Factory::upgrade_async).
     ///
     /// `limits` is applied to the swap of each object. Returns the outcome for each object, in the order of
     /// slots. An object whose swap failed serves on unchanged. If the class stays the same, objects made
@@ -159,27 +159,113 @@ impl<I: ?Sized + Interface> Factory<I> {
     ) -> Result<Vec<Upgraded>, squall_rcu::WaitError> {
         // Returns an error where the upgrade would wait for itself.
         squall_rcu::wait()?;
+        let (mut upgrade, marker) = self.begin_upgrade(make);
+        marker.wait()?;
+        let found = self.objects_of(&mut upgrade);
+        let swap = |id| {
+            let swap = limits(upgrade.swap_of(id));
+            let outcome = swap.run_expecting(upgrade.make(), Some(&upgrade.classes));
+            Upgraded { id, outcome }
+        };
+        Ok(found.into_iter().map(swap).collect())
+    }
+
+    /// Upgrades like [`upgrade`](Factory::upgrade), for a task. The future blocks no thread and needs no
+    /// particular runtime: each swap is one of [`Swap::run_async`].
+    ///
+    /// The first poll begins the upgrade. If the future is dropped before it is ready, the swap at work is
+    /// cancelled, and the objects that were swapped before stay so. The maker may have changed; a new
+    /// upgrade reaches all objects.
+    ///
+    /// # Errors
+    /// [`squall_rcu::WaitError`], as of [`squall_rcu::wait_async`]. The factory is then unchanged, except
+    /// after `WaitError::NoFence`: grace periods have become impossible, and the maker may have changed.
+    /// # Panics
+    /// As [`upgrade`](Factory::upgrade), in a poll.
+    /// # Cost
+    /// The cost of [`upgrade`](Factory::upgrade), and the start of a thread for each object.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall_core::swap::{Factory, Replacement};
+    ///
+    /// async fn upgrade(factory: &Factory<dyn Counter>) -> Result<(), squall_rcu::WaitError> {
+    ///     let make = || Replacement::swappable(Central::default());
+    ///     let upgraded = factory.upgrade_async(make, |swap| swap).await?;
+    ///     assert!(upgraded.iter().all(|object| object.outcome.is_ok()));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn upgrade_async(
+        &self,
+        make: impl Fn() -> Replacement<I> + Clone + Send + Sync + 'static,
+        limits: impl Fn(Swap<I>) -> Swap<I> + Send,
+    ) -> Result<Vec<Upgraded>, squall_rcu::WaitError> {
+        // Returns an error where no grace period can end.
+        squall_rcu::wait_async().await?;
+        let (mut upgrade, marker) = self.begin_upgrade(make);
+        marker.wait_async().await?;
+        let mut upgraded = Vec::new();
+        for id in self.objects_of(&mut upgrade) {
+            let swap = limits(upgrade.swap_of(id));
+            let new = upgrade.make();
+            let outcome = swap.run_expecting_async(new, Some(&upgrade.classes)).await;
+            upgraded.push(Upgraded { id, outcome });
+        }
+        Ok(upgraded)
+    }
+
+    /// Changes the maker. When the marker has elapsed, every thread that makes an object uses the new maker
+    /// (I1).
+    fn begin_upgrade<M>(&self, make: M) -> (Upgrade<I, M>, Marker)
+    where
+        M: Fn() -> Replacement<I> + Clone + Send + Sync + 'static,
+    {
         let first = make();
-        let new_class = first.type_id();
-        let same = self.classes().contains(&new_class);
+        let class = first.type_id();
+        let same = self.classes().contains(&class);
         self.maker.replace(Maker::new(make.clone()));
-        // From here on every thread that makes an object uses the new maker (I1).
-        squall_rcu::wait()?;
+        (Upgrade { make, first: Some(first), class, same, classes: Vec::new() }, Marker::set())
+    }
+
+    /// Returns the objects to swap, after the marker of [`Factory::begin_upgrade`] has elapsed.
+    fn objects_of<M>(&self, upgrade: &mut Upgrade<I, M>) -> Vec<Id> {
         let mut classes = self.classes().clone();
-        classes.retain(|class| same || *class != new_class);
+        classes.retain(|class| upgrade.same || *class != upgrade.class);
         // The objects of the new class belong to the next upgrade.
-        if add(&mut self.classes(), new_class).is_err() {
+        if add(&mut self.classes(), upgrade.class).is_err() {
             handle_alloc_error(Layout::new::<TypeId>());
         }
-        let mut first = Some(first);
-        let swap = |id| {
-            // Found objects were made for this interface.
-            let swap = limits(Swap::new(Handle::<I>::new(id)));
-            // If two upgrades run at once, the one with the older maker skips the objects that the other has
-            // swapped.
-            Upgraded { id, outcome: swap.run_expecting(first.take().unwrap_or_else(&make), Some(&classes)) }
-        };
-        Ok(inspect::instances(TypeId::of::<I>(), &classes).into_iter().map(swap).collect())
+        let found = inspect::instances(TypeId::of::<I>(), &classes);
+        upgrade.classes = classes;
+        found
+    }
+}
+
+/// An upgrade in progress.
+struct Upgrade<I: ?Sized + Interface, M> {
+    make: M,
+    /// The first result of `make`, until an object is swapped for it.
+    first: Option<Replacement<I>>,
+    class: TypeId,
+    /// Whether an earlier maker has made objects of this class.
+    same: bool,
+    /// Objects of these classes are swapped.
+    classes: Vec<TypeId>,
+}
+
+impl<I: ?Sized + Interface, M: Fn() -> Replacement<I>> Upgrade<I, M> {
+    /// Returns the next object to swap for.
+    fn make(&mut self) -> Replacement<I> {
+        self.first.take().unwrap_or_else(&self.make)
+    }
+
+    /// Asks for a swap of a found object, which was made for this interface.
+    ///
+    /// If two upgrades run at once, the one with the older maker skips the objects that the other has
+    /// swapped.
+    fn swap_of(&self, id: Id) -> Swap<I> {
+        Swap::new(Handle::<I>::new(id))
     }
 }
 

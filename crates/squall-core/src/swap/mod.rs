@@ -4,8 +4,8 @@
 //!
 //! - `mod.rs`: [`Swap`] asks for a swap. [`Replacement`] is the object that takes the place. [`StateFormats`]
 //!   and [`RootFormats`] describe how state moves.
-//! - `run.rs`: the phases of a swap. `report.rs`: the [`SwapReport`] of a swap, and the reasons why one
-//!   fails.
+//! - `run.rs`: the phases of a swap. `rest.rs`: the last phases for a task.
+//! - `report.rs`: the [`SwapReport`] of a swap, and the reasons why one fails.
 //! - `arbiter.rs`: [`arbitrate`] puts a function around every call of an object.
 //! - `factory.rs`: a [`Factory`] replaces all objects that it made.
 //!
@@ -15,6 +15,7 @@
 pub(crate) mod arbiter;
 mod factory;
 mod report;
+mod rest;
 mod run;
 
 use squall_sys::sync::Arc;
@@ -95,6 +96,8 @@ pub(crate) struct Limits {
     pub(crate) deadline: Option<Instant>,
     pub(crate) drain: Duration,
     pub(crate) cancel: Option<Cancel>,
+    /// Set when the task that waits for the swap has gone.
+    pub(crate) abandoned: Option<Cancel>,
     /// Whether state moves.
     pub(crate) state: bool,
 }
@@ -227,21 +230,25 @@ impl<I: ?Sized + Interface> Swap<I> {
         self.run_expecting(new, None)
     }
 
-    /// Swaps the object for `new` like [`run`](Swap::run), for a task. The future blocks no thread while it
-    /// waits for the calls that began before the swap. It needs no particular runtime.
+    /// Swaps the object for `new` like [`run`](Swap::run), for a task. The future blocks no thread and needs
+    /// no particular runtime.
     ///
-    /// The last poll does the rest of the swap, and blocks its thread meanwhile: up to
-    /// [`drain_timeout`](Swap::drain_timeout) for the last calls, and for the transfer of the state. If the
-    /// transfer is long, use [`run`](Swap::run) in a thread for blocking work.
+    /// The first poll begins the swap. While the task waits for the calls that began before, other calls go
+    /// on. A thread `squall-swap` then does the rest: it waits for the last calls, at most for
+    /// [`drain_timeout`](Swap::drain_timeout), and moves the state. So the exports and imports run there. If
+    /// the system refuses the thread, the poll does the rest, and blocks its thread meanwhile.
     ///
-    /// The first poll begins the swap. If the future is dropped before it is ready, the swap is rolled back.
-    /// The deadline, and a [`Cancel`], are checked once those calls have ended. So use a timer of the runtime
-    /// as the limit. If the future is leaked, the swap never ends, and other swaps of the object fail.
+    /// If the future is dropped before it is ready, the swap is cancelled as by [`Cancel::cancel`]. The drop
+    /// does not wait for the thread. The deadline, and a [`Cancel`], are checked only by the rest of the
+    /// swap. So use a timer of the runtime as the limit. If the future is leaked before the rest has begun,
+    /// the swap never ends, and other swaps of the object fail.
     ///
     /// # Errors
     /// The errors of [`run`](Swap::run).
     /// # Panics
     /// A poll, as [`run`](Swap::run) does.
+    /// # Cost
+    /// The cost of [`run`](Swap::run), and the start of a thread.
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -260,7 +267,7 @@ impl<I: ?Sized + Interface> Swap<I> {
         new: Replacement<I>,
     ) -> impl Future<Output = Result<SwapReport, SwapError>> + Send + use<I> {
         let swap = self.clone();
-        async move { swap.begin(new, None)?.end_in_task().await }
+        async move { swap.run_expecting_async(new, None).await }
     }
 
     /// Swaps like `run`, if the serving object is of one of these classes.
@@ -272,12 +279,22 @@ impl<I: ?Sized + Interface> Swap<I> {
         self.begin(new, expected)?.end()
     }
 
+    /// Swaps like `run_async`, if the serving object is of one of these classes.
+    async fn run_expecting_async(
+        &self,
+        new: Replacement<I>,
+        expected: Option<&[TypeId]>,
+    ) -> Result<SwapReport, SwapError> {
+        self.begin(new, expected)?.end_in_task().await
+    }
+
     /// Begins a swap, if the serving object is of one of the expected classes, or if none are named.
     fn begin(&self, new: Replacement<I>, expected: Option<&[TypeId]>) -> Result<run::Begun, SwapError> {
         let limits = Limits {
             deadline: self.deadline,
             drain: self.drain,
             cancel: self.cancel.clone(),
+            abandoned: None,
             state: self.state,
         };
         let id = Handle::id(self.handle);

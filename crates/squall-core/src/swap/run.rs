@@ -2,7 +2,8 @@
 //!
 //! - I1. From `attach` on, the swap is counted inside the old object's gate. So the old object stays valid
 //!   outside operations, too. The new object belongs to the swap until it serves. The swap belongs to one
-//!   thread at a time. A task may take it to another thread while it waits in Forward.
+//!   thread at a time. A task may take it to another thread while it waits in Forward, and then leaves it to
+//!   a thread of its own (`rest`).
 //! - I2. User code (exports, imports, drops) runs under no lock and outside every operation. While user code
 //!   runs, the waiting calls wait only for this code.
 //! - I3. Callers wait from `block` until `decide`. Between the two, no thread of the swap waits for a grace
@@ -38,6 +39,7 @@ use crate::protocol::sleepers::sleepers;
 use crate::protocol::tables::{Tables, existing};
 use crate::swap::arbiter::{Business, Serving, TRIES, serving, take_away};
 use crate::swap::report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, remember};
+use crate::swap::rest::Rest;
 use crate::swap::{Cancel, Limits};
 
 type Detail = Option<Box<dyn Error + Send + Sync>>;
@@ -160,14 +162,18 @@ impl Begun {
         self.tell(outcome)
     }
 
-    /// Ends the swap. Blocks no thread while it waits for the calls that began before the swap.
+    /// Returns the id and the interface of the object.
+    pub(crate) fn object(&self) -> (Id, &'static str) {
+        (self.report.id, self.report.interface)
+    }
+
+    /// Ends the swap, and blocks no thread.
     pub(crate) async fn end_in_task(mut self) -> Result<SwapReport, SwapError> {
-        let forwarded = match &self.run {
-            Some(run) => run.marker.wait_async(),
-            None => return self.end(),
-        };
-        match forwarded.await {
-            Ok(()) => self.end(),
+        let Some(run) = &mut self.run else { return self.end() };
+        let cancel = Cancel::new();
+        run.limits.abandoned = Some(cancel.clone());
+        match run.marker.wait_async().await {
+            Ok(()) => Rest::new(self, cancel).await,
             // A child of a fork takes no lock: neither those of the swap nor that of the reports.
             Err(error) if squall_sys::fork::forked() => {
                 Err(SwapError::new(self.report.interface, self.report.id, error.into()))
@@ -379,7 +385,8 @@ impl Run {
         if self.this().is_doomed() {
             return Err(SwapFailure::Destroyed);
         }
-        if self.limits.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+        let cancels = [&self.limits.cancel, &self.limits.abandoned];
+        if cancels.into_iter().flatten().any(Cancel::is_cancelled) {
             return Err(SwapFailure::Cancelled(phase));
         }
         if self.limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {

@@ -21,6 +21,7 @@ mod stalls;
 mod support;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod swap_process;
+mod swap_tasks;
 mod tasks;
 #[cfg(not(miri))]
 #[path = "../../../squall-machine/tests/main/this_program.rs"]

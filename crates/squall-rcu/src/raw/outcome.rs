@@ -13,11 +13,15 @@ use std::task::Waker;
 
 use super::sites;
 
-pub(crate) struct Outcome<T> {
+/// Not public outside this workspace.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Outcome<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
 }
 
+#[derive(Debug)]
 pub(crate) struct State<T> {
     pub(crate) outcome: Option<T>,
     waker: Option<Waker>,
@@ -25,7 +29,8 @@ pub(crate) struct State<T> {
 
 impl<T: Copy> Outcome<T> {
     /// Creates the outcome of work that is not done.
-    pub(crate) fn new() -> Outcome<T> {
+    #[expect(clippy::new_without_default, reason = "an outcome that is not there is no default")]
+    pub fn new() -> Outcome<T> {
         Outcome { state: Mutex::new(State { outcome: None, waker: None }), changed: Condvar::new() }
     }
 
@@ -39,7 +44,7 @@ impl<T: Copy> Outcome<T> {
     }
 
     /// Returns the outcome. Before the work is done, leaves the waker in place of an earlier one.
-    pub(crate) fn poll(&self, waker: &Waker) -> Option<T> {
+    pub fn poll(&self, waker: &Waker) -> Option<T> {
         // Users' code, before the lock (I2).
         let mut waker = Some(waker.clone());
         let mut state = self.lock();
@@ -57,13 +62,13 @@ impl<T: Copy> Outcome<T> {
     }
 
     /// Drops the waker.
-    pub(crate) fn forget_waker(&self) {
+    pub fn forget_waker(&self) {
         let waker = self.lock().waker.take();
         drop(waker);
     }
 
     /// Stores the outcome, and wakes the waiter.
-    pub(crate) fn fill(&self, outcome: T) {
+    pub fn fill(&self, outcome: T) {
         self.lock().outcome = Some(outcome);
         self.wake();
     }
