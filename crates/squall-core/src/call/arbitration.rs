@@ -17,6 +17,11 @@ pub(crate) struct Arbitration {
     pub(crate) live: AtomicBool,
 }
 
+/// Whether this method bypasses arbiters, because it ends the work of an earlier call.
+pub(crate) fn is_exempt(method: &str) -> bool {
+    method.ends_with("_unarbitrated")
+}
+
 impl Arbitration {
     pub(crate) fn is_live(&self) -> bool {
         self.live.load(Ordering::Relaxed)
@@ -24,7 +29,7 @@ impl Arbitration {
 
     /// Whether calls of this method go through the function.
     pub(crate) fn is_of(&self, method: &str) -> bool {
-        self.method.is_none_or(|only| only == method)
+        !is_exempt(method) && self.method.is_none_or(|only| only == method)
     }
 
     /// Sends a call, which `run` makes, through the function. Returns an error if the function refused the

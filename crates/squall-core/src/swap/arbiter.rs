@@ -13,7 +13,7 @@ use squall_sys::sync::thread;
 use std::fmt;
 use std::ptr::NonNull;
 
-use crate::call::arbitration::{Arbitration, Call, Function};
+use crate::call::arbitration::{Arbitration, Call, Function, is_exempt};
 use crate::call::handle::Handle;
 use crate::call::interface::{Interface, find_method};
 use crate::call::mediated::{Full, retire};
@@ -58,7 +58,8 @@ pub struct Arbiter {
 ///
 /// `function` runs in place of the method, on the caller's thread. It runs inside an operation and must not
 /// block, unless the method is marked `#[blocking]`. If it panics, the call panics. Calls of the same object
-/// that `function` makes go through it, too.
+/// that `function` makes go through it, too. Methods with names that end in `_unarbitrated` bypass it: they
+/// end the work of an earlier call.
 ///
 /// # Errors
 /// [`SwapError`] if the object is gone, if another function arbitrates it, or while it is being swapped. Also
@@ -136,7 +137,7 @@ pub fn arbitrate_method<I: ?Sized + Interface>(
     method: &str,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
-    let Some(method) = find_method::<I>(method) else {
+    let Some(method) = find_method::<I>(method).filter(|method| !is_exempt(method)) else {
         let error = SwapError::new(I::NAME, Handle::id(handle), SwapFailure::NoSuchMethod);
         return Err(error.because(Some(format!("{method}()").into())));
     };

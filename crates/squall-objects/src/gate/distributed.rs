@@ -137,11 +137,11 @@ impl Gate for Counts {
         self.control().state()
     }
 
-    fn tasks(&self) -> Arc<Tasks> {
+    fn tasks_unarbitrated(&self) -> Arc<Tasks> {
         self.control().tasks().clone()
     }
 
-    fn step(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
         check_place(self.control().tasks(), &tasks)?;
         self.control().step(step)
     }

@@ -45,7 +45,7 @@
 mod distributed;
 mod shared;
 
-use squall_core::{Handle, Owned, Root};
+use squall_core::{CallErrorKind, Handle, Owned, Root};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use squall_parts::gate::{
@@ -181,17 +181,27 @@ pub trait Gate: Send + Sync {
     /// operation returns, other representatives may still be in the previous state.
     fn state(&self) -> State;
 
+    /// Begins the operation of a future of [`GateExt`], if `tasks` wait here.
+    ///
+    /// # Errors
+    /// The errors of [`step_unarbitrated`](Gate::step_unarbitrated).
+    #[doc(hidden)]
+    fn begin(&self, tasks: Arc<Tasks>, operation: Operation) -> Result<bool, ControlError> {
+        self.step_unarbitrated(tasks, Step::Begin(operation))
+    }
+
     /// Returns the list of the tasks that wait here, for the futures of [`GateExt`].
     #[doc(hidden)]
-    fn tasks(&self) -> Arc<Tasks>;
+    fn tasks_unarbitrated(&self) -> Arc<Tasks>;
 
-    /// Makes a step of a future's operation, if `tasks` wait here.
+    /// Makes a step of a future's operation, if `tasks` wait here. No arbiter can refuse it: an operation
+    /// that has begun must end.
     ///
     /// # Errors
     /// [`ControlError`]. [`Interrupted`](ControlError::Interrupted) if `tasks` wait at another object, which
     /// a swap has replaced.
     #[doc(hidden)]
-    fn step(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError>;
+    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError>;
 }
 
 /// Methods for requests and for tasks, on a handle or an owner of a gate.
@@ -263,7 +273,8 @@ pub trait GateExt {
     /// Stops the gate like [`stop`](Gate::stop), for a task. The future waits for the requests inside.
     ///
     /// The first poll stops the gate. If the future is dropped before it is ready, the gate admits requests
-    /// again, as after a [`stop_for`](Gate::stop_for) that timed out.
+    /// again, as after a [`stop_for`](Gate::stop_for) that timed out. An arbiter sees the first poll as the
+    /// method `begin`. It cannot refuse the end of an operation that has begun.
     ///
     /// # Errors
     /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed or swapped meanwhile. After any
@@ -360,11 +371,28 @@ impl TaskGate for Object {
     }
 
     fn tasks(&self) -> Arc<Tasks> {
-        self.0.tasks()
+        self.0.tasks_unarbitrated()
     }
 
     fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
-        self.0.try_step(tasks.clone(), step).unwrap_or(Err(ControlError::Interrupted))
+        let Object(gate) = *self;
+        let made = match step {
+            Step::Begin(operation) => gate.try_begin(tasks.clone(), operation),
+            _ => gate.try_step_unarbitrated(tasks.clone(), step),
+        };
+        made.unwrap_or_else(|error| match error.reason() {
+            CallErrorKind::Refused(_) => Err(ControlError::Refused),
+            CallErrorKind::Forked => Err(ControlError::Forked),
+            CallErrorKind::InTransfer => {
+                // The gate may serve on after the swap for which the call would have waited.
+                if let Step::GiveUp(_) = step {
+                    let tasks = tasks.clone();
+                    squall_rcu::defer(move || _ = gate.try_step_unarbitrated(tasks, step));
+                }
+                Err(ControlError::Interrupted)
+            }
+            _ => Err(ControlError::Interrupted),
+        })
     }
 }
 

@@ -109,11 +109,11 @@ impl Gate for All {
         self.requests().state()
     }
 
-    fn tasks(&self) -> Arc<Tasks> {
+    fn tasks_unarbitrated(&self) -> Arc<Tasks> {
         self.requests().tasks().clone()
     }
 
-    fn step(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
         check_place(self.requests().tasks(), &tasks)?;
         self.requests().step(step)
     }

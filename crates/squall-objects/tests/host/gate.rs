@@ -199,10 +199,10 @@ impl Gate for ElsewhereRep {
     fn state(&self) -> State {
         State::Normal
     }
-    fn tasks(&self) -> Arc<Tasks> {
+    fn tasks_unarbitrated(&self) -> Arc<Tasks> {
         Arc::default()
     }
-    fn step(&self, _: Arc<Tasks>, _: Step) -> Result<bool, ControlError> {
+    fn step_unarbitrated(&self, _: Arc<Tasks>, _: Step) -> Result<bool, ControlError> {
         Err(ControlError::Interrupted)
     }
 }

@@ -1,6 +1,6 @@
 //! The futures of gates as objects, in both forms.
 
-use squall_core::swap::{Replacement, Swap};
+use squall_core::swap::{Replacement, Swap, arbitrate};
 use squall_core::{Handle, Owned};
 use squall_machine::ClusterSize;
 use squall_objects::gate::{ControlError, Gate, GateExt, Request, ShutDown, State};
@@ -106,6 +106,37 @@ fn a_dropped_future_is_a_limit() {
         assert!(drained.waits());
         drop(request);
         assert_eq!(drained.output(), Ok(()));
+    });
+}
+
+#[test]
+fn an_arbiter_refuses_the_begin_of_an_operation_only() {
+    both(|owned| {
+        let handle = owned.handle();
+        let request = handle.request().unwrap();
+        let mut stop = Task::new(handle.stop_async());
+        assert!(stop.waits());
+        let arbiter = arbitrate(handle, |call| call.refuse("closed")).unwrap();
+        assert_eq!(Task::new(handle.shutdown_async()).output(), Err(ControlError::Refused));
+        assert!(stop.waits(), "an arbiter ended the stop");
+        drop(stop);
+        arbiter.detach();
+        assert_eq!(handle.state(), State::Normal, "the gate stays stopped");
+
+        let mut stop = Task::new(handle.stop_async());
+        assert!(stop.waits());
+        let arbiter = arbitrate(handle, |_| panic!("an arbiter fails")).unwrap();
+        drop(stop);
+        drop(arbiter);
+        assert_eq!(handle.state(), State::Normal);
+
+        let mut stop = Task::new(handle.stop_async());
+        assert!(stop.waits());
+        drop(request);
+        let arbiter = arbitrate(handle, |call| call.refuse("closed")).unwrap();
+        assert_eq!(stop.output(), Ok(()));
+        arbiter.detach();
+        assert_eq!((handle.state(), handle.restart()), (State::Stopped, Ok(())));
     });
 }
 

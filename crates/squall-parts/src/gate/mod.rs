@@ -88,6 +88,8 @@ pub enum ControlError {
     Interrupted,
     /// The process is the child of a fork, where the threads to wait for do not exist.
     Forked,
+    /// An arbiter of the gate's object refused the operation. The gate is unchanged.
+    Refused,
 }
 
 impl fmt::Display for ControlError {
@@ -100,6 +102,7 @@ impl fmt::Display for ControlError {
             ControlError::Busy => "another control operation of the gate is at work: try again later",
             ControlError::TimedOut => "the limit passed before the last request left",
             ControlError::Interrupted => "the wait for the last request was interrupted",
+            ControlError::Refused => "an arbiter refused the operation of the gate: detach it, or try again later",
             ControlError::Forked => {
                 "the gate cannot wait in the child of a fork, where other threads do not exist; such a child may only exec"
             }

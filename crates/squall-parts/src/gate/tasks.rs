@@ -6,7 +6,7 @@
 //! - I1. No wake-up is lost. A future leaves its waker, and then looks at the gate again. A thread that
 //!   signals an event count has changed the gate before, and then wakes the tasks at the watch beside it.
 //! - I2. Only the poll that returns a request counts it. So a future that is dropped leaves no count.
-//! - I3. A control operation under way belongs to one future. Its drop ends the operation.
+//! - I3. A control operation under way belongs to one future. Its drop, or an error, ends the operation.
 //! - I4. The drop of a future removes its waker.
 //! - I5. A panic of a waker harms neither another waiter nor the thread that wakes: a request that leaves, or
 //!   a control operation.
@@ -295,8 +295,12 @@ impl<G: TaskGate> ControlFuture<G> {
         }
         if is_over {
             self.begun = None;
-            self.gate.step(&tasks, Step::Finish(self.operation))?;
-            Poll::Ready(Ok(()))
+            let finished = self.gate.step(&tasks, Step::Finish(self.operation));
+            if finished.is_err() {
+                self.begun = Some(tasks);
+                self.give_up();
+            }
+            Poll::Ready(finished.map(drop))
         } else if forked() {
             self.give_up();
             Poll::Ready(Err(ControlError::Forked))
@@ -308,7 +312,7 @@ impl<G: TaskGate> ControlFuture<G> {
     fn look(&mut self, tasks: &Arc<Tasks>) -> Result<bool, ControlError> {
         let found = self.gate.step(tasks, Step::Look(self.operation));
         if found.is_err() {
-            self.begun = None;
+            self.give_up();
         }
         found
     }
