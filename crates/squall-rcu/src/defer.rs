@@ -549,7 +549,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 }
 
 /// Waits until every call that any thread deferred before this call has run. Waits also for every
-/// [quiescent-do](crate::quiescent_do) that these calls, or others before, began.
+/// [quiescent-do](crate::quiescent_do) that has begun until then: for its runs, and the drop of its captures.
 ///
 /// Returns the number of calls run on this thread. Blocks the thread; a task uses
 /// [`barrier_async`](crate::barrier_async).

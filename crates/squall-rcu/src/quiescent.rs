@@ -15,9 +15,11 @@ use crate::wait::{WaitError, may_wait};
 
 /// A quiescent-do in progress. Dropping it detaches it: the work goes on.
 ///
-/// [Wait](PendingRun::wait) for it, [poll](PendingRun::poll) it, or await it. The future needs no particular
-/// runtime. While the reclaimer is forbidden, a poll of the future does the work, and blocks the thread
-/// meanwhile.
+/// [Wait](PendingRun::wait) for it, [poll](PendingRun::poll) it, or await it. The outcome is there when the
+/// last run has ended and the function with its captures was dropped.
+///
+/// The future needs no particular runtime. While the reclaimer is forbidden, a poll of the future does the
+/// work, and blocks the thread meanwhile.
 #[must_use = "dropping it detaches the work; call `wait` or `poll` for the outcome"]
 pub struct PendingRun(Arc<Done>);
 
