@@ -1,4 +1,5 @@
-//! Time inside an operation's loop that does not count: it is timed and subtracted.
+//! Time inside an operation's loop that does not count: it is timed and subtracted. External instruments do
+//! not count its accesses.
 //!
 //! It covers work between operations that is not part of them: making new objects before each batch of first
 //! calls, or a sleep before a spaced operation.
@@ -7,6 +8,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
+use squall_locality_plugin::mark;
 
 /// Uncounted time in nanoseconds, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +23,10 @@ thread_local! {
     static SO_FAR: Cell<Uncounted> = const { Cell::new(Uncounted { wall_ns: 0, cpu_ns: 0 }) };
 }
 
-/// Runs `f` and excludes its time.
+/// Runs `f` and excludes its time and its accesses.
 pub(crate) fn uncounted<R>(f: impl FnOnce() -> R) -> R {
+    // The loop is between marks (`exact.rs`). Outside the profiler, marks have no effect.
+    mark::end();
     let (wall, cpu) = (Instant::now(), thread_cpu_ns());
     let result = f();
     let so_far = SO_FAR.get();
@@ -30,6 +34,7 @@ pub(crate) fn uncounted<R>(f: impl FnOnce() -> R) -> R {
         wall_ns: so_far.wall_ns + u64::try_from(wall.elapsed().as_nanos()).unwrap_or(0),
         cpu_ns: so_far.cpu_ns + thread_cpu_ns().saturating_sub(cpu),
     });
+    mark::begin();
     result
 }
 
