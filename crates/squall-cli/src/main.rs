@@ -13,6 +13,7 @@ mod info;
 mod info_words;
 mod locality;
 mod output;
+mod report;
 #[cfg(test)]
 mod serial;
 mod stress;
@@ -46,6 +47,8 @@ enum Command {
     Loop(bench::LoopArgs),
     /// Run a program under emulation and report the cache lines that its threads share.
     Locality(Box<locality::LocalityArgs>),
+    /// Run experiments of the literature on this machine, and write a page with plots.
+    Report(report::ReportArgs),
     /// Run a stress. On a violation, exit with 1 and print the command that replays it.
     Stress(stress::StressArgs),
     /// Show the detected machine and the mode of each primitive.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Loop(args)) => bench::run_loop(&args),
         Some(Command::Locality(args)) => locality::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
         Some(Command::Stress(args)) => stress::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),

@@ -67,6 +67,7 @@ pub(crate) const CRATES: &[Crate] = &[
         may_unsafe: Unsafe::Below(&["src/rcu/signals", "src/fork/raw.rs"]),
         one_door: false,
     },
+    Crate { name: "squall-report", floor: INSTRUMENTS + 1, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-cli", floor: INSTRUMENTS + 2, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-locality-plugin", floor: TOOLS, may_unsafe: Unsafe::Anywhere, one_door: false },
     Crate { name: "squall-history", floor: TOOLS, may_unsafe: Unsafe::Nowhere, one_door: false },

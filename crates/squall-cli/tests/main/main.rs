@@ -6,5 +6,6 @@ use squall as _;
 mod common;
 mod contract;
 mod demo;
+mod report;
 mod stress;
 mod top;

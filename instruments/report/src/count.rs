@@ -1,0 +1,67 @@
+//! Counts of the locality profiler.
+
+use serde::Deserialize;
+
+use crate::Missing;
+
+/// Counts of one loop, per operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counts {
+    /// Accesses.
+    pub accesses: f64,
+    /// Accesses to lines that several threads touch and one of them writes, again and again.
+    pub write_shared: f64,
+    /// Time of an operation by the model of a server, with one processor per thread, in nanoseconds.
+    pub modelled_ns: f64,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    accesses_per_op: Option<f64>,
+    write_shared_accesses_per_op: Option<f64>,
+    curve: Vec<Point>,
+    incomplete: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Point {
+    processors: usize,
+    ns_per_op: f64,
+}
+
+impl Counts {
+    /// Reads the JSON object of `squall locality`. Incomplete counts are an error.
+    pub(crate) fn parse(json: &str, threads: usize) -> Result<Counts, Missing> {
+        let report: Report = serde_json::from_str(json)
+            .map_err(|error| Missing(format!("the report of squall locality: {error}")))?;
+        if !report.incomplete.is_empty() {
+            return Err(Missing(report.incomplete.join("; ")));
+        }
+        let modelled = report.curve.iter().find(|point| point.processors == threads);
+        Ok(Counts {
+            accesses: report.accesses_per_op.unwrap_or(f64::NAN),
+            write_shared: report.write_shared_accesses_per_op.unwrap_or(f64::NAN),
+            modelled_ns: modelled.map_or(f64::NAN, |point| point.ns_per_op),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_incomplete_ones_refused() {
+        let json = |incomplete: &str| {
+            format!(
+                "{{\"accesses_per_op\":7.5,\"write_shared_accesses_per_op\":1.0,\"incomplete\":[{incomplete}],\
+                 \"curve\":[{{\"processors\":8,\"ns_per_op\":90.0}}]}}"
+            )
+        };
+        let counts = Counts { accesses: 7.5, write_shared: 1.0, modelled_ns: 90.0 };
+        assert_eq!(Counts::parse(&json(""), 8), Ok(counts));
+        assert_eq!(Counts::parse(&json("\"killed\""), 8), Err(Missing("killed".to_owned())));
+        assert!(Counts::parse(&json(""), 4).is_ok_and(|counts| counts.modelled_ns.is_nan()));
+        assert!(Counts::parse("{}", 4).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! EX-T7: the list of small costs (Tornado, §3 to §6).
+
+use crate::lab::Loop;
+use crate::{Experiment, Found, Lab, Means, Missing, Paper, Verdict};
+
+pub(super) static EX_T7: Experiment = Experiment {
+    id: "EX-T7",
+    title: "The list of small costs",
+    question: "What does each step in the life of an object cost?",
+    paper: Paper {
+        source: "B. Gamsa et al., Tornado, OSDI 1999, §3 to §6.",
+        found: "A call takes one instruction more than a call of a C++ object, a lock and an unlock take 20, malloc and \
+                free 37, a miss in the object table about 150, and creating and destroying an object 300 more.",
+    },
+    here: "Loads and stores are counted instead of instructions. The emulator has no restartable sequences, so the \
+           allocator runs its fallback. A miss includes its call.",
+    command: "squall report EX-T7",
+    seconds: (10, 20),
+    run,
+    verdict,
+    alike: || found([1.0, 20.0, 37.0, 150.0, 300.0]),
+    opposite: || found([300.0, 150.0, 37.0, 20.0, 1.0]),
+};
+
+const CALL: &str = "a call";
+const LOCK: &str = "a lock and an unlock";
+const ALLOC: &str = "malloc and free";
+const MISS: &str = "a miss in the object table";
+const LIFE: &str = "create, call and destroy";
+
+/// Name, and the case, variant and subject of the loop.
+const COSTS: [(&str, &str, &str, &str); 5] = [
+    (CALL, "call", "", "squall"),
+    (LOCK, "lock", "free", "squall"),
+    (ALLOC, "alloc", "tight-64", "squall"),
+    (MISS, "miss", "cached", "squall"),
+    (LIFE, "lifecycle", "", "squall"),
+];
+
+fn run(lab: &mut Lab<'_>) -> Result<Found, Missing> {
+    let mut found = Found::default();
+    for (name, case, variant, subject) in COSTS {
+        let counts = lab.count(Loop { case, subject, variant, threads: 1, ops: 2000 })?;
+        found.figure(name, counts.accesses, "accesses", Means::Counted);
+    }
+    Ok(found)
+}
+
+fn verdict(found: &Found) -> Verdict {
+    let [call, lock, alloc, miss, life] = [CALL, LOCK, ALLOC, MISS, LIFE].map(|name| found.value(name));
+    let why = format!(
+        "loads and stores: a call {call:.0}, a lock and an unlock {lock:.0}, malloc and free {alloc:.0}, a miss \
+         {miss:.0}, create, call and destroy {life:.0}"
+    );
+    // The paper's lock and allocator are close to each other; their order is left open.
+    Verdict::of(call < miss && lock < miss && alloc < miss && miss < life, why)
+}
+
+fn found(values: [f64; 5]) -> Found {
+    let mut found = Found::default();
+    for ((name, ..), value) in COSTS.iter().zip(values) {
+        found.figure(*name, value, "accesses", Means::Counted);
+    }
+    found
+}

@@ -1,0 +1,61 @@
+//! The registry: one file per experiment.
+
+mod ex_k1;
+mod ex_k13;
+mod ex_k9;
+mod ex_q2;
+mod ex_q7;
+mod ex_t1;
+mod ex_t2;
+mod ex_t7;
+
+use crate::Experiment;
+
+/// All experiments, in the order of the report.
+pub const ALL: &[&Experiment] = &[
+    &ex_k1::EX_K1,
+    &ex_k9::EX_K9,
+    &ex_k13::EX_K13,
+    &ex_t1::EX_T1,
+    &ex_t2::EX_T2,
+    &ex_t7::EX_T7,
+    &ex_q2::EX_Q2,
+    &ex_q7::EX_Q7,
+];
+
+/// Finds an experiment by its id, in either case.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Experiment> {
+    ALL.iter().copied().find(|it| it.id.eq_ignore_ascii_case(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_verdict_tells_the_paper_s_shape_from_the_opposite() {
+        for it in ALL {
+            let (alike, opposite) = ((it.verdict)(&(it.alike)()), (it.verdict)(&(it.opposite)()));
+            assert_eq!(alike.word(), "agrees", "{}: {}", it.id, alike.why());
+            assert_eq!(opposite.word(), "differs", "{}: {}", it.id, opposite.why());
+            let nothing = (it.verdict)(&crate::Found::default());
+            assert_eq!(nothing.word(), "differs", "{} agrees without figures", it.id);
+        }
+    }
+
+    #[test]
+    fn ids_are_unique_and_found() {
+        let ids: BTreeSet<&str> = ALL.iter().map(|it| it.id).collect();
+        assert_eq!(ids.len(), ALL.len());
+        for it in ALL {
+            assert!(it.id.starts_with("EX-"), "{}", it.id);
+            assert_eq!(find(&it.id.to_lowercase()).map(|it| it.id), Some(it.id));
+            assert!(it.command.starts_with("squall report "), "{}", it.command);
+            assert!(it.question.ends_with('?') && it.paper.found.ends_with('.'), "{}", it.id);
+        }
+        assert!(find("EX-Z9").is_none());
+    }
+}
