@@ -2,8 +2,10 @@
 //! application would.
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
+use rustix::process::{Pid, setpriority_process};
 use squall::adapt::control::{self, Verdict};
 use squall::objects::counter::{self, Counter};
 use squall::{Handle, Id, Owned, Vp};
@@ -92,13 +94,25 @@ impl Counted {
     }
 }
 
+/// The directory of the engine's thread in `/proc`.
+fn policy_task() -> Option<PathBuf> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    tasks.flatten().map(|task| task.path()).find(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "squall-adapt")
+    })
+}
+
+/// Sets the priority of the engine's thread: 19 is the lowest, 0 the usual one.
+pub(crate) fn set_policy_nice(nice: i32) -> Result<(), String> {
+    let thread = policy_task().and_then(|task| task.file_name()?.to_str()?.parse().ok());
+    let thread = thread.and_then(Pid::from_raw).ok_or("the engine has no thread")?;
+    // The system takes the id of a thread, too.
+    setpriority_process(Some(thread), nice).map_err(|error| format!("the engine's priority: {error}"))
+}
+
 /// Processor time of the engine's thread so far, in nanoseconds; zero if the kernel does not count it.
 pub(crate) fn policy_cpu_ns() -> u64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
-    let of_policy = tasks.flatten().map(|task| task.path()).find(|task| {
-        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "squall-adapt")
-    });
-    let times = of_policy.and_then(|task| std::fs::read_to_string(task.join("schedstat")).ok());
+    let times = policy_task().and_then(|task| std::fs::read_to_string(task.join("schedstat")).ok());
     times.and_then(|times| times.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 

@@ -26,7 +26,7 @@ use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Var
 use crate::cases::swap::crew::fit;
 use crate::env;
 use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, Step, Table};
-use crate::ours_adapt::{Counted, Kind, checked, for_counting};
+use crate::ours_adapt::{Counted, Kind, checked, for_counting, set_policy_nice};
 use crate::ours_machine::on_processor;
 use figures::{Seen, Turns, subject};
 use play::Load;
@@ -37,6 +37,7 @@ const fn variant(name: &'static str, about: &'static str) -> Variant {
 }
 
 const MANY: &str = "ten-thousand-objects";
+const WAITS: &str = "policy-waits";
 
 pub(super) static CASE: Case = Case {
     name: "adapt",
@@ -44,6 +45,7 @@ pub(super) static CASE: Case = Case {
     variants: &[
         variant("one-adds", "the first thread adds, the others sleep"),
         variant("all-add", "all threads add"),
+        variant(WAITS, "all threads add; the policy's thread has the lowest priority"),
         variant("mostly-total", "all threads ask for the sum; one call in a hundred adds"),
         variant("phases", "these and other loads in sequence, each long enough to be followed"),
         variant(
@@ -87,6 +89,7 @@ fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Re
     };
     let failed = |why| RunError(format!("case {} {}, {threads} threads: {why}", CASE.name, variant.name));
     let mut table = empty(setting);
+    let _low = (variant.name == WAITS).then(|| Lowered::begin().map_err(failed)).transpose()?;
     if variant.name == MANY {
         let mut many = many::Many::new(threads).map_err(failed)?;
         rounds(&mut |kind| many.turn(kind)).map_err(failed)?;
@@ -131,6 +134,24 @@ fn empty(setting: &Setting) -> Table {
 
 fn is_pinned(threads: usize) -> bool {
     fit(threads) && !crate::ours_machine::is_virtual()
+}
+
+/// Gives the policy's thread the lowest priority until it is dropped.
+struct Lowered;
+
+impl Lowered {
+    fn begin() -> Result<Lowered, String> {
+        // The thread starts with the first adaptive object.
+        drop(Kind::Adaptive.make(1)?);
+        set_policy_nice(19).map(|()| Lowered)
+    }
+}
+
+impl Drop for Lowered {
+    fn drop(&mut self) {
+        // Not allowed to all users. Then later variants run with the lowest priority, too.
+        let _ = set_policy_nice(0);
+    }
 }
 
 /// The VPs of the first and of the last thread, if they stay there.
