@@ -30,7 +30,7 @@ pub use call::error::{CallError, CallErrorKind};
 #[cfg(not(loom))]
 pub use call::handle::Handle;
 #[cfg(not(loom))]
-pub use call::interface::{Extends, Interface, InterfaceOf, Super, interfaces_count};
+pub use call::interface::{Extends, Interface, InterfaceOf, Super, interfaces_count, methods_of};
 #[cfg(not(loom))]
 pub use object::context::{Interrupted, RepContext, RepIter};
 #[cfg(not(loom))]

@@ -93,8 +93,8 @@ pub struct Super<I: ?Sized> {
     interfaces: u32,
     /// Whether all methods of the extended interface may block, inherited ones included.
     all_blocking: bool,
-    /// Finds the name of a method of this interface or of one that it extends.
-    find_method: fn(&str) -> Option<&'static str>,
+    /// Adds the names of the methods of the extended interface, inherited ones included.
+    add_methods: fn(&mut Vec<&'static str>),
     /// The upcast, with its type erased.
     cast: fn(),
     /// Adds the headers of this interface and of those it extends, for a representative seen as `I`.
@@ -123,7 +123,7 @@ impl<I: ?Sized + Interface> Super<I> {
             type_id: TypeId::of::<S>(),
             interfaces: <S as Counted>::INTERFACES,
             all_blocking: <S as Counted>::ALL_BLOCKING,
-            find_method: find_method::<S>,
+            add_methods: add_methods::<S>,
             // SAFETY: function pointers have one size; `fill` restores the type before the call.
             cast: unsafe { std::mem::transmute::<fn(&I) -> &S, fn()>(cast) },
             fill: fill::<I, S>,
@@ -131,16 +131,21 @@ impl<I: ?Sized + Interface> Super<I> {
     }
 }
 
-impl<I: ?Sized> Super<I> {
-    fn find_method(&self, name: &str) -> Option<&'static str> {
-        (self.find_method)(name)
-    }
+fn add_methods<I: ?Sized + Interface>(names: &mut Vec<&'static str>) {
+    names.extend(I::METHODS);
+    I::SUPERS.iter().for_each(|base| (base.add_methods)(names));
 }
 
-/// Returns the name of this method if the interface, or an interface that it extends, has the method.
-pub(crate) fn find_method<I: ?Sized + Interface>(name: &str) -> Option<&'static str> {
-    let own = I::METHODS.iter().find(|method| **method == name).copied();
-    own.or_else(|| I::SUPERS.iter().find_map(|base| base.find_method(name)))
+/// Returns the names of the methods of an interface, followed by those of the interfaces that it extends.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// assert_eq!(squall_core::methods_of::<dyn Counter>(), ["add", "get"]);
+/// ```
+pub fn methods_of<I: ?Sized + Interface>() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    add_methods::<I>(&mut names);
+    names
 }
 
 /// Sums over an interface and the interfaces that it extends.

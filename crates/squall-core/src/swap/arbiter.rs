@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 
 use crate::call::arbitration::{Arbitration, Call, Function, is_exempt};
 use crate::call::handle::Handle;
-use crate::call::interface::{Interface, find_method};
+use crate::call::interface::{Interface, methods_of};
 use crate::call::mediated::{Full, retire};
 use crate::protocol::id::Id;
 use crate::protocol::mediation::{Attach, attach, detach};
@@ -137,9 +137,12 @@ pub fn arbitrate_method<I: ?Sized + Interface>(
     method: &str,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
-    let Some(method) = find_method::<I>(method).filter(|method| !is_exempt(method)) else {
-        let error = SwapError::new(I::NAME, Handle::id(handle), SwapFailure::NoSuchMethod);
-        return Err(error.because(Some(format!("{method}()").into())));
+    let mut methods = methods_of::<I>();
+    methods.retain(|name| !is_exempt(name));
+    let Some(method) = methods.iter().copied().find(|name| *name == method) else {
+        let error = SwapError::of_arbiter(I::NAME, Handle::id(handle), SwapFailure::NoSuchMethod);
+        let detail = format!("`{method}`; its methods are {}", methods.join(", "));
+        return Err(error.because(Some(detail.into())));
     };
     begin(I::NAME, Handle::id(handle), Some(method), Box::new(function))
 }
@@ -150,7 +153,7 @@ fn begin(
     method: Option<&'static str>,
     function: Function,
 ) -> Result<Arbiter, SwapError> {
-    let refuse = |failure| SwapError::new(interface, id, failure);
+    let refuse = |failure| SwapError::of_arbiter(interface, id, failure);
     if squall_sys::fork::forked() {
         return Err(refuse(SwapFailure::Forked));
     }

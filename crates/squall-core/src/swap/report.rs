@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::protocol::id::Id;
+use crate::protocol::names::{Name, name_of};
 
 /// The phases of a swap, in order.
 ///
@@ -289,8 +290,11 @@ impl From<WaitError> for SwapFailure {
 pub struct SwapError(Box<Details>);
 
 struct Details {
+    /// Begins the text: the act that failed.
+    act: &'static str,
     interface: &'static str,
     id: Id,
+    name: Option<Name>,
     failure: SwapFailure,
     detail: Option<Box<dyn Error + Send + Sync>>,
     report: Option<SwapReport>,
@@ -298,7 +302,15 @@ struct Details {
 
 impl SwapError {
     pub(crate) fn new(interface: &'static str, id: Id, failure: SwapFailure) -> SwapError {
-        SwapError(Box::new(Details { interface, id, failure, detail: None, report: None }))
+        let name = name_of(id);
+        SwapError(Box::new(Details { act: "swap", interface, id, name, failure, detail: None, report: None }))
+    }
+
+    /// Makes the error of an arbiter that was not attached.
+    pub(crate) fn of_arbiter(interface: &'static str, id: Id, failure: SwapFailure) -> SwapError {
+        let mut error = SwapError::new(interface, id, failure);
+        error.0.act = "arbitration";
+        error
     }
 
     pub(crate) fn because(mut self, detail: Option<Box<dyn Error + Send + Sync>>) -> SwapError {
@@ -316,6 +328,11 @@ impl SwapError {
         self.0.id
     }
 
+    /// Returns the name that the program gave the object, if it did ([`Owned::named`](crate::Owned::named)).
+    pub fn name(&self) -> Option<&Name> {
+        self.0.name.as_ref()
+    }
+
     /// Returns the reason.
     pub fn failure(&self) -> SwapFailure {
         self.0.failure
@@ -329,12 +346,16 @@ impl SwapError {
 
 impl fmt::Display for SwapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "swap of {}#{}", self.0.interface, self.0.id)?;
-        if let Some(report) = &self.0.report {
+        let Details { act, interface, id, name, failure, detail, report } = &*self.0;
+        write!(f, "{act} of {interface}#{id}")?;
+        if let Some(name) = name {
+            write!(f, " {name:?}")?;
+        }
+        if let Some(report) = report {
             write!(f, " from {} to {}", report.from, report.to)?;
         }
-        write!(f, ": {}", self.0.failure)?;
-        match &self.0.detail {
+        write!(f, ": {failure}")?;
+        match detail {
             Some(detail) => write!(f, ": {detail}"),
             None => Ok(()),
         }

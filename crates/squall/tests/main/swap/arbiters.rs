@@ -80,8 +80,10 @@ fn co_17_a_function_may_be_for_one_method_alone() {
         }
         let error = arbitrate_method(handle, "substract", |_| {}).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::NoSuchMethod);
-        let text = format!("swap of {handle}: the interface has no such method: substract()");
-        assert_eq!(error.to_string(), text);
+        let text = format!(
+            "arbitration of {handle}: the interface has no such method: `substract`; its methods are "
+        );
+        assert!(error.to_string().starts_with(&text), "{error}");
         assert_eq!(info(handle).state, ObjectState::Live);
         end(hits);
     }
@@ -412,7 +414,7 @@ fn co_17_a_rejected_attachment_says_why() {
     assert_eq!(error.failure(), SwapFailure::Arbitrated);
     assert_eq!(
         error.to_string(),
-        format!("swap of {handle}: another function arbitrates the calls of the object")
+        format!("arbitration of {handle}: another function arbitrates the calls of the object")
     );
     assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(handle)));
     drop(arbiter);
