@@ -24,7 +24,7 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use squall_core::swap::{Replacement, RootFormats, State};
 use squall_core::{
     CallError, Cleanup, CreateError, Handle, Id, Interface, InterfaceOf, Miss, MissAnswer, Owned, RepContext,
-    RepMemory, Root, info_of, tables,
+    RepMemory, Root, info_of, methods_of, tables,
 };
 use squall_machine::{Cluster, ClusterSize, Vp};
 
@@ -169,8 +169,9 @@ where
     }
 
     /// Names the methods that visit every representative of the distributed form, such as a sum. Objects that
-    /// spend their time in these methods stay shared. A name
-    /// that no method has is without effect.
+    /// spend their time in these methods stay shared.
+    ///
+    /// The first object of this family panics if the interface, and those it extends, have no such method.
     pub const fn global(mut self, methods: &'static [&'static str]) -> Adaptive<T, R> {
         self.estimate.global = methods;
         self
@@ -178,6 +179,8 @@ where
 
     /// Names the methods that change nothing and read only the caller's representative. Without changes, many
     /// readers do not disturb each other, so objects that are only read stay shared.
+    ///
+    /// The first object of this family panics if the interface, and those it extends, have no such method.
     pub const fn reads(mut self, methods: &'static [&'static str]) -> Adaptive<T, R> {
         self.estimate.reads = methods;
         self
@@ -217,8 +220,8 @@ where
     /// thread unless it is switched off.
     ///
     /// # Panics
-    /// If [`try_create`](Adaptive::try_create) returns an error, and if the function for the shared form
-    /// panics.
+    /// If [`try_create`](Adaptive::try_create) returns an error or panics, and if the function for the shared
+    /// form panics.
     #[track_caller]
     pub fn create(&'static self) -> Owned<R::Interface> {
         self.try_create().unwrap_or_else(|error| panic!("cannot make a {}: {error}", Family::name(self)))
@@ -229,7 +232,8 @@ where
     /// # Errors
     /// [`CreateError`]: the object cannot be created.
     /// # Panics
-    /// If another `Adaptive`, or another family, has one of the two types.
+    /// If another `Adaptive`, or another family, has one of the two types. If [`global`](Adaptive::global) or
+    /// [`reads`](Adaptive::reads) names a method that the interface does not have.
     #[track_caller]
     pub fn try_create(&'static self) -> Result<Owned<R::Interface>, CreateError> {
         if !self.is_known.load(Ordering::Relaxed) {
@@ -242,6 +246,8 @@ where
     #[cold]
     #[track_caller]
     fn register(&'static self) {
+        self.check_methods("global", self.estimate.global);
+        self.check_methods("reads", self.estimate.reads);
         family::register(self);
         assert!(
             family::is_registered(self) || squall_sys::fork::forked(),
@@ -251,6 +257,20 @@ where
             <R::Interface as Interface>::NAME,
         );
         self.is_known.store(true, Ordering::Relaxed);
+    }
+
+    /// Panics if the interface lacks one of the methods that `setting` names.
+    #[track_caller]
+    fn check_methods(&self, setting: &str, names: &[&str]) {
+        let methods = methods_of::<R::Interface>();
+        if let Some(unknown) = names.iter().find(|name| !methods.contains(name)) {
+            panic!(
+                "cannot make a {}: `.{setting}(..)` names `{unknown}`, which is no method of the interface; its \
+                 methods are {}",
+                Family::name(self),
+                methods.join(", ")
+            );
+        }
     }
 }
 

@@ -72,7 +72,8 @@ impl Default for CallCosts {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Names of the methods that visit every representative of the distributed form, to read it.
+    /// Names of the methods that visit every representative of the distributed form, to read it. A name that
+    /// no method has is without effect here; [`Adaptive`](crate::adaptive::Adaptive) rejects it.
     pub global: &'static [&'static str],
     /// Names of the methods that change nothing and read only the caller's representative.
     pub reads: &'static [&'static str],

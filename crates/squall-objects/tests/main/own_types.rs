@@ -523,3 +523,23 @@ fn forms_with_sensors_post_by_them_and_not_by_misses() {
     let shrunk = control::history(id).pop().unwrap();
     assert!(shrunk.readings().contains("total"), "{shrunk}");
 }
+
+forms!(Typo, TypoSpread, TypoLocal);
+state!(Typo, |_| ());
+
+#[test]
+fn a_setting_that_names_no_method_is_refused_at_the_first_object() {
+    static GLOBAL: Adaptive<Typo, TypoSpread> = Adaptive::new(Typo::default, || TypoSpread).global(&["totl"]);
+    static READS: Adaptive<Typo, TypoSpread> =
+        Adaptive::new(Typo::default, || TypoSpread).reads(&["get", "sum"]);
+    for (family, setting, name) in [(&GLOBAL, "global", "totl"), (&READS, "reads", "sum")] {
+        let panic = catch_unwind(|| drop(family.create())).expect_err("the interface has no such method");
+        assert_eq!(
+            *panic.downcast::<String>().expect("a text"),
+            format!(
+                "cannot make a Hits: `.{setting}(..)` names `{name}`, which is no method of the interface; its \
+                 methods are add, get, total"
+            )
+        );
+    }
+}
