@@ -135,7 +135,7 @@ where
     R: Root,
     R::Interface: InterfaceOf<T>,
 {
-    const FORMS: [Form; 2] = [Form::of::<Single<T, R>>(SHARED), Form::of::<R>(DISTRIBUTED)];
+    const FORMS: [Form; 2] = [Form::of_root::<Single<T, R>>(SHARED), Form::of_root::<R>(DISTRIBUTED)];
 
     /// Describes objects that these functions make, empty, in their two forms. The defaults: one
     /// representative per processor, no global methods, and [`CallCosts::DEFAULT`].
@@ -380,6 +380,10 @@ where
     const EAGER: bool = true;
     const REP_MEMORY: RepMemory = RepMemory::Program;
     const CLEANUP: Cleanup = Cleanup::Anywhere;
+
+    fn class_name() -> &'static str {
+        type_name::<T>()
+    }
 
     fn make_rep(&self, context: RepContext<Single<T, R>>) -> T {
         self.id.get_or_init(|| Handle::id(context.handle()));

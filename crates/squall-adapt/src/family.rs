@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
-use squall_core::{CallError, Handle, Id, Interface, class_of};
+use squall_core::{CallError, Handle, Id, Interface, Root, class_of};
 use squall_machine::{Vp, VpSet};
 
 use crate::calls::Calls;
@@ -45,6 +45,13 @@ impl Form {
     /// of the value or of the root.
     pub const fn of<T: 'static>(name: &'static str) -> Form {
         Form { name, about: "", class: TypeId::of::<T>, class_name: type_name::<T> }
+    }
+
+    /// Not public: declares a form of objects with the root `R`, which may have another name than its type
+    /// (`Root::class_name`).
+    #[doc(hidden)]
+    pub const fn of_root<R: Root>(name: &'static str) -> Form {
+        Form { class_name: R::class_name, ..Form::of::<R>(name) }
     }
 
     /// Adds a description for the sentences of decisions, such as `one part per processor`.

@@ -3,6 +3,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod answers;
 pub mod cached;
 pub mod counter;
 #[cfg(feature = "directories")]

@@ -135,6 +135,14 @@ impl CallError {
         self
     }
 
+    /// Not public: replaces the method by the one that the caller wrote, which made the call.
+    #[doc(hidden)]
+    #[cold]
+    pub fn __in_method(mut self, method: &'static str) -> CallError {
+        self.0.method = method;
+        self
+    }
+
     /// Returns the interface through which the object was called.
     pub fn interface(&self) -> &'static str {
         self.0.interface

@@ -203,7 +203,7 @@ impl<R: Root> RepContext<R> {
         let begin = self.rep.addr().get() + Multi::<R>::VALUE_AT;
         let here = std::ptr::from_ref(self).addr();
         if here.wrapping_sub(begin) >= size_of::<R::Rep>() {
-            misplaced(std::any::type_name::<R>());
+            misplaced(R::class_name());
         }
         true
     }
@@ -316,7 +316,7 @@ impl<R: Root> RepContext<R> {
         assert!(
             self.has_peers(),
             "{}: `local` was called while its representatives are being dropped",
-            std::any::type_name::<R>()
+            R::class_name()
         );
         if let Some(rep) = self.find(here) {
             return rep;
@@ -466,7 +466,7 @@ impl<R: Root> RepContext<R> {
         assert!(
             !squall_rcu::in_operation(),
             "a method of {} slept inside an operation: mark it #[blocking], and call it from outside",
-            std::any::type_name::<R>(),
+            R::class_name(),
         );
         let sleepers = &self.multi().sleepers;
         loop {

@@ -99,7 +99,7 @@ impl<R: Root> Multi<R> {
     const REP_LAYOUT: Layout = R::REP_MEMORY.room(RepBlock::<R>::LAYOUT);
 
     const CLASS: &'static Class = &Class {
-        name: std::any::type_name::<R>,
+        name: R::class_name,
         kind: ObjectKind::Clustered,
         sleeps: true,
         interface: <R::Interface as Interface>::NAME,

@@ -67,6 +67,13 @@ pub trait Root: Send + Sync + Sized + 'static {
         Default::default()
     }
 
+    /// Not public: returns the name of the class in messages, by default the path of this type. A root that
+    /// stands for a type or function of another name returns that one.
+    #[doc(hidden)]
+    fn class_name() -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
     /// Makes the representative for the cluster [`context.cluster()`](RepContext::cluster).
     ///
     /// # Panics

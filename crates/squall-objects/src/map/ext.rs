@@ -74,15 +74,10 @@ where
     /// map.set("a".into(), 1);
     /// assert_eq!((map.get("a"), map.get("b")), (Some(1), None));
     /// ```
-    #[inline]
-    #[track_caller]
     fn get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
-        V: Copy,
-    {
-        self.with(key, |value| *value)
-    }
+        V: Copy;
 
     /// Returns a clone of the key's value, or `None` if the key is absent.
     ///
@@ -95,15 +90,10 @@ where
     /// names.set(1, "ada".into());
     /// assert_eq!(names.get_cloned(&1).as_deref(), Some("ada"));
     /// ```
-    #[inline]
-    #[track_caller]
     fn get_cloned<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
-        V: Clone,
-    {
-        self.with(key, V::clone)
-    }
+        V: Clone;
 
     /// Returns `true` if the key is present.
     ///
@@ -117,14 +107,9 @@ where
     /// map.set(1, 1);
     /// assert!(map.contains_key(&1) && !map.contains_key(&2));
     /// ```
-    #[inline]
-    #[track_caller]
     fn contains_key<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
-        K: Borrow<Q>,
-    {
-        self.with(key, |_| ()).is_some()
-    }
+        K: Borrow<Q>;
 
     /// Sets the key's value, and returns a clone of the old value if there was one. [`set`](MapExt::set)
     /// makes no clone.
@@ -326,22 +311,10 @@ where
     /// assert_eq!(visits.update_in_place("home", visit), Some(1));
     /// assert_eq!(visits.get_cloned("home"), Some(vec![3]));
     /// ```
-    #[inline]
-    #[track_caller]
-    fn update_in_place<Q: Eq + Hash + ?Sized, R>(self, key: &Q, mut f: impl FnMut(&mut V) -> R) -> Option<R>
+    fn update_in_place<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnMut(&mut V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
-        V: Clone,
-    {
-        let mut result = None;
-        let changed = self.update(key, |value| {
-            let mut value = value.clone();
-            result = Some(f(&mut value));
-            value
-        });
-        // `f` may have run although another thread then removed the key.
-        result.filter(|_| changed)
-    }
+        V: Clone;
 
     /// Replaces, removes or keeps the entry, as `f` decides from its value. An absent key stays absent, and
     /// `f` is not called. Unlike [`compute`](MapExt::compute), it takes a borrowed key.
@@ -396,16 +369,7 @@ where
     /// assert_eq!(tickets.compute_with("desk", next), 1);
     /// assert_eq!(tickets.compute_with("desk", next), 2);
     /// ```
-    #[track_caller]
-    fn compute_with<R>(self, key: K, mut f: impl FnMut(Option<&V>) -> (Compute<V>, R)) -> R {
-        let mut result = None;
-        self.compute(key, |there| {
-            let (decision, last) = f(there);
-            result = Some(last);
-            decision
-        });
-        result.expect("`compute` calls its closure")
-    }
+    fn compute_with<R>(self, key: K, f: impl FnMut(Option<&V>) -> (Compute<V>, R)) -> R;
 
     /// Sets the key's value, like [`set`](MapExt::set), but returns an error if a
     /// [`limited`](super::limited) map is full.
@@ -713,28 +677,20 @@ where
     ///
     /// # Errors
     /// [`CallError`]: the map was destroyed, or the call was refused.
-    #[inline]
     fn try_get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<Option<V>, CallError>
     where
         K: Borrow<Q>,
-        V: Copy,
-    {
-        self.try_with(key, |value| *value)
-    }
+        V: Copy;
 
     /// Returns a clone of the key's value, like [`get_cloned`](MapExt::get_cloned), but returns an error if
     /// the map was destroyed.
     ///
     /// # Errors
     /// [`CallError`]: the map was destroyed, or the call was refused.
-    #[inline]
     fn try_get_cloned<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<Option<V>, CallError>
     where
         K: Borrow<Q>,
-        V: Clone,
-    {
-        self.try_with(key, V::clone)
-    }
+        V: Clone;
 
     /// Sets the key's value, like [`set`](MapExt::set), but returns an error if the map was destroyed.
     ///

@@ -14,6 +14,7 @@
 //! - I3. Only the limited map calls the inner map, except to change its form or its clusters: its owner
 //!   gave it up.
 
+use squall_core::__macro::Panic;
 use squall_core::{Handle, Id, Miss, MissAnswer, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
 use squall_parts::__Drops;
@@ -181,12 +182,12 @@ where
 
     /// Runs `f` on the inner map's store, in a call that reads.
     fn read_inner<R>(&self, f: impl FnOnce(&Guard, &dyn Storage<K, V, S>) -> R) -> R {
-        methods::read(self.inner(), |guard, store| f(guard, store.0))
+        methods::read(self.inner(), Panic, |guard, store| f(guard, store.0))
     }
 
     /// Runs `f` on the inner map's store, in a call that writes.
     fn write_inner<R>(&self, f: impl FnOnce(&Guard, &dyn Storage<K, V, S>) -> R) -> R {
-        methods::write(self.inner(), |guard, store| f(guard, store.0))
+        methods::write(self.inner(), Panic, |guard, store| f(guard, store.0))
     }
 }
 
@@ -392,6 +393,10 @@ where
 {
     type Interface = dyn Map<K, V, S>;
     type Rep = LimitedRep<K, V, S>;
+
+    fn class_name() -> &'static str {
+        std::any::type_name::<super::classes::Limited<K, V>>()
+    }
 
     fn make_rep(&self, at: RepContext<Self>) -> LimitedRep<K, V, S> {
         self.limited.id.get_or_init(|| Handle::id(at.handle()));

@@ -84,6 +84,7 @@
 //!   otherwise after a grace period, perhaps on another thread.
 //! - A signal handler must not use a map. In the child of a fork, calls return an error or panic: see
 //!   [forked children](squall_core#forked-children).
+mod classes;
 mod cloners;
 mod construct;
 mod drain;

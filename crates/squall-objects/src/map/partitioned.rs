@@ -97,6 +97,10 @@ where
     type Interface = dyn Map<K, V, S>;
     type Rep = PartitionedRep<K, V, S>;
 
+    fn class_name() -> &'static str {
+        std::any::type_name::<super::classes::Partitioned<K, V>>()
+    }
+
     fn make_rep(&self, at: RepContext<Self>) -> PartitionedRep<K, V, S> {
         let parts =
             self.parts.get().expect("a representative was made before the entries had moved in").clone();

@@ -80,9 +80,11 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     const FORMS: [Form; 3] = [
-        Form::of::<Single<K, V, S, Locked<K, V, S>, ADAPTS>>(SMALL).described("a small table under one lock"),
-        Form::of::<Single<K, V, S, Table<K, V, S>, ADAPTS>>(SHARED).described("one concurrent table"),
-        Form::of::<Single<K, V, S, Replicated<K, V, S>, ADAPTS>>(REPLICATED).described("one copy per node"),
+        Form::of_root::<Single<K, V, S, Locked<K, V, S>, ADAPTS>>(SMALL)
+            .described("a small table under one lock"),
+        Form::of_root::<Single<K, V, S, Table<K, V, S>, ADAPTS>>(SHARED).described("one concurrent table"),
+        Form::of_root::<Single<K, V, S, Replicated<K, V, S>, ADAPTS>>(REPLICATED)
+            .described("one copy per node"),
     ];
 }
 const SMALL_FORM: usize = 0;

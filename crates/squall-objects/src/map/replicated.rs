@@ -281,6 +281,10 @@ where
         MapView::new(Viewed::Copies(rep.place.table()))
     }
 
+    fn class_name() -> &'static str {
+        std::any::type_name::<super::classes::Replicated<K, V>>()
+    }
+
     fn make_rep(&self, at: RepContext<Self>) -> ReplicatedRep<K, V, S> {
         let whole = self.whole.get().expect("a representative was made before the entries had moved in");
         ReplicatedRep { place: RcuArc::new(whole.join()), at }

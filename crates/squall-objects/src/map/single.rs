@@ -90,6 +90,10 @@ where
         MapView::new(F::view(&rep.store, rep.sensor.as_deref()))
     }
 
+    fn class_name() -> &'static str {
+        F::class_name(ADAPTS)
+    }
+
     fn make_rep(&self, at: RepContext<Self>) -> Self::Rep {
         let store = self.store.get().expect("a representative was made before the entries had moved in");
         let counts_readers = F::SENSOR_CLUSTERS == ClusterSize::Cpu && counts_readers(ADAPTS);

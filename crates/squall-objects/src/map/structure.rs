@@ -7,9 +7,11 @@ use squall_adapt::sensor::Sensor;
 use squall_core::Id;
 use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
+use std::any::type_name;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use super::classes;
 use super::cloners::Cloners;
 use super::locked::Locked;
 use super::replicated::{LocalCopies, Replicated};
@@ -50,9 +52,11 @@ where
     /// Clusters that have a representative each in an adaptive map. A small size keeps the sensors apart; a
     /// structure with a part per cluster needs its own size.
     const SENSOR_CLUSTERS: ClusterSize;
-    /// The part of the structure that a representative holds.
+    /// The structure's own data of each representative.
     type Local: Send + Sync + 'static;
 
+    /// Returns the name of the class of such maps, for messages.
+    fn class_name(adapts: bool) -> &'static str;
     fn local(this: &Arc<Self>) -> Arc<Self::Local>;
     /// Sets the id of the map, for error messages.
     fn set_id(local: &Self::Local, id: Id) {
@@ -90,6 +94,10 @@ where
     type Params = ();
     const SENSOR_CLUSTERS: ClusterSize = ClusterSize::Cpu;
     type Local = Self;
+
+    fn class_name(_: bool) -> &'static str {
+        type_name::<classes::Shared<K, V>>()
+    }
 
     fn local(this: &Arc<Self>) -> Arc<Self> {
         this.clone()
@@ -143,6 +151,10 @@ where
     const SENSOR_CLUSTERS: ClusterSize = ClusterSize::Machine;
     type Local = Self;
 
+    fn class_name(adapts: bool) -> &'static str {
+        if adapts { type_name::<classes::Small<K, V>>() } else { type_name::<classes::Locked<K, V>>() }
+    }
+
     fn local(this: &Arc<Self>) -> Arc<Self> {
         this.clone()
     }
@@ -194,6 +206,10 @@ where
     type Params = Cloners<K, V, S>;
     const SENSOR_CLUSTERS: ClusterSize = COPY_CLUSTERS;
     type Local = LocalCopies<K, V, S>;
+
+    fn class_name(_: bool) -> &'static str {
+        type_name::<classes::Replicated<K, V>>()
+    }
 
     fn local(this: &Arc<Self>) -> Arc<LocalCopies<K, V, S>> {
         Arc::new(this.join())

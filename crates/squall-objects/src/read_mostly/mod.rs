@@ -54,7 +54,7 @@ mod policy;
 mod subscription;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::{Action, Checked, Hit, Panic};
+use squall_core::__macro::{Action, Hit};
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{CallError, Handle, Owned, Root};
 use squall_machine::ClusterSize;
@@ -66,6 +66,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::answers::{panics_in, returns_in};
 use crate::sizes;
 use distributed::Distributed;
 pub use policy::{COPIED, SHARED};
@@ -247,10 +248,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// ```
     fn get(self) -> T
     where
-        T: Copy,
-    {
-        self.read(|value| *value)
-    }
+        T: Copy;
 
     /// Returns a clone of the value. A change of the clone does not change the object.
     ///
@@ -261,10 +259,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// ```
     fn get_cloned(self) -> T
     where
-        T: Clone,
-    {
-        self.read(T::clone)
-    }
+        T: Clone;
 
     /// Replaces the value by the result of `f`, and returns the new version. Calls `f` again if another
     /// change was faster.
@@ -320,25 +315,44 @@ impl<T: Send + Sync + 'static> ReadMostlyExt<T> for Handle<dyn ReadMostly<T>> {
     #[inline]
     #[track_caller]
     fn read<R>(self, f: impl FnOnce(&T) -> R) -> R {
-        self.__call_action("find", Read(|value: &Versioned<T>| f(value)), Panic)
+        self.__call_action("find", Read(|value: &Versioned<T>| f(value)), panics_in!("read"))
     }
 
     #[inline]
     fn try_read<R>(self, f: impl FnOnce(&T) -> R) -> Result<R, CallError> {
-        self.__call_action("find", Read(|value: &Versioned<T>| Ok(f(value))), Checked)
+        self.__call_action("find", Read(|value: &Versioned<T>| Ok(f(value))), returns_in!("read"))
     }
 
     #[inline]
     #[track_caller]
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R {
         let read = |value: &Versioned<T>| f(value, Versioned::version(value));
-        self.__call_action("find", Read(read), Panic)
+        self.__call_action("find", Read(read), panics_in!("read_versioned"))
+    }
+
+    #[inline]
+    #[track_caller]
+    fn get(self) -> T
+    where
+        T: Copy,
+    {
+        self.__call_action("find", Read(|value: &Versioned<T>| **value), panics_in!("get"))
+    }
+
+    #[inline]
+    #[track_caller]
+    fn get_cloned(self) -> T
+    where
+        T: Clone,
+    {
+        self.__call_action("find", Read(|value: &Versioned<T>| T::clone(value)), panics_in!("get_cloned"))
     }
 
     #[track_caller]
     fn update(self, mut f: impl FnMut(&T) -> T) -> u64 {
         loop {
-            let (value, version) = self.read_versioned(|value, version| (f(value), version));
+            let read = |value: &Versioned<T>| (f(value), Versioned::version(value));
+            let (value, version) = self.__call_action("find", Read(read), panics_in!("update"));
             if let Ok(version) = self.compare_and_update(version, value) {
                 return version;
             }

@@ -1,13 +1,17 @@
 //! Every owner of a ready object can name it.
 
 use crate::common::alone;
+use squall_core::swap::Swap;
 use squall_core::{Handle, Id, info_of};
+use squall_machine::ClusterSize;
 use squall_objects::cached::{List, OwnedCachedMap};
 use squall_objects::directory::OwnedDirectory;
 use squall_objects::lock::{AdaptiveLock, Wanted};
-use squall_objects::map::{self, OwnedMap};
-use squall_objects::read_mostly::OwnedReadMostly;
+use squall_objects::map::{self, Compute, MapExt, MapLimit, OwnedMap};
+use squall_objects::read_mostly::{OwnedReadMostly, ReadMostlyExt};
 use squall_objects::{counter, gate};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 fn name(id: Id) -> String {
     info_of(id).expect("it lives").name.expect("named").to_string()
@@ -35,4 +39,90 @@ fn every_owner_gives_its_object_a_name() {
     let lock = AdaptiveLock::named("queue", ());
     lock.set_form(Wanted::Block);
     assert_eq!(name(Handle::id(lock.view().expect("the first decision makes it"))), "queue");
+}
+
+/// Returns the text of the panic of `f`.
+fn panic_of<R>(f: impl FnOnce() -> R) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(|| drop(f()))).expect_err("the object is gone");
+    *panic.downcast::<String>().expect("a text")
+}
+
+#[test]
+fn the_error_of_a_map_names_the_method_that_was_called() {
+    let _alone = alone();
+    let map = map::shared::<u32, u32>().named("sessions");
+    let handle = map.handle();
+    drop(map);
+    let text = |method: &str| {
+        let class = "squall_objects::map::classes::Shared<u32, u32>";
+        format!("{handle}.{method}() of \"sessions\", class {class}: the object was destroyed")
+    };
+    assert_eq!(handle.try_get(&1).unwrap_err().to_string(), text("get"));
+    assert_eq!(handle.try_with(&1, |_| ()).unwrap_err().to_string(), text("with"));
+    assert_eq!(handle.try_get_cloned(&1).unwrap_err().to_string(), text("get_cloned"));
+    assert_eq!(handle.try_set(1, 1).unwrap_err().to_string(), text("set"));
+    assert_eq!(handle.try_delete(&1).unwrap_err().to_string(), text("delete"));
+    assert_eq!(handle.try_compute(1, |_| Compute::Keep).unwrap_err().to_string(), text("compute"));
+    assert_eq!(handle.try_for_each(|_, _| ()).unwrap_err().to_string(), text("for_each"));
+    assert_eq!(panic_of(|| handle.get(&1)), text("get"));
+    assert_eq!(panic_of(|| handle.get_cloned(&1)), text("get_cloned"));
+    assert_eq!(panic_of(|| handle.contains_key(&1)), text("contains_key"));
+    assert_eq!(panic_of(|| handle.insert(1, 1)), text("insert"));
+    assert_eq!(panic_of(|| handle.update(&1, |n| n + 1)), text("update"));
+    assert_eq!(panic_of(|| handle.update_in_place(&1, |n| *n += 1)), text("update_in_place"));
+    assert_eq!(panic_of(|| handle.compute_with(1, |_| (Compute::Keep, ()))), text("compute_with"));
+    assert_eq!(panic_of(|| handle.for_each(|_, _| ())), text("for_each"));
+    assert_eq!(panic_of(|| handle.iter().next()), text("iter"));
+    assert_eq!(panic_of(|| handle.len()), text("len"));
+    assert_eq!(panic_of(|| handle.set_cluster_size(ClusterSize::Core)), text("set_cluster_size"));
+    let error = handle.swap_to(map::new_shared()).unwrap_err();
+    assert_eq!(error.to_string(), format!("swap of {handle} \"sessions\": the object was destroyed"));
+}
+
+#[test]
+fn the_error_of_a_read_mostly_value_names_the_method_that_was_called() {
+    let _alone = alone();
+    let value = OwnedReadMostly::from(7).named("limit");
+    let handle = value.handle();
+    drop(value);
+    let of = |method: &str| format!("{handle}.{method}() of \"limit\", class ");
+    for (text, method) in [
+        (handle.try_read(|_| ()).unwrap_err().to_string(), "read"),
+        (panic_of(|| handle.read(|_| ())), "read"),
+        (panic_of(|| handle.read_versioned(|_, _| ())), "read_versioned"),
+        (panic_of(|| handle.get()), "get"),
+        (panic_of(|| handle.get_cloned()), "get_cloned"),
+        (panic_of(|| handle.update(|n| n + 1)), "update"),
+    ] {
+        assert!(text.starts_with(&of(method)), "{text}");
+        assert!(text.ends_with(": the object was destroyed"), "{text}");
+    }
+}
+
+#[test]
+fn the_error_of_a_swap_names_the_object_and_types_that_the_program_wrote() {
+    let _alone = alone();
+    let map = map::locked::<u32, u32>().named("sessions");
+    let swap = Swap::new(map.handle()).timeout(Duration::ZERO);
+    let error = swap.run(map::new_shared()).unwrap_err();
+    let classes = "squall_objects::map::classes::";
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "swap of {} \"sessions\" from {classes}Locked<u32, u32> to {classes}Shared<u32, u32>: the time limit \
+             expired in phase forward",
+            map.handle()
+        )
+    );
+    assert_eq!(error.name().map(|name| name.to_string()).as_deref(), Some("sessions"));
+    for (class, map) in [
+        ("Shared", map::shared::<u32, u32>()),
+        ("Small", map::adaptive()),
+        ("Replicated", map::replicated(ClusterSize::Cpu)),
+        ("Partitioned", map::partitioned(2, |key| key as usize)),
+        ("Limited", map::limited(map::shared(), MapLimit::entries(1))),
+    ] {
+        let info = info_of(Handle::id(map.handle())).expect("it lives");
+        assert_eq!(info.class, format!("{classes}{class}<u32, u32>"));
+    }
 }

@@ -543,3 +543,17 @@ fn a_setting_that_names_no_method_is_refused_at_the_first_object() {
         );
     }
 }
+
+#[test]
+fn the_classes_of_both_forms_are_the_types_of_the_program() {
+    let _time = virtual_time();
+    let (hits, id) = made();
+    let class = || info_of(id).expect("it lives").class;
+    assert_eq!(class(), std::any::type_name::<Word>());
+    control::swap(id, DISTRIBUTED).expect("it is idle");
+    assert_eq!(class(), std::any::type_name::<Spread>());
+    control::swap(id, SHARED).expect("it is idle");
+    let last = control::history(id).pop().expect("two swaps");
+    assert_eq!((last.from, last.to), (DISTRIBUTED, SHARED));
+    drop(hits);
+}
