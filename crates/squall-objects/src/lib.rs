@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Ready-made objects that scale with the processors: several forms of each behind one interface.
 //!
 #![doc = include_str!("../README.md")]

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Counters, maps, configuration values, caches, locks and gates for programs with many threads or tasks.
 //!
 //! Programs depend on this crate alone. It re-exports the other crates of Squall. Examples of re-exported
@@ -22,7 +23,8 @@ pub use squall_machine::{
 pub use squall_macros::interface;
 
 // Modules, and not names of the crates: rustc suggests the paths of modules for a trait that is not imported,
-// and rustdoc documents their contents here.
+// and rustdoc documents their contents here. Items of a feature are also named one by one: rustc then tells a
+// program that lacks the feature which one to enable.
 
 /// The engine that changes the form of adaptive objects with their load.
 pub mod adapt {
@@ -37,21 +39,43 @@ pub mod alloc {
 /// Locks that are cheap while they are free.
 pub mod lock {
     pub use squall_lock::*;
+    #[cfg(feature = "adaptive-lock")]
+    pub use squall_lock::{
+        Cancel, ConfigurableGuard, ConfigurableLock, LockError, Method, MonitorReading, Order, Release,
+        Request, Scheduling, Waiting,
+    };
 }
 
 /// Ready objects: counters, maps, read-mostly values, caches, directories, gates and an adaptive lock.
 pub mod objects {
+    #[cfg(feature = "directories")]
+    pub use squall_objects::directory;
+    #[cfg(feature = "gates")]
+    pub use squall_objects::gate;
+    #[cfg(feature = "adaptive-lock")]
+    pub use squall_objects::lock;
     pub use squall_objects::*;
 }
 
 /// Parts of objects: a concurrent hash table, replicas, gates.
 pub mod parts {
+    #[cfg(feature = "directories")]
+    pub use squall_parts::dhash;
+    #[cfg(feature = "gates")]
+    pub use squall_parts::gate;
     pub use squall_parts::*;
 }
 
 /// Policies around the calls of an object, typed attributes and monitors.
 pub mod policy {
+    #[cfg(feature = "monitors")]
+    pub use squall_policy::monitor;
     pub use squall_policy::*;
+    #[cfg(feature = "policies")]
+    pub use squall_policy::{
+        Adt, Binding, Block, Condition, Created, Creation, GovernError, Governor, Monitor, Policy, Task,
+        ThreadedAdt, governed, invoke,
+    };
 }
 
 /// Read-copy-update: read sections, grace periods and deferred calls.

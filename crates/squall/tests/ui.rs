@@ -5,7 +5,8 @@
 //!   and depend on the Rust version of the workspace.
 //! - `ui/idioms`: code for other libraries that would have another meaning here. `tests/idioms` has the rest.
 //! - `ui/accepted`: programs that must compile, but cannot be modules of a test.
-//! - `ui/crates`: an interface in one crate, its implementations and uses in others.
+//! - `ui/crates`: an interface in one crate, its implementations and uses in others; and a program that lacks
+//!   features.
 //!
 //! `TRYBUILD=overwrite cargo test -p squall --test ui` rewrites the messages. Read them before you keep them.
 
@@ -68,20 +69,53 @@ fn an_interface_of_another_crate() {
         &["interfaces", "extended"],
         ("main.rs", include_str!("ui/crates/program.rs")),
     );
-    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"interfaces\", \"extended\", \"program\"]\n";
+    let status =
+        cargo(&place, &["interfaces", "extended", "program"], &["run", "--package", "program"]).status();
+    let status = status.expect("cargo can be started");
+    assert!(status.success(), "{status}");
+}
+
+/// Returns the command that runs cargo on a workspace of these packages in `place`.
+fn cargo(place: &Path, members: &[&str], arguments: &[&str]) -> Command {
+    let members = format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n");
     fs::write(place.join("Cargo.toml"), members).expect("a manifest");
     // The versions of the workspace, since they are already downloaded.
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     fs::copy(lock, place.join("Cargo.lock")).expect("the workspace's lock file");
-    let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .args(["run", "--quiet", "--offline", "--package", "program"])
-        .current_dir(&place)
-        .env("CARGO_TARGET_DIR", place.join("target"))
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo
+        .args(arguments)
+        .args(["--quiet", "--offline"])
+        .current_dir(place)
+        // One for all workspaces, so that Squall is compiled once.
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("crates-target"))
         // The flags of sanitizers and model checkers must not reach the compiler's plug-ins.
         .env_remove("RUSTFLAGS")
         .env_remove("RUSTC_BOOTSTRAP")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .status()
-        .expect("cargo can be started");
-    assert!(status.success(), "{status}");
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    cargo
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts cargo")]
+fn an_item_without_its_feature_names_the_feature() {
+    if emulated() {
+        return;
+    }
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("features");
+    write_package(&place, "features", &[], ("main.rs", include_str!("ui/crates/features.rs")));
+    let output = cargo(&place, &["features"], &["build"]).output().expect("cargo can be started");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{messages}");
+    for (feature, items) in [
+        ("adaptive-lock", 2),
+        ("browse", 1),
+        ("directories", 2),
+        ("gates", 2),
+        ("monitors", 1),
+        ("policies", 2),
+    ] {
+        let hints = messages.matches(&format!("`{feature}` feature")).count();
+        assert_eq!(hints, items, "hints at `{feature}` in:\n{messages}");
+    }
 }

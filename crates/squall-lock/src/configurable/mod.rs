@@ -38,7 +38,7 @@ pub use scheduling::{Order, Release, Scheduling};
 pub use waiting::{Method, Waiting};
 
 /// A lock with replaceable attributes. Any thread can change the way to wait and the order of waiters at any
-/// time, and read a monitor.
+/// time, and read a monitor. Feature: `adaptive-lock`.
 ///
 /// A panic under the lock releases it without poisoning: the next holder sees the value as the panic left
 /// it. Priorities are not inherited. A holder with a low thread priority can be preempted by threads unknown

@@ -1,4 +1,5 @@
 //! Directories: each key has one entry for all, and a part of its own in each cluster that uses it.
+//! Feature: `directories`.
 //!
 //! A directory suits local traffic with an occasional *question*, which reads the parts of all clusters.
 //! Examples are sessions and their requests, files and their readers, tenants and their usage.

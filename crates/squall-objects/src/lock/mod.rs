@@ -1,4 +1,5 @@
 //! A lock that adapts to its load: how threads wait for it, and which waiter gets it next.
+//! Feature: `adaptive-lock`.
 //!
 //! | form | waiting | next owner | suited to |
 //! |---|---|---|---|

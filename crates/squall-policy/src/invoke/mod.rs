@@ -1,4 +1,4 @@
-//! Invocation modes: the thread on which a call runs, and the time.
+//! Invocation modes: the thread on which a call runs, and the time. Feature: `policies`.
 //!
 //! A call is written as a closure that gets the handle. So any method of any object can be invoked in any
 //! mode, with or without a policy:

@@ -1,4 +1,4 @@
-//! Monitors: facts about objects, for policies and for people.
+//! Monitors: facts about objects, for policies and for people. Feature: `monitors`.
 //!
 //! There are two kinds, for two purposes.
 //!
