@@ -126,7 +126,7 @@ async fn demo() -> std::io::Result<()> {
     slow.send("SLOW eve").await?;
     until(|| server.gate.inside() == 1).await;
     end.send(()).expect("the server runs");
-    until(|| server.gate.state() == gate::State::ShutDown).await;
+    until(|| server.gate.state() == gate::GateState::ShutDown).await;
     fast.send("GET dan").await?;
     assert_eq!(fast.answer().await?, "the server ends");
     assert!(!running.is_finished(), "a request is in flight");

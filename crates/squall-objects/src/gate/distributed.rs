@@ -19,7 +19,7 @@ use squall_parts::gate::{self as parts, LocalRequests, SpreadRequests, Step, Tas
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::{ControlError, Gate, Rejected, State, check_place, until};
+use super::{Gate, GateError, GateState, Rejected, check_place, until};
 
 /// The object of the counts: a handle, set when the first representative is made.
 type Object = OnceLock<Handle<dyn Gate>>;
@@ -82,11 +82,11 @@ fn leaves(counts: &Counts) -> bool {
     counts.control().kept().get().is_some_and(|&handle| shall_leave(Handle::id(handle)))
 }
 
-fn stop_within(counts: &Counts, limit: Option<Duration>) -> Result<(), ControlError> {
+fn stop_within(counts: &Counts, limit: Option<Duration>) -> Result<(), GateError> {
     counts.control().stop(until(limit, &|| leaves(counts)))
 }
 
-fn shutdown_within(counts: &Counts, limit: Option<Duration>) -> Result<(), ControlError> {
+fn shutdown_within(counts: &Counts, limit: Option<Duration>) -> Result<(), GateError> {
     counts.control().shutdown(until(limit, &|| leaves(counts)))
 }
 
@@ -105,27 +105,27 @@ impl Gate for Counts {
         self.await_turn(until(None, &|| leaves(self)));
     }
 
-    fn stop(&self) -> Result<(), ControlError> {
+    fn stop(&self) -> Result<(), GateError> {
         stop_within(self, None)
     }
 
-    fn stop_for(&self, limit: Duration) -> Result<(), ControlError> {
+    fn stop_for(&self, limit: Duration) -> Result<(), GateError> {
         stop_within(self, Some(limit))
     }
 
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.control().restart()
     }
 
-    fn shutdown(&self) -> Result<(), ControlError> {
+    fn shutdown(&self) -> Result<(), GateError> {
         shutdown_within(self, None)
     }
 
-    fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError> {
+    fn shutdown_for(&self, limit: Duration) -> Result<(), GateError> {
         shutdown_within(self, Some(limit))
     }
 
-    fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
+    fn drained_for(&self, limit: Duration) -> Result<(), GateError> {
         self.control().drained(until(Some(limit), &|| leaves(self)))
     }
 
@@ -133,7 +133,7 @@ impl Gate for Counts {
         self.control().inside()
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> GateState {
         self.control().state()
     }
 
@@ -141,7 +141,7 @@ impl Gate for Counts {
         self.control().tasks().clone()
     }
 
-    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, GateError> {
         check_place(self.control().tasks(), &tasks)?;
         self.control().step(step)
     }

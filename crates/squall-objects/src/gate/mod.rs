@@ -1,4 +1,5 @@
 //! Gates: a service admits its requests through a gate, and is stopped or drained by it.
+//! Feature: `gates`.
 //!
 //! | form | entering and leaving | stopping | memory |
 //! |---|---|---|---|
@@ -55,7 +56,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use squall_parts::gate::{ControlError, Rejected, ShutDown, State};
+pub use squall_parts::gate::{GateError, GateState, Rejected, ShutDown};
 
 use distributed::Distributed;
 use shared::Shared;
@@ -71,7 +72,7 @@ use shared::Shared;
 /// reclamation.
 ///
 /// # Panics
-/// Each method, if the object was destroyed before the call: [`ControlError`] carries no `CallError`.
+/// Each method, if the object was destroyed before the call: [`GateError`] carries no `CallError`.
 /// The `try_` forms return it.
 ///
 /// Progress: entering is wait-free unless the gate is stopped. Leaving is wait-free in the distributed form
@@ -79,11 +80,11 @@ use shared::Shared;
 /// control waits, requests may cause misses and new representatives.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, Rejected, State};
+/// use squall_objects::gate::{self, Gate, Rejected, GateState};
 ///
 /// let gate = gate::shared();
 /// gate.enter_now().unwrap();
-/// assert_eq!((gate.inside(), gate.state()), (1, State::Normal));
+/// assert_eq!((gate.inside(), gate.state()), (1, GateState::Normal));
 /// gate.leave();
 /// gate.stop().unwrap();
 /// assert_eq!(gate.enter_now(), Err(Rejected::Stopped));
@@ -117,16 +118,16 @@ pub trait Gate: Send + Sync {
     /// A request that stops its own gate waits for itself. In a request, use [`stop_for`](Gate::stop_for).
     ///
     /// # Errors
-    /// [`ControlError`]: the gate is unchanged.
+    /// [`GateError`]: the gate is unchanged.
     #[blocking]
-    fn stop(&self) -> Result<(), ControlError>;
+    fn stop(&self) -> Result<(), GateError>;
 
     /// Like [`stop`](Gate::stop), but gives up after `limit` and admits requests again.
     ///
     /// # Errors
-    /// [`ControlError`]: the gate is unchanged.
+    /// [`GateError`]: the gate is unchanged.
     #[blocking]
-    fn stop_for(&self, limit: Duration) -> Result<(), ControlError>;
+    fn stop_for(&self, limit: Duration) -> Result<(), GateError>;
 
     /// Admits requests again, including the waiting ones. Any thread may call this, not only the one that
     /// stopped the gate.
@@ -135,8 +136,8 @@ pub trait Gate: Send + Sync {
     /// restart.
     ///
     /// # Errors
-    /// [`ControlError`]: the gate is unchanged.
-    fn restart(&self) -> Result<(), ControlError>;
+    /// [`GateError`]: the gate is unchanged.
+    fn restart(&self) -> Result<(), GateError>;
 
     /// Shuts the gate down: later requests and waiting requests are rejected for good. Returns when all
     /// requests inside have left. The gate may be stopped or not. Blocks the thread; a task uses
@@ -146,31 +147,31 @@ pub trait Gate: Send + Sync {
     /// again. Requests may have entered in between.
     ///
     /// # Errors
-    /// [`ControlError`]: the gate is unchanged. The exception is [`Interrupted`](ControlError::Interrupted),
+    /// [`GateError`]: the gate is unchanged. The exception is [`Interrupted`](GateError::Interrupted),
     /// if the object was destroyed meanwhile: requests were rejected before.
     #[blocking]
-    fn shutdown(&self) -> Result<(), ControlError>;
+    fn shutdown(&self) -> Result<(), GateError>;
 
     /// Like [`shutdown`](Gate::shutdown), but waits at most `limit` for the requests inside. A task puts the
     /// runtime's timer around [`GateExt::shutdown_async`].
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the gate is shut down:
+    /// [`GateError`]. After [`TimedOut`](GateError::TimedOut) the gate is shut down:
     /// [`inside`](Gate::inside) returns the number of requests left, and [`drained_for`](Gate::drained_for)
     /// waits for them. After other errors see [`shutdown`](Gate::shutdown).
     #[blocking]
-    fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError>;
+    fn shutdown_for(&self, limit: Duration) -> Result<(), GateError>;
 
     /// Waits at most `limit` for the last request, after a shutdown that timed out. May be called repeatedly,
     /// and while another thread shuts the gate down. Blocks the thread; a task uses
     /// [`GateExt::drained_async`].
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut), or
-    /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed meanwhile. The gate is
+    /// [`NotShutDown`](GateError::NotShutDown), [`TimedOut`](GateError::TimedOut), or
+    /// [`Interrupted`](GateError::Interrupted) if the object was destroyed meanwhile. The gate is
     /// unchanged.
     #[blocking]
-    fn drained_for(&self, limit: Duration) -> Result<(), ControlError>;
+    fn drained_for(&self, limit: Duration) -> Result<(), GateError>;
 
     /// Returns the number of requests inside. Exact while no request enters or leaves.
     fn inside(&self) -> u64;
@@ -179,14 +180,14 @@ pub trait Gate: Send + Sync {
     ///
     /// The distributed form returns the state for a representative that is created now. Until a control
     /// operation returns, other representatives may still be in the previous state.
-    fn state(&self) -> State;
+    fn state(&self) -> GateState;
 
     /// Begins the operation of a future of [`GateExt`], if `tasks` wait here.
     ///
     /// # Errors
     /// The errors of [`step_unarbitrated`](Gate::step_unarbitrated).
     #[doc(hidden)]
-    fn begin(&self, tasks: Arc<Tasks>, operation: Operation) -> Result<bool, ControlError> {
+    fn begin(&self, tasks: Arc<Tasks>, operation: Operation) -> Result<bool, GateError> {
         self.step_unarbitrated(tasks, Step::Begin(operation))
     }
 
@@ -198,10 +199,10 @@ pub trait Gate: Send + Sync {
     /// that has begun must end.
     ///
     /// # Errors
-    /// [`ControlError`]. [`Interrupted`](ControlError::Interrupted) if `tasks` wait at another object, which
+    /// [`GateError`]. [`Interrupted`](GateError::Interrupted) if `tasks` wait at another object, which
     /// a swap has replaced.
     #[doc(hidden)]
-    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError>;
+    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, GateError>;
 }
 
 /// Methods for requests and for tasks, on a handle or an owner of a gate.
@@ -277,11 +278,11 @@ pub trait GateExt {
     /// method `begin`. It cannot refuse the end of an operation that has begun.
     ///
     /// # Errors
-    /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed or swapped meanwhile. After any
-    /// other [`ControlError`] the gate is unchanged.
+    /// [`Interrupted`](GateError::Interrupted) if the object was destroyed or swapped meanwhile. After any
+    /// other [`GateError`] the gate is unchanged.
     /// # Panics
     /// The first poll, if the object was destroyed.
-    fn stop_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
+    fn stop_async(self) -> impl Future<Output = Result<(), GateError>> + Send;
 
     /// Shuts the gate down like [`shutdown`](Gate::shutdown), for a task. The future waits for the requests
     /// inside.
@@ -291,8 +292,8 @@ pub trait GateExt {
     /// [`drained_async`](GateExt::drained_async) then waits for the last request.
     ///
     /// # Errors
-    /// [`Interrupted`](ControlError::Interrupted) if the object was destroyed or swapped meanwhile. After any
-    /// other [`ControlError`] the gate is unchanged.
+    /// [`Interrupted`](GateError::Interrupted) if the object was destroyed or swapped meanwhile. After any
+    /// other [`GateError`] the gate is unchanged.
     /// # Panics
     /// The first poll, if the object was destroyed.
     ///
@@ -308,17 +309,17 @@ pub trait GateExt {
     ///     }
     /// }
     /// ```
-    fn shutdown_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
+    fn shutdown_async(self) -> impl Future<Output = Result<(), GateError>> + Send;
 
     /// Waits for the last request of a shutdown like [`drained_for`](Gate::drained_for), for a task and
     /// without a limit. Dropping the future has no effect.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), or [`Interrupted`](ControlError::Interrupted) if the
+    /// [`NotShutDown`](GateError::NotShutDown), or [`Interrupted`](GateError::Interrupted) if the
     /// object was destroyed or swapped meanwhile. The gate is unchanged.
     /// # Panics
     /// The first poll, if the object was destroyed.
-    fn drained_async(self) -> impl Future<Output = Result<(), ControlError>> + Send;
+    fn drained_async(self) -> impl Future<Output = Result<(), GateError>> + Send;
 }
 
 impl GateExt for Handle<dyn Gate> {
@@ -347,15 +348,15 @@ impl GateExt for Handle<dyn Gate> {
         RequestFuture::new(Object(self))
     }
 
-    fn stop_async(self) -> impl Future<Output = Result<(), ControlError>> + Send {
+    fn stop_async(self) -> impl Future<Output = Result<(), GateError>> + Send {
         ControlFuture::new(Object(self), Operation::Stop)
     }
 
-    fn shutdown_async(self) -> impl Future<Output = Result<(), ControlError>> + Send {
+    fn shutdown_async(self) -> impl Future<Output = Result<(), GateError>> + Send {
         ControlFuture::new(Object(self), Operation::Shutdown)
     }
 
-    fn drained_async(self) -> impl Future<Output = Result<(), ControlError>> + Send {
+    fn drained_async(self) -> impl Future<Output = Result<(), GateError>> + Send {
         ControlFuture::new(Object(self), Operation::Drain)
     }
 }
@@ -374,31 +375,31 @@ impl TaskGate for Object {
         self.0.tasks_unarbitrated()
     }
 
-    fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, GateError> {
         let Object(gate) = *self;
         let made = match step {
             Step::Begin(operation) => gate.try_begin(tasks.clone(), operation),
             _ => gate.try_step_unarbitrated(tasks.clone(), step),
         };
         made.unwrap_or_else(|error| match error.reason() {
-            CallErrorKind::Refused(_) => Err(ControlError::Refused),
-            CallErrorKind::Forked => Err(ControlError::Forked),
+            CallErrorKind::Refused(_) => Err(GateError::Refused),
+            CallErrorKind::Forked => Err(GateError::Forked),
             CallErrorKind::InTransfer => {
                 // The gate may serve on after the swap for which the call would have waited.
                 if let Step::GiveUp(_) = step {
                     let tasks = tasks.clone();
                     squall_rcu::defer(move || _ = gate.try_step_unarbitrated(tasks, step));
                 }
-                Err(ControlError::Interrupted)
+                Err(GateError::Interrupted)
             }
-            _ => Err(ControlError::Interrupted),
+            _ => Err(GateError::Interrupted),
         })
     }
 }
 
 /// Returns an error if a future's `tasks` wait at another gate than the one with these tasks.
-fn check_place(here: &Arc<Tasks>, tasks: &Arc<Tasks>) -> Result<(), ControlError> {
-    if Arc::ptr_eq(here, tasks) { Ok(()) } else { Err(ControlError::Interrupted) }
+fn check_place(here: &Arc<Tasks>, tasks: &Arc<Tasks>) -> Result<(), GateError> {
+    if Arc::ptr_eq(here, tasks) { Ok(()) } else { Err(GateError::Interrupted) }
 }
 
 /// A request inside the gate. Dropping it leaves.

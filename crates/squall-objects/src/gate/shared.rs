@@ -6,7 +6,7 @@ use squall_parts::gate::{SharedGate, Step, Tasks};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ControlError, Gate, Rejected, State, check_place, until};
+use super::{Gate, GateError, GateState, Rejected, check_place, until};
 
 /// Root. It owns the counter, so that it can wake the sleeping threads when the object ends.
 pub(super) struct Shared {
@@ -53,11 +53,11 @@ impl All {
         shall_leave(Handle::id(self.at.handle()))
     }
 
-    fn stop_within(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn stop_within(&self, limit: Option<Duration>) -> Result<(), GateError> {
         self.requests().stop_within(until(limit, &|| self.shall_leave()))
     }
 
-    fn shutdown_within(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn shutdown_within(&self, limit: Option<Duration>) -> Result<(), GateError> {
         self.requests().shutdown_within(until(limit, &|| self.shall_leave()))
     }
 }
@@ -77,27 +77,27 @@ impl Gate for All {
         self.requests().await_turn(until(None, &|| self.shall_leave()));
     }
 
-    fn stop(&self) -> Result<(), ControlError> {
+    fn stop(&self) -> Result<(), GateError> {
         self.stop_within(None)
     }
 
-    fn stop_for(&self, limit: Duration) -> Result<(), ControlError> {
+    fn stop_for(&self, limit: Duration) -> Result<(), GateError> {
         self.stop_within(Some(limit))
     }
 
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.requests().restart()
     }
 
-    fn shutdown(&self) -> Result<(), ControlError> {
+    fn shutdown(&self) -> Result<(), GateError> {
         self.shutdown_within(None)
     }
 
-    fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError> {
+    fn shutdown_for(&self, limit: Duration) -> Result<(), GateError> {
         self.shutdown_within(Some(limit))
     }
 
-    fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
+    fn drained_for(&self, limit: Duration) -> Result<(), GateError> {
         self.requests().drained_within(until(Some(limit), &|| self.shall_leave()))
     }
 
@@ -105,7 +105,7 @@ impl Gate for All {
         self.requests().inside()
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> GateState {
         self.requests().state()
     }
 
@@ -113,7 +113,7 @@ impl Gate for All {
         self.requests().tasks().clone()
     }
 
-    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step_unarbitrated(&self, tasks: Arc<Tasks>, step: Step) -> Result<bool, GateError> {
         check_place(self.requests().tasks(), &tasks)?;
         self.requests().step(step)
     }

@@ -3,7 +3,7 @@
 use squall_core::swap::{Replacement, Swap};
 use squall_core::{Handle, Owned, RepContext, Root};
 use squall_machine::ClusterSize;
-use squall_objects::gate::{self, ControlError, Gate, GateExt, Rejected, ShutDown, State};
+use squall_objects::gate::{self, Gate, GateError, GateExt, GateState, Rejected, ShutDown};
 use squall_parts::gate::{Step, Tasks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,20 +34,20 @@ fn requests_enter_and_leave_on_any_thread() {
             .map(|thread| thread.join().unwrap())
             .collect();
         assert_eq!(handle.inside(), 4);
-        assert_eq!(handle.stop_for(SHORT), Err(ControlError::TimedOut));
-        assert_eq!((handle.inside(), handle.state()), (4, State::Normal));
+        assert_eq!(handle.stop_for(SHORT), Err(GateError::TimedOut));
+        assert_eq!((handle.inside(), handle.state()), (4, GateState::Normal));
         drop(requests);
         handle.stop().unwrap();
-        assert_eq!((handle.inside(), handle.state()), (0, State::Stopped));
+        assert_eq!((handle.inside(), handle.state()), (0, GateState::Stopped));
         assert_eq!(handle.request_now().unwrap_err(), Rejected::Stopped);
-        assert_eq!(handle.stop(), Err(ControlError::Stopped));
+        assert_eq!(handle.stop(), Err(GateError::Stopped));
         handle.restart().unwrap();
         drop(handle.request_now().unwrap());
         handle.shutdown().unwrap();
         assert_eq!(handle.request().unwrap_err(), ShutDown);
         assert_eq!(handle.enter().unwrap_err(), ShutDown);
-        assert_eq!(handle.restart(), Err(ControlError::ShutDown));
-        assert_eq!(handle.shutdown_for(SHORT), Err(ControlError::ShutDown));
+        assert_eq!(handle.restart(), Err(GateError::ShutDown));
+        assert_eq!(handle.shutdown_for(SHORT), Err(GateError::ShutDown));
     });
 }
 
@@ -111,7 +111,7 @@ fn a_miss_does_not_wait_for_a_stop() {
     let request = handle.request().unwrap();
     std::thread::scope(|threads| {
         let stop = threads.spawn(move || handle.stop());
-        until(|| handle.state() == State::Stopped);
+        until(|| handle.state() == GateState::Stopped);
         // On every VP, since most have no representative yet.
         let vps = squall_machine::machine().vp_limit();
         for vp in 0..vps {
@@ -140,10 +140,10 @@ fn a_miss_does_not_wait_for_a_stop() {
 fn a_shutdown_whose_time_was_over_is_waited_for() {
     both(|owned| {
         let handle = owned.handle();
-        assert_eq!(handle.drained_for(LONG), Err(ControlError::NotShutDown));
+        assert_eq!(handle.drained_for(LONG), Err(GateError::NotShutDown));
         let request = handle.request().unwrap();
-        assert_eq!(handle.shutdown_for(SHORT), Err(ControlError::TimedOut));
-        assert_eq!(handle.drained_for(SHORT), Err(ControlError::TimedOut));
+        assert_eq!(handle.shutdown_for(SHORT), Err(GateError::TimedOut));
+        assert_eq!(handle.drained_for(SHORT), Err(GateError::TimedOut));
         std::thread::scope(|threads| {
             let drained = threads.spawn(move || handle.drained_for(LONG));
             // The check cannot fail on a correct gate.
@@ -175,35 +175,35 @@ impl Gate for ElsewhereRep {
     }
     fn leave(&self) {}
     fn await_turn(&self) {}
-    fn stop(&self) -> Result<(), ControlError> {
+    fn stop(&self) -> Result<(), GateError> {
         Ok(())
     }
-    fn stop_for(&self, _: Duration) -> Result<(), ControlError> {
+    fn stop_for(&self, _: Duration) -> Result<(), GateError> {
         Ok(())
     }
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         Ok(())
     }
-    fn shutdown(&self) -> Result<(), ControlError> {
+    fn shutdown(&self) -> Result<(), GateError> {
         Ok(())
     }
-    fn shutdown_for(&self, _: Duration) -> Result<(), ControlError> {
+    fn shutdown_for(&self, _: Duration) -> Result<(), GateError> {
         Ok(())
     }
-    fn drained_for(&self, _: Duration) -> Result<(), ControlError> {
+    fn drained_for(&self, _: Duration) -> Result<(), GateError> {
         Ok(())
     }
     fn inside(&self) -> u64 {
         0
     }
-    fn state(&self) -> State {
-        State::Normal
+    fn state(&self) -> GateState {
+        GateState::Normal
     }
     fn tasks_unarbitrated(&self) -> Arc<Tasks> {
         Arc::default()
     }
-    fn step_unarbitrated(&self, _: Arc<Tasks>, _: Step) -> Result<bool, ControlError> {
-        Err(ControlError::Interrupted)
+    fn step_unarbitrated(&self, _: Arc<Tasks>, _: Step) -> Result<bool, GateError> {
+        Err(GateError::Interrupted)
     }
 }
 
@@ -216,7 +216,7 @@ fn a_swap_that_is_undone_does_not_end_a_shutdown() {
         let request = handle.request().unwrap();
         std::thread::scope(|threads| {
             let shutdown = threads.spawn(move || (handle.shutdown(), handle.inside()));
-            until(|| handle.state() == State::ShutDown);
+            until(|| handle.state() == GateState::ShutDown);
             for round in 0..200 {
                 let other = Replacement::root(Elsewhere, ClusterSize::Machine);
                 let limit = Duration::from_micros(round % 40);
@@ -224,7 +224,7 @@ fn a_swap_that_is_undone_does_not_end_a_shutdown() {
                     // The stop left in time, so the shutdown of the other thread has succeeded.
                     break;
                 }
-                until(|| shutdown.is_finished() || handle.state() == State::ShutDown);
+                until(|| shutdown.is_finished() || handle.state() == GateState::ShutDown);
                 assert!(!shutdown.is_finished(), "a request is inside");
             }
             drop(request);
@@ -239,7 +239,7 @@ fn the_end_of_the_object_ends_all_waits() {
         let handle = owned.handle();
         let request = handle.request().unwrap();
         let stop = std::thread::spawn(move || handle.try_stop());
-        until(|| handle.state() == State::Stopped);
+        until(|| handle.state() == GateState::Stopped);
         let (told, came) = mpsc::channel();
         let waits = std::thread::spawn(move || {
             told.send(()).unwrap();

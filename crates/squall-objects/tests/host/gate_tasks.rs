@@ -3,7 +3,7 @@
 use squall_core::swap::{Replacement, Swap, arbitrate};
 use squall_core::{Handle, Owned};
 use squall_machine::ClusterSize;
-use squall_objects::gate::{ControlError, Gate, GateExt, Request, ShutDown, State};
+use squall_objects::gate::{Gate, GateError, GateExt, GateState, Request, ShutDown};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -60,11 +60,11 @@ fn requests_wait_for_a_restart_and_a_stop_for_requests() {
         let mut early: Entry = Task::new(handle.request_async());
         let early = early.output().unwrap();
         let mut stop = Task::new(handle.stop_async());
-        assert_eq!(handle.state(), State::Normal, "a future does nothing before its first poll");
+        assert_eq!(handle.state(), GateState::Normal, "a future does nothing before its first poll");
         assert!(stop.waits());
         let mut late = Task::new(handle.request_async());
         assert!(late.waits());
-        assert_eq!((stop.rings(), late.rings(), handle.state()), (0, 0, State::Stopped));
+        assert_eq!((stop.rings(), late.rings(), handle.state()), (0, 0, GateState::Stopped));
         std::thread::spawn(move || drop(early)).join().unwrap();
         assert!(stop.rings() > 0);
         assert_eq!((stop.output(), handle.inside()), (Ok(()), 0));
@@ -74,7 +74,7 @@ fn requests_wait_for_a_restart_and_a_stop_for_requests() {
         let mut shutdown = Task::new(handle.shutdown_async());
         assert_eq!(shutdown.output(), Ok(()));
         assert_eq!(Task::new(handle.request_async()).output().unwrap_err(), ShutDown);
-        assert_eq!(Task::new(handle.stop_async()).output(), Err(ControlError::ShutDown));
+        assert_eq!(Task::new(handle.stop_async()).output(), Err(GateError::ShutDown));
     });
 }
 
@@ -93,16 +93,16 @@ fn a_dropped_future_is_a_limit() {
         assert_eq!(Arc::strong_count(&bell), 1, "the gate kept a waker");
         let bell = stop.bell.clone();
         drop(stop);
-        assert_eq!((handle.state(), late.rings()), (State::Normal, 1));
+        assert_eq!((handle.state(), late.rings()), (GateState::Normal, 1));
         assert_eq!(Arc::strong_count(&bell), 1, "the gate kept a waker");
         drop(late.output().unwrap());
 
-        assert_eq!(Task::new(handle.drained_async()).output(), Err(ControlError::NotShutDown));
+        assert_eq!(Task::new(handle.drained_async()).output(), Err(GateError::NotShutDown));
         let mut shutdown = Task::new(handle.shutdown_async());
         let mut drained = Task::new(handle.drained_async());
         assert!(shutdown.waits() && drained.waits());
         drop(shutdown);
-        assert_eq!((handle.state(), handle.inside()), (State::ShutDown, 1));
+        assert_eq!((handle.state(), handle.inside()), (GateState::ShutDown, 1));
         assert!(drained.waits());
         drop(request);
         assert_eq!(drained.output(), Ok(()));
@@ -117,18 +117,18 @@ fn an_arbiter_refuses_the_begin_of_an_operation_only() {
         let mut stop = Task::new(handle.stop_async());
         assert!(stop.waits());
         let arbiter = arbitrate(handle, |call| call.refuse("closed")).unwrap();
-        assert_eq!(Task::new(handle.shutdown_async()).output(), Err(ControlError::Refused));
+        assert_eq!(Task::new(handle.shutdown_async()).output(), Err(GateError::Refused));
         assert!(stop.waits(), "an arbiter ended the stop");
         drop(stop);
         arbiter.detach();
-        assert_eq!(handle.state(), State::Normal, "the gate stays stopped");
+        assert_eq!(handle.state(), GateState::Normal, "the gate stays stopped");
 
         let mut stop = Task::new(handle.stop_async());
         assert!(stop.waits());
         let arbiter = arbitrate(handle, |_| panic!("an arbiter fails")).unwrap();
         drop(stop);
         drop(arbiter);
-        assert_eq!(handle.state(), State::Normal);
+        assert_eq!(handle.state(), GateState::Normal);
 
         let mut stop = Task::new(handle.stop_async());
         assert!(stop.waits());
@@ -136,11 +136,11 @@ fn an_arbiter_refuses_the_begin_of_an_operation_only() {
         let arbiter = arbitrate(handle, |call| call.refuse("closed")).unwrap();
         assert_eq!(stop.output(), Ok(()));
         arbiter.detach();
-        assert_eq!((handle.state(), handle.restart()), (State::Stopped, Ok(())));
+        assert_eq!((handle.state(), handle.restart()), (GateState::Stopped, Ok(())));
     });
 }
 
-type Control = Task<Result<(), ControlError>>;
+type Control = Task<Result<(), GateError>>;
 type Entry = Task<Result<Request, ShutDown>>;
 
 /// Tasks that wait: a stop and a request.
@@ -158,7 +158,7 @@ fn the_end_of_the_object_ends_all_waits_of_tasks() {
         let (mut stop, mut late) = waiting(handle);
         drop(owned);
         assert!(stop.rings() > 0 && late.rings() > 0);
-        assert_eq!(stop.output(), Err(ControlError::Interrupted));
+        assert_eq!(stop.output(), Err(GateError::Interrupted));
         assert!(catch_unwind(AssertUnwindSafe(|| late.poll())).is_err(), "the object is gone");
         drop(request);
     });
@@ -180,7 +180,7 @@ fn a_swap_ends_the_waits_of_tasks_only_if_it_succeeds() {
         while stop.rings() == rings.0 || late.rings() == rings.1 {
             squall_rcu::barrier().unwrap();
         }
-        assert_eq!(stop.output(), Err(ControlError::Interrupted));
+        assert_eq!(stop.output(), Err(GateError::Interrupted));
         // The new object admits every request.
         assert!(late.output().is_ok());
         drop(request);

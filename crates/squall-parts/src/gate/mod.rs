@@ -60,16 +60,16 @@ impl std::error::Error for Rejected {}
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{ControlError, SharedGate};
+/// use squall_parts::gate::{GateError, SharedGate};
 ///
 /// let gate = SharedGate::new();
-/// assert_eq!(gate.restart(), Err(ControlError::NotStopped));
+/// assert_eq!(gate.restart(), Err(GateError::NotStopped));
 /// gate.stop().unwrap();
-/// assert_eq!(gate.stop(), Err(ControlError::Stopped));
+/// assert_eq!(gate.stop(), Err(GateError::Stopped));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ControlError {
+pub enum GateError {
     /// A stop failed: the gate is stopped already, or another stop is at work.
     Stopped,
     /// A restart failed: the gate is not stopped.
@@ -92,38 +92,38 @@ pub enum ControlError {
     Refused,
 }
 
-impl fmt::Display for ControlError {
+impl fmt::Display for GateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ControlError::Stopped => "the gate is stopped already",
-            ControlError::NotStopped => "the gate is not stopped",
-            ControlError::ShutDown => "the gate has been shut down",
-            ControlError::NotShutDown => "the gate has not been shut down",
-            ControlError::Busy => "another control operation of the gate is at work: try again later",
-            ControlError::TimedOut => "the limit passed before the last request left",
-            ControlError::Interrupted => "the wait for the last request was interrupted",
-            ControlError::Refused => "an arbiter refused the operation of the gate: detach it, or try again later",
-            ControlError::Forked => {
+            GateError::Stopped => "the gate is stopped already",
+            GateError::NotStopped => "the gate is not stopped",
+            GateError::ShutDown => "the gate has been shut down",
+            GateError::NotShutDown => "the gate has not been shut down",
+            GateError::Busy => "another control operation of the gate is at work: try again later",
+            GateError::TimedOut => "the limit passed before the last request left",
+            GateError::Interrupted => "the wait for the last request was interrupted",
+            GateError::Refused => "an arbiter refused the operation of the gate: detach it, or try again later",
+            GateError::Forked => {
                 "the gate cannot wait in the child of a fork, where other threads do not exist; such a child may only exec"
             }
         })
     }
 }
 
-impl std::error::Error for ControlError {}
+impl std::error::Error for GateError {}
 
 /// The way a gate treats arriving requests.
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{SharedGate, State};
+/// use squall_parts::gate::{SharedGate, GateState};
 ///
 /// let gate = SharedGate::new();
 /// gate.stop().unwrap();
-/// assert_eq!(gate.state(), State::Stopped);
+/// assert_eq!(gate.state(), GateState::Stopped);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum GateState {
     /// The gate admits arriving requests.
     Normal,
     /// Arriving requests wait.
@@ -132,12 +132,12 @@ pub enum State {
     ShutDown,
 }
 
-impl State {
-    fn of(bits: u32) -> State {
+impl GateState {
+    fn of(bits: u32) -> GateState {
         match bits & phase::STATE {
-            phase::NORMAL => State::Normal,
-            phase::STOP => State::Stopped,
-            _ => State::ShutDown,
+            phase::NORMAL => GateState::Normal,
+            phase::STOP => GateState::Stopped,
+            _ => GateState::ShutDown,
         }
     }
 }
@@ -146,13 +146,13 @@ impl State {
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{ControlError, Limits, SharedGate};
+/// use squall_parts::gate::{GateError, Limits, SharedGate};
 /// use std::time::Duration;
 ///
 /// let gate = SharedGate::new();
 /// let request = gate.request().unwrap();
 /// let limits = Limits::after(Duration::from_secs(60)).or(&|| true);
-/// assert_eq!(gate.stop_within(limits), Err(ControlError::Interrupted));
+/// assert_eq!(gate.stop_within(limits), Err(GateError::Interrupted));
 /// drop(request);
 /// assert_eq!(gate.stop_within(limits), Ok(()));
 /// ```
@@ -181,17 +181,17 @@ impl Limits<'static> {
 impl<'a> Limits<'a> {
     /// Adds an interrupt. The waiting thread calls it before each sleep. The thread that makes it true must
     /// call `wake` of the gate. If the interrupt panics, the gate has its previous state, as after
-    /// [`Interrupted`](ControlError::Interrupted).
+    /// [`Interrupted`](GateError::Interrupted).
     pub fn or(self, interrupt: &'a dyn Fn() -> bool) -> Limits<'a> {
         Limits { deadline: self.deadline, interrupt }
     }
 
     /// Returns the reason why the wait must end, if there is one.
-    fn over(&self) -> Option<ControlError> {
+    fn over(&self) -> Option<GateError> {
         if (self.interrupt)() {
-            return Some(ControlError::Interrupted);
+            return Some(GateError::Interrupted);
         }
-        is_past(self.deadline).then_some(ControlError::TimedOut)
+        is_past(self.deadline).then_some(GateError::TimedOut)
     }
 
     fn left(&self) -> Option<Duration> {
@@ -209,7 +209,7 @@ fn await_turn<S: squall_lock::Steps>(
     limits: Limits<'_>,
 ) {
     refuse_in_operation();
-    if wait::<S>(turn, is_over, limits) == Err(ControlError::Forked) {
+    if wait::<S>(turn, is_over, limits) == Err(GateError::Forked) {
         refuse_forked();
     }
 }
@@ -255,7 +255,7 @@ fn wait<S: squall_lock::Steps>(
     events: &squall_machine::park::EventCount,
     mut is_so: impl FnMut() -> bool,
     limits: Limits<'_>,
-) -> Result<(), ControlError> {
+) -> Result<(), GateError> {
     loop {
         let seen = events.prepare();
         if is_so() {
@@ -265,7 +265,7 @@ fn wait<S: squall_lock::Steps>(
             return Err(why);
         }
         if squall_sys::fork::forked() {
-            return Err(ControlError::Forked);
+            return Err(GateError::Forked);
         }
         S::step();
         events.wait(seen, limits.left());

@@ -1,8 +1,8 @@
 //! Model tests of the shipped request counters, and their twins with one weakened site.
 
 use super::sites;
-use super::{ControlError, LocalRequests, Rejected, SharedGate, SpreadRequests, State};
 use super::{ControlFuture, Limits, Operation, RequestFuture, ShutDown, Step, Tally, TaskGate, Tasks};
+use super::{GateError, GateState, LocalRequests, Rejected, SharedGate, SpreadRequests};
 use squall_lock::NoSteps;
 use squall_machine::asym::Unavailable;
 use squall_sys::sync::Arc;
@@ -56,7 +56,7 @@ fn shared() {
         })
     };
     counter.stop().unwrap();
-    assert_eq!(counter.stop(), Err(ControlError::Stopped));
+    assert_eq!(counter.stop(), Err(GateError::Stopped));
     work.write();
     counter.restart().unwrap();
     request.join().unwrap();
@@ -74,7 +74,7 @@ fn shared_shutdown() {
                 work.read();
                 counter.leave();
             }
-            Err(ShutDown) => assert_eq!(counter.state(), State::ShutDown),
+            Err(ShutDown) => assert_eq!(counter.state(), GateState::ShutDown),
         })
     };
     counter.shutdown().unwrap();
@@ -93,10 +93,10 @@ fn shared_gives_up() {
             counter.leave();
         })
     };
-    assert_eq!(counter.stop_for(Duration::ZERO), Err(ControlError::TimedOut));
+    assert_eq!(counter.stop_for(Duration::ZERO), Err(GateError::TimedOut));
     request.join().unwrap();
     counter.leave();
-    assert_eq!((counter.state(), counter.inside()), (State::Normal, 0));
+    assert_eq!((counter.state(), counter.inside()), (GateState::Normal, 0));
 }
 
 /// A shutdown that times out, and the wait for the requests still inside.
@@ -111,7 +111,7 @@ fn shared_drained() {
         })
     };
     match counter.shutdown_for(Duration::ZERO) {
-        Err(ControlError::TimedOut) => counter.drained_within(Limits::NONE).unwrap(),
+        Err(GateError::TimedOut) => counter.drained_within(Limits::NONE).unwrap(),
         ended => ended.unwrap(),
     }
     work.write();
@@ -126,10 +126,10 @@ fn shared_interrupted() {
         let counter = counter.clone();
         thread::spawn(move || counter.drained_within(Limits::NONE))
     };
-    assert_eq!(counter.shutdown_within(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
-    assert_eq!(drained.join().unwrap(), Err(ControlError::NotShutDown));
+    assert_eq!(counter.shutdown_within(Limits::NONE.or(&|| true)), Err(GateError::Interrupted));
+    assert_eq!(drained.join().unwrap(), Err(GateError::NotShutDown));
     counter.enter().unwrap();
-    assert_eq!((counter.state(), counter.inside()), (State::Normal, 2));
+    assert_eq!((counter.state(), counter.inside()), (GateState::Normal, 2));
 }
 
 // --- spread ---
@@ -246,7 +246,7 @@ fn early_proxy<T: Zero>(fenced: bool) {
         })
     };
     requests.stop(Limits::NONE).unwrap();
-    assert_eq!(requests.stop(Limits::NONE), Err(ControlError::Stopped));
+    assert_eq!(requests.stop(Limits::NONE), Err(GateError::Stopped));
     work.write();
     requests.restart().unwrap();
     request.join().unwrap();
@@ -419,7 +419,7 @@ fn stop_during_a_restart_of<T: Zero>(by_first: bool) {
     };
     requests.restart().unwrap();
     second.join().unwrap();
-    assert_eq!(requests.state(), State::Normal);
+    assert_eq!(requests.state(), GateState::Normal);
 }
 
 fn stop_during_a_restart() {
@@ -442,7 +442,7 @@ fn two_stops() {
     let first = requests.stop(Limits::NONE).is_ok_and(|()| requests.restart().is_ok());
     let second = second.join().unwrap();
     assert!(first || second, "both failed");
-    assert_eq!(requests.state(), State::Normal);
+    assert_eq!(requests.state(), GateState::Normal);
     assert_eq!(here.try_enter(), Ok(()), "a stop that failed stopped a proxy");
 }
 
@@ -454,7 +454,7 @@ fn shutdown() {
     let request = thread::spawn(move || assert!(!enter(&here)));
     requests.shutdown(Limits::NONE).unwrap();
     work.write();
-    assert_eq!(requests.shutdown(Limits::NONE), Err(ControlError::ShutDown));
+    assert_eq!(requests.shutdown(Limits::NONE), Err(GateError::ShutDown));
     request.join().unwrap();
     assert_eq!(local(&requests).try_enter(), Err(Rejected::ShutDown));
 }
@@ -478,7 +478,7 @@ fn drained() {
     match requests.drained(Limits::NONE) {
         Ok(()) => work.write(),
         // The wait came before the shutdown.
-        why => assert_eq!(why, Err(ControlError::NotShutDown)),
+        why => assert_eq!(why, Err(GateError::NotShutDown)),
     }
     let _either = shutdown.join().unwrap();
     request.join().unwrap();
@@ -497,10 +497,10 @@ fn interrupted() {
             }
         })
     };
-    assert_eq!(requests.shutdown(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
+    assert_eq!(requests.shutdown(Limits::NONE.or(&|| true)), Err(GateError::Interrupted));
     assert_eq!((here.try_enter(), local(&requests).try_enter()), (Ok(()), Ok(())));
     request.join().unwrap();
-    assert_eq!((requests.state(), requests.inside()), (State::Normal, 3));
+    assert_eq!((requests.state(), requests.inside()), (GateState::Normal, 3));
 }
 
 // --- tasks ---
@@ -562,7 +562,7 @@ impl TaskGate for Near {
         self.requests.tasks().clone()
     }
 
-    fn step(&self, _: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step(&self, _: &Arc<Tasks>, step: Step) -> Result<bool, GateError> {
         self.requests.step(step)
     }
 }
@@ -607,7 +607,7 @@ fn task_stop() {
     };
     let stop = ControlFuture::new(&*counter, Operation::Stop);
     Task::new(stop).run(|| request.join().unwrap()).unwrap();
-    assert_eq!((counter.state(), counter.inside()), (State::Stopped, 0));
+    assert_eq!((counter.state(), counter.inside()), (GateState::Stopped, 0));
 }
 
 fn task_spread_stop() {
@@ -620,7 +620,7 @@ fn task_spread_stop() {
     let requests = near.requests.clone();
     let stop = ControlFuture::new(near, Operation::Stop);
     Task::new(stop).run(|| request.join().unwrap()).unwrap();
-    assert_eq!((requests.state(), requests.inside()), (State::Stopped, 0));
+    assert_eq!((requests.state(), requests.inside()), (GateState::Stopped, 0));
 }
 
 /// A stop is ready at its first poll only after the effects of the request.
@@ -643,7 +643,7 @@ fn task_stops_alone() {
     // A stop that is not ready admits requests again.
     drop(stop);
     request.join().unwrap();
-    assert_eq!((counter.state(), counter.inside()), (State::Normal, 0));
+    assert_eq!((counter.state(), counter.inside()), (GateState::Normal, 0));
 }
 
 /// The future of a stop is dropped while a thread waits for its turn.
@@ -661,7 +661,7 @@ fn task_gives_up() {
     assert!(stop.poll().is_pending());
     drop(stop);
     request.join().unwrap();
-    assert_eq!((counter.state(), counter.inside()), (State::Normal, 1));
+    assert_eq!((counter.state(), counter.inside()), (GateState::Normal, 1));
 }
 
 /// The future of a shutdown is dropped, while another task waits for the last request.

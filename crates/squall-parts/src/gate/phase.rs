@@ -3,7 +3,7 @@
 //!
 //! Source: CO-49 (Appavoo 2005, §4.1.3).
 
-use super::ControlError;
+use super::GateError;
 
 /// Requests are admitted.
 pub(super) const NORMAL: u32 = 0;
@@ -17,30 +17,30 @@ pub(super) const STATE: u32 = 3;
 pub(super) const BUSY: u32 = 4;
 
 /// Returns the state that a stop sets.
-pub(super) fn stopped(now: u32) -> Result<u32, ControlError> {
+pub(super) fn stopped(now: u32) -> Result<u32, GateError> {
     match now & STATE {
         NORMAL if now & BUSY == 0 => Ok(STOP | BUSY),
-        NORMAL => Err(ControlError::Busy),
-        STOP => Err(ControlError::Stopped),
-        _ => Err(ControlError::ShutDown),
+        NORMAL => Err(GateError::Busy),
+        STOP => Err(GateError::Stopped),
+        _ => Err(GateError::ShutDown),
     }
 }
 
 /// Returns the state that a restart sets at its start. Its end sets [`NORMAL`].
-pub(super) fn restarting(now: u32) -> Result<u32, ControlError> {
+pub(super) fn restarting(now: u32) -> Result<u32, GateError> {
     match now & STATE {
         STOP if now & BUSY == 0 => Ok(STOP | BUSY),
-        STOP => Err(ControlError::Busy),
-        NORMAL => Err(ControlError::NotStopped),
-        _ => Err(ControlError::ShutDown),
+        STOP => Err(GateError::Busy),
+        NORMAL => Err(GateError::NotStopped),
+        _ => Err(GateError::ShutDown),
     }
 }
 
 /// Returns the state that a shutdown sets.
-pub(super) fn shut_down(now: u32) -> Result<u32, ControlError> {
+pub(super) fn shut_down(now: u32) -> Result<u32, GateError> {
     match now & STATE {
         NORMAL | STOP if now & BUSY == 0 => Ok(SHUTDOWN | BUSY),
-        NORMAL | STOP => Err(ControlError::Busy),
-        _ => Err(ControlError::ShutDown),
+        NORMAL | STOP => Err(GateError::Busy),
+        _ => Err(GateError::ShutDown),
     }
 }

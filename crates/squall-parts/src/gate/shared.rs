@@ -25,8 +25,8 @@
 
 use super::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
 use super::{
-    ControlError, ControlFuture, Limits, Operation, Rejected, RequestFuture, ShutDown, State, Step, TakeBack,
-    TaskGate, TaskPlace, Tasks, await_turn, refuse_in_operation, sites, wait,
+    ControlFuture, GateError, GateState, Limits, Operation, Rejected, RequestFuture, ShutDown, Step,
+    TakeBack, TaskGate, TaskPlace, Tasks, await_turn, refuse_in_operation, sites, wait,
 };
 use squall_lock::{NoSteps, Steps};
 use squall_machine::park::EventCount;
@@ -292,42 +292,42 @@ impl<S: Steps> SharedGate<S> {
     /// gate waits for itself. Such a stop needs a limit.
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
+    /// [`GateError`]; the gate is unchanged.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{SharedGate, State};
+    /// use squall_parts::gate::{SharedGate, GateState};
     ///
     /// let gate = SharedGate::new();
     /// gate.stop().unwrap();
-    /// assert_eq!((gate.state(), gate.inside()), (State::Stopped, 0));
+    /// assert_eq!((gate.state(), gate.inside()), (GateState::Stopped, 0));
     /// gate.restart().unwrap();
     /// ```
-    pub fn stop(&self) -> Result<(), ControlError> {
+    pub fn stop(&self) -> Result<(), GateError> {
         self.stop_within(Limits::NONE)
     }
 
     /// Like [`stop`](SharedGate::stop), but gives up after `limit`, and then admits requests as before.
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
+    /// [`GateError`]; the gate is unchanged.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{ControlError, SharedGate};
+    /// use squall_parts::gate::{GateError, SharedGate};
     /// use std::time::Duration;
     ///
     /// let gate = SharedGate::new();
     /// let _request = gate.request().unwrap();
-    /// assert_eq!(gate.stop_for(Duration::from_millis(1)), Err(ControlError::TimedOut));
+    /// assert_eq!(gate.stop_for(Duration::from_millis(1)), Err(GateError::TimedOut));
     /// ```
-    pub fn stop_for(&self, limit: Duration) -> Result<(), ControlError> {
+    pub fn stop_for(&self, limit: Duration) -> Result<(), GateError> {
         self.stop_within(Limits::after(limit))
     }
 
@@ -335,11 +335,11 @@ impl<S: Steps> SharedGate<S> {
     /// as before.
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
+    /// [`GateError`]; the gate is unchanged.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
-    pub fn stop_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    pub fn stop_within(&self, limits: Limits<'_>) -> Result<(), GateError> {
         refuse_in_operation();
         self.begin(phase::stopped)?;
         let take_back = TakeBack(|| {
@@ -356,7 +356,7 @@ impl<S: Steps> SharedGate<S> {
     /// only the one that stopped.
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
+    /// [`GateError`]; the gate is unchanged.
     ///
     /// # Example
     /// ```
@@ -365,7 +365,7 @@ impl<S: Steps> SharedGate<S> {
     /// gate.restart().unwrap();
     /// assert!(gate.try_request().is_ok());
     /// ```
-    pub fn restart(&self) -> Result<(), ControlError> {
+    pub fn restart(&self) -> Result<(), GateError> {
         self.begin(phase::restarting)?;
         S::step();
         self.admit();
@@ -377,7 +377,7 @@ impl<S: Steps> SharedGate<S> {
     /// [`shutdown_async`](SharedGate::shutdown_async).
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
+    /// [`GateError`]; the gate is unchanged.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
@@ -390,14 +390,14 @@ impl<S: Steps> SharedGate<S> {
     /// gate.shutdown().unwrap();
     /// assert_eq!(gate.enter(), Err(ShutDown));
     /// ```
-    pub fn shutdown(&self) -> Result<(), ControlError> {
+    pub fn shutdown(&self) -> Result<(), GateError> {
         self.shutdown_within(Limits::NONE)
     }
 
     /// Like [`shutdown`](SharedGate::shutdown), but waits at most `limit` for the requests inside.
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the gate is shut down.
+    /// [`GateError`]. After [`TimedOut`](GateError::TimedOut) the gate is shut down.
     /// [`inside`](SharedGate::inside) returns the number of requests that have not left, and
     /// [`drained_for`](SharedGate::drained_for) waits for them.
     ///
@@ -406,30 +406,30 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{ControlError, SharedGate};
+    /// use squall_parts::gate::{GateError, SharedGate};
     /// use std::time::Duration;
     ///
     /// let gate = SharedGate::new();
     /// let request = gate.request().unwrap();
     /// let limit = Duration::from_millis(1);
-    /// assert_eq!(gate.shutdown_for(limit), Err(ControlError::TimedOut));
+    /// assert_eq!(gate.shutdown_for(limit), Err(GateError::TimedOut));
     /// drop(request);
     /// assert_eq!(gate.drained_for(limit), Ok(()));
     /// ```
-    pub fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError> {
+    pub fn shutdown_for(&self, limit: Duration) -> Result<(), GateError> {
         self.shutdown_within(Limits::after(limit))
     }
 
     /// Like [`shutdown`](SharedGate::shutdown), but gives up when `limits` end the wait.
     ///
     /// # Errors
-    /// [`ControlError`], as described at [`shutdown_for`](SharedGate::shutdown_for). After
-    /// [`Interrupted`](ControlError::Interrupted) the gate has its previous state. Requests that arrived
+    /// [`GateError`], as described at [`shutdown_for`](SharedGate::shutdown_for). After
+    /// [`Interrupted`](GateError::Interrupted) the gate has its previous state. Requests that arrived
     /// during the call were rejected.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
-    pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    pub fn shutdown_within(&self, limits: Limits<'_>) -> Result<(), GateError> {
         refuse_in_operation();
         let before = self.begin(phase::shut_down)?;
         let take_back = TakeBack(|| {
@@ -444,7 +444,7 @@ impl<S: Steps> SharedGate<S> {
         S::step();
         self.signal_turn();
         let drained = self.drain(limits);
-        if let Ok(()) | Err(ControlError::TimedOut) = drained {
+        if let Ok(()) | Err(GateError::TimedOut) = drained {
             mem::forget(take_back);
             self.end_shutdown();
         }
@@ -456,24 +456,24 @@ impl<S: Steps> SharedGate<S> {
     /// [`drained_async`](SharedGate::drained_async).
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown) or [`TimedOut`](ControlError::TimedOut); the gate is
+    /// [`NotShutDown`](GateError::NotShutDown) or [`TimedOut`](GateError::TimedOut); the gate is
     /// unchanged.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
-    pub fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
+    pub fn drained_for(&self, limit: Duration) -> Result<(), GateError> {
         self.drained_within(Limits::after(limit))
     }
 
     /// Like [`drained_for`](SharedGate::drained_for), but with `limits`.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut) or
-    /// [`Interrupted`](ControlError::Interrupted); the gate is unchanged.
+    /// [`NotShutDown`](GateError::NotShutDown), [`TimedOut`](GateError::TimedOut) or
+    /// [`Interrupted`](GateError::Interrupted); the gate is unchanged.
     ///
     /// # Panics
     /// In builds with debug assertions, inside an operation. The gate is unchanged.
-    pub fn drained_within(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    pub fn drained_within(&self, limits: Limits<'_>) -> Result<(), GateError> {
         refuse_in_operation();
         let mut is_drained = Ok(false);
         let is_over = || {
@@ -498,12 +498,12 @@ impl<S: Steps> SharedGate<S> {
     }
 
     /// Returns the way the gate treats arriving requests now.
-    pub fn state(&self) -> State {
-        State::of(state_of(self.word.load(Ordering::Relaxed)))
+    pub fn state(&self) -> GateState {
+        GateState::of(state_of(self.word.load(Ordering::Relaxed)))
     }
 
     /// Changes the state by `next`, or returns its error. Returns the previous state.
-    fn begin(&self, next: fn(u32) -> Result<u32, ControlError>) -> Result<u32, ControlError> {
+    fn begin(&self, next: fn(u32) -> Result<u32, GateError>) -> Result<u32, GateError> {
         const BITS: u64 = (STATE | BUSY) as u64;
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -547,7 +547,7 @@ impl<S: Steps> SharedGate<S> {
         self.signal_drained();
     }
 
-    fn drain(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn drain(&self, limits: Limits<'_>) -> Result<(), GateError> {
         wait::<S>(&self.drained, || self.is_empty(), limits)
     }
 
@@ -557,11 +557,11 @@ impl<S: Steps> SharedGate<S> {
     }
 
     /// Returns whether a shutdown has ended and its last request has left.
-    fn is_drained(&self) -> Result<bool, ControlError> {
+    fn is_drained(&self) -> Result<bool, GateError> {
         // Acquire: pairs with the Release of requests that left, and of `end`.
         let word = self.word.load(Ordering::Acquire);
         if state_of(word) != SHUTDOWN {
-            return Err(ControlError::NotShutDown);
+            return Err(GateError::NotShutDown);
         }
         Ok(word & !u64::from(STATE) == 0)
     }
@@ -619,8 +619,8 @@ impl<S: Steps> SharedGate<S> {
     /// around the future limits it.
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
-    pub fn stop_async(&self) -> impl Future<Output = Result<(), ControlError>> + Send {
+    /// [`GateError`]; the gate is unchanged.
+    pub fn stop_async(&self) -> impl Future<Output = Result<(), GateError>> + Send {
         ControlFuture::new(self, Operation::Stop)
     }
 
@@ -632,7 +632,7 @@ impl<S: Steps> SharedGate<S> {
     /// [`drained_async`](SharedGate::drained_async) then waits for the last request.
     ///
     /// # Errors
-    /// [`ControlError`]; the gate is unchanged.
+    /// [`GateError`]; the gate is unchanged.
     ///
     /// # Example
     /// ```
@@ -649,7 +649,7 @@ impl<S: Steps> SharedGate<S> {
     /// drop(request);
     /// assert_eq!(shutdown.as_mut().poll(&mut context), Poll::Ready(Ok(())));
     /// ```
-    pub fn shutdown_async(&self) -> impl Future<Output = Result<(), ControlError>> + Send {
+    pub fn shutdown_async(&self) -> impl Future<Output = Result<(), GateError>> + Send {
         ControlFuture::new(self, Operation::Shutdown)
     }
 
@@ -657,8 +657,8 @@ impl<S: Steps> SharedGate<S> {
     /// without a limit. The future blocks no thread, and dropping it has no effect.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown); the gate is unchanged.
-    pub fn drained_async(&self) -> impl Future<Output = Result<(), ControlError>> + Send {
+    /// [`NotShutDown`](GateError::NotShutDown); the gate is unchanged.
+    pub fn drained_async(&self) -> impl Future<Output = Result<(), GateError>> + Send {
         ControlFuture::new(self, Operation::Drain)
     }
 
@@ -670,7 +670,7 @@ impl<S: Steps> SharedGate<S> {
 
     /// Makes a step of a future's operation.
     #[doc(hidden)]
-    pub fn step(&self, step: Step) -> Result<bool, ControlError> {
+    pub fn step(&self, step: Step) -> Result<bool, GateError> {
         match step {
             Step::Begin(Operation::Stop) => self.begin(phase::stopped).map(|_| false),
             Step::Begin(Operation::Shutdown) => {
@@ -712,7 +712,7 @@ impl<'a, S: Steps> TaskGate for &'a SharedGate<S> {
         SharedGate::tasks(self).clone()
     }
 
-    fn step(&self, _: &Arc<Tasks>, step: Step) -> Result<bool, ControlError> {
+    fn step(&self, _: &Arc<Tasks>, step: Step) -> Result<bool, GateError> {
         SharedGate::step(self, step)
     }
 }
@@ -769,10 +769,10 @@ mod tests {
         gate.stop().unwrap();
         // A request that is about to be rejected.
         let before = gate.word.fetch_add(ONE, Ordering::Relaxed);
-        assert_eq!(gate.shutdown_within(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
+        assert_eq!(gate.shutdown_within(Limits::NONE.or(&|| true)), Err(GateError::Interrupted));
         assert_eq!(gate.refuse(before), Rejected::Stopped);
         assert_eq!((gate.try_enter(), gate.inside()), (Err(Rejected::Stopped), 0));
-        assert_eq!(gate.stop(), Err(ControlError::Stopped));
+        assert_eq!(gate.stop(), Err(GateError::Stopped));
         gate.restart().unwrap();
         assert_eq!(gate.try_enter(), Ok(()));
     }

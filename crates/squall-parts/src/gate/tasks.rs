@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
-use super::{ControlError, Rejected, ShutDown, refuse_forked, sites};
+use super::{GateError, Rejected, ShutDown, refuse_forked, sites};
 use crate::replica::Watch;
 
 /// The tasks that wait at one gate. A gate makes them when its first task waits.
@@ -172,8 +172,8 @@ pub trait TaskGate: Unpin {
     /// inside.
     ///
     /// # Errors
-    /// [`ControlError`]; the operation has ended.
-    fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, ControlError>;
+    /// [`GateError`]; the operation has ended.
+    fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, GateError>;
 }
 
 /// A waker that a future has left (I4).
@@ -272,14 +272,14 @@ impl<G: TaskGate> ControlFuture<G> {
         ControlFuture { gate, operation, begun: None, waiter }
     }
 
-    fn poll_steps(&mut self, waker: &Waker) -> Poll<Result<(), ControlError>> {
+    fn poll_steps(&mut self, waker: &Waker) -> Poll<Result<(), GateError>> {
         let tasks = match &self.begun {
             Some(tasks) => tasks.clone(),
             None => {
                 let tasks = self.gate.tasks();
                 // There, requests inside that belong to threads of the parent never leave.
                 if forked() && !self.look(&tasks)? {
-                    return Poll::Ready(Err(ControlError::Forked));
+                    return Poll::Ready(Err(GateError::Forked));
                 }
                 self.gate.step(&tasks, Step::Begin(self.operation))?;
                 self.begun.insert(tasks).clone()
@@ -303,13 +303,13 @@ impl<G: TaskGate> ControlFuture<G> {
             Poll::Ready(finished.map(drop))
         } else if forked() {
             self.give_up();
-            Poll::Ready(Err(ControlError::Forked))
+            Poll::Ready(Err(GateError::Forked))
         } else {
             Poll::Pending
         }
     }
 
-    fn look(&mut self, tasks: &Arc<Tasks>) -> Result<bool, ControlError> {
+    fn look(&mut self, tasks: &Arc<Tasks>) -> Result<bool, GateError> {
         let found = self.gate.step(tasks, Step::Look(self.operation));
         if found.is_err() {
             self.give_up();
@@ -326,7 +326,7 @@ impl<G: TaskGate> ControlFuture<G> {
 }
 
 impl<G: TaskGate> Future for ControlFuture<G> {
-    type Output = Result<(), ControlError>;
+    type Output = Result<(), GateError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();

@@ -7,7 +7,7 @@ mod this_program;
 
 use child::{End, in_child_ending, in_forked_child};
 use squall_parts::dhash::MasterTable;
-use squall_parts::gate::{ControlError, Limits, LocalRequests, SharedGate, SpreadRequests, State};
+use squall_parts::gate::{GateError, GateState, Limits, LocalRequests, SharedGate, SpreadRequests};
 use squall_parts::replica::Watch;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,7 +47,7 @@ fn a_gate_waits_for_no_thread_in_a_forked_child() {
     // Requests that leave in the parent only.
     shared.enter().unwrap();
     local.try_enter().unwrap();
-    let forked = Err(ControlError::Forked);
+    let forked = Err(GateError::Forked);
     for end in [End::AtOnce, End::Orderly] {
         assert!(in_child_ending(end, || shared.stop() == forked && spread.stop(Limits::NONE) == forked));
         assert!(
@@ -56,13 +56,13 @@ fn a_gate_waits_for_no_thread_in_a_forked_child() {
         // The failed shutdowns are taken back.
         assert!(in_child_ending(end, || {
             _ = (shared.shutdown(), spread.shutdown(Limits::NONE));
-            (shared.state(), spread.state()) == (State::Normal, State::Normal)
+            (shared.state(), spread.state()) == (GateState::Normal, GateState::Normal)
                 && shared.try_enter().is_ok()
                 && local.try_enter().is_ok()
         }));
         assert!(in_child_ending(end, || {
             let polled = pin!(shared.shutdown_async()).poll(&mut Context::from_waker(Waker::noop()));
-            polled == Poll::Ready(forked) && shared.state() == State::Normal
+            polled == Poll::Ready(forked) && shared.state() == GateState::Normal
         }));
     }
     shared.leave();

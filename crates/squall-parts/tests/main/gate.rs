@@ -3,7 +3,7 @@
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use squall_parts::gate::{
-    ControlError, Limits, LocalRequests, Rejected, SharedGate, ShutDown, SpreadRequests, State,
+    GateError, GateState, Limits, LocalRequests, Rejected, SharedGate, ShutDown, SpreadRequests,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,13 +19,13 @@ trait Counter: Sync {
     fn try_enter(&self) -> Result<(), Rejected>;
     fn await_turn(&self);
     fn leave(&self);
-    fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError>;
-    fn restart(&self) -> Result<(), ControlError>;
-    fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError>;
-    fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError>;
+    fn stop(&self, limits: Limits<'_>) -> Result<(), GateError>;
+    fn restart(&self) -> Result<(), GateError>;
+    fn shutdown(&self, limits: Limits<'_>) -> Result<(), GateError>;
+    fn drained(&self, limits: Limits<'_>) -> Result<(), GateError>;
     fn wake(&self);
     fn inside(&self) -> u64;
-    fn state(&self) -> State;
+    fn state(&self) -> GateState;
 
     fn enter(&self) -> Result<(), ShutDown> {
         loop {
@@ -48,16 +48,16 @@ impl Counter for SharedGate {
     fn leave(&self) {
         self.leave();
     }
-    fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn stop(&self, limits: Limits<'_>) -> Result<(), GateError> {
         self.stop_within(limits)
     }
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.restart()
     }
-    fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn shutdown(&self, limits: Limits<'_>) -> Result<(), GateError> {
         self.shutdown_within(limits)
     }
-    fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn drained(&self, limits: Limits<'_>) -> Result<(), GateError> {
         self.drained_within(limits)
     }
     fn wake(&self) {
@@ -66,7 +66,7 @@ impl Counter for SharedGate {
     fn inside(&self) -> u64 {
         self.inside()
     }
-    fn state(&self) -> State {
+    fn state(&self) -> GateState {
         self.state()
     }
 }
@@ -104,16 +104,16 @@ impl Counter for Spread {
     fn leave(&self) {
         self.with(|local| local.leave());
     }
-    fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn stop(&self, limits: Limits<'_>) -> Result<(), GateError> {
         self.requests.stop(limits)
     }
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.requests.restart()
     }
-    fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn shutdown(&self, limits: Limits<'_>) -> Result<(), GateError> {
         self.requests.shutdown(limits)
     }
-    fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    fn drained(&self, limits: Limits<'_>) -> Result<(), GateError> {
         self.requests.drained(limits)
     }
     fn wake(&self) {
@@ -122,7 +122,7 @@ impl Counter for Spread {
     fn inside(&self) -> u64 {
         self.requests.inside()
     }
-    fn state(&self) -> State {
+    fn state(&self) -> GateState {
         self.requests.state()
     }
 }
@@ -175,7 +175,7 @@ fn rule_1_nothing_is_inside_while_it_is_stopped() {
             }
             done.store(true, Ordering::Relaxed);
         });
-        assert_eq!((counter.inside(), counter.state()), (0, State::Normal));
+        assert_eq!((counter.inside(), counter.state()), (0, GateState::Normal));
     });
 }
 
@@ -190,7 +190,7 @@ fn rules_2_and_3_a_shutdown_waits_for_those_inside_and_refuses_others() {
                 counter.shutdown(Limits::NONE).unwrap();
                 ended.store(true, Ordering::Relaxed);
             });
-            until(|| counter.state() == State::ShutDown);
+            until(|| counter.state() == GateState::ShutDown);
             // Seven calls reach each proxy.
             (0..7).for_each(|_| until_refused(counter, Rejected::ShutDown));
             assert_eq!(counter.enter(), Err(ShutDown));
@@ -209,17 +209,17 @@ fn rule_4_one_control_operation_wins() {
         counter.enter().unwrap();
         std::thread::scope(|threads| {
             let first = threads.spawn(|| counter.stop(Limits::NONE));
-            until(|| counter.state() == State::Stopped);
+            until(|| counter.state() == GateState::Stopped);
             // The first stop waits for the request inside.
-            assert_eq!(counter.stop(Limits::NONE), Err(ControlError::Stopped));
-            assert_eq!(counter.restart(), Err(ControlError::Busy));
-            assert_eq!(counter.shutdown(Limits::NONE), Err(ControlError::Busy));
+            assert_eq!(counter.stop(Limits::NONE), Err(GateError::Stopped));
+            assert_eq!(counter.restart(), Err(GateError::Busy));
+            assert_eq!(counter.shutdown(Limits::NONE), Err(GateError::Busy));
             counter.leave();
             assert_eq!(first.join().unwrap(), Ok(()));
         });
-        assert_eq!(counter.stop(Limits::NONE), Err(ControlError::Stopped));
+        assert_eq!(counter.stop(Limits::NONE), Err(GateError::Stopped));
         counter.restart().unwrap();
-        assert_eq!(counter.restart(), Err(ControlError::NotStopped));
+        assert_eq!(counter.restart(), Err(GateError::NotStopped));
         assert_eq!(counter.try_enter(), Ok(()));
         counter.leave();
     });
@@ -230,10 +230,10 @@ fn rule_5_after_a_shutdown_nothing_goes_any_more() {
     both(|counter| {
         counter.shutdown(Limits::NONE).unwrap();
         assert_eq!(counter.enter(), Err(ShutDown));
-        assert_eq!(counter.stop(Limits::NONE), Err(ControlError::ShutDown));
-        assert_eq!(counter.restart(), Err(ControlError::ShutDown));
-        assert_eq!(counter.shutdown(Limits::NONE), Err(ControlError::ShutDown));
-        assert_eq!((counter.inside(), counter.state()), (0, State::ShutDown));
+        assert_eq!(counter.stop(Limits::NONE), Err(GateError::ShutDown));
+        assert_eq!(counter.restart(), Err(GateError::ShutDown));
+        assert_eq!(counter.shutdown(Limits::NONE), Err(GateError::ShutDown));
+        assert_eq!((counter.inside(), counter.state()), (0, GateState::ShutDown));
     });
 }
 
@@ -288,19 +288,19 @@ fn a_shutdown_refuses_those_that_wait() {
 fn a_stop_that_gives_up_has_changed_nothing() {
     both(|counter| {
         counter.enter().unwrap();
-        assert_eq!(counter.stop(Limits::after(SHORT)), Err(ControlError::TimedOut));
-        assert_eq!((counter.inside(), counter.state()), (1, State::Normal));
+        assert_eq!(counter.stop(Limits::after(SHORT)), Err(GateError::TimedOut));
+        assert_eq!((counter.inside(), counter.state()), (1, GateState::Normal));
         counter.enter().unwrap();
         counter.leave();
         let stopping = AtomicBool::new(true);
         std::thread::scope(|threads| {
             // A request that waits meanwhile is admitted when the stop gives up.
             threads.spawn(|| {
-                until(|| counter.state() == State::Stopped || !stopping.load(Ordering::Relaxed));
+                until(|| counter.state() == GateState::Stopped || !stopping.load(Ordering::Relaxed));
                 counter.enter().unwrap();
                 counter.leave();
             });
-            assert_eq!(counter.stop(Limits::after(20 * SHORT)), Err(ControlError::TimedOut));
+            assert_eq!(counter.stop(Limits::after(20 * SHORT)), Err(GateError::TimedOut));
             stopping.store(false, Ordering::Relaxed);
         });
         counter.leave();
@@ -313,11 +313,11 @@ fn a_stop_that_gives_up_has_changed_nothing() {
 fn a_timed_out_shutdown_stays_in_force() {
     both(|counter| {
         counter.enter().unwrap();
-        assert_eq!(counter.shutdown(Limits::after(SHORT)), Err(ControlError::TimedOut));
+        assert_eq!(counter.shutdown(Limits::after(SHORT)), Err(GateError::TimedOut));
         assert_eq!(counter.enter(), Err(ShutDown));
         assert_eq!(counter.inside(), 1);
-        assert_eq!(counter.drained(Limits::after(SHORT)), Err(ControlError::TimedOut));
-        assert_eq!(counter.drained(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
+        assert_eq!(counter.drained(Limits::after(SHORT)), Err(GateError::TimedOut));
+        assert_eq!(counter.drained(Limits::NONE.or(&|| true)), Err(GateError::Interrupted));
         std::thread::scope(|threads| {
             let drained = threads.spawn(|| counter.drained(Limits::after(LONG)));
             std::thread::sleep(SHORT);
@@ -325,7 +325,7 @@ fn a_timed_out_shutdown_stays_in_force() {
             counter.leave();
             assert_eq!(drained.join().unwrap(), Ok(()), "the last request did not wake the control");
         });
-        assert_eq!((counter.inside(), counter.state()), (0, State::ShutDown));
+        assert_eq!((counter.inside(), counter.state()), (0, GateState::ShutDown));
         assert_eq!(counter.drained(Limits::NONE), Ok(()), "the wait ends at once");
     });
 }
@@ -333,9 +333,9 @@ fn a_timed_out_shutdown_stays_in_force() {
 #[test]
 fn drained_waits_only_for_a_shutdown() {
     both(|counter| {
-        assert_eq!(counter.drained(Limits::NONE), Err(ControlError::NotShutDown));
+        assert_eq!(counter.drained(Limits::NONE), Err(GateError::NotShutDown));
         counter.stop(Limits::NONE).unwrap();
-        assert_eq!(counter.drained(Limits::NONE), Err(ControlError::NotShutDown));
+        assert_eq!(counter.drained(Limits::NONE), Err(GateError::NotShutDown));
         counter.restart().unwrap();
         // A shutdown that gives up, and a thread that waits for its end.
         counter.enter().unwrap();
@@ -345,7 +345,7 @@ fn drained_waits_only_for_a_shutdown() {
                 let interrupt = || leaves.load(Ordering::Relaxed);
                 counter.shutdown(Limits::NONE.or(&interrupt))
             });
-            until(|| counter.state() == State::ShutDown);
+            until(|| counter.state() == GateState::ShutDown);
             let drained = threads.spawn(|| counter.drained(Limits::after(LONG)));
             std::thread::sleep(SHORT);
             leaves.store(true, Ordering::Relaxed);
@@ -353,10 +353,10 @@ fn drained_waits_only_for_a_shutdown() {
                 counter.wake();
                 shutdown.is_finished()
             });
-            assert_eq!(shutdown.join().unwrap(), Err(ControlError::Interrupted));
-            assert_eq!(drained.join().unwrap(), Err(ControlError::NotShutDown));
+            assert_eq!(shutdown.join().unwrap(), Err(GateError::Interrupted));
+            assert_eq!(drained.join().unwrap(), Err(GateError::NotShutDown));
         });
-        assert_eq!((counter.inside(), counter.state()), (1, State::Normal));
+        assert_eq!((counter.inside(), counter.state()), (1, GateState::Normal));
         counter.leave();
     });
 }
@@ -453,9 +453,9 @@ fn an_interrupt_ends_a_wait() {
             asked.fetch_add(1, Ordering::Relaxed);
             true
         };
-        assert_eq!(counter.stop(Limits::NONE.or(&interrupt)), Err(ControlError::Interrupted));
+        assert_eq!(counter.stop(Limits::NONE.or(&interrupt)), Err(GateError::Interrupted));
         assert!(asked.load(Ordering::Relaxed) > 0);
-        assert_eq!(counter.state(), State::Normal);
+        assert_eq!(counter.state(), GateState::Normal);
         counter.leave();
     });
 }
@@ -466,8 +466,8 @@ fn an_interrupted_shutdown_changes_nothing() {
     both(|counter| {
         for _ in 0..2 {
             counter.enter().unwrap();
-            assert_eq!(counter.shutdown(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
-            assert_eq!((counter.inside(), counter.state()), (1, State::Normal));
+            assert_eq!(counter.shutdown(Limits::NONE.or(&|| true)), Err(GateError::Interrupted));
+            assert_eq!((counter.inside(), counter.state()), (1, GateState::Normal));
             (0..7).for_each(|_| counter.enter().unwrap());
             (0..8).for_each(|_| counter.leave());
             // No request is inside, so the stop ends before the interrupt is asked.
@@ -475,7 +475,7 @@ fn an_interrupted_shutdown_changes_nothing() {
             counter.restart().unwrap();
         }
         counter.shutdown(Limits::NONE.or(&|| true)).unwrap();
-        assert_eq!(counter.state(), State::ShutDown);
+        assert_eq!(counter.state(), GateState::ShutDown);
     });
 }
 
@@ -573,7 +573,7 @@ fn a_wait_inside_an_operation_panics() {
 #[cfg(debug_assertions)]
 fn a_control_refused_inside_an_operation_leaves_the_gate_unchanged() {
     both(|gate| {
-        let refused = |control: &dyn Fn() -> Result<(), ControlError>| {
+        let refused = |control: &dyn Fn() -> Result<(), GateError>| {
             let panic = catch_unwind(AssertUnwindSafe(|| squall_rcu::pin(|_| control()))).unwrap_err();
             let text = panic.downcast_ref::<String>().unwrap();
             assert!(text.contains("a gate was waited for inside an operation"), "{text}");
@@ -582,13 +582,13 @@ fn a_control_refused_inside_an_operation_leaves_the_gate_unchanged() {
         refused(&|| gate.stop(Limits::NONE));
         refused(&|| gate.shutdown(Limits::NONE));
         refused(&|| gate.drained(Limits::NONE));
-        assert_eq!((gate.state(), gate.inside()), (State::Normal, 1));
+        assert_eq!((gate.state(), gate.inside()), (GateState::Normal, 1));
         gate.leave();
         // Whether a request is inside makes no difference.
         refused(&|| gate.stop(Limits::NONE));
         gate.stop(Limits::NONE).unwrap();
         refused(&|| gate.shutdown(Limits::NONE));
-        assert_eq!(gate.state(), State::Stopped);
+        assert_eq!(gate.state(), GateState::Stopped);
         squall_rcu::pin(|_| gate.restart()).unwrap();
         gate.enter().unwrap();
     });
@@ -597,7 +597,7 @@ fn a_control_refused_inside_an_operation_leaves_the_gate_unchanged() {
 #[test]
 fn a_panic_of_the_interrupt_leaves_the_gate_unchanged() {
     both(|gate| {
-        let panics = |control: &dyn Fn(Limits<'_>) -> Result<(), ControlError>| {
+        let panics = |control: &dyn Fn(Limits<'_>) -> Result<(), GateError>| {
             let limits = Limits::NONE.or(&|| panic!("the interrupt"));
             let panic = catch_unwind(AssertUnwindSafe(|| control(limits))).unwrap_err();
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"the interrupt"));
@@ -606,7 +606,7 @@ fn a_panic_of_the_interrupt_leaves_the_gate_unchanged() {
         for _ in 0..2 {
             panics(&|limits| gate.stop(limits));
             panics(&|limits| gate.shutdown(limits));
-            assert_eq!((gate.state(), gate.inside()), (State::Normal, 1));
+            assert_eq!((gate.state(), gate.inside()), (GateState::Normal, 1));
         }
         gate.enter().unwrap();
         gate.leave();

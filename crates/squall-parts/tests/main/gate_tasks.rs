@@ -1,6 +1,6 @@
 //! Tests of the futures of a gate. `squall-objects` tests them with both forms.
 
-use squall_parts::gate::{ControlError, SharedGate, ShutDown, State};
+use squall_parts::gate::{GateError, GateState, SharedGate, ShutDown};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -101,15 +101,15 @@ fn control_operations_wait_for_the_last_request() {
         let mut stop = pin!(gate.stop_async());
         let mut shutdown = pin!(gate.shutdown_async());
         let mut poll = || if shuts_down { bell.poll(&mut shutdown) } else { bell.poll(&mut stop) };
-        assert_eq!(gate.state(), State::Normal, "a future does nothing before its first poll");
+        assert_eq!(gate.state(), GateState::Normal, "a future does nothing before its first poll");
         assert!(poll().is_pending());
-        assert_eq!(gate.state(), if shuts_down { State::ShutDown } else { State::Stopped });
+        assert_eq!(gate.state(), if shuts_down { GateState::ShutDown } else { GateState::Stopped });
         drop(first);
         assert_eq!(bell.rings(), 0, "a request is inside");
         drop(second);
         assert_eq!(bell.rings(), 1);
         assert_eq!(poll(), Poll::Ready(Ok(())));
-        let again = if shuts_down { ControlError::ShutDown } else { ControlError::Stopped };
+        let again = if shuts_down { GateError::ShutDown } else { GateError::Stopped };
         assert_eq!(poll(), Poll::Ready(Err(again)));
     }
 }
@@ -133,15 +133,15 @@ fn a_dropped_stop_admits_requests_again() {
     let (gate, bell, requests) = (SharedGate::new(), bell(), bell());
     let inside = gate.request().unwrap();
     drop(gate.stop_async());
-    assert_eq!(gate.state(), State::Normal);
+    assert_eq!(gate.state(), GateState::Normal);
     let mut waiting = pin!(gate.request_async());
     {
         let mut stop = pin!(gate.stop_async());
         assert!(bell.poll(&mut stop).is_pending());
         assert!(requests.poll(&mut waiting).is_pending());
-        assert_eq!(gate.stop(), Err(ControlError::Stopped));
+        assert_eq!(gate.stop(), Err(GateError::Stopped));
     }
-    assert_eq!((gate.state(), requests.rings()), (State::Normal, 1));
+    assert_eq!((gate.state(), requests.rings()), (GateState::Normal, 1));
     assert!(requests.poll(&mut waiting).is_ready());
     assert_eq!(Arc::strong_count(&bell), 1, "the gate kept a waker");
     drop(inside);
@@ -153,7 +153,7 @@ fn a_dropped_stop_admits_requests_again() {
 fn a_dropped_shutdown_stays_in_force() {
     let (gate, bell) = (SharedGate::new(), bell());
     let inside = gate.request().unwrap();
-    assert_eq!(block_on(gate.drained_async()), Err(ControlError::NotShutDown));
+    assert_eq!(block_on(gate.drained_async()), Err(GateError::NotShutDown));
     let mut drained = pin!(gate.drained_async());
     {
         let mut shutdown = pin!(gate.shutdown_async());
@@ -162,8 +162,8 @@ fn a_dropped_shutdown_stays_in_force() {
         let mut dropped = pin!(gate.drained_async());
         assert!(bell.poll(&mut dropped).is_pending());
     }
-    assert_eq!(gate.drained_for(Duration::ZERO), Err(ControlError::TimedOut));
-    assert_eq!((gate.state(), gate.inside()), (State::ShutDown, 1));
+    assert_eq!(gate.drained_for(Duration::ZERO), Err(GateError::TimedOut));
+    assert_eq!((gate.state(), gate.inside()), (GateState::ShutDown, 1));
     assert!(bell.poll(&mut drained).is_pending());
     let before = bell.rings();
     drop(inside);
@@ -241,7 +241,7 @@ fn a_panic_while_a_task_waits_ends_its_operation() {
         panic!("the task fails beside its future");
     }));
     assert!(task.is_err());
-    assert_eq!((gate.state(), Arc::strong_count(&bell)), (State::Normal, 1));
+    assert_eq!((gate.state(), Arc::strong_count(&bell)), (GateState::Normal, 1));
     drop(request);
     gate.stop().unwrap();
 }
@@ -274,7 +274,7 @@ fn a_panicking_waker_harms_no_control_operation() {
     with_broken_wakers!(gate, bell => stop, broken, waits);
     // A future that is dropped admits requests again.
     stop.set(gate.stop_async());
-    assert_eq!((gate.state(), bell.rings()), (State::Normal, 1));
+    assert_eq!((gate.state(), bell.rings()), (GateState::Normal, 1));
     assert!(bell.poll(&mut waits).is_ready() && poll_broken(&mut broken).is_ready());
     gate.leave();
 
@@ -323,5 +323,5 @@ fn tasks_and_threads_share_a_gate() {
         }
         block_on(gate.shutdown_async()).unwrap();
     });
-    assert_eq!((gate.state(), gate.inside()), (State::ShutDown, 0));
+    assert_eq!((gate.state(), gate.inside()), (GateState::ShutDown, 0));
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use squall::objects::gate::{self, ControlError, Gate, GateExt, State};
+use squall::objects::gate::{self, Gate, GateError, GateExt, GateState};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -39,7 +39,7 @@ fn a_task_shuts_down_the_gate_of_a_request_on_its_thread() {
         }
         answer.send(42).expect("the request waits");
         // The thread is blocked, so the request cannot leave.
-        assert_eq!(gate.shutdown_for(Duration::from_millis(1)), Err(ControlError::TimedOut));
+        assert_eq!(gate.shutdown_for(Duration::from_millis(1)), Err(GateError::TimedOut));
         assert_eq!(timeout(LONG, gate.drained_async()).await, Ok(Ok(())));
         assert_eq!(request.await.expect("it does not panic"), 42);
     });
@@ -51,9 +51,9 @@ fn a_timer_of_the_runtime_limits_a_wait() {
         let gate = owned.handle();
         let request = gate.request_async().await.expect("the gate is open");
         timeout(Duration::ZERO, gate.stop_async()).await.expect_err("a request is inside");
-        assert_eq!((gate.state(), gate.inside()), (State::Normal, 1));
+        assert_eq!((gate.state(), gate.inside()), (GateState::Normal, 1));
         timeout(Duration::ZERO, gate.shutdown_async()).await.expect_err("a request is inside");
-        assert_eq!((gate.state(), gate.inside()), (State::ShutDown, 1));
+        assert_eq!((gate.state(), gate.inside()), (GateState::ShutDown, 1));
         drop(request);
         assert_eq!(timeout(LONG, gate.drained_async()).await, Ok(Ok(())));
     });
@@ -74,7 +74,7 @@ fn aborted_tasks_leave_the_gate() {
             tokio::task::yield_now().await;
         }
         let stop = tokio::spawn(gate.stop_async());
-        while gate.state() == State::Normal {
+        while gate.state() == GateState::Normal {
             tokio::task::yield_now().await;
         }
         let waiting = enter();
@@ -83,6 +83,6 @@ fn aborted_tasks_leave_the_gate() {
         assert!(waiting.await.is_err_and(|error| error.is_cancelled()));
         inside.abort();
         assert_eq!(stop.await.expect("it does not panic"), Ok(()));
-        assert_eq!((gate.state(), gate.inside()), (State::Stopped, 0));
+        assert_eq!((gate.state(), gate.inside()), (GateState::Stopped, 0));
     });
 }

@@ -9,7 +9,7 @@ use squall::lock::LockError;
 use squall::objects::cached::{CachedMap as _, CachedMapExt as _};
 use squall::objects::counter::{self, Counter};
 use squall::objects::directory::{Directory as _, Parts as _};
-use squall::objects::gate::{ControlError, Gate, GateExt as _};
+use squall::objects::gate::{Gate, GateError, GateExt as _};
 use squall::objects::map::{self, Compute, MapExt as _, OwnedMap};
 use squall::objects::read_mostly::{ReadMostly as _, ReadMostlyExt as _};
 use squall::rcu::{Marker, WaitError, barrier, pin, reclaim, retire, wait};
@@ -218,7 +218,7 @@ fn add_directories_and_gates<'a>(calls: &mut Calls<'a>, objects: &'a Objects) {
         calls.add(of, "try_enter_now", move |_| answer(gate.try_enter_now(), |_| true));
         calls.add(of, "request", move |_| or_panic(|| gate.request().is_ok()));
         calls.add(of, "try_stop_for", move |_| {
-            answer(gate.try_stop_for(LONG), |stopped| stopped == Err(ControlError::Forked))
+            answer(gate.try_stop_for(LONG), |stopped| stopped == Err(GateError::Forked))
         });
         calls.add(of, "try_restart", move |_| answer(gate.try_restart(), |_| true));
         calls.add(of, "try_inside", move |_| answer(gate.try_inside(), |_| true));

@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use squall::lock::Steps;
 use squall::objects::gate::{self, Gate as _, GateExt};
-use squall::parts::gate::{
-    ControlError, Limits, LocalRequests, Rejected, SharedGate, ShutDown, SpreadRequests,
-};
+use squall::parts::gate::{GateError, Limits, LocalRequests, Rejected, SharedGate, ShutDown, SpreadRequests};
 use squall::{Handle, Owned};
 
 use super::breaks::Break;
@@ -41,9 +39,9 @@ pub(super) trait Counter: Send + Sync {
     fn enter(&self) -> Result<(), ShutDown>;
     fn enter_now(&self) -> Result<(), Rejected>;
     fn leave(&self);
-    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError>;
-    fn restart(&self) -> Result<(), ControlError>;
-    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError>;
+    fn stop(&self, limit: Option<Duration>) -> Result<(), GateError>;
+    fn restart(&self) -> Result<(), GateError>;
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), GateError>;
     fn inside(&self) -> u64;
 }
 
@@ -60,13 +58,13 @@ where
     fn leave(&self) {
         self.leave();
     }
-    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn stop(&self, limit: Option<Duration>) -> Result<(), GateError> {
         limit.map_or_else(|| self.stop(), |limit| self.stop_for(limit))
     }
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.restart()
     }
-    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), GateError> {
         limit.map_or_else(|| self.shutdown(), |limit| self.shutdown_for(limit))
     }
     fn inside(&self) -> u64 {
@@ -100,13 +98,13 @@ impl Counter for Spread {
     fn leave(&self) {
         self.local().leave();
     }
-    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn stop(&self, limit: Option<Duration>) -> Result<(), GateError> {
         self.0.stop(limit.map_or(Limits::NONE, Limits::after))
     }
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.0.restart()
     }
-    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), GateError> {
         self.0.shutdown(limit.map_or(Limits::NONE, Limits::after))
     }
     fn inside(&self) -> u64 {
@@ -133,13 +131,13 @@ impl Counter for Object {
     fn leave(&self) {
         self.handle().leave();
     }
-    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn stop(&self, limit: Option<Duration>) -> Result<(), GateError> {
         limit.map_or_else(|| self.handle().stop(), |limit| self.handle().stop_for(limit))
     }
-    fn restart(&self) -> Result<(), ControlError> {
+    fn restart(&self) -> Result<(), GateError> {
         self.handle().restart()
     }
-    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), GateError> {
         limit.map_or_else(|| self.handle().shutdown(), |limit| self.handle().shutdown_for(limit))
     }
     fn inside(&self) -> u64 {
@@ -334,14 +332,14 @@ impl LockThread {
         slot.wait_no_more();
         match stopped {
             Ok(()) => self.change(place, now),
-            Err(ControlError::Stopped | ControlError::Busy) => return count(Stat::StopsRefused),
-            Err(ControlError::TimedOut) if limit.is_some() => return count(Stat::TimedOut),
-            Err(ControlError::ShutDown) => return self.was_shut_down(place, now),
+            Err(GateError::Stopped | GateError::Busy) => return count(Stat::StopsRefused),
+            Err(GateError::TimedOut) if limit.is_some() => return count(Stat::TimedOut),
+            Err(GateError::ShutDown) => return self.was_shut_down(place, now),
             Err(error) => return self.world.fail(place, &format!("a stop failed: {error}")),
         }
         match now.counter.restart() {
             Ok(()) => count(Stat::Stops),
-            Err(ControlError::ShutDown) => self.was_shut_down(place, now),
+            Err(GateError::ShutDown) => self.was_shut_down(place, now),
             Err(error) => self
                 .world
                 .fail(place, &format!("the thread that stopped the counter cannot restart it: {error}")),
@@ -379,7 +377,7 @@ impl LockThread {
         slot.wait(place, if limit.is_some() { Limit::Deadline } else { Limit::None });
         let mut ended = now.counter.shutdown(limit);
         // Another control action is still running.
-        while ended == Err(ControlError::Busy) && !world.run_state.is_stopped() {
+        while ended == Err(GateError::Busy) && !world.run_state.is_stopped() {
             thread::sleep(SHORT);
             ended = now.counter.shutdown(limit);
         }
@@ -389,14 +387,14 @@ impl LockThread {
                 count(Stat::Shutdowns);
                 self.nobody_is_inside(place, now, "the counter is shut down");
             }
-            Err(ControlError::TimedOut) if limit.is_some() => count(Stat::TimedOut),
-            Err(ControlError::ShutDown) => return,
+            Err(GateError::TimedOut) if limit.is_some() => count(Stat::TimedOut),
+            Err(GateError::ShutDown) => return,
             // The run is over, and the counter stays as it was.
-            Err(ControlError::Busy) => return,
+            Err(GateError::Busy) => return,
             Err(error) => return world.fail(place, &format!("a shutdown failed: {error}")),
         }
         let refused = (now.counter.enter_now(), now.counter.stop(None), now.counter.restart());
-        let wanted = (Err(Rejected::ShutDown), Err(ControlError::ShutDown), Err(ControlError::ShutDown));
+        let wanted = (Err(Rejected::ShutDown), Err(GateError::ShutDown), Err(GateError::ShutDown));
         if refused != wanted {
             world.fail(place, &format!("after a shutdown, enter_now, stop and restart returned {refused:?}"));
         }

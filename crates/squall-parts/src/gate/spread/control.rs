@@ -4,7 +4,7 @@
 use super::{FENCED, Gate, TAG, Tally, more_left_than_entered};
 use crate::gate::phase::{self, BUSY, NORMAL, SHUTDOWN, STATE, STOP};
 use crate::gate::{
-    ControlError, Limits, Operation, State, Step, TakeBack, TaskPlace, Tasks, refuse_in_operation, sites,
+    GateError, GateState, Limits, Operation, Step, TakeBack, TaskPlace, Tasks, refuse_in_operation, sites,
     wait,
 };
 use squall_lock::{NoSteps, Steps};
@@ -116,7 +116,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     // --- the steps of the control ---
 
     /// Changes `first`'s state by `next`, or returns its error (spread/I1). Returns the previous state.
-    fn begin(&self, next: fn(u32) -> Result<u32, ControlError>) -> Result<u32, ControlError> {
+    fn begin(&self, next: fn(u32) -> Result<u32, GateError>) -> Result<u32, GateError> {
         let mut now = self.first.state.load(Ordering::Relaxed);
         loop {
             let new = next(now & !FENCED)? | now & FENCED;
@@ -213,7 +213,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     }
 
     /// Waits until no request is inside. Returns whether more requests left than entered.
-    fn drain(&self, state: u32, limits: Limits<'_>) -> Result<bool, ControlError> {
+    fn drain(&self, state: u32, limits: Limits<'_>) -> Result<bool, GateError> {
         S::step();
         self.heavy(state);
         let mut lost = false;
@@ -286,7 +286,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// requests inside have left.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
+    /// [`GateError`]; the counter is unchanged.
     ///
     /// # Panics
     /// If more requests left than entered. The counter is then stopped. In builds with debug assertions, also
@@ -294,18 +294,18 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{ControlError, Limits, SpreadRequests};
+    /// use squall_parts::gate::{GateError, Limits, SpreadRequests};
     /// use std::sync::atomic::AtomicU64;
     /// use std::time::Duration;
     ///
     /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
     /// requests.first().try_enter().unwrap();
     /// let limits = Limits::after(Duration::from_millis(1));
-    /// assert_eq!(requests.stop(limits), Err(ControlError::TimedOut));
+    /// assert_eq!(requests.stop(limits), Err(GateError::TimedOut));
     /// requests.first().leave();
     /// assert_eq!(requests.stop(limits), Ok(()));
     /// ```
-    pub fn stop(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    pub fn stop(&self, limits: Limits<'_>) -> Result<(), GateError> {
         refuse_in_operation();
         if !sites::FIRST_STOPS_FIRST.is_weak() {
             self.begin(phase::stopped)?;
@@ -332,8 +332,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// only the one that stopped.
     ///
     /// # Errors
-    /// [`ControlError`]; the counter is unchanged.
-    pub fn restart(&self) -> Result<(), ControlError> {
+    /// [`GateError`]; the counter is unchanged.
+    pub fn restart(&self) -> Result<(), GateError> {
         self.begin(phase::restarting)?;
         S::step();
         self.go_back(NORMAL);
@@ -344,15 +344,15 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// rejected for good. Returns when the requests inside have left.
     ///
     /// # Errors
-    /// [`ControlError`]. After [`TimedOut`](ControlError::TimedOut) the counter is shut down.
+    /// [`GateError`]. After [`TimedOut`](GateError::TimedOut) the counter is shut down.
     /// [`inside`](Control::inside) returns the number of requests that have not left, and
     /// [`drained`](Control::drained) waits for them. After other errors the counter is unchanged. Requests
-    /// that arrived before [`Interrupted`](ControlError::Interrupted) were rejected.
+    /// that arrived before [`Interrupted`](GateError::Interrupted) were rejected.
     ///
     /// # Panics
     /// If more requests left than entered. The counter is then shut down. In builds with debug assertions,
     /// also inside an operation. The counter is then unchanged.
-    pub fn shutdown(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    pub fn shutdown(&self, limits: Limits<'_>) -> Result<(), GateError> {
         refuse_in_operation();
         let before = self.begin(phase::shut_down)?;
         // Threads in `drained` wait for the end of this operation.
@@ -365,7 +365,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
         self.pass_on(SHUTDOWN);
         self.signal_turn();
         let drained = self.drain(SHUTDOWN, limits);
-        if let Ok(_) | Err(ControlError::TimedOut) = drained {
+        if let Ok(_) | Err(GateError::TimedOut) = drained {
             mem::forget(take_back);
             self.end_shutdown();
         }
@@ -379,23 +379,23 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// and repeatedly.
     ///
     /// # Errors
-    /// [`NotShutDown`](ControlError::NotShutDown), [`TimedOut`](ControlError::TimedOut) or
-    /// [`Interrupted`](ControlError::Interrupted); the counter is unchanged.
+    /// [`NotShutDown`](GateError::NotShutDown), [`TimedOut`](GateError::TimedOut) or
+    /// [`Interrupted`](GateError::Interrupted); the counter is unchanged.
     ///
     /// # Panics
     /// If more requests left than entered. In builds with debug assertions, also inside an operation.
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{ControlError, Limits, SpreadRequests};
+    /// use squall_parts::gate::{GateError, Limits, SpreadRequests};
     /// use std::sync::atomic::AtomicU64;
     ///
     /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
-    /// assert_eq!(requests.drained(Limits::NONE), Err(ControlError::NotShutDown));
+    /// assert_eq!(requests.drained(Limits::NONE), Err(GateError::NotShutDown));
     /// requests.shutdown(Limits::NONE).unwrap();
     /// assert_eq!(requests.drained(Limits::NONE), Ok(()));
     /// ```
-    pub fn drained(&self, limits: Limits<'_>) -> Result<(), ControlError> {
+    pub fn drained(&self, limits: Limits<'_>) -> Result<(), GateError> {
         refuse_in_operation();
         let mut is_drained = Ok(false);
         let is_over = || {
@@ -407,12 +407,12 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     }
 
     /// Returns whether a shutdown has ended and its last request has left.
-    fn is_drained(&self) -> Result<bool, ControlError> {
+    fn is_drained(&self) -> Result<bool, GateError> {
         // Acquire: pairs with the Release of the shutdown's `end`, so the sums come after its heavy fence
         // (spread/I3, spread/I5).
         let state = self.first.state.load(Ordering::Acquire) & !FENCED;
         if state & STATE != SHUTDOWN {
-            return Err(ControlError::NotShutDown);
+            return Err(GateError::NotShutDown);
         }
         if state & BUSY != 0 {
             return Ok(false);
@@ -447,7 +447,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     /// # Panics
     /// If more requests left than entered, when the operation finishes.
     #[doc(hidden)]
-    pub fn step(&self, step: Step) -> Result<bool, ControlError> {
+    pub fn step(&self, step: Step) -> Result<bool, GateError> {
         match step {
             Step::Begin(Operation::Stop) => {
                 self.begin(phase::stopped)?;
@@ -488,8 +488,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
 
     /// Returns the way a newly made gate treats requests. During a control operation, older gates may still
     /// have the previous state.
-    pub fn state(&self) -> State {
-        State::of(tag_of(self.current.load(Ordering::Relaxed)))
+    pub fn state(&self) -> GateState {
+        GateState::of(tag_of(self.current.load(Ordering::Relaxed)))
     }
 
     /// Returns the value that the user keeps with the counter; see

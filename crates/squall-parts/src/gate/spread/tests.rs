@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::gate::phase::{NORMAL, STOP};
-use crate::gate::{ControlError, Limits, Rejected};
+use crate::gate::{GateError, Limits, Rejected};
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
@@ -38,12 +38,12 @@ fn a_shutdown_of_a_stopped_counter_gives_up_and_it_is_stopped() {
     requests.stop(Limits::NONE).unwrap();
     // A request that is about to be rejected.
     local.entered.count();
-    assert_eq!(requests.shutdown(Limits::NONE.or(&|| true)), Err(ControlError::Interrupted));
+    assert_eq!(requests.shutdown(Limits::NONE.or(&|| true)), Err(GateError::Interrupted));
     local.count_out();
     for local in [&local, &requests.first(), &requests.local(|| AtomicU64::new(0))] {
         assert_eq!(local.try_enter(), Err(Rejected::Stopped));
     }
-    assert_eq!(requests.stop(Limits::NONE), Err(ControlError::Stopped));
+    assert_eq!(requests.stop(Limits::NONE), Err(GateError::Stopped));
     requests.restart().unwrap();
     assert_eq!(local.try_enter(), Ok(()));
 }

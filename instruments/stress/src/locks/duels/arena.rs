@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use squall::parts::gate::{ControlError, ShutDown};
+use squall::parts::gate::{GateError, ShutDown};
 
 use super::super::disturbed::calmly;
 use super::super::gates::{Counter, Make};
@@ -131,7 +131,7 @@ fn ask_counter(
     }
     match counter.stop(limit) {
         Ok(()) => inside(),
-        Err(ControlError::TimedOut) if limit.is_some() => return Ok(()),
+        Err(GateError::TimedOut) if limit.is_some() => return Ok(()),
         Err(error) => return Err(format!("a stop failed: {error}")),
     }
     let ended = if wish == Wish::ShutDown { counter.shutdown(None) } else { counter.restart() };
