@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
-use squall_core::{ClassInfo, Handle, Id, Interface, class_of};
+use squall_core::{ClassInfo, Handle, Id, Interface, class_of, name_of};
 use squall_sys::fork::forked;
 
 use crate::calls::{Calls, count_calls};
@@ -88,28 +88,45 @@ pub enum ControlError {
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ControlError::NoObject(id) => write!(f, "there is no live object {id}"),
-            ControlError::NotAdaptive(id, class) => {
-                write!(f, "object {id} of class {class} does not adapt: its class is in no family")
+            ControlError::NoObject(id) => {
+                write!(f, "there is no live object {}; `squall::snapshot` lists those that live", Named(*id))
             }
+            ControlError::NotAdaptive(id, class) => write!(
+                f,
+                "object {} of class {class} does not adapt: its class is in no family; create an adaptive object",
+                Named(*id)
+            ),
             ControlError::NoImplementation { id, interface, asked, known } => {
-                write!(f, "{interface}#{id} cannot become {asked:?}: ")?;
+                write!(f, "{interface}#{} cannot become {asked:?}: ", Named(*id))?;
                 match known.as_slice() {
-                    [] => write!(f, "no implementation of {interface} was registered"),
-                    known => write!(f, "registered are {}", known.join(", ")),
+                    [] => write!(f, "no implementation of {interface} was registered; register one first"),
+                    known => write!(f, "registered are {}; ask for one of these", known.join(", ")),
                 }
             }
             ControlError::Swap(error) => error.fmt(f),
             ControlError::Attribute(error) => error.fmt(f),
-            ControlError::TooLong(id, span) => {
-                write!(f, "calls of object {id} were to be counted for {span:?}; at most for {SAMPLE_MAX:?}")
-            }
-            ControlError::InOperation(id) => {
-                write!(
-                    f,
-                    "object {id} cannot be controlled inside an operation, where a thread must not wait; do it outside"
-                )
-            }
+            ControlError::TooLong(id, span) => write!(
+                f,
+                "calls of object {} cannot be counted for {span:?}; count them for at most {SAMPLE_MAX:?}",
+                Named(*id)
+            ),
+            ControlError::InOperation(id) => write!(
+                f,
+                "object {} cannot be controlled inside an operation, where a thread must not wait; do it outside",
+                Named(*id)
+            ),
+        }
+    }
+}
+
+/// Prints an id, and the name of the object if the program gave it one.
+struct Named(Id);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match name_of(self.0) {
+            Some(name) => write!(f, "{} {name:?}", self.0),
+            None => write!(f, "{}", self.0),
         }
     }
 }

@@ -42,15 +42,21 @@ pub enum CallErrorKind {
 impl fmt::Display for CallErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CallErrorKind::Destroyed => f.write_str("the object was destroyed"),
-            CallErrorKind::NotThere => f.write_str("the object is not installed yet"),
+            CallErrorKind::Destroyed => {
+                f.write_str("the object was destroyed; keep its owner as long as it is called")
+            }
+            CallErrorKind::NotThere => f.write_str("the object is not installed yet; install it first (`WellKnown`)"),
             CallErrorKind::Refused(why) => write!(f, "the call was refused: {why}"),
             CallErrorKind::Forked => f.write_str("this is the child of a fork, which may only exec"),
             CallErrorKind::Reentrant => {
-                f.write_str("a signal handler interrupted a slow path of Squall on this thread")
+                f.write_str(
+                    "a signal handler interrupted a slow path of Squall on this thread; call no object in a handler",
+                )
             }
             CallErrorKind::InTransfer => {
-                f.write_str("this thread moves the state of an object, and the call would wait for a swap")
+                f.write_str(
+                    "this thread moves the state of an object, and the call would wait for a swap; call after it",
+                )
             }
         }
     }
@@ -68,7 +74,7 @@ impl fmt::Display for CallErrorKind {
 /// let error = handle.try_add(1).unwrap_err();
 /// assert_eq!((error.interface(), error.method()), ("Counter", "add"));
 /// assert_eq!(error.id(), squall_core::Handle::id(handle));
-/// assert!(error.to_string().ends_with("the object was destroyed"));
+/// assert!(error.to_string().contains(": the object was destroyed;"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct CallError(Box<Details>);

@@ -99,7 +99,7 @@ pub struct Interrupted;
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the object was destroyed or swapped while a method of it waited")
+        f.write_str("the object was destroyed or swapped while a method of it waited; return from the method")
     }
 }
 

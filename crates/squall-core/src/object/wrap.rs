@@ -599,7 +599,9 @@ pub struct NotRun;
 
 impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the job was dropped before it ran, or this thread moves the state of an object")
+        f.write_str(
+            "the job was dropped before it ran, or this thread moves the state of an object; make the call again",
+        )
     }
 }
 

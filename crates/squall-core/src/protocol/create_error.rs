@@ -57,7 +57,7 @@ impl fmt::Display for CreateError {
                 f.write_str("squall cannot create an object in the child of a fork, which may only exec")
             }
             CreateError::Reentrant => f.write_str(
-                "squall cannot create an object: this signal handler interrupted a slow path of the thread",
+                "squall cannot create an object: this signal handler interrupted a slow path of the thread; create it outside handlers",
             ),
         }
     }

@@ -130,14 +130,18 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NameError::NoObject(id) => {
-                write!(f, "object {id} cannot be named: it was destroyed or never existed")
+                write!(
+                    f,
+                    "object {id} cannot be named: it was destroyed or never existed; name it while it lives"
+                )
             }
             NameError::Forked(id) => {
                 write!(f, "object {id} cannot be named: this is the child of a fork, which may only exec")
             }
             NameError::Reentrant(id) => write!(
                 f,
-                "object {id} cannot be named: a signal handler interrupted a slow path of Squall on this thread"
+                "object {id} cannot be named: a signal handler interrupted a slow path of Squall on this thread; name \
+                 it outside handlers"
             ),
         }
     }

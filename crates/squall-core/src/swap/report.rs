@@ -213,13 +213,19 @@ pub enum SwapFailure {
 impl fmt::Display for SwapFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SwapFailure::Destroyed => f.write_str("the object was destroyed"),
-            SwapFailure::NotThere => f.write_str("the object is not installed yet"),
-            SwapFailure::Busy => f.write_str("another swap of the object is in progress"),
+            SwapFailure::Destroyed => {
+                f.write_str("the object was destroyed; keep its owner as long as it is used")
+            }
+            SwapFailure::NotThere => {
+                f.write_str("the object is not installed yet; install it first (`WellKnown`)")
+            }
+            SwapFailure::Busy => f.write_str("another swap of the object is in progress; try again after it"),
             SwapFailure::Replaced => {
                 f.write_str("the object was swapped for another class after the factory listed it")
             }
-            SwapFailure::Arbitrated => f.write_str("another function arbitrates the calls of the object"),
+            SwapFailure::Arbitrated => {
+                f.write_str("another function arbitrates the calls of the object; drop its `Arbiter` first")
+            }
             SwapFailure::InOperation => {
                 f.write_str("a swap inside an operation would wait for itself; swap outside operations")
             }
@@ -239,16 +245,25 @@ impl fmt::Display for SwapFailure {
                 f.write_str("the two implementations have no state format in common")
             }
             SwapFailure::NoSuchMethod => f.write_str("the interface has no such method"),
-            SwapFailure::TimedOut(phase) => write!(f, "the time limit expired in phase {phase}"),
-            SwapFailure::Cancelled(phase) => write!(f, "cancelled in phase {phase}"),
+            SwapFailure::TimedOut(phase) => {
+                write!(
+                    f,
+                    "the time limit expired in phase {phase}; allow more time, or shorten the calls of the object"
+                )
+            }
+            SwapFailure::Cancelled(phase) => write!(f, "the swap was cancelled in phase {phase}"),
             SwapFailure::TransferFailed => f.write_str("the state could not be moved"),
             SwapFailure::TransferPanicked => f.write_str("moving the state panicked"),
-            SwapFailure::OutOfMemory => f.write_str("there is no memory for the new object or the tables"),
-            SwapFailure::NoFence => f.write_str("grace periods have become impossible in this process"),
+            SwapFailure::OutOfMemory => f.write_str(
+                "there is no memory for the new object or the tables; free memory or raise the limits",
+            ),
+            SwapFailure::NoFence => f.write_str(
+                "grace periods have become impossible in this process; run it with SQUALL_MEMBARRIER=off",
+            ),
             SwapFailure::Forked => f.write_str("this is the child of a fork, which may only exec"),
-            SwapFailure::Reentrant => {
-                f.write_str("a signal handler interrupted a slow path of Squall on this thread")
-            }
+            SwapFailure::Reentrant => f.write_str(
+                "a signal handler interrupted a slow path of Squall on this thread; swap outside handlers",
+            ),
         }
     }
 }

@@ -128,7 +128,7 @@ impl Begun {
                 (to.more.formats)(&mut new_list);
                 let Some(agreed) = agree(&mut old_list, &mut new_list) else {
                     let detail = format!(
-                        "{} exports {}; {} imports {}",
+                        "{} exports {}; {} imports {}; list a format in `formats` of both, or swap `without_state`",
                         (from.name)(),
                         old_list.exports(),
                         (to.name)(),

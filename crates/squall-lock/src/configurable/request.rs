@@ -85,7 +85,7 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LockError::TimedOut => "the lock was not free in time",
+            LockError::TimedOut => "the lock was not free in time; allow more time, or hold it for less",
             LockError::Cancelled => "the wait for the lock was cancelled",
             LockError::Forked => REFUSAL,
             LockError::NotRegistered => {

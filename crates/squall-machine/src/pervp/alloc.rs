@@ -44,7 +44,11 @@ pub struct OutOfMemory {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot reserve {} bytes for per-VP data: {}", self.reserve_bytes, self.cause)
+        write!(
+            f,
+            "cannot reserve {} bytes for per-VP data; raise the limit of address space: {}",
+            self.reserve_bytes, self.cause
+        )
     }
 }
 

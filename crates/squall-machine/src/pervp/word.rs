@@ -19,8 +19,12 @@ pub enum CasError {
 impl fmt::Display for CasError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CasError::Elsewhere(vp) => write!(f, "the thread is on {vp}"),
-            CasError::Changed(value) => write!(f, "the word has changed to {value}"),
+            CasError::Elsewhere(vp) => {
+                write!(f, "nothing was stored: the thread is on {vp}; read the current VP and try again")
+            }
+            CasError::Changed(value) => {
+                write!(f, "nothing was stored: the word has changed to {value}; try again with that value")
+            }
         }
     }
 }

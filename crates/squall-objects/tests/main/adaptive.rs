@@ -230,7 +230,9 @@ fn implementations_are_those_of_the_family_and_those_that_the_program_registered
     let error = control::swap(id, "tree").unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("Counter#{id} cannot become \"tree\": registered are shared, distributed, plain")
+        format!(
+            "Counter#{id} cannot become \"tree\": registered are shared, distributed, plain; ask for one of these"
+        )
     );
 }
 
@@ -248,7 +250,10 @@ fn errors_of_bad_requests_name_the_valid_ones() {
     let attributes = control::attributes(id).unwrap();
     assert_eq!(attributes.len(), 15);
     let error = control::sample(id, Duration::from_secs(2)).unwrap_err();
-    assert_eq!(error.to_string(), format!("calls of object {id} were to be counted for 2s; at most for 1s"));
+    assert_eq!(
+        error.to_string(),
+        format!("calls of object {id} cannot be counted for 2s; count them for at most 1s")
+    );
     squall_rcu::pin(|_| {
         assert!(matches!(control::swap(id, DISTRIBUTED), Err(ControlError::InOperation(_))));
         assert!(matches!(control::sample(id, Duration::ZERO), Err(ControlError::InOperation(_))));
@@ -257,7 +262,7 @@ fn errors_of_bad_requests_name_the_valid_ones() {
     let error = control::freeze(Handle::id(plain.handle()), true).unwrap_err();
     assert!(error.to_string().contains("does not adapt: its class is in no family"), "{error}");
     drop(counter);
-    let gone = format!("there is no live object {id}");
+    let gone = format!("there is no live object {id}; `squall::snapshot` lists those that live");
     assert_eq!(control::freeze(id, true).unwrap_err().to_string(), gone);
     assert_eq!(control::set_attribute(id, "margin", "2").unwrap_err().to_string(), gone);
     assert_eq!(control::swap(id, DISTRIBUTED).unwrap_err().to_string(), gone);

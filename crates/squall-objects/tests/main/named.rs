@@ -55,7 +55,9 @@ fn the_error_of_a_map_names_the_method_that_was_called() {
     drop(map);
     let text = |method: &str| {
         let class = "squall_objects::map::classes::Shared<u32, u32>";
-        format!("{handle}.{method}() of \"sessions\", class {class}: the object was destroyed")
+        format!(
+            "{handle}.{method}() of \"sessions\", class {class}: the object was destroyed; keep its owner as long as it is called"
+        )
     };
     assert_eq!(handle.try_get(&1).unwrap_err().to_string(), text("get"));
     assert_eq!(handle.try_with(&1, |_| ()).unwrap_err().to_string(), text("with"));
@@ -76,7 +78,12 @@ fn the_error_of_a_map_names_the_method_that_was_called() {
     assert_eq!(panic_of(|| handle.len()), text("len"));
     assert_eq!(panic_of(|| handle.set_cluster_size(ClusterSize::Core)), text("set_cluster_size"));
     let error = handle.swap_to(map::new_shared()).unwrap_err();
-    assert_eq!(error.to_string(), format!("swap of {handle} \"sessions\": the object was destroyed"));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "swap of {handle} \"sessions\": the object was destroyed; keep its owner as long as it is used"
+        )
+    );
 }
 
 #[test]
@@ -95,7 +102,7 @@ fn the_error_of_a_read_mostly_value_names_the_method_that_was_called() {
         (panic_of(|| handle.update(|n| n + 1)), "update"),
     ] {
         assert!(text.starts_with(&of(method)), "{text}");
-        assert!(text.ends_with(": the object was destroyed"), "{text}");
+        assert!(text.contains(": the object was destroyed;"), "{text}");
     }
 }
 
@@ -110,7 +117,7 @@ fn the_error_of_a_swap_names_the_object_and_types_that_the_program_wrote() {
         error.to_string(),
         format!(
             "swap of {} \"sessions\" from {classes}Locked<u32, u32> to {classes}Shared<u32, u32>: the time limit \
-             expired in phase forward",
+             expired in phase forward; allow more time, or shorten the calls of the object",
             map.handle()
         )
     );

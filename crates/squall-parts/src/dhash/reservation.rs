@@ -61,7 +61,9 @@ pub struct Revoked<G>(pub G);
 
 impl<G> fmt::Display for Revoked<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the key was not filled: its reservation was revoked, or its table was dropped")
+        f.write_str(
+            "the key was not filled: its reservation was revoked, or its table was dropped; reserve it again",
+        )
     }
 }
 

@@ -30,7 +30,7 @@ pub struct ShutDown;
 
 impl fmt::Display for ShutDown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the service has been shut down: the request was rejected")
+        f.write_str("the gate was shut down, so the request was rejected; a shutdown is final")
     }
 }
 
@@ -48,7 +48,9 @@ pub enum Rejected {
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rejected::Stopped => f.write_str("the service is stopped: the request was not admitted"),
+            Rejected::Stopped => {
+                f.write_str("the gate is stopped, so the request was rejected; try again after the restart")
+            }
             Rejected::ShutDown => ShutDown.fmt(f),
         }
     }
@@ -95,14 +97,14 @@ pub enum GateError {
 impl fmt::Display for GateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            GateError::Stopped => "the gate is stopped already",
-            GateError::NotStopped => "the gate is not stopped",
-            GateError::ShutDown => "the gate has been shut down",
-            GateError::NotShutDown => "the gate has not been shut down",
-            GateError::Busy => "another control operation of the gate is at work: try again later",
-            GateError::TimedOut => "the limit passed before the last request left",
-            GateError::Interrupted => "the wait for the last request was interrupted",
-            GateError::Refused => "an arbiter refused the operation of the gate: detach it, or try again later",
+            GateError::Stopped => "the gate is stopped already; restart it before the next stop",
+            GateError::NotStopped => "the gate is not stopped, so it cannot be restarted; stop it first",
+            GateError::ShutDown => "the gate was shut down; a shutdown is final",
+            GateError::NotShutDown => "the gate was not shut down, so its end cannot be awaited; shut it down first",
+            GateError::Busy => "another control operation of the gate is at work; try again later",
+            GateError::TimedOut => "the limit passed before the last request left the gate; allow more time",
+            GateError::Interrupted => "the wait for the last request of the gate was interrupted; try again",
+            GateError::Refused => "an arbiter refused the operation of the gate; detach it, or try again later",
             GateError::Forked => {
                 "the gate cannot wait in the child of a fork, where other threads do not exist; such a child may only exec"
             }

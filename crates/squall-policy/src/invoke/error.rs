@@ -58,10 +58,16 @@ impl fmt::Display for InvokeError {
         match self {
             InvokeError::Call(error) => error.fmt(f),
             InvokeError::Panicked(payload) => write!(f, "the method panicked: {}", payload.message()),
-            InvokeError::TooLate => f.write_str(LATE),
-            InvokeError::Cancelled => f.write_str("the event that the invocation waited for was cancelled"),
-            InvokeError::Dropped => f.write_str("the executor dropped the invocation before it ran"),
-            InvokeError::Full => f.write_str("the event's queue is full: too many invocations wait already"),
+            InvokeError::TooLate => write!(f, "the method did not run: {LATE}; allow more time"),
+            InvokeError::Cancelled => {
+                f.write_str("the method did not run: its event was cancelled; invoke it again")
+            }
+            InvokeError::Dropped => {
+                f.write_str("the method did not run: its executor dropped it; keep the executor")
+            }
+            InvokeError::Full => {
+                f.write_str("the method did not run: its event's queue is full; invoke it again later")
+            }
             InvokeError::InOperation => {
                 f.write_str("the result was waited for inside an operation; wait for it outside")
             }

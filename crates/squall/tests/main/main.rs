@@ -10,6 +10,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod errors;
 mod gathers;
 mod hand_off;
 pub mod interfaces;

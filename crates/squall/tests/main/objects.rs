@@ -268,7 +268,9 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
         let id = Handle::id(h);
         assert_eq!(
             error.to_string(),
-            format!("Hits#{id}.total() of class {class}: the object was destroyed")
+            format!(
+                "Hits#{id}.total() of class {class}: the object was destroyed; keep its owner as long as it is called"
+            )
         );
         assert_eq!(panic_of(|| h.add(1)), h.try_add(1).unwrap_err().to_string());
         assert_eq!(h.try_holding(&mut || ()).unwrap_err().method(), "holding");

@@ -414,7 +414,9 @@ fn co_17_a_rejected_attachment_says_why() {
     assert_eq!(error.failure(), SwapFailure::Arbitrated);
     assert_eq!(
         error.to_string(),
-        format!("arbitration of {handle}: another function arbitrates the calls of the object")
+        format!(
+            "arbitration of {handle}: another function arbitrates the calls of the object; drop its `Arbiter` first"
+        )
     );
     assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(handle)));
     drop(arbiter);

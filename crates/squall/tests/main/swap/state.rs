@@ -280,7 +280,8 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
         assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
         assert!(error.report().is_none(), "the swap did not begin");
         let from = std::any::type_name::<One<Plain>>();
-        let detail = format!("{from} exports {text}; {class} imports {imports}");
+        let remedy = "list a format in `formats` of both, or swap `without_state`";
+        let detail = format!("{from} exports {text}; {class} imports {imports}; {remedy}");
         assert_eq!(error.source().unwrap().to_string(), detail);
         assert_eq!(
             error.to_string(),
