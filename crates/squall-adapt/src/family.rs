@@ -54,7 +54,7 @@ impl Form {
         Form { class_name: R::class_name, ..Form::of::<R>(name) }
     }
 
-    /// Adds a description for the sentences of decisions, such as `one part per processor`.
+    /// Adds a description for the sentences of decisions, such as `one representative per processor`.
     pub const fn described(self, about: &'static str) -> Form {
         Form { about, ..self }
     }

@@ -45,8 +45,8 @@ impl fmt::Display for Seen {
         }
         match global {
             0 => Ok(()),
-            1 => write!(f, ", and 1 operation visited all parts"),
-            _ => write!(f, ", and {} operations visited all parts", grouped(global)),
+            1 => write!(f, ", and 1 operation visited all representatives"),
+            _ => write!(f, ", and {} operations visited all representatives", grouped(global)),
         }
     }
 }
@@ -145,12 +145,12 @@ impl fmt::Display for Reason {
 /// use std::time::Duration;
 ///
 /// let seen = Seen::of_sensors(900, 3100, Duration::from_millis(3));
-/// let spread = Form::of::<u32>("spread").described("one part per processor");
+/// let spread = Form::of::<u32>("spread").described("one representative per processor");
 /// let stays = Stays { reason: Reason::Cheapest(Some((spread, 1.4))), seen: Some(seen) };
 /// assert_eq!(
 ///     stays.to_string(),
 ///     "3,100 of 4,000 calls in 3 ms met calls of other processors, \
-///      but one part per processor would cost an estimated 1.4 times as much"
+///      but one representative per processor would cost an estimated 1.4 times as much"
 /// );
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -254,7 +254,7 @@ mod tests {
         let seen = Seen { vps: 2, counted: 1200, counted_in, global: 5, ..Seen::default() };
         assert_eq!(
             seen.to_string(),
-            "2 processors made 1,200 calls in 300 µs, and 5 operations visited all parts"
+            "2 processors made 1,200 calls in 300 µs, and 5 operations visited all representatives"
         );
     }
 }

@@ -27,7 +27,7 @@ const FIXED: &[(&str, &str, &str)] = &[
     (
         "vps",
         "Virtual processors: those that Squall keeps data for.",
-        "A distributed object has at most this many parts.",
+        "A distributed object has at most this many representatives.",
     ),
     (
         "vp_limit",
@@ -61,17 +61,17 @@ const FIXED: &[(&str, &str, &str)] = &[
     (
         "topology.levels",
         "Levels of neighbouring processors, from the smallest.",
-        "A distributed object has one part for each cluster of the level it chooses.",
+        "A distributed object has one representative for each cluster of the level it chooses.",
     ),
     (
         "topology.default_cluster_size",
         "Level of the clusters of new objects.",
-        "Threads of one such cluster share a part.",
+        "Threads of one such cluster share a representative.",
     ),
     (
         "topology.memory_nodes",
         "Memories with processors of their own (NUMA nodes).",
-        "With several, a part lies in the memory of its processors.",
+        "With several, a representative lies in the memory of its processors.",
     ),
     (
         "topology.kinds",
@@ -166,7 +166,11 @@ const FIXED: &[(&str, &str, &str)] = &[
         "Addresses of the tables of objects.",
         "They count as virtual memory (VSZ), not as memory in use (RSS).",
     ),
-    ("objects.bytes_per_shared_object", "Memory of an object with one part.", "The value comes on top."),
+    (
+        "objects.bytes_per_shared_object",
+        "Memory of an object with one representative.",
+        "The value comes on top.",
+    ),
     (
         "objects.table_bytes_per_object",
         "Memory in the global table for each object.",

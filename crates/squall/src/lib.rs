@@ -57,7 +57,7 @@ pub mod objects {
     pub use squall_objects::*;
 }
 
-/// Parts of objects: a concurrent hash table, replicas, gates.
+/// Building blocks of objects: a concurrent hash table, replicas, gates.
 pub mod parts {
     #[cfg(feature = "directories")]
     pub use squall_parts::dhash;

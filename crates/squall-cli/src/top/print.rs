@@ -186,8 +186,9 @@ mod tests {
             (Some("GET /login requests\u{1b}[2J".into()), "Counter".into());
         (contended.family, contended.form) = (Some("counter".into()), Some("shared".into()));
         contended.contended_per_s = Some(77_000.0);
-        contended.stays =
-            Some("one part per processor would save an estimated 12 %, too little for a change".into());
+        contended.stays = Some(
+            "one representative per processor would save an estimated 12 %, too little for a change".into(),
+        );
         let mut plain = object("18.3", 96, 7);
         (plain.interface, plain.class) = ("Counter".into(), "Central".into());
         let row = |object| Row { object, misses_per_s: None, calls_per_s: None };
@@ -214,7 +215,8 @@ mod tests {
     #[test]
     fn a_contended_object_says_why_it_stays() {
         let lines = reasons(&look(), None);
-        let begin = "17.3 GET /login requests\\u{1b}[2J stays shared: one part per processor would save";
+        let begin =
+            "17.3 GET /login requests\\u{1b}[2J stays shared: one representative per processor would save";
         assert!(lines.len() == 1 && lines[0].starts_with(begin), "{lines:#?}");
         assert!(reasons(&look(), Some(40)).len() > 2);
     }

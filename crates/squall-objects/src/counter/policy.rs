@@ -29,8 +29,8 @@ pub(super) static COUNTERS: Counters = Counters;
 pub(super) struct Counters;
 
 static FORMS: [Form; 2] = [
-    Form::of::<Shared<ADAPTS>>(SHARED).described("one part for all processors"),
-    Form::of::<Distributed<ADAPTS>>(DISTRIBUTED).described("one part per processor"),
+    Form::of::<Shared<ADAPTS>>(SHARED).described("one representative for all processors"),
+    Form::of::<Distributed<ADAPTS>>(DISTRIBUTED).described("one representative per processor"),
 ];
 const DISTRIBUTED_FORM: usize = 1;
 

@@ -26,7 +26,7 @@ fn a_decision_is_a_sentence_with_the_name_and_has_its_readings_apart() {
     let number = |text: &str| text.replace(',', "").parse::<u64>().expect("a number");
     assert!(number(calls) > 0 && number(calls) <= number(all), "{seen}");
     assert!(seen.ends_with("came from other processors"), "{seen}");
-    assert!(costs.starts_with("one part per processor costs an estimated "), "{costs}");
+    assert!(costs.starts_with("one representative per processor costs an estimated "), "{costs}");
     let readings = grown.readings();
     assert!(readings.contains("foreign") && readings.contains("inc"), "{readings}");
     assert!(!grown.to_string().contains("foreign"), "{grown}");
@@ -46,13 +46,19 @@ fn a_contended_object_that_stays_says_why() {
         let stays = control::stays(id).expect("it adapts");
         assert!(stays.seen.is_some_and(|seen| seen.foreign > 0), "{stays}");
         let text = stays.to_string();
-        assert!(text.contains("came from other processors, but one part per processor would save"), "{text}");
+        assert!(
+            text.contains("came from other processors, but one representative per processor would save"),
+            "{text}"
+        );
         assert!(control::status(id).expect("it adapts").contended_per_s > 0.0);
         settings::ALL.unset("gain").unwrap();
         control::freeze(id, true).expect("it adapts");
         time.until("it is frozen", || matches!(reason(), Reason::Held(_, Held::Frozen)));
         let text = control::stays(id).expect("it adapts").to_string();
-        assert!(text.ends_with("but it is frozen; one part per processor would cost less"), "{text}");
+        assert!(
+            text.ends_with("but it is frozen; one representative per processor would cost less"),
+            "{text}"
+        );
         assert_eq!((form(id), control::history(id).len()), (SHARED, 1), "the history is not flooded");
         control::freeze(id, false).expect("it adapts");
         time.until("it is distributed", || form(id) == DISTRIBUTED);
