@@ -56,7 +56,7 @@ impl fmt::Display for Stall {
             return write!(
                 f,
                 "squall-rcu: thread \"{}\" (id {}) slept or waited inside {}, which took {} ms{}; code there must not \
-                 block, since it delays all reclamation",
+                 block, since it delays all reclamation (an allocation that waited counts, too; reported once per place)",
                 self.thread_name,
                 self.thread_id,
                 object.as_deref().unwrap_or("an operation"),

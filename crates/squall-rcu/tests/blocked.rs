@@ -37,6 +37,7 @@ fn an_operation_that_slept_is_reported_once_for_its_place() {
     assert_eq!(told.len(), 2, "the handler's own place is the other one: {told:?}");
     let text = told.iter().find(of_here).unwrap().to_string();
     assert!(text.contains("slept or waited inside an operation") && text.contains("blocked.rs"), "{text}");
+    assert!(text.contains("an allocation that waited counts, too; reported once per place"), "{text}");
     // A frequent place is measured now and then.
     for turn in 0..64 {
         pin(|_| {
