@@ -4,7 +4,7 @@
 //!   or the rules that a request may match.
 //! - [`map`]: values by key, which can be changed too.
 //!
-//! Both come in any [`Form`], and can be swapped from form to form while they are used:
+//! A [`Form`] says which clusters have caches. A swap changes the form while the object is used:
 //!
 //! | form | a repeated lookup searches | a first lookup | a change visits |
 //! |---|---|---|---|
@@ -37,9 +37,9 @@
 //! Caches do not pay in these cases:
 //!
 //! - Entries change as often as they are looked up.
-//! - Most lookups fail: each of them searches the store.
-//! - A removal visits each cluster that has the entry, so frequent removals are slow.
-//! - One cluster alone uses the object: each cached entry is stored twice.
+//! - Most lookups fail. Each of them searches the store.
+//! - Removals are frequent. Each visits all clusters that have the entry.
+//! - One cluster alone uses the object. Each cached entry is then stored twice.
 //!
 //! # Guarantees
 //! - Each operation takes effect at one moment, in all forms and across hot-swaps. After a removal returns,

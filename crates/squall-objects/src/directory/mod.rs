@@ -1,7 +1,7 @@
 //! Directories: each key has one entry for all, and a part of its own in each cluster that uses it.
 //! Feature: `directories`.
 //!
-//! A directory suits local traffic with an occasional *question*, which reads the parts of all clusters.
+//! A directory suits local use of keys with an occasional *question*, which reads the parts of all clusters.
 //! Examples are sessions and their requests, files and their readers, tenants and their usage.
 //!
 //! - A use of a key locks the part of the caller's cluster, and writes no memory of other clusters.
@@ -40,7 +40,7 @@
 //! # When not
 //! - Entries are only looked up: a [`map`](mod@crate::map) needs no lock, and stores each key once.
 //! - Keys are used once: each use makes a part that no later use finds.
-//! - The entry itself changes as often as it is used: then its parts save little.
+//! - The entry itself changes as often as it is used. Its parts then save little.
 //! - Sums without keys: use a [`counter`](crate::counter).
 //!
 //! # Limits
@@ -54,7 +54,7 @@
 //! - Signal handlers must not use a directory. In the child of a fork, calls return an error or panic: see
 //!   [forked children](squall_core#forked-children).
 //!
-//! [`squall_parts::dhash`] has the parts of these objects, for use within an object of your own.
+//! [`squall_parts::dhash`] has the tables of these objects, for an object of your own.
 
 mod distributed;
 mod owner;

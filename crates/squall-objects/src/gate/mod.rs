@@ -9,8 +9,7 @@
 //! Stopping a distributed gate also reads a cache line twice for each VP that has called.
 //!
 //! Both forms have one interface, [`Gate`], and are called through a `Handle<dyn Gate>`. [`GateExt`] has the
-//! methods that requests use. [`squall_parts::gate`] states the rules and has the parts that these objects
-//! consist of.
+//! methods that requests use. [`squall_parts::gate`] states the rules, and has the gates without an object.
 //!
 //! ```
 //! use squall_objects::gate::{self, Gate, GateExt};

@@ -10,10 +10,9 @@
 //!
 //! The form `hand-off` needs a processor for each thread.
 //!
-//! A lock starts as `turns`. Its policy has no thread of its own. A thread that had to wait runs the policy
-//! after it has released the lock, at most every two milliseconds. The policy reads the lock's monitor and
-//! sets the attributes of the [`squall_lock::ConfigurableLock`]. A lock without waiters never runs it. The
-//! KTK papers call such a policy *closely coupled*.
+//! A lock starts as `turns`. A thread that had to wait runs the policy after it has released the lock, at
+//! most every two milliseconds. The policy reads the lock's monitor and sets the attributes of the
+//! [`squall_lock::ConfigurableLock`]. The KTK papers call such a policy *closely coupled*.
 //!
 //! [`AdaptiveLock::history`] and [`squall_adapt::control::recent`] list the decisions with their reasons.
 //! From its first decision on, the lock is also a clustered object for browsers ([`LockView`]). The

@@ -28,26 +28,25 @@
 //! ```
 //!
 //! # When not
-//! Use a lock if the value changes as often as it is read. Fields that must change together belong in one
-//! value. An update builds a whole new value, so use a map for a large set of entries that change one at a
-//! time.
+//! Use a lock if the value changes as often as it is read. An update builds a whole new value, so use a map
+//! for many entries that change one at a time.
 //!
 //! # Guarantees
 //! - Versions are monotonic: a thread that has seen a value, or has synchronized with such a thread, never
 //!   sees an earlier one.
 //! - A read never waits, even while a change is under way.
-//! - There is no poisoning. User closures run under no lock; if one panics, the value is unchanged. A waker
-//!   that panics does so after the change.
+//! - There is no poisoning. User closures run under no lock. If one panics, the value is unchanged. A panic
+//!   of a waker comes after the change.
 //! - Concurrent changes block each other in no particular order. Replaced values are freed after a grace
 //!   period; see [`squall_rcu::retire`] for the limit of values that await it.
 //!
 //! # Limits
-//! Signal handlers must not read or change a value: the first read of a cluster takes a lock briefly and may
-//! allocate. In the form [`copied`] the first read after each change does so, and runs `T::clone`. In the
-//! child of a fork, calls return an error or panic: see
+//! Signal handlers must not read or change a value. The first read of a cluster takes a lock briefly and may
+//! allocate. In the form [`copied`], so does the first read after each change, which also runs `T::clone`.
+//! In the child of a fork, calls return an error or panic: see
 //! [forked children](squall_core#forked-children).
 //!
-//! The parts of these objects are in [`squall_parts::replica`], for use within an object of your own.
+//! [`squall_parts::replica`] has the replicas of these objects, for an object of your own.
 
 mod distributed;
 mod policy;
