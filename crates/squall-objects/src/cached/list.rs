@@ -1,6 +1,6 @@
 //! The cached list as an object: its interface, its methods, and its owner.
 
-use squall_core::__macro::Panic;
+use squall_core::__macro::Answer;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Owned, Root};
 use squall_machine::ClusterSize;
@@ -15,6 +15,7 @@ use std::vec;
 use super::distributed::{Body, Distributed, Local};
 use super::items::{self, Cache, Changes, Item, Store};
 use super::{Form, Sensors};
+use crate::answers::panics_in;
 use crate::sizes;
 
 /// A cached list, as implementations provide it. [`Items`] has the methods for users.
@@ -191,19 +192,23 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
 #[track_caller]
 fn look<T: Send + Sync + 'static, R>(
     handle: Handle<dyn CachedList<T>>,
+    gone: impl Answer<R>,
     f: impl for<'o> FnOnce(&'o Guard, ListView<'o, T>) -> R,
 ) -> R {
-    handle.__call_in("look", |guard, list| f(guard, list.look(guard)), Panic)
+    handle.__call_in("look", |guard, list| f(guard, list.look(guard)), gone)
 }
 
 /// Runs a change within a call.
 #[track_caller]
 fn write<T: Send + Sync + 'static, R>(
     handle: Handle<dyn CachedList<T>>,
+    gone: impl Answer<R>,
     f: impl FnOnce(&Changes<'_, T>) -> R,
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
-    handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
+    if let Err(error) = handle.try_write(&mut |writer| done = f.take().map(|f| f(&writer.0))) {
+        return gone.answer(error);
+    }
     done.expect("this implementation of `CachedList` did not call the closure of `write`")
 }
 
@@ -211,12 +216,12 @@ impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
     #[inline]
     #[track_caller]
     fn find<R>(self, pred: impl FnMut(&T) -> bool, f: impl FnOnce(&T) -> R) -> Option<R> {
-        look(self, |guard, list| list.find(guard, pred).map(|item| f(item)))
+        look(self, panics_in!("find"), |guard, list| list.find(guard, pred).map(|item| f(item)))
     }
 
     #[track_caller]
     fn get(self, pred: impl FnMut(&T) -> bool) -> Option<Item<T>> {
-        look(self, |guard, list| list.find(guard, pred).cloned())
+        look(self, panics_in!("get"), |guard, list| list.find(guard, pred).cloned())
     }
 
     #[track_caller]
@@ -229,34 +234,40 @@ impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
 
     #[track_caller]
     fn try_insert(self, value: T, conflicts: impl FnMut(&T, &T) -> bool) -> Result<Item<T>, T> {
-        write(self, |changes| changes.insert(value, conflicts))
+        write(self, panics_in!("try_insert"), |changes| changes.insert(value, conflicts))
     }
 
     #[track_caller]
     fn remove(self, mut pred: impl FnMut(&T) -> bool) -> Option<Item<T>> {
-        write(self, |changes| changes.remove(&mut pred))
+        write(self, panics_in!("remove"), |changes| changes.remove(&mut pred))
     }
 
     #[track_caller]
     fn remove_item(self, item: &Item<T>) -> bool {
-        write(self, |changes| changes.remove_item(item))
+        write(self, panics_in!("remove_item"), |changes| changes.remove_item(item))
     }
 
     #[track_caller]
     fn for_each(self, mut f: impl FnMut(&T)) {
-        look(self, |guard, list| list.store.for_each(guard, |item| f(item)));
+        look(self, panics_in!("for_each"), |guard, list| list.store.for_each(guard, |item| f(item)));
     }
 
     #[track_caller]
     fn items(self) -> Vec<Item<T>> {
         let mut items = Vec::new();
-        look(self, |guard, list| list.store.for_each(guard, |item| items.push(item.clone())));
+        look(self, panics_in!("items"), |guard, list| {
+            list.store.for_each(guard, |item| items.push(item.clone()))
+        });
         items
     }
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
-        Swap::new(self).run(new_list(self.form().resized(size)))
+        Swap::new(self).run(new_list(
+            self.try_form()
+                .unwrap_or_else(|error| panics_in!("set_cluster_size").answer(error))
+                .resized(size),
+        ))
     }
 }
 

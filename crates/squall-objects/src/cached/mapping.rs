@@ -1,6 +1,6 @@
 //! The cached map as an object: its interface, its methods, and its constructors.
 
-use squall_core::__macro::Panic;
+use squall_core::__macro::Answer;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
@@ -17,6 +17,7 @@ use super::distributed::{Body, Distributed, Local};
 use super::lines::{self, Cache, Changes, Lines};
 use super::owner::OwnedCachedMap;
 use super::{Form, Sensors, Walk};
+use crate::answers::panics_in;
 use crate::sizes;
 
 /// A cached map, as implementations provide it. [`CachedMapExt`] has the methods for users.
@@ -302,6 +303,7 @@ where
 #[track_caller]
 fn look<K, V, S, R>(
     handle: Handle<dyn CachedMap<K, V, S>>,
+    gone: impl Answer<R>,
     f: impl for<'o> FnOnce(&'o Guard, MapView<'o, K, V, S>) -> R,
 ) -> R
 where
@@ -309,20 +311,26 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    handle.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
+    handle.__call_in("look", |guard, map| f(guard, map.look(guard)), gone)
 }
 
 /// Runs a change within a call.
 #[inline(always)]
 #[track_caller]
-fn write<K, V, S, R>(handle: Handle<dyn CachedMap<K, V, S>>, f: impl FnOnce(&Changes<'_, K, V, S>) -> R) -> R
+fn write<K, V, S, R>(
+    handle: Handle<dyn CachedMap<K, V, S>>,
+    gone: impl Answer<R>,
+    f: impl FnOnce(&Changes<'_, K, V, S>) -> R,
+) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     let (mut f, mut done) = (Some(f), None);
-    handle.write(&mut |writer| done = f.take().map(|f| f(&writer.0)));
+    if let Err(error) = handle.try_write(&mut |writer| done = f.take().map(|f| f(&writer.0))) {
+        return gone.answer(error);
+    }
     done.expect("this implementation of `CachedMap` did not call the closure of `write`")
 }
 
@@ -330,6 +338,7 @@ where
 #[track_caller]
 fn visit_from<K, V, S>(
     handle: Handle<dyn CachedMap<K, V, S>>,
+    gone: impl Answer<Option<u64>>,
     from: u64,
     f: impl FnMut(&K, &V),
 ) -> Option<u64>
@@ -338,7 +347,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    look(handle, |_, map| map.lines.visit_from(from, f))
+    look(handle, gone, |_, map| map.lines.visit_from(from, f))
 }
 
 fn walk<K, V, S, T: 'static>(handle: Handle<dyn CachedMap<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
@@ -347,7 +356,9 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    Walk::new(move |from, found| visit_from(handle, from, |key, value| found.push(make(key, value))))
+    Walk::new(move |from, found| {
+        visit_from(handle, panics_in!("iter"), from, |key, value| found.push(make(key, value)))
+    })
 }
 
 impl<K, V, S> CachedMapExt<K, V, S> for Handle<dyn CachedMap<K, V, S>>
@@ -362,27 +373,27 @@ where
     where
         K: Borrow<Q>,
     {
-        look(self, |guard, map| map.find(guard, key).map(f))
+        look(self, panics_in!("with"), |guard, map| map.find(guard, key).map(f))
     }
 
     #[track_caller]
     fn insert(self, key: K, value: V) -> Option<V> {
-        write(self, |changes| changes.put(key, value, V::clone))
+        write(self, panics_in!("insert"), |changes| changes.put(key, value, V::clone))
     }
 
     #[track_caller]
     fn set(self, key: K, value: V) -> bool {
-        write(self, |changes| changes.put(key, value, |_| ())).is_some()
+        write(self, panics_in!("set"), |changes| changes.put(key, value, |_| ())).is_some()
     }
 
     #[track_caller]
     fn try_insert(self, key: K, value: V) -> Result<(), (K, V)> {
-        write(self, |changes| changes.add(key, value))
+        write(self, panics_in!("try_insert"), |changes| changes.add(key, value))
     }
 
     #[track_caller]
     fn get_or_insert_with(self, key: K, value: impl FnOnce() -> V) -> V {
-        write(self, |changes| changes.get_or_insert_with(key, value))
+        write(self, panics_in!("get_or_insert_with"), |changes| changes.get_or_insert_with(key, value))
     }
 
     #[track_caller]
@@ -395,7 +406,7 @@ where
             removed = Some(value.clone());
             Compute::Remove
         };
-        let computed = write(self, |changes| changes.change(key, take));
+        let computed = write(self, panics_in!("remove"), |changes| changes.change(key, take));
         removed.filter(|_| computed == Computed::Removed)
     }
 
@@ -413,7 +424,7 @@ where
         K: Borrow<Q>,
     {
         let decide = |value: &V| if f(value) { Compute::Remove } else { Compute::Keep };
-        write(self, |changes| changes.change(key, decide)) == Computed::Removed
+        write(self, panics_in!("remove_if"), |changes| changes.change(key, decide)) == Computed::Removed
     }
 
     #[track_caller]
@@ -422,19 +433,19 @@ where
         K: Borrow<Q>,
     {
         let change = |value: &V| Compute::Put(f(value));
-        write(self, |changes| changes.change(key, change)) == Computed::Updated
+        write(self, panics_in!("update"), |changes| changes.change(key, change)) == Computed::Updated
     }
 
     #[track_caller]
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        write(self, |changes| changes.compute(key, f))
+        write(self, panics_in!("compute"), |changes| changes.compute(key, f))
     }
 
     #[track_caller]
     fn for_each(self, mut f: impl FnMut(&K, &V)) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = visit_from(self, at, &mut f);
+            from = visit_from(self, panics_in!("for_each"), at, &mut f);
         }
     }
 
@@ -454,18 +465,22 @@ where
     fn retain(self, mut f: impl FnMut(&K, &V) -> bool) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = write(self, |changes| changes.retain_from(at, &mut f));
+            from = write(self, panics_in!("retain"), |changes| changes.retain_from(at, &mut f));
         }
     }
 
     #[track_caller]
     fn len(self) -> usize {
-        look(self, |_, map| map.lines.len())
+        look(self, panics_in!("len"), |_, map| map.lines.len())
     }
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
-        Swap::new(self).run(new_map(self.form().resized(size)))
+        Swap::new(self).run(new_map(
+            self.try_form()
+                .unwrap_or_else(|error| panics_in!("set_cluster_size").answer(error))
+                .resized(size),
+        ))
     }
 }
 

@@ -59,6 +59,7 @@
 mod distributed;
 mod owner;
 
+use squall_core::__macro::Answer;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
@@ -70,6 +71,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
+use crate::answers::panics_in;
 use crate::sizes;
 pub use crate::walk::Walk;
 use distributed::Distributed;
@@ -374,6 +376,7 @@ where
 #[track_caller]
 fn look<K, G, L, S, R>(
     handle: Handle<dyn Directory<K, G, L, S>>,
+    gone: impl Answer<R>,
     f: impl FnOnce(Tables<'_, K, G, L, S>) -> R,
 ) -> R
 where
@@ -384,7 +387,9 @@ where
 {
     pin(|guard| {
         let mut found = None;
-        handle.look(guard, &mut found);
+        if let Err(error) = handle.try_look(guard, &mut found) {
+            return gone.answer(error);
+        }
         f(found.expect("this implementation of `Directory` returned no view of its tables"))
     })
 }
@@ -394,6 +399,7 @@ where
 #[track_caller]
 fn act<K, G, L, S, R>(
     handle: Handle<dyn Directory<K, G, L, S>>,
+    gone: impl Answer<R>,
     f: impl FnOnce(Tables<'_, K, G, L, S>) -> R,
 ) -> R
 where
@@ -403,7 +409,9 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     let (mut f, mut done) = (Some(f), None);
-    handle.with(&mut |tables| done = f.take().map(|f| f(tables)));
+    if let Err(error) = handle.try_with(&mut |tables| done = f.take().map(|f| f(tables))) {
+        return gone.answer(error);
+    }
     done.expect("this implementation of `Directory` did not call the closure of `with`")
 }
 
@@ -415,7 +423,8 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     Walk::new(move |from, found| {
-        act(handle, |tables| tables.master.visit_from(from, |key, entry| found.push(make(key, entry))))
+        let visit = |key: &K, entry: &G| found.push(make(key, entry));
+        act(handle, panics_in!("iter"), |tables| tables.master.visit_from(from, visit))
     })
 }
 
@@ -437,7 +446,7 @@ where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
         K: Borrow<Q>,
     {
-        act(self, |tables| {
+        act(self, panics_in!("try_get_or_make"), |tables| {
             tables.here.try_find_or_allocate_and_lock(key, make, |_, entry, part| f(entry, part))
         })
     }
@@ -448,7 +457,7 @@ where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>,
     {
-        act(self, |tables| tables.here.find_and_lock(key, f))
+        act(self, panics_in!("update"), |tables| tables.here.find_and_lock(key, f))
     }
 
     #[inline]
@@ -458,7 +467,7 @@ where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>,
     {
-        look(self, |tables| tables.here.read(key, f))
+        look(self, panics_in!("read"), |tables| tables.here.read(key, f))
     }
 
     #[track_caller]
@@ -467,18 +476,22 @@ where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>,
     {
-        act(self, |tables| tables.master.do_op(key, Locking::All, gathered, |_, _| (), f))
+        act(self, panics_in!("gather"), |tables| {
+            tables.master.do_op(key, Locking::All, gathered, |_, _| (), f)
+        })
     }
 
     #[track_caller]
     fn gather_all<A>(self, gathered: A, f: impl FnMut(&mut A, &K, &G, &mut L)) -> A {
-        act(self, |tables| tables.master.do_op_all(Locking::All, gathered, |_, _, _| (), f))
+        act(self, panics_in!("gather_all"), |tables| {
+            tables.master.do_op_all(Locking::All, gathered, |_, _, _| (), f)
+        })
     }
 
     #[track_caller]
     fn for_each(self, f: impl FnMut(&K, &G)) {
         // Not within one operation, so that a long walk does not delay reclamation.
-        act(self, |tables| tables.master.for_each(f));
+        act(self, panics_in!("for_each"), |tables| tables.master.for_each(f));
     }
 
     fn iter(self) -> Walk<(K, G)>
@@ -498,7 +511,7 @@ where
         Q: Eq + Hash + ?Sized,
         K: Borrow<Q>,
     {
-        act(self, |tables| {
+        act(self, panics_in!("remove_with"), |tables| {
             tables.master.find_and_lock(key, |element| {
                 let entry = element.global();
                 element.start_empty(|mut emptying| {
@@ -512,12 +525,12 @@ where
 
     #[track_caller]
     fn retain(self, keep: impl FnMut(&K, &G) -> bool) {
-        act(self, |tables| tables.master.retain(keep));
+        act(self, panics_in!("retain"), |tables| tables.master.retain(keep));
     }
 
     #[track_caller]
     fn len(self) -> usize {
-        look(self, |tables| tables.master.len())
+        look(self, panics_in!("len"), |tables| tables.master.len())
     }
 
     #[track_caller]

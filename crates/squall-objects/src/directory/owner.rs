@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::{Directory, Parts, Walk, act, with_hasher};
+use crate::answers::panics_in;
 
 /// Owner of a directory. Dropping it destroys the object. It dereferences to the handle.
 ///
@@ -101,7 +102,7 @@ where
 {
     fn extend<T: IntoIterator<Item = (K, G)>>(&mut self, entries: T) {
         for (key, entry) in entries {
-            act(self.0.handle(), |tables| {
+            act(self.0.handle(), panics_in!("extend"), |tables| {
                 tables.master.find_or_allocate_and_lock(&key, || entry, |_, _| ());
             });
         }

@@ -53,7 +53,7 @@ mod policy;
 mod subscription;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::{Action, Hit};
+use squall_core::__macro::{Action, Answer, Hit};
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{CallError, Handle, Owned, Root};
 use squall_machine::ClusterSize;
@@ -365,7 +365,8 @@ impl<T: Send + Sync + 'static> ReadMostlyExt<T> for Handle<dyn ReadMostly<T>> {
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
-        Swap::new(self).run(self.resized(size))
+        let new = self.try_resized(size).unwrap_or_else(|error| panics_in!("set_cluster_size").answer(error));
+        Swap::new(self).run(new)
     }
 }
 

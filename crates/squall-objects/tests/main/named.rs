@@ -4,8 +4,8 @@ use crate::common::alone;
 use squall_core::swap::Swap;
 use squall_core::{Handle, Id, info_of};
 use squall_machine::ClusterSize;
-use squall_objects::cached::{List, OwnedCachedMap};
-use squall_objects::directory::OwnedDirectory;
+use squall_objects::cached::{self, CachedMapExt, Form, Items, List, OwnedCachedMap};
+use squall_objects::directory::{self, OwnedDirectory, Parts};
 use squall_objects::lock::{AdaptiveLock, Wanted};
 use squall_objects::map::{self, Compute, MapExt, MapLimit, OwnedMap};
 use squall_objects::read_mostly::{OwnedReadMostly, ReadMostlyExt};
@@ -100,6 +100,7 @@ fn the_error_of_a_read_mostly_value_names_the_method_that_was_called() {
         (panic_of(|| handle.get()), "get"),
         (panic_of(|| handle.get_cloned()), "get_cloned"),
         (panic_of(|| handle.update(|n| n + 1)), "update"),
+        (panic_of(|| handle.set_cluster_size(ClusterSize::Core)), "set_cluster_size"),
     ] {
         assert!(text.starts_with(&of(method)), "{text}");
         assert!(text.contains(": the object was destroyed;"), "{text}");
@@ -131,5 +132,27 @@ fn the_error_of_a_swap_names_the_object_and_types_that_the_program_wrote() {
     ] {
         let info = info_of(Handle::id(map.handle())).expect("it lives");
         assert_eq!(info.class, format!("{classes}{class}<u32, u32>"));
+    }
+}
+
+#[test]
+fn the_error_of_a_cached_object_or_a_directory_names_the_method_that_was_called() {
+    let _alone = alone();
+    let (list, map) = (cached::list::<u32>(Form::shared()), cached::map::<u32, u32>(Form::shared()));
+    let directory = directory::shared::<u32, u32, u32>(|_| 0);
+    let (lists, maps, directories) = (list.handle(), map.handle(), directory.handle());
+    drop((list, map, directory));
+    for (text, handle, method) in [
+        (panic_of(|| lists.find(|_| true, |_| ())), lists.to_string(), "find"),
+        (panic_of(|| lists.remove(|_| true)), lists.to_string(), "remove"),
+        (panic_of(|| lists.set_cluster_size(ClusterSize::Core)), lists.to_string(), "set_cluster_size"),
+        (panic_of(|| maps.with(&1, |_| ())), maps.to_string(), "with"),
+        (panic_of(|| maps.set(1, 1)), maps.to_string(), "set"),
+        (panic_of(|| maps.iter().next()), maps.to_string(), "iter"),
+        (panic_of(|| directories.update(&1, |_, _| ())), directories.to_string(), "update"),
+        (panic_of(|| directories.read(&1, |_| ())), directories.to_string(), "read"),
+        (panic_of(|| directories.keys().next()), directories.to_string(), "iter"),
+    ] {
+        assert!(text.starts_with(&format!("{handle}.{method}() of class ")), "{text}");
     }
 }
