@@ -1,8 +1,10 @@
-//! Costs of this machine's instructions, measured once, and the warnings of a slow mode.
+//! Costs of this machine's instructions and line transfers, and the warnings of a slow mode.
 //!
-//! Problem: the forms of an object differ by locked instructions, fences and additions to a processor's own
-//! word. The ratio of these costs depends on the machine, and on the mode that the kernel allows. Idea: the
-//! first estimate measures them. Policies express their constants in these units.
+//! Problem: the forms of an object differ by locked instructions, fences, additions to a processor's own
+//! word, and cache lines that move between processors. The ratio of these costs depends on the machine, and
+//! on the mode that the kernel allows. Idea: the first estimate measures the instructions. Contended locks
+//! measure the transfers as they happen ([`squall_machine::transfer`]). Policies express their constants in
+//! these units.
 //!
 //! - I1. The measurement starts no thread, and ends after `TIME_MAX`, apart from the time in which the
 //!   system runs other threads. A cost is the least of many short batches, since other load only adds to it.
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use squall_machine::asym::{self, FenceReason, Mode};
 use squall_machine::pervp::{AtomicReason, BiasedWord, RestartMode, restart_mode};
-use squall_machine::{Vp, machine};
+use squall_machine::{Vp, machine, transfer};
 
 use crate::settings::Settings;
 
@@ -31,7 +33,7 @@ const BATCHES_MIN: u32 = 8;
 /// Factor by which a cost may differ from the reference's (I2).
 const FACTOR_MAX: f64 = 8.0;
 
-/// Costs of instructions that tell the forms of an object apart, in nanoseconds.
+/// Costs of instructions and line transfers that tell the forms of an object apart, in nanoseconds.
 ///
 /// ```
 /// let costs = squall_adapt::costs::measured();
@@ -51,12 +53,21 @@ pub struct MachineCosts {
     pub fence_ns: f64,
     /// The fences of an operation: two full fences without `membarrier`, otherwise zero.
     pub operation_ns: f64,
+    /// The transfer of a cache line between two processors. The reference's until contended locks of the
+    /// process have measured it.
+    pub transfer_ns: f64,
 }
 
 /// Costs of the machine on which the constants of the policies were measured, in the mode with restartable
 /// sequences and `membarrier`.
-pub const REFERENCE: MachineCosts =
-    MachineCosts { multiply_ns: 1.0, locked_ns: 5.5, local_add_ns: 0.4, fence_ns: 5.5, operation_ns: 0.0 };
+pub const REFERENCE: MachineCosts = MachineCosts {
+    multiply_ns: 1.0,
+    locked_ns: 5.5,
+    local_add_ns: 0.4,
+    fence_ns: 5.5,
+    operation_ns: 0.0,
+    transfer_ns: 25.0,
+};
 
 /// Work of a call, as numbers of the units of [`MachineCosts`].
 ///
@@ -84,20 +95,19 @@ impl Work {
     }
 }
 
-/// Returns the costs of this machine, in the mode of this process. The first call measures them.
+/// Returns the costs of this machine, in the mode of this process. The first call measures those of
+/// instructions.
 ///
 /// # Cost
 /// The first call takes at most a millisecond of the calling thread.
-pub fn measured() -> &'static MachineCosts {
-    static MEASURED: OnceLock<MachineCosts> = OnceLock::new();
-    MEASURED.get_or_init(|| {
-        let is_restartable = restart_mode() == RestartMode::Restartable;
-        let is_fenced = is_fenced();
-        if cfg!(miri) || machine().is_virtual() {
-            return MachineCosts::in_mode(REFERENCE, is_restartable, is_fenced);
-        }
-        MachineCosts::in_mode(measure(), is_restartable, is_fenced)
-    })
+pub fn measured() -> MachineCosts {
+    static INSTRUCTIONS: OnceLock<MachineCosts> = OnceLock::new();
+    let is_reference = cfg!(miri) || machine().is_virtual();
+    let instructions = INSTRUCTIONS.get_or_init(|| {
+        let costs = if is_reference { REFERENCE } else { MachineCosts::of_times(measure()) };
+        costs.in_mode(restart_mode() == RestartMode::Restartable, is_fenced())
+    });
+    instructions.with_transfer(if is_reference { None } else { transfer::cost() })
 }
 
 /// Returns `true` if each operation executes full fences.
@@ -106,6 +116,17 @@ fn is_fenced() -> bool {
 }
 
 impl MachineCosts {
+    /// Returns the costs for times that [`measure`] returned (I2).
+    fn of_times([multiply, locked, local_add, fence]: [f64; 4]) -> MachineCosts {
+        MachineCosts {
+            multiply_ns: near(multiply, REFERENCE.multiply_ns),
+            locked_ns: near(locked, REFERENCE.locked_ns),
+            local_add_ns: near(local_add, REFERENCE.local_add_ns),
+            fence_ns: near(fence, REFERENCE.fence_ns),
+            ..REFERENCE
+        }
+    }
+
     /// Returns these costs in a mode.
     fn in_mode(self, is_restartable: bool, is_fenced: bool) -> MachineCosts {
         MachineCosts {
@@ -113,6 +134,12 @@ impl MachineCosts {
             operation_ns: if is_fenced { 2.0 * self.fence_ns } else { 0.0 },
             ..self
         }
+    }
+
+    /// Returns these costs with the measured cost of a transfer, if there is one.
+    fn with_transfer(self, measured_ns: Option<f64>) -> MachineCosts {
+        let transfer_ns = measured_ns.map_or(self.transfer_ns, |ns| near(ns, REFERENCE.transfer_ns));
+        MachineCosts { transfer_ns, ..self }
     }
 
     /// Returns these costs with those that the settings of an object replace.
@@ -127,13 +154,20 @@ impl MachineCosts {
             local_add_ns: if is_locked { locked_ns } else { self.local_add_ns },
             fence_ns,
             operation_ns: if self.operation_ns > 0.0 { 2.0 * fence_ns } else { 0.0 },
+            transfer_ns: or(settings.transfer_ns, self.transfer_ns),
             ..self
         }
     }
 }
 
-/// Measures the costs, in the mode with restartable sequences if the process has it (I1).
-fn measure() -> MachineCosts {
+/// Returns a cost within the factor of the reference's (I2).
+fn near(ns: f64, reference: f64) -> f64 {
+    ns.clamp(reference / FACTOR_MAX, reference * FACTOR_MAX)
+}
+
+/// Measures the times of a multiplication, a locked addition, an addition to the own word, and a fence, in
+/// nanoseconds (I1). The addition is restartable if the process has restartable sequences.
+fn measure() -> [f64; 4] {
     let began = Instant::now();
     let word = AtomicU64::new(0);
     let mut factor = 1_u64;
@@ -156,14 +190,7 @@ fn measure() -> MachineCosts {
             break;
         }
     }
-    let near = |ns: f64, reference: f64| ns.clamp(reference / FACTOR_MAX, reference * FACTOR_MAX);
-    MachineCosts {
-        multiply_ns: near(least[0], REFERENCE.multiply_ns),
-        locked_ns: near(least[1], REFERENCE.locked_ns),
-        local_add_ns: near(least[2], REFERENCE.local_add_ns),
-        fence_ns: near(least[3], REFERENCE.fence_ns),
-        operation_ns: 0.0,
-    }
+    least
 }
 
 /// Returns the time of one call in a batch, in nanoseconds.
@@ -241,15 +268,30 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it times instructions")]
-    fn measured_costs_are_plausible() {
-        let costs = measure();
-        for (ns, reference) in [
-            (costs.multiply_ns, REFERENCE.multiply_ns),
-            (costs.locked_ns, REFERENCE.locked_ns),
-            (costs.local_add_ns, REFERENCE.local_add_ns),
-            (costs.fence_ns, REFERENCE.fence_ns),
-        ] {
-            assert!(ns >= reference / FACTOR_MAX && ns <= reference * FACTOR_MAX, "{costs:?}");
-        }
+    fn each_time_is_measured() {
+        let times = measure();
+        assert!(times.iter().all(|ns| ns.is_finite() && *ns > 0.0), "{times:?}");
+    }
+
+    #[test]
+    fn an_implausible_time_counts_as_the_nearest_plausible_one() {
+        let costs = MachineCosts::of_times([0.0, 1e9, 0.4, f64::INFINITY]);
+        assert_eq!((costs.multiply_ns, costs.locked_ns), (0.125, 44.0));
+        assert_eq!((costs.local_add_ns, costs.fence_ns), (0.4, 44.0));
+        assert_eq!(REFERENCE.with_transfer(Some(0.0)).transfer_ns, 3.125);
+        assert_eq!(REFERENCE.with_transfer(None), REFERENCE);
+    }
+
+    #[test]
+    fn a_measured_time_decides_between_two_forms() {
+        let lock = Work { multiplies: 4.0, locked: 2.0, operations: 0.0 };
+        let copy = Work { multiplies: 12.0, locked: 0.0, operations: 0.0 };
+        let is_lock_cheaper = |times| {
+            let costs = MachineCosts::of_times(times);
+            lock.ns(&costs) < copy.ns(&costs)
+        };
+        assert!(is_lock_cheaper([1.0, 2.0, 0.4, 2.0]));
+        assert!(!is_lock_cheaper([1.0, 20.0, 0.4, 20.0]), "locked instructions are expensive");
+        assert!(is_lock_cheaper([4.0, 12.0, 0.4, 12.0]), "plain work is as slow");
     }
 }

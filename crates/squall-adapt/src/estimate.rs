@@ -93,7 +93,8 @@ impl Estimate {
         let callers = self.callers(load.calls, &load.callers);
         // If the form is already distributed, a global method visits the existing representatives.
         let reps = (load.shape.form != 0).then_some(load.before.reps);
-        vec![self.shared(&callers, load.transfer_ns), self.distributed(&callers, reps, load.transfer_ns)]
+        let line_ns = load.costs.transfer_ns;
+        vec![self.shared(&callers, line_ns), self.distributed(&callers, reps, line_ns)]
     }
 
     /// Returns the calling VPs with their rates. The call count gives the rates; the entry bits add the VPs

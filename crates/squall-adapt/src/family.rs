@@ -174,10 +174,7 @@ pub struct Load<'a> {
     pub callers: VpSet,
     /// Calls, counted for a short time after that span. Threads that did not run in that time are missing.
     pub calls: &'a Calls,
-    /// Cost of a cache line transfer between two VPs, from [`TRANSFER`](crate::settings::TRANSFER), in
-    /// nanoseconds.
-    pub transfer_ns: f64,
-    /// Costs of instructions on this machine, in the mode of this process.
+    /// Costs of instructions and of cache line transfers on this machine, in the mode of this process.
     pub costs: MachineCosts,
     /// Bytes of an object that the caches of a node can hold, from [`CACHE`](crate::settings::CACHE).
     pub cache_bytes: u64,
@@ -240,7 +237,7 @@ pub struct Cost {
 ///         let adds = load.calls.rate_of("add");
 ///         let sharers = load.callers.len().saturating_sub(1) as f64;
 ///         let cost = |form, ns, bytes| Cost { shape: Shape { form, place: None }, ns_per_s: adds * ns, bytes };
-///         vec![cost(0, 5.0 + sharers.min(1.0) * load.transfer_ns, 0), cost(1, 5.0, 64 * load.callers.len())]
+///         vec![cost(0, 5.0 + sharers.min(1.0) * load.costs.transfer_ns, 0), cost(1, 5.0, 64 * load.callers.len())]
 ///     }
 /// }
 ///

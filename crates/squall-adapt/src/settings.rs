@@ -68,11 +68,11 @@ pub static BYTE: Attribute<f64> = Attribute::new("byte", 10.0)
     .in_unit("ns per second")
     .about("the price of a byte of memory, in callers' time per second");
 
-/// Cost of a cache line transfer between two VPs. Default: 25 ns.
-pub static TRANSFER: Attribute<f64> = Attribute::new("transfer", 25.0)
-    .between(1.0, 100_000.0)
+/// Cost of a cache line transfer between two VPs. Default: 0, as [measured](crate::costs::measured).
+pub static TRANSFER: Attribute<f64> = Attribute::new("transfer", 0.0)
+    .between(0.0, 100_000.0)
     .in_unit("ns")
-    .about("the cost of a cache line transfer between two VPs");
+    .about("the cost of a cache line transfer between two VPs; 0: as measured");
 
 /// Cost of a locked instruction. Default: 0, as [measured](crate::costs::measured).
 pub static LOCKED: Attribute<f64> = Attribute::new("locked", 0.0)

@@ -110,6 +110,7 @@ fn costs() -> Value {
         "addition_to_own_vp_ns": rounded(costs.local_add_ns),
         "full_fence_ns": rounded(costs.fence_ns),
         "fences_of_an_operation_ns": rounded(costs.operation_ns),
+        "line_transfer_ns": rounded(costs.transfer_ns),
     })
 }
 

@@ -117,6 +117,11 @@ const FIXED: &[(&str, &str, &str)] = &[
         "Zero while membarrier serves; else every call pays it.",
     ),
     (
+        "costs.line_transfer_ns",
+        "Time to move a cache line between processors.",
+        "A usual value until contended locks have measured it.",
+    ),
+    (
         "may_start",
         "Threads that Squall may start, each with its trigger.",
         "Other hidden threads do not exist. The setting after the semicolon avoids each.",

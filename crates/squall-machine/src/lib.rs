@@ -7,6 +7,7 @@
 //! - [`Clusters`] and [`ClusterTree`] group VPs for objects that keep one representative per cluster.
 //! - [`pervp`] holds words, lists, stacks and values with one copy per VP.
 //! - [`asym`] and [`park`] hold asymmetric fences and an event count for the layers above.
+//! - [`transfer`] has the cost of moving a cache line to another processor, as contended locks measure it.
 //!
 //! Invariant of the crate: a [`Vp`] is a locality hint, never exclusion. Code that is correct only while its
 //! thread stays on one processor uses a restartable operation or an atomic one.
@@ -31,6 +32,8 @@ mod vp;
 
 pub mod asym;
 pub mod park;
+#[cfg(not(loom))]
+pub mod transfer;
 
 #[cfg(not(loom))]
 pub use cluster::{Cluster, ClusterSize, ClusterSizeError, ClusterTree, Clusters, TreeError, TreeNode};

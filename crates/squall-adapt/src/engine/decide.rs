@@ -29,10 +29,9 @@ pub(super) fn estimate(busy: Busy, calls: &Calls) -> Option<SwapPlan> {
         forget(&sample);
         return None;
     }
-    let Settings { transfer_ns, cache_bytes, .. } = sample.settings;
-    let machine = costs::measured().with(&sample.settings);
-    let load =
-        Load { shape: sample.shape, before, span, callers, calls, transfer_ns, costs: machine, cache_bytes };
+    let costs = costs::measured().with(&sample.settings);
+    let cache_bytes = sample.settings.cache_bytes;
+    let load = Load { shape: sample.shape, before, span, callers, calls, costs, cache_bytes };
     let costs = sample.family.estimate_costs(&load);
     let moved_at = state().records.get(&sample.id).and_then(|record| record.moved_at);
     let is_wandering = moved_at.is_some_and(|at| now().saturating_sub(at) < sample.settings.cooldown * 10);

@@ -243,6 +243,10 @@ impl<S: Steps> Sleepable for RawLock<S> {
         !self.is_held() && self.take()
     }
 
+    fn is_held(&self) -> bool {
+        RawLock::is_held(self)
+    }
+
     fn is_announced(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) & SLEEPERS != 0
     }

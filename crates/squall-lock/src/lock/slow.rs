@@ -29,6 +29,8 @@ use crate::forked::refuse;
 use crate::parking::{self, FilterOp, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
 use squall_machine::park::is_past;
+#[cfg(not(loom))]
+use squall_machine::transfer::TransferTimer;
 use squall_sys::fork::forked;
 use squall_sys::sync::{hint, thread};
 use std::cell::Cell;
@@ -43,6 +45,8 @@ pub(crate) trait Sleepable {
     fn key(&self) -> (usize, usize);
     /// Takes the lock if it is free, with Acquire. Reads before it writes.
     fn try_take(&self) -> bool;
+    /// Returns whether a thread holds the lock.
+    fn is_held(&self) -> bool;
     /// Returns whether a thread announced that it sleeps or will sleep.
     fn is_announced(&self) -> bool;
     /// Announces a sleeper.
@@ -81,9 +85,24 @@ const PAUSE: Duration = Duration::from_millis(1);
 const ROUNDS: u32 = if cfg!(any(loom, miri)) { 0 } else { 10 };
 const PAUSING: u32 = 3;
 
-/// Takes the lock without sleeping, if it becomes free soon.
+/// Takes the lock without sleeping, if it becomes free soon. The caller has just found it held.
 pub(crate) fn spin<L: Sleepable>(lock: &L) -> bool {
+    #[cfg(not(loom))]
+    {
+        let mut timer = TransferTimer::new();
+        spin_with(lock, || timer.read(|| lock.is_held()))
+    }
+    #[cfg(loom)]
+    spin_with(lock, || ())
+}
+
+/// Takes the lock without sleeping, if it becomes free soon. Calls `before_yield` in each round in which the
+/// thread has not yielded yet.
+fn spin_with<L: Sleepable>(lock: &L, mut before_yield: impl FnMut()) -> bool {
     for round in 1..=ROUNDS {
+        if round <= PAUSING + 1 {
+            before_yield();
+        }
         if lock.try_take() {
             return true;
         }
@@ -138,7 +157,7 @@ pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>)
         }
         S::step();
         // I2, I4.
-        if spin(lock) {
+        if spin_with(lock, || ()) {
             return true;
         }
     }

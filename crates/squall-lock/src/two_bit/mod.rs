@@ -283,7 +283,11 @@ impl<A: Word, S: Steps> Sleepable for Place<'_, A, S> {
     }
 
     fn try_take(&self) -> bool {
-        self.bits() & HELD == 0 && self.take()
+        !self.is_held() && self.take()
+    }
+
+    fn is_held(&self) -> bool {
+        self.bits() & HELD != 0
     }
 
     fn is_announced(&self) -> bool {

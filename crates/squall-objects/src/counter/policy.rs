@@ -143,7 +143,7 @@ fn between(others: f64, own: f64) -> f64 {
 fn judge(load: &Load<'_>) -> Vec<Cost> {
     let callers = callers(load);
     let (adds, totals) = callers.iter().fold((0.0, 0.0), |(a, t), c| (a + c.adds, t + c.totals));
-    let line = load.transfer_ns;
+    let line = load.costs.transfer_ns;
     let (plain, locked) = (load.costs.local_add_ns, load.costs.locked_ns);
     let (call, visit) = (CALL.ns(&load.costs), VISIT * load.costs.multiply_ns);
     // `busy` is the part of a second during which the shared form's cache line is in transfer. Near 1 the

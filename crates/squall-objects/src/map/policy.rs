@@ -150,7 +150,7 @@ where
             bytes: entries * entry_bytes::<K, V>(),
             nodes: if has_several_nodes() { machine().clusters(COPY_CLUSTERS).len() } else { 1 },
         };
-        estimate(&seen, load.transfer_ns, load.cache_bytes as f64, &load.costs)
+        estimate(&seen, load.costs.transfer_ns, load.cache_bytes as f64, &load.costs)
     }
 
     /// A copy of all entries, there and back again.

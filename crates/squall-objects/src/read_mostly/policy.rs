@@ -98,7 +98,7 @@ impl<T: Clone + Send + Sync + 'static> Family for Values<T> {
         let changes = f64::from(u32::try_from(load.before.global).unwrap_or(u32::MAX))
             / load.span.as_secs_f64().max(1e-9);
         let seen = Seen { readers: readers.into_values().collect(), changes };
-        judge(&seen, size_of::<T>(), size_of::<Local<T, ADAPTS, true>>(), load.transfer_ns, &load.costs)
+        judge(&seen, size_of::<T>(), size_of::<Local<T, ADAPTS, true>>(), load.costs.transfer_ns, &load.costs)
     }
 }
 

@@ -109,6 +109,27 @@ fn a_counter_shrinks_where_most_calls_are_sums() {
 }
 
 #[test]
+fn the_cost_of_a_line_transfer_decides_whether_a_counter_grows() {
+    let mut time = virtual_time();
+    settings::ALL.set(&settings::SAMPLE, Duration::from_millis(10)).unwrap();
+    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
+    let (counter, id) = made();
+    let handle = counter.handle();
+    // The line moves twice in a hundred additions.
+    let adds = move |calls: u32| {
+        let calls = if Vp::current() == Vp::new(0) { calls } else { calls / 100 };
+        (0..calls).for_each(|_| handle.inc());
+    };
+    time.with(Crew::new(&[0, 1], 256, adds), |time| {
+        settings::ALL.set(&settings::TRANSFER, 1.0).unwrap();
+        time.pass(Duration::from_secs(5));
+        assert_eq!(form(id), SHARED, "{:?}", control::history(id));
+        settings::ALL.set(&settings::TRANSFER, 400.0).unwrap();
+        time.until("the counter grows", || form(id) == DISTRIBUTED);
+    });
+}
+
+#[test]
 fn pr_17_a_counter_of_one_vp_is_left_alone_and_the_policy_keeps_nothing_of_it() {
     let mut time = virtual_time();
     let (counter, id) = made();
