@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
-use squall_adapt::control;
+use squall_adapt::{control, settings};
 use squall_core::Handle;
 use squall_machine::{ClusterSize, Machine, Vp};
 use squall_objects::map::{self, Map, MapExt};
@@ -123,6 +123,8 @@ fn forms() {
             read_and_write(of, map.handle(), keys);
         }
     }
+    // Keeps the small form at each of these sizes.
+    settings::ALL.set(&settings::LOCKED, 1000.0).expect("it is within the limits");
     [16, 1024, 8192, 65_536].iter().for_each(|entries| swapped(&small, *entries));
 }
 

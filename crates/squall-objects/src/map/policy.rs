@@ -61,7 +61,7 @@ const SMALL_SURE: usize = 7168;
 fn small_max<K, V>() -> usize {
     let most =
         if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 };
-    if is_table_cheaper(&costs::measured()) { SMALL_SURE } else { most }
+    if is_table_cheaper(&costs::for_all()) { SMALL_SURE } else { most }
 }
 
 /// Returns whether a table with more than [`SMALL_SURE`] entries costs one thread less than the small form
