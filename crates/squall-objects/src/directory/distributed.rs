@@ -24,10 +24,10 @@ type Locals<K, G, L, S> = Mutex<Vec<Arc<LocalTable<K, G, L, S>>>>;
 /// State that a hot-swap moves: the master table, and all local tables (I1).
 struct Whole<K, G, L, S>
 where
-    K: Send + Sync + 'static,
+    K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
-    S: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
 {
     master: MasterTable<K, G, L, S>,
     locals: Locals<K, G, L, S>,
@@ -36,10 +36,10 @@ where
 /// Root.
 pub(super) struct Distributed<K, G, L, S>
 where
-    K: Send + Sync + 'static,
+    K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
-    S: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// Empty until a swap has moved the state in.
     whole: OnceLock<Arc<Whole<K, G, L, S>>>,
@@ -72,12 +72,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K, G, L, S> Distributed<K, G, L, S>
+/// Ends the reservations of the directory: its callers that wait outside a call go on, and their next call
+/// fails.
+impl<K, G, L, S> Drop for Whole<K, G, L, S>
 where
-    K: Send + Sync + 'static,
+    K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
-    S: Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        self.master.revoke_all();
+    }
+}
+
+impl<K, G, L, S> Distributed<K, G, L, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
 {
     pub(super) fn of(master: MasterTable<K, G, L, S>) -> Distributed<K, G, L, S> {
         let whole = OnceLock::from(Arc::new(Whole { master, locals: Mutex::default() }));

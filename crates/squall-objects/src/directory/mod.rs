@@ -8,6 +8,8 @@
 //! - If several threads ask for a missing key at once, one of them makes it.
 //! - A question reads the parts of all clusters at one moment.
 //! - A removal takes effect everywhere at one moment, and can return the final sums.
+//! - An entry can be made later, by another thread or by a task: [`get_or_reserve`](Parts::get_or_reserve)
+//!   returns a [`Reservation`] of an absent key.
 //!
 //! ```
 //! use squall_machine::ClusterSize;
@@ -56,16 +58,18 @@
 //!
 //! [`squall_parts::dhash`] has the tables of these objects, for an object of your own.
 
+mod calls;
 mod distributed;
 mod owner;
+mod reservation;
 
-use squall_core::__macro::Answer;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
 use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
+pub use squall_parts::dhash::{Busy, FillError, Lookup, Revoked};
 use squall_parts::dhash::{LocalTable, Locking, MasterTable};
-use squall_rcu::{Guard, pin};
+use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
@@ -74,8 +78,10 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use crate::answers::panics_in;
 use crate::sizes;
 pub use crate::walk::Walk;
+use calls::{act, look, reserve, walk};
 use distributed::Distributed;
 pub use owner::OwnedDirectory;
+pub use reservation::Reservation;
 
 /// A directory, as implementations provide it. [`Parts`] has the methods for users.
 ///
@@ -108,6 +114,9 @@ where
         Sensors::default()
     }
 }
+
+/// The answer to a caller that reserves an absent key.
+type Answer<R, K, G, L, S, E> = Result<Lookup<R, Reservation<K, G, L, S>>, E>;
 
 /// A use of the tables of a directory, called once.
 pub type Act<'f, K, G, L, S> = dyn FnMut(Tables<'_, K, G, L, S>) + 'f;
@@ -216,6 +225,120 @@ where
     ) -> Result<R, E>
     where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>;
+
+    /// Locks the key's part of this cluster and calls `f` with it, if the key is present. Otherwise reserves
+    /// the key, for an entry that is made later, by any thread or task.
+    ///
+    /// Of all callers that ask for an absent key, in any cluster, exactly one gets a [`Reservation`]. The
+    /// others wait until it ends. They wait outside the call: the directory may be swapped meanwhile.
+    ///
+    /// # Errors
+    /// [`FillError`]: this call waited for a reservation, and its holder [failed](Reservation::fail).
+    ///
+    /// # Panics
+    /// If the object was destroyed, also while the call waits. If the call must wait in the child of a fork.
+    /// In debug builds, if it must wait inside an operation.
+    ///
+    /// # Cost
+    /// As [`get_or_make`](Parts::get_or_make), and a second lock for a fill.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_objects::directory::{self, Lookup, Parts};
+    ///
+    /// let pages = directory::shared::<u64, u64, u64>(|_| 0);
+    /// let page = pages.get_or_reserve(&7, |_, _| ()).unwrap().empty().expect("the page is absent");
+    /// std::thread::scope(|threads| {
+    ///     let waits = threads.spawn(|| pages.get_or_reserve(&7, |frame, _| *frame));
+    ///     page.fill(4096).unwrap();
+    ///     assert_eq!(waits.join().unwrap().unwrap().found(), Some(4096));
+    /// });
+    /// ```
+    fn get_or_reserve<Q, R>(
+        self,
+        key: &Q,
+        f: impl FnOnce(&G, &mut L) -> R,
+    ) -> Answer<R, K, G, L, S, FillError>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>;
+
+    /// Like [`get_or_reserve`](Parts::get_or_reserve), but does not wait for an entry that is being made.
+    ///
+    /// # Errors
+    /// [`Busy`]: another caller makes the entry, or has reserved the key.
+    fn try_get_or_reserve<Q, R>(
+        self,
+        key: &Q,
+        f: impl FnOnce(&G, &mut L) -> R,
+    ) -> Answer<R, K, G, L, S, Busy>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>;
+
+    /// Like [`get_or_reserve`](Parts::get_or_reserve), but the task waits, and not the thread. The thread
+    /// waits only for closures that run under the key's locks. Dropping the future has no effect.
+    ///
+    /// # Errors
+    /// As [`get_or_reserve`](Parts::get_or_reserve).
+    ///
+    /// # Panics
+    /// A poll, if the object was destroyed.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_core::Handle;
+    /// use squall_objects::directory::{Directory, FillError, Lookup, Parts, Revoked};
+    /// use std::hash::RandomState;
+    ///
+    /// # async fn load(_: u64) -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
+    /// type Pages = Handle<dyn Directory<u64, Vec<u8>, u64, RandomState>>;
+    ///
+    /// /// Returns the length of a page. The first task that asks loads it, and the others wait.
+    /// async fn page_len(pages: Pages, number: u64) -> Result<usize, FillError> {
+    ///     match pages.get_or_reserve_async(&number, |page, uses| (*uses += 1, page.len()).1).await? {
+    ///         Lookup::Found(len) => Ok(len),
+    ///         Lookup::Empty(page) => match load(number).await {
+    ///             Ok(bytes) => {
+    ///                 let len = bytes.len();
+    ///                 // The page was revoked if this fails: then only this task gets it.
+    ///                 let _: Result<(), Revoked<Vec<u8>>> = page.fill(bytes);
+    ///                 Ok(len)
+    ///             }
+    ///             Err(error) => {
+    ///                 let error = FillError::from(error);
+    ///                 page.fail(error.clone());
+    ///                 Err(error)
+    ///             }
+    ///         },
+    ///     }
+    /// }
+    /// ```
+    fn get_or_reserve_async<Q, R>(
+        self,
+        key: &Q,
+        f: impl FnOnce(&G, &mut L) -> R + Send,
+    ) -> impl Future<Output = Answer<R, K, G, L, S, FillError>> + Send
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + Sync + ?Sized,
+        K: Borrow<Q>;
+
+    /// Ends the key's reservation, if it has one, without waiting for its holder. Returns whether it had one.
+    /// The key is then absent, and a fill by the holder returns its entry. No other key is changed:
+    /// [`remove`](Parts::remove) removes a key that is present.
+    ///
+    /// ```
+    /// use squall_objects::directory::{self, Parts, Revoked};
+    ///
+    /// let pages = directory::shared::<u64, u64, ()>(|_| ());
+    /// let page = pages.get_or_reserve(&7, |_, _| ()).unwrap().empty().unwrap();
+    /// assert!(pages.revoke(&7) && !pages.revoke(&7));
+    /// assert_eq!(page.fill(4096), Err(Revoked(4096)));
+    /// ```
+    fn revoke<Q>(self, key: &Q) -> bool
+    where
+        Q: Eq + Hash + ?Sized,
         K: Borrow<Q>;
 
     /// Locks the key's part of this cluster and calls `f` with it. Returns `None` if the key is absent. Makes
@@ -371,63 +494,6 @@ where
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// Runs a read within an operation.
-#[inline]
-#[track_caller]
-fn look<K, G, L, S, R>(
-    handle: Handle<dyn Directory<K, G, L, S>>,
-    gone: impl Answer<R>,
-    f: impl FnOnce(Tables<'_, K, G, L, S>) -> R,
-) -> R
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    pin(|guard| {
-        let mut found = None;
-        if let Err(error) = handle.try_look(guard, &mut found) {
-            return gone.answer(error);
-        }
-        f(found.expect("this implementation of `Directory` returned no view of its tables"))
-    })
-}
-
-/// Runs a use that locks, within a call.
-#[inline]
-#[track_caller]
-fn act<K, G, L, S, R>(
-    handle: Handle<dyn Directory<K, G, L, S>>,
-    gone: impl Answer<R>,
-    f: impl FnOnce(Tables<'_, K, G, L, S>) -> R,
-) -> R
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    let (mut f, mut done) = (Some(f), None);
-    if let Err(error) = handle.try_with(&mut |tables| done = f.take().map(|f| f(tables))) {
-        return gone.answer(error);
-    }
-    done.expect("this implementation of `Directory` did not call the closure of `with`")
-}
-
-fn walk<K, G, L, S, T: 'static>(handle: Handle<dyn Directory<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    Walk::new(move |from, found| {
-        let visit = |key: &K, entry: &G| found.push(make(key, entry));
-        act(handle, panics_in!("iter"), |tables| tables.master.visit_from(from, visit))
-    })
-}
-
 impl<K, G, L, S> Parts<K, G, L, S> for Handle<dyn Directory<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -449,6 +515,63 @@ where
         act(self, panics_in!("try_get_or_make"), |tables| {
             tables.here.try_find_or_allocate_and_lock(key, make, |_, entry, part| f(entry, part))
         })
+    }
+
+    #[track_caller]
+    fn get_or_reserve<Q, R>(
+        self,
+        key: &Q,
+        f: impl FnOnce(&G, &mut L) -> R,
+    ) -> Answer<R, K, G, L, S, FillError>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>,
+    {
+        let mut f = Some(f);
+        loop {
+            match reserve(self, key, panics_in!("get_or_reserve"), &mut f) {
+                Ok(lookup) => return Ok(lookup),
+                Err(filling) => filling.wait()?,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn try_get_or_reserve<Q, R>(self, key: &Q, f: impl FnOnce(&G, &mut L) -> R) -> Answer<R, K, G, L, S, Busy>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>,
+    {
+        reserve(self, key, panics_in!("try_get_or_reserve"), &mut Some(f)).map_err(|_| Busy)
+    }
+
+    async fn get_or_reserve_async<Q, R>(
+        self,
+        key: &Q,
+        f: impl FnOnce(&G, &mut L) -> R + Send,
+    ) -> Answer<R, K, G, L, S, FillError>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + Sync + ?Sized,
+        K: Borrow<Q>,
+    {
+        let mut f = Some(f);
+        loop {
+            // The answer is dropped before the task waits, since it need not be `Send`.
+            let filling = match reserve(self, key, panics_in!("get_or_reserve_async"), &mut f) {
+                Ok(lookup) => return Ok(lookup),
+                Err(filling) => filling,
+            };
+            filling.filled().await?;
+        }
+    }
+
+    #[track_caller]
+    fn revoke<Q>(self, key: &Q) -> bool
+    where
+        Q: Eq + Hash + ?Sized,
+        K: Borrow<Q>,
+    {
+        act(self, panics_in!("revoke"), |tables| tables.master.revoke(key))
     }
 
     #[track_caller]

@@ -7,7 +7,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{Directory, Parts, Walk, act, with_hasher};
+use super::calls::act;
+use super::{Directory, Parts, Walk, with_hasher};
 use crate::answers::panics_in;
 
 /// Owner of a directory. Dropping it destroys the object. It dereferences to the handle.

@@ -16,6 +16,7 @@ mod adaptive;
 mod cached;
 mod common;
 mod directory;
+mod directory_reservations;
 mod engine;
 mod map_adaptive;
 mod map_clones;

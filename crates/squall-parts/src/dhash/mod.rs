@@ -33,6 +33,9 @@ pub use element::{Emptied, Emptying, Locked, Locking, Replicas};
 pub use fill::FillError;
 #[cfg(not(loom))]
 pub use master::{LocalTable, MasterTable, Walk};
+#[doc(hidden)]
+#[cfg(not(loom))]
+pub use reservation::__Filling;
 #[cfg(not(loom))]
 pub use reservation::{Busy, Lookup, Reservation, Revoked};
 

@@ -251,6 +251,34 @@ where
     }
 }
 
+/// Internal: a key that another caller fills. Waits for the end of the fill without the table, so that an
+/// object can be swapped or destroyed meanwhile.
+///
+/// The end of the table alone wakes no waiter: its owner first calls [`MasterTable::revoke_all`].
+#[doc(hidden)]
+pub struct __Filling<K, G>(Arc<Element<K, G>>);
+
+impl<K, G> __Filling<K, G> {
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// The error of a reservation that [failed](Reservation::fail).
+    ///
+    /// # Panics
+    /// In the child of a fork. In builds with debug assertions, inside an operation.
+    pub fn wait(&self) -> Result<(), FillError> {
+        self.0.await_fill().map_or(Ok(()), Err)
+    }
+
+    /// Like [`wait`](__Filling::wait), but the task waits.
+    ///
+    /// # Errors
+    /// As [`wait`](__Filling::wait).
+    pub async fn filled(&self) -> Result<(), FillError> {
+        self.0.filled().await.map_or(Ok(()), Err)
+    }
+}
+
 /// The answer to a caller that reserves an absent key.
 type Answer<R, K, G, L, S, E> = Result<Lookup<R, Reservation<K, G, L, S>>, E>;
 
@@ -443,6 +471,24 @@ where
     {
         self.check();
         self.shared.reserve_local(&self.table, key, then)
+    }
+
+    /// Internal: one attempt of [`find_or_reserve`](LocalTable::find_or_reserve). Takes `then` if the key is
+    /// present.
+    ///
+    /// # Errors
+    /// The key that another caller fills.
+    #[doc(hidden)]
+    pub fn __find_or_reserve<Q, R>(
+        &self,
+        key: &Q,
+        then: &mut Option<impl FnOnce(&G, &mut L) -> R>,
+    ) -> Answer<R, K, G, L, S, __Filling<K, G>>
+    where
+        Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>,
+    {
+        lookup(&self.shared, self.step(key, then)).map_err(__Filling)
     }
 
     /// Locks the key's replica in this table and calls `then` with its parts, if the key is present anywhere.
