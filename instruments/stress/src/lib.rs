@@ -11,6 +11,7 @@
 
 mod adapt;
 mod alloc;
+mod dhash;
 mod fork;
 mod locks;
 mod maps;
@@ -39,6 +40,7 @@ pub const STRESSES: &[Stress] = &[
     locks::STRESS,
     alloc::STRESS,
     maps::STRESS,
+    dhash::STRESS,
     fork::STRESS,
 ];
 

@@ -351,6 +351,45 @@ stress! { maps {
     unknown: "stale-look"
 } }
 
+stress! { dhash {
+    threads: "8",
+    // Counts that are positive even on the slowest machine.
+    done: [
+        "entries made by closures",
+        "reservations filled",
+        "reservations handed over",
+        "reservations failed",
+        "reservations dropped",
+        "uses",
+        "lookups",
+        "removals",
+        "panics in closures",
+        "directories made",
+        "directories destroyed",
+        "swaps",
+        "threads started",
+    ],
+    never: [],
+    modes: {
+        it_passes_on_64_virtual_processors: [], [], vps = 64;
+        it_passes_on_the_real_machine: ["--real", "--threads", "3"], [];
+        it_passes_without_restartable_sequences_and_membarrier:
+            [], [("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off")];
+    }
+    // Some faults are found by the first visitor of the key, in one of several ways.
+    breaks: {
+        a_second_fill_of_a_present_key_is_caught: "double-fill", 60, "have not ended";
+        a_lost_fill_is_caught: "lose-fill", 60, "key ";
+        a_lost_use_is_caught: "lose-use", 60, "it was used";
+        a_lookup_that_misses_an_entry_is_caught: "miss-entry", 60, "was present before it";
+        a_removed_entry_in_use_is_caught: "keep-removed", 60, "key ";
+        an_error_of_another_key_is_caught: "wrong-error", 60, "an error of another";
+        a_call_after_destroy_returned_is_caught: "early-mark", 60, "after destroy had returned";
+        an_entry_that_is_never_dropped_is_caught: "leak-entry", 3, "were not dropped";
+    }
+    unknown: "lose-fill"
+} }
+
 /// A single caller is rarely blocked, so this test only checks that the run passes.
 #[test]
 fn swap_passes_with_one_calling_thread() {

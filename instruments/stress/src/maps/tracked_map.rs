@@ -19,8 +19,8 @@ use super::counts::{Stat, count};
 use super::token::Token;
 use super::world::World;
 use crate::run::Rng;
-use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message, raise_expected_panic};
-use crate::skeleton::lifecycle::{DrainLock, Lifecycle};
+use crate::skeleton::expected_panic::raise_expected_panic;
+use crate::skeleton::lifecycle::{CallOutcome, DrainLock, Lifecycle};
 
 /// Number of own keys of each lane.
 const OWN: u64 = 40;
@@ -83,15 +83,6 @@ pub(super) struct TrackedMap {
     pub(super) lifecycle: Lifecycle,
 }
 
-/// The outcome of a call.
-enum CallOutcome<R> {
-    Returned(R),
-    /// A closure panicked as planned.
-    ExpectedPanic,
-    /// The call failed, and the failure was checked.
-    Failed,
-}
-
 fn number(lane: usize, index: u64) -> u64 {
     (lane as u64) << 8 | index
 }
@@ -133,23 +124,14 @@ impl TrackedMap {
 
     /// Calls the map. The call fails only if the map is being destroyed.
     fn call<R>(&self, f: impl FnOnce(AnyMap) -> R) -> CallOutcome<R> {
-        let gone = self.lifecycle.is_destroyed();
-        match catch_silently(|| f(self.map)) {
-            Ok(_) if gone => {
-                self.fail("a call succeeded after destroy had returned".to_owned());
-                CallOutcome::Failed
-            }
-            Ok(answer) => CallOutcome::Returned(answer),
-            Err(panic) if panic.is::<ExpectedPanic>() => CallOutcome::ExpectedPanic,
-            Err(panic) => {
-                count(Stat::Stale);
-                if !self.lifecycle.is_ending() {
-                    let text = panic_message(&*panic);
-                    self.fail(format!("a call panicked although no thread is destroying the map: {text}"));
-                }
-                CallOutcome::Failed
-            }
+        let outcome = self.lifecycle.call(|| f(self.map)).unwrap_or_else(|what| {
+            self.fail(what);
+            CallOutcome::Failed
+        });
+        if let CallOutcome::Failed = outcome {
+            count(Stat::Stale);
         }
+        outcome
     }
 
     // --- own keys ---

@@ -8,7 +8,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use super::expected_panic::{ExpectedPanic, catch_silently, panic_message};
 use super::run_state::RunState;
+
+/// The outcome of a call of an object that may be destroyed meanwhile.
+pub(crate) enum CallOutcome<R> {
+    Returned(R),
+    /// A closure panicked as planned.
+    ExpectedPanic,
+    /// The call failed, as it may while the object is being destroyed.
+    Failed,
+}
 
 /// The progress of an object's destruction.
 #[derive(Default)]
@@ -39,6 +49,24 @@ impl Lifecycle {
     pub(crate) fn mark_destroyed(&self) {
         // Release: pairs with the acquire in `is_destroyed`.
         self.destroyed.store(true, Ordering::Release);
+    }
+
+    /// Calls the object by `f`, which panics if the call fails.
+    ///
+    /// # Errors
+    /// A violation of I1.
+    pub(crate) fn call<R>(&self, f: impl FnOnce() -> R) -> Result<CallOutcome<R>, String> {
+        let is_gone = self.is_destroyed();
+        match catch_silently(f) {
+            Ok(_) if is_gone => Err("a call succeeded after destroy had returned".to_owned()),
+            Ok(answer) => Ok(CallOutcome::Returned(answer)),
+            Err(panic) if panic.is::<ExpectedPanic>() => Ok(CallOutcome::ExpectedPanic),
+            Err(_) if self.is_ending() => Ok(CallOutcome::Failed),
+            Err(panic) => Err(format!(
+                "a call panicked although no thread is destroying the object: {}",
+                panic_message(&*panic)
+            )),
+        }
     }
 }
 

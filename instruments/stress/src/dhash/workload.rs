@@ -1,0 +1,99 @@
+//! The stress, as the skeleton runs it.
+
+use std::thread;
+use std::time::Duration;
+
+use squall::rcu::barrier;
+
+use super::breaks::Break;
+use super::threads::{OTHERS, Role, body};
+use super::world::World;
+use crate::run::{Rng, Run, Violation};
+use crate::skeleton::cleanup::{ProcessSnapshot, drain_until_clean};
+use crate::skeleton::run_state::RunState;
+use crate::skeleton::supervisor::{Body, SUPERVISOR_STREAM, Supervised, Supervisor};
+use crate::skeleton::worker::Worker;
+use crate::skeleton::workload::Workload;
+
+/// The stream of random numbers for making the first directories.
+const FIRST_STREAM: u64 = SUPERVISOR_STREAM - 5;
+/// Maximum number of barriers at the end, and the sleep before each.
+const ROUNDS: u32 = 1_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+pub(crate) struct DhashWorkload(&'static World);
+
+impl DhashWorkload {
+    fn role(&self, worker: usize) -> Role {
+        worker.checked_sub(self.0.callers).map_or(Role::Calls, |other| OTHERS[other])
+    }
+}
+
+impl Supervised for DhashWorkload {
+    const NAME: &'static str = "dhash";
+
+    fn thread(&mut self, worker: usize, rng: Rng) -> Body {
+        Box::new(body(self.0, worker, self.role(worker), rng))
+    }
+
+    fn describe(&self, worker: usize) -> String {
+        format!("worker {worker} ({:?})", self.role(worker))
+    }
+
+    fn disturb(&mut self, supervisor: &mut Supervisor) {
+        match supervisor.rng.below(512) {
+            0..48 => supervisor.move_any(),
+            48 => supervisor.pause(),
+            49..51 => supervisor.switch_reclaimer(),
+            _ => {}
+        }
+    }
+
+    /// The thread that fills handed keys may have ended, and others wait for these keys.
+    fn unblock(&mut self, _supervisor: &Supervisor) {
+        self.0.handed.drop_all();
+    }
+}
+
+impl Workload for DhashWorkload {
+    type Break = Break;
+
+    fn new(run: &Run, broken: Option<Break>) -> Result<DhashWorkload, Violation> {
+        Ok(DhashWorkload(World::make(broken, run.threads, OTHERS.len())))
+    }
+
+    fn run_state(&self) -> &'static RunState {
+        self.0.run_state
+    }
+
+    fn workers(&self) -> &'static [Worker] {
+        &self.0.workers
+    }
+
+    fn begin(&mut self, run: &Run) -> Result<(), Violation> {
+        self.0.fill(&mut run.rng(FIRST_STREAM));
+        Ok(())
+    }
+
+    fn check(&mut self, _before: &ProcessSnapshot) -> Result<(), String> {
+        let world = self.0;
+        world.end();
+        world.run_state.violation().map_or(Ok(()), Err)?;
+        let round = || {
+            // Representatives are dropped on their VP, by the next thread that runs there.
+            thread::sleep(PAUSE);
+            barrier().map(drop).map_err(|error| format!("a barrier at the end failed: {error}"))
+        };
+        let remaining = || match world.alive() {
+            0 => None,
+            alive => Some(format!(
+                "{alive} entries and parts were not dropped although all directories were destroyed"
+            )),
+        };
+        drain_until_clean(ROUNDS, round, remaining)
+    }
+
+    fn report(&self, _elapsed: Duration) -> Vec<(&'static str, u64)> {
+        self.0.counts.lines()
+    }
+}
