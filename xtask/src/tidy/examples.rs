@@ -21,6 +21,7 @@ struct Example {
 const MACHINE: &str = "[package]\nname = \"squall-machine\"\n[lints]\nworkspace = true\n[dependencies]\nsquall-sys = { workspace = true }\n";
 const SYS: &str = "[package]\nname = \"squall-sys\"\n[lints]\nworkspace = true\n";
 const CORE: &str = "[package]\nname = \"squall-core\"\n[lints]\nworkspace = true\n";
+const RCU: &str = "[package]\nname = \"squall-rcu\"\n[target.\"cfg(not(loom))\".dev-dependencies]\nsquall = { path = \"../squall\" }\n";
 const CLI: &str = "[package]\nname = \"squall-cli\"\n[lints]\nworkspace = true\n";
 const VM: &str = "[package]\nname = \"squall-vm-init\"\n[lints]\nworkspace = true\n";
 const BENCH: &str = "[package]\nname = \"squall-bench\"\n[lints]\nworkspace = true\n";
@@ -51,6 +52,9 @@ const EXAMPLES: &[Example] = &[
                 "a/Cargo.toml",
                 "[package]\nname = \"squall-macros\"\n[target.\"cfg(squall_global_alloc)\".dependencies]\nsquall-alloc = \"1\"\n",
             ),
+            ("b/Cargo.toml", RCU),
+            ("b/src/lib.rs", "/// ```\n/// squall::f();\n/// ```\nfn f() { my_squall::g(\"squall::g\"); }\n"),
+            ("b/tests/docs/counter.rs", "use squall::Root;\n"),
         ],
         bad: &[
             (
@@ -80,6 +84,31 @@ const EXAMPLES: &[Example] = &[
                     "a/Cargo.toml",
                     "[package]\nname = \"squall-sys\"\n[target.\"cfg(loom)\".dependencies]\nmacros = { package = \"squall-macros\" }\n",
                 )],
+            ),
+            (
+                "squall-rcu on floor 2 depends on squall on floor 7",
+                &[(
+                    "a/Cargo.toml",
+                    "[package]\nname = \"squall-rcu\"\n[dev-dependencies]\nsquall = { path = \"b\", version = \"1\" }\n",
+                )],
+            ),
+            (
+                "squall-rcu on floor 2 depends on squall on floor 7",
+                &[(
+                    "a/Cargo.toml",
+                    "[package]\nname = \"squall-rcu\"\n[dev-dependencies]\nsquall = { workspace = true }\n",
+                )],
+            ),
+            (
+                "squall-rcu on floor 2 depends on squall on floor 7",
+                &[(
+                    "a/Cargo.toml",
+                    "[package]\nname = \"squall-rcu\"\n[dependencies]\nsquall = { path = \"b\" }\n",
+                )],
+            ),
+            (
+                "only examples may name squall",
+                &[("a/Cargo.toml", RCU), ("a/tests/main.rs", "use squall::rcu::pin;\n")],
             ),
             (
                 "squall-new has no floor",

@@ -41,7 +41,7 @@ impl Package {
     }
 
     /// The names of all packages that it depends on, for building, testing or one target, except for
-    /// [`ALLOCATOR_FOR_TESTS`].
+    /// [`ALLOCATOR_FOR_TESTS`] and [`FACADE`] for examples.
     fn dependencies(&self) -> Vec<String> {
         let mut names = Vec::new();
         collect_dependencies(&self.table, &mut names);
@@ -61,9 +61,17 @@ impl Package {
 /// (`.ci/run global`). The first part is the target under which it is named.
 const ALLOCATOR_FOR_TESTS: (&str, &str) = ("cfg(squall_global_alloc)", "squall-alloc");
 
+/// The crate that examples in the documentation of lower crates may name. They have it as a dev-dependency
+/// without a version. With a version, neither crate could be published before the other.
+const FACADE: &str = "squall";
+
 fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
     for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
         for (key, value) in table.get(kind).and_then(Value::as_table).into_iter().flatten() {
+            let has = |part| value.get(part).is_some();
+            if (kind, key.as_str()) == ("dev-dependencies", FACADE) && has("path") && !has("version") {
+                continue;
+            }
             let renamed = value.get("package").and_then(Value::as_str);
             names.push(renamed.unwrap_or(key).to_owned());
         }
@@ -101,6 +109,19 @@ fn workspace(tree: &Tree) -> Table {
     tree.text("Cargo.toml").and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
+/// Reports the code of a package below the façade that names the façade. Examples are comments, or lie in
+/// `tests/docs`.
+fn only_examples_name_the_facade(tree: &Tree, package: &Package, problems: &mut Problems) {
+    for (path, rust) in tree.rust(&package.folder).filter(|(path, _)| !path.contains("/tests/docs/")) {
+        let names = |code: &str| {
+            word_positions(code, FACADE).iter().any(|at| code[at + FACADE.len()..].starts_with("::"))
+        };
+        for (line, _) in rust.code.iter().enumerate().filter(|(_, code)| names(code)) {
+            problems.line(path, line, format!("only examples may name {FACADE}"));
+        }
+    }
+}
+
 /// `depend-down`: a crate depends on crates of lower floors only.
 pub(crate) fn depend_down(tree: &Tree, problems: &mut Problems) {
     for package in packages(tree, problems) {
@@ -111,6 +132,9 @@ pub(crate) fn depend_down(tree: &Tree, problems: &mut Problems) {
             );
             continue;
         };
+        if crates::named(FACADE).is_some_and(|facade| known.floor < facade.floor) {
+            only_examples_name_the_facade(tree, &package, problems);
+        }
         for dependency in package.dependencies() {
             let Some(lower) = crates::named(&dependency) else { continue };
             if lower.floor >= known.floor {
