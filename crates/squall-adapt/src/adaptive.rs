@@ -52,12 +52,11 @@ pub const DISTRIBUTED: &str = "distributed";
 /// the calls for 0.3 ms, which makes each some tens of nanoseconds slower.
 ///
 /// ```
-/// use squall_adapt::adaptive::Adaptive;
-/// use squall_core::swap::{RootFormats, State, StateFormats};
-/// use squall_core::{RepContext, Root};
+/// use squall::swap::{RootFormats, State, StateFormats};
+/// use squall::{Adaptive, RepContext, Root};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self, n: u64); fn total(&self) -> u64; }
 /// #[derive(Default)]
 /// struct OneWord(AtomicU64);
@@ -425,11 +424,10 @@ where
 /// That of [`Adaptive::create`], and a lock.
 ///
 /// ```
-/// use squall_adapt::adaptive::adaptive;
-/// use squall_core::{RepContext, Root};
-/// # use squall_core::swap::{RootFormats, State, StateFormats};
+/// use squall::{RepContext, Root, adaptive};
+/// # use squall::swap::{RootFormats, State, StateFormats};
 /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self, n: u64); fn total(&self) -> u64; }
 /// # #[derive(Default)]
 /// # struct OneWord(AtomicU64);

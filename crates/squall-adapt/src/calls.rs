@@ -153,17 +153,17 @@ impl Sampler {
 /// or after. Memory: 128 bytes for each VP during the span.
 ///
 /// ```
-/// use squall_adapt::calls::count_calls;
-/// use squall_core::Handle;
+/// use squall::Handle;
+/// use squall::adapt::calls::count_calls;
 /// use std::time::Duration;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// # let hits: squall::Owned<dyn Hits> = squall::shared(Count);
 /// let calls = count_calls(Handle::id(hits.handle()), Duration::from_micros(300))?;
 /// assert_eq!((calls.count(), calls.rate_of("add")), (0, 0.0));
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub fn count_calls(id: Id, span: Duration) -> Result<Calls, SwapError> {
     assert!(

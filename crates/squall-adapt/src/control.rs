@@ -160,7 +160,7 @@ impl From<AttributeError> for ControlError {
 ///
 /// ```
 /// // So far, no sensor has tripped.
-/// assert!(squall_adapt::control::statuses().is_empty());
+/// assert!(squall::adapt::control::statuses().is_empty());
 /// ```
 pub fn statuses() -> Vec<Status> {
     let mut ids = known();
@@ -176,14 +176,14 @@ fn known() -> Vec<Id> {
 /// Returns the status of an adaptive object. Returns `None` if it was destroyed or is not adaptive.
 ///
 /// ```
-/// use squall_core::Handle;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::Handle;
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// // This class belongs to no family.
-/// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// assert!(squall_adapt::control::status(Handle::id(hits.handle())).is_none());
+/// let hits: squall::Owned<dyn Hits> = squall::shared(Count);
+/// assert!(squall::adapt::control::status(Handle::id(hits.handle())).is_none());
 /// ```
 pub fn status(id: Id) -> Option<Status> {
     let (family, form) = family::of(id)?;
@@ -216,14 +216,14 @@ pub fn status(id: Id) -> Option<Status> {
 /// Only the latest reason is kept. The [`history`] has the decisions.
 ///
 /// ```
-/// use squall_core::Handle;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::Handle;
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// // This class belongs to no family.
-/// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
-/// assert!(squall_adapt::control::stays(Handle::id(hits.handle())).is_none());
+/// let hits: squall::Owned<dyn Hits> = squall::shared(Count);
+/// assert!(squall::adapt::control::stays(Handle::id(hits.handle())).is_none());
 /// ```
 pub fn stays(id: Id) -> Option<Stays> {
     status(id).map(|status| status.stays)
@@ -252,7 +252,7 @@ pub fn freeze(id: Id, frozen: bool) -> Result<(), ControlError> {
 /// Freezes all objects, or thaws those that are not frozen individually.
 ///
 /// ```
-/// use squall_adapt::control::{all_frozen, freeze_all};
+/// use squall::adapt::control::{all_frozen, freeze_all};
 ///
 /// freeze_all(true);
 /// assert!(all_frozen());
@@ -271,7 +271,7 @@ pub fn all_frozen() -> bool {
 /// Makes all policies only record their decisions, or carry them out again.
 ///
 /// ```
-/// use squall_adapt::control::{all_dry_run, dry_run_all};
+/// use squall::adapt::control::{all_dry_run, dry_run_all};
 ///
 /// dry_run_all(true);
 /// assert!(all_dry_run());
@@ -307,11 +307,11 @@ fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
 /// [`ControlError`]: the object was destroyed, or has no attributes.
 ///
 /// ```
-/// use squall_adapt::control;
-/// use squall_core::Handle;
-/// use squall_policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
+/// use squall::Handle;
+/// use squall::adapt::control;
+/// use squall::policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
 /// use std::sync::Arc;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
@@ -319,7 +319,7 @@ fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
 /// static SCHEMA: Schema = Schema::new("hits", &[&LIMIT]);
 /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
 ///
-/// let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// let hits: squall::Owned<dyn Hits> = squall::shared(Count);
 /// let id = Handle::id(hits.handle());
 /// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
 /// control::set_attribute(id, "limit", "7")?;
@@ -360,13 +360,13 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
 /// wrong. If the value is wrong, the error names the values allowed.
 ///
 /// ```
-/// use squall_adapt::control::{ControlError, set_attribute};
-/// use squall_core::Handle;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::Handle;
+/// use squall::adapt::control::{ControlError, set_attribute};
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// # let hits: squall::Owned<dyn Hits> = squall::shared(Count);
 /// // The object is not adaptive.
 /// let refused = set_attribute(Handle::id(hits.handle()), "cooldown", "50ms");
 /// assert!(matches!(refused, Err(ControlError::NotAdaptive(..))));
@@ -413,10 +413,10 @@ fn implementations_list() -> MutexGuard<'static, Vec<Implementation>> {
 /// is replaced.
 ///
 /// ```
-/// use squall_adapt::control;
-/// use squall_core::swap::{Replacement, State, StateFormats};
-/// use squall_core::{Handle, Owned, swappable};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::adapt::control;
+/// use squall::swap::{Replacement, State, StateFormats};
+/// use squall::{Handle, Owned, swappable};
+/// # #[squall::interface]
 /// # trait Version: Send + Sync { fn version(&self) -> u32; }
 /// # struct Is(u32);
 /// # impl Version for Is { fn version(&self) -> u32 { self.0 } }
@@ -479,13 +479,13 @@ pub fn implementations(id: Id) -> Vec<&'static str> {
 /// [`ControlError`]; the object keeps serving as before.
 ///
 /// ```
-/// use squall_adapt::control::{ControlError, swap};
-/// use squall_core::Handle;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::Handle;
+/// use squall::adapt::control::{ControlError, swap};
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// # let hits: squall::Owned<dyn Hits> = squall::shared(Count);
 /// let refused = swap(Handle::id(hits.handle()), "tree");
 /// assert!(matches!(refused, Err(ControlError::NoImplementation { .. })));
 /// ```
@@ -527,14 +527,14 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
 /// caller is inside an operation.
 ///
 /// ```
-/// use squall_adapt::control::{ControlError, sample};
-/// use squall_core::Handle;
+/// use squall::Handle;
+/// use squall::adapt::control::{ControlError, sample};
 /// use std::time::Duration;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// # let hits: squall::Owned<dyn Hits> = squall::shared(Count);
 /// let id = Handle::id(hits.handle());
 /// assert_eq!(sample(id, Duration::from_micros(300))?.count(), 0);
 /// assert!(matches!(sample(id, Duration::from_secs(2)), Err(ControlError::TooLong(..))));

@@ -36,7 +36,7 @@ const FACTOR_MAX: f64 = 8.0;
 /// Costs of instructions and line transfers that tell the forms of an object apart, in nanoseconds.
 ///
 /// ```
-/// let costs = squall_adapt::costs::measured();
+/// let costs = squall::adapt::costs::measured();
 /// assert!(costs.locked_ns > 0.0 && costs.operation_ns >= 0.0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +72,7 @@ pub const REFERENCE: MachineCosts = MachineCosts {
 /// Work of a call, as numbers of the units of [`MachineCosts`].
 ///
 /// ```
-/// use squall_adapt::costs::{REFERENCE, Work};
+/// use squall::adapt::costs::{REFERENCE, Work};
 ///
 /// let write = Work { multiplies: 9.0, locked: 2.0, operations: 1.0 };
 /// assert_eq!(write.ns(&REFERENCE), 9.0 + 2.0 * REFERENCE.locked_ns);
@@ -117,11 +117,11 @@ pub fn measured() -> MachineCosts {
 /// That of [`measured`], and about fifteen reads of attributes.
 ///
 /// ```
-/// use squall_adapt::{costs, settings};
+/// use squall::adapt::{costs, settings};
 ///
 /// settings::ALL.set(&settings::LOCKED, 7.0)?;
 /// assert_eq!(costs::for_all().locked_ns, 7.0);
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 pub fn for_all() -> MachineCosts {
     measured().with(&Settings::of_all())
@@ -223,7 +223,7 @@ fn time(mut call: impl FnMut()) -> f64 {
 /// The engine reports them once as an event of `tracing`, when the first adaptive object is created.
 ///
 /// ```
-/// squall_adapt::costs::warnings().iter().for_each(|warning| eprintln!("{warning}"));
+/// squall::adapt::costs::warnings().iter().for_each(|warning| eprintln!("{warning}"));
 /// ```
 pub fn warnings() -> Vec<String> {
     let rseq = match restart_mode() {

@@ -12,8 +12,8 @@ use squall_machine::Vp;
 /// A decision about an object, with its reason.
 ///
 /// ```
-/// use squall_adapt::decision::{Decision, Held, Verdict, history, note};
-/// use squall_core::Id;
+/// use squall::Id;
+/// use squall::adapt::decision::{Decision, Held, Verdict, history, note};
 ///
 /// let id = Id::from_parts(17, 3).unwrap();
 /// let verdict = Verdict::Held(Held::CoolingDown);
@@ -54,7 +54,7 @@ pub struct Decision {
 /// Action taken on a decision.
 ///
 /// ```
-/// use squall_adapt::decision::{Held, Verdict};
+/// use squall::adapt::decision::{Held, Verdict};
 ///
 /// assert_eq!(Verdict::Held(Held::Frozen).to_string(), "held: it is frozen");
 /// ```
@@ -76,7 +76,7 @@ pub enum Verdict {
 /// Reason why an object stays as it is, although another form would be better.
 ///
 /// ```
-/// use squall_adapt::decision::Held;
+/// use squall::adapt::decision::Held;
 ///
 /// assert_eq!(Held::CoolingDown.to_string(), "it was swapped too recently");
 /// ```
@@ -151,8 +151,8 @@ fn lock() -> MutexGuard<'static, VecDeque<Decision>> {
 /// Returns the latest decisions of this process, the newest last: at most 1,024.
 ///
 /// ```
-/// use squall_adapt::decision::{Decision, Verdict, note, recent};
-/// use squall_core::Id;
+/// use squall::Id;
+/// use squall::adapt::decision::{Decision, Verdict, note, recent};
 ///
 /// assert!(recent().is_empty());
 /// let id = Id::from_parts(17, 3).unwrap();

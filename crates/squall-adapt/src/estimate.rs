@@ -18,7 +18,7 @@ const BUSY_MAX: f64 = 0.99;
 /// Costs of calls in nanoseconds, without the transfer of cache lines. Only their ratios matter.
 ///
 /// ```
-/// use squall_adapt::estimate::CallCosts;
+/// use squall::adapt::estimate::CallCosts;
 ///
 /// // A call takes a lock in the shared form, and none in the distributed form.
 /// let costs = CallCosts { shared_ns: 20.0, ..CallCosts::DEFAULT };
@@ -63,8 +63,8 @@ impl Default for CallCosts {
 /// [`Adaptive`](crate::adaptive::Adaptive) uses it. A [`Family`](crate::family::Family) can use it too.
 ///
 /// ```
-/// use squall_adapt::estimate::Estimate;
-/// use squall_adapt::family::{Cost, Load};
+/// use squall::adapt::estimate::Estimate;
+/// use squall::adapt::family::{Cost, Load};
 ///
 /// fn estimate_costs(load: &Load<'_>) -> Vec<Cost> {
 ///     Estimate { global: &["total"], ..Estimate::DEFAULT }.costs(load)

@@ -26,7 +26,7 @@ use crate::costs::MachineCosts;
 /// A form that the objects of a family can have.
 ///
 /// ```
-/// use squall_adapt::family::Form;
+/// use squall::adapt::family::Form;
 ///
 /// struct OneWord;
 /// static FORMS: [Form; 1] = [Form::of::<OneWord>("shared")];
@@ -84,7 +84,7 @@ impl fmt::Debug for Form {
 /// A form of an object, together with its bias.
 ///
 /// ```
-/// use squall_adapt::family::Shape;
+/// use squall::adapt::family::Shape;
 ///
 /// let first = Shape { form: 0, place: None };
 /// assert_ne!(first, Shape { form: 1, ..first });
@@ -100,7 +100,7 @@ pub struct Shape {
 /// Reading of an object's sensors. The counts only grow, and may wrap.
 ///
 /// ```
-/// use squall_adapt::family::Reading;
+/// use squall::adapt::family::Reading;
 ///
 /// let earlier = Reading { local: 100, ..Reading::default() };
 /// let later = Reading { local: 160, foreign: 2, ..Reading::default() };
@@ -198,10 +198,10 @@ pub struct Cost {
 /// # Example
 /// A counter with two forms:
 /// ```
-/// use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
-/// use squall_core::swap::{Replacement, State, StateFormats};
-/// use squall_core::{CallError, Handle};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::adapt::family::{Cost, Family, Form, Load, Reading, Shape};
+/// use squall::swap::{Replacement, State, StateFormats};
+/// use squall::{CallError, Handle};
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self); }
 /// # struct OneWord;
 /// # struct WordPerVp;
@@ -242,7 +242,7 @@ pub struct Cost {
 /// }
 ///
 /// static COUNTERS: Counters = Counters;
-/// squall_adapt::family::register(&COUNTERS);
+/// squall::adapt::family::register(&COUNTERS);
 /// ```
 pub trait Family: Send + Sync + 'static {
     /// The interface.
@@ -427,7 +427,7 @@ pub(crate) fn reading<R>(f: impl FnOnce() -> R) -> R {
 /// reader of sensors does not cause a new representative.
 ///
 /// ```
-/// assert!(!squall_adapt::family::is_reading());
+/// assert!(!squall::adapt::family::is_reading());
 /// ```
 pub fn is_reading() -> bool {
     READING.get()

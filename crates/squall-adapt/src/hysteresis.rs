@@ -31,7 +31,7 @@ const STEADY: u32 = 4;
 /// if it [may](Hysteresis::may_swap), and then reports the change ([`swapped`](Hysteresis::swapped)).
 ///
 /// ```
-/// use squall_adapt::hysteresis::Hysteresis;
+/// use squall::adapt::hysteresis::Hysteresis;
 /// use std::time::Duration;
 ///
 /// let cooldown = Duration::from_millis(200);

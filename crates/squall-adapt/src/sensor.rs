@@ -25,7 +25,7 @@ pub const ALARM: u32 = 1024;
 /// Some plain loads and stores on two cache lines of its own. Wait-free.
 ///
 /// ```
-/// use squall_adapt::sensor::{ALARM, Sensor};
+/// use squall::adapt::sensor::{ALARM, Sensor};
 ///
 /// let sensor = Sensor::new();
 /// let mut posts = 0;

@@ -4,13 +4,13 @@
 //! [`control::set_attribute`](crate::control::set_attribute):
 //!
 //! ```
-//! use squall_adapt::settings;
+//! use squall::adapt::settings;
 //! use std::time::Duration;
 //!
 //! settings::ALL.set(&settings::COOLDOWN, Duration::from_millis(500))?;
 //! settings::ALL.set_text("margin", "1.5")?;
 //! assert_eq!(settings::ALL.get(&settings::MARGIN), 1.5);
-//! # Ok::<(), squall_policy::attribute::AttributeError>(())
+//! # Ok::<(), squall::policy::attribute::AttributeError>(())
 //! ```
 
 use std::sync::Arc;

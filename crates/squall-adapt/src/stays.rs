@@ -140,8 +140,8 @@ impl fmt::Display for Reason {
 /// [`control::stays`](crate::control::stays). `Display` writes a sentence.
 ///
 /// ```
-/// use squall_adapt::family::Form;
-/// use squall_adapt::stays::{Reason, Seen, Stays};
+/// use squall::adapt::family::Form;
+/// use squall::adapt::stays::{Reason, Seen, Stays};
 /// use std::time::Duration;
 ///
 /// let seen = Seen::of_sensors(900, 3100, Duration::from_millis(3));

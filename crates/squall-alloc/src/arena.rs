@@ -17,12 +17,12 @@ use std::ptr::NonNull;
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Arena, Placement};
+/// use squall::alloc::{Arena, Placement};
 ///
 /// // Each of four workers gets a counter that lies near its processor, on lines of its own.
 /// let counters: Result<Vec<_>, _> = (0..4).map(|vp| Arena::new(Placement::Near(vp)).place(0u64)).collect();
 /// assert_eq!(counters?.len(), 4);
-/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// # Ok::<(), squall::alloc::OutOfMemory>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
@@ -46,7 +46,7 @@ pub enum Placement {
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Arena, OutOfMemory, Placement};
+/// use squall::alloc::{Arena, OutOfMemory, Placement};
 /// use std::alloc::Layout;
 ///
 /// let layout = Layout::array::<u8>(isize::MAX as usize / 2).unwrap();
@@ -78,14 +78,14 @@ impl std::error::Error for OutOfMemory {}
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Arena, Placement};
+/// use squall::alloc::{Arena, Placement};
 ///
 /// let shared = Arena::new(Placement::Shared);
 /// let (one, two) = (shared.place(1u64)?, shared.place(2u64)?);
 /// assert_eq!(*one + *two, 3);
 /// // A store to one of them does not slow down a reader of the other.
 /// assert!((&raw const *one).addr().abs_diff((&raw const *two).addr()) >= 128);
-/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// # Ok::<(), squall::alloc::OutOfMemory>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Arena {
@@ -97,7 +97,7 @@ impl Arena {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     ///
     /// const LOCAL: Arena = Arena::new(Placement::Local);
     /// assert_eq!(LOCAL.placement(), Placement::Local);
@@ -110,7 +110,7 @@ impl Arena {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     ///
     /// assert_eq!(Arena::new(Placement::Near(3)).placement(), Placement::Near(3));
     /// ```
@@ -134,7 +134,7 @@ impl Arena {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     /// use std::alloc::Layout;
     ///
     /// let arena = Arena::new(Placement::Shared);
@@ -142,7 +142,7 @@ impl Arena {
     /// let block = arena.allocate(layout)?;
     /// // SAFETY: the block was allocated for this layout, and is freed once.
     /// unsafe { arena.free(block, layout) };
-    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// # Ok::<(), squall::alloc::OutOfMemory>(())
     /// ```
     #[inline(always)]
     pub fn allocate(self, layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
@@ -165,14 +165,14 @@ impl Arena {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     /// use std::alloc::Layout;
     ///
     /// let layout = Layout::new::<u64>();
     /// let block = Arena::new(Placement::Local).allocate(layout)?;
     /// // SAFETY: the block was allocated for this layout, and is freed once. Any arena may free it.
     /// unsafe { Arena::new(Placement::General).free(block, layout) };
-    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// # Ok::<(), squall::alloc::OutOfMemory>(())
     /// ```
     #[inline(always)]
     pub unsafe fn free(self, block: NonNull<u8>, layout: Layout) {
@@ -187,12 +187,12 @@ impl Arena {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     ///
     /// let mut name = Arena::new(Placement::Local).place(String::from("squall"))?;
     /// name.push('!');
     /// assert_eq!(*name, "squall!");
-    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// # Ok::<(), squall::alloc::OutOfMemory>(())
     /// ```
     pub fn place<T>(self, value: T) -> Result<Placed<T>, OutOfMemory> {
         let at = self.allocate(Layout::new::<T>())?.cast::<T>();
@@ -210,12 +210,12 @@ impl Arena {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     ///
     /// let mut buffer = Arena::new(Placement::Local).bytes(4096, 0)?;
     /// buffer[0] = 1;
     /// assert_eq!(buffer.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 1);
-    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// # Ok::<(), squall::alloc::OutOfMemory>(())
     /// ```
     pub fn bytes(self, len: usize, value: u8) -> Result<PlacedBytes, OutOfMemory> {
         let layout = Layout::array::<u8>(len).map_err(|_| OutOfMemory { layout: Layout::new::<u8>() })?;
@@ -264,12 +264,12 @@ fn take_local_of(vp: u32, layout: Layout) -> *mut u8 {
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Arena, Placed, Placement};
+/// use squall::alloc::{Arena, Placed, Placement};
 ///
 /// let mut numbers: Placed<Vec<u32>> = Arena::new(Placement::Local).place(vec![3, 1, 2])?;
 /// numbers.sort();
 /// assert_eq!(*numbers, [1, 2, 3]);
-/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// # Ok::<(), squall::alloc::OutOfMemory>(())
 /// ```
 pub struct Placed<T> {
     at: NonNull<T>,
@@ -285,11 +285,11 @@ impl<T> Placed<T> {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     ///
     /// let value = Arena::new(Placement::Shared).place(1u8)?;
     /// assert!(value.as_ptr().addr().get().is_multiple_of(128));
-    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// # Ok::<(), squall::alloc::OutOfMemory>(())
     /// ```
     pub fn as_ptr(&self) -> NonNull<T> {
         self.at
@@ -299,11 +299,11 @@ impl<T> Placed<T> {
     ///
     /// # Example
     /// ```
-    /// use squall_alloc::{Arena, Placement};
+    /// use squall::alloc::{Arena, Placement};
     ///
     /// let name = Arena::new(Placement::Local).place(String::from("squall"))?;
     /// assert_eq!(name.into_inner(), "squall");
-    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// # Ok::<(), squall::alloc::OutOfMemory>(())
     /// ```
     pub fn into_inner(self) -> T {
         let at = self.at;
@@ -361,11 +361,11 @@ impl<T: fmt::Debug> fmt::Debug for Placed<T> {
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Arena, PlacedBytes, Placement};
+/// use squall::alloc::{Arena, PlacedBytes, Placement};
 ///
 /// let page: PlacedBytes = Arena::new(Placement::Shared).bytes(100, 7)?;
 /// assert_eq!((page.len(), page[99]), (100, 7));
-/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// # Ok::<(), squall::alloc::OutOfMemory>(())
 /// ```
 pub struct PlacedBytes {
     at: NonNull<u8>,

@@ -23,8 +23,8 @@ static BOUND: AtomicUsize = AtomicUsize::new(0);
 /// [`AlreadyReserved`]: the allocator was used before.
 /// # Example
 /// ```
-/// squall_alloc::reserve_at_most(64 << 20)?;
-/// # Ok::<(), squall_alloc::AlreadyReserved>(())
+/// squall::alloc::reserve_at_most(64 << 20)?;
+/// # Ok::<(), squall::alloc::AlreadyReserved>(())
 /// ```
 pub fn reserve_at_most(bytes: usize) -> Result<(), AlreadyReserved> {
     SETUP.with(|| {

@@ -117,9 +117,9 @@ const fn bound() -> usize {
 ///
 /// # Example
 /// ```
-/// let stats = squall_alloc::stats().expect("there is memory");
+/// let stats = squall::alloc::stats().expect("there is memory");
 /// for vp in &stats.vps {
-///     assert!(vp.cached_bytes() + vp.outbox_bytes_max() <= squall_alloc::BOUND_BYTES as u64);
+///     assert!(vp.cached_bytes() + vp.outbox_bytes_max() <= squall::alloc::BOUND_BYTES as u64);
 /// }
 /// ```
 pub const BOUND_BYTES: usize = bound();
@@ -133,8 +133,8 @@ pub(crate) const SPARES_MAX: u32 = if cfg!(miri) { 1 } else { 48 };
 ///
 /// # Example
 /// ```
-/// let stats = squall_alloc::stats().expect("there is memory");
-/// assert!(stats.vps.iter().all(|vp| vp.spare_bytes <= squall_alloc::SPARE_BYTES as u64));
+/// let stats = squall::alloc::stats().expect("there is memory");
+/// assert!(stats.vps.iter().all(|vp| vp.spare_bytes <= squall::alloc::SPARE_BYTES as u64));
 /// ```
 pub const SPARE_BYTES: usize = SPARES_MAX as usize * SPARE_UNITS * SLAB_BYTES;
 

@@ -121,7 +121,7 @@ fn sweep(space: &AddressSpace) -> bool {
 /// use std::time::Duration;
 ///
 /// // In a housekeeping thread:
-/// let pause = squall_alloc::decay().unwrap_or(Duration::from_secs(10));
+/// let pause = squall::alloc::decay().unwrap_or(Duration::from_secs(10));
 /// assert!(pause > Duration::ZERO);
 /// ```
 pub fn decay() -> Option<Duration> {

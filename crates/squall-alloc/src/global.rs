@@ -20,7 +20,7 @@ use std::alloc::{GlobalAlloc, Layout};
 /// # Example
 /// ```
 /// #[global_allocator]
-/// static ALLOCATOR: squall_alloc::LocalityAlloc = squall_alloc::LocalityAlloc;
+/// static ALLOCATOR: squall::alloc::LocalityAlloc = squall::alloc::LocalityAlloc;
 ///
 /// let words: Vec<String> = "memory near its users".split(' ').map(str::to_owned).collect();
 /// assert_eq!(words.len(), 4);

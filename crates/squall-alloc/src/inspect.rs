@@ -13,15 +13,15 @@ use crate::{large, mappings};
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Arena, Placement};
+/// use squall::alloc::{Arena, Placement};
 ///
 /// let value = Arena::new(Placement::Local).place([0u8; 100])?;
-/// let stats = squall_alloc::stats().expect("there is memory");
+/// let stats = squall::alloc::stats().expect("there is memory");
 /// let classes = stats.vps.iter().flat_map(|vp| &vp.classes);
 /// let used: u64 = classes.filter(|class| class.is_local).map(|class| class.used_count).sum();
 /// assert!(used >= 1);
 /// # drop(value);
-/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// # Ok::<(), squall::alloc::OutOfMemory>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassStats {
@@ -49,7 +49,7 @@ pub struct ClassStats {
 ///
 /// # Example
 /// ```
-/// let stats = squall_alloc::stats().expect("there is memory");
+/// let stats = squall::alloc::stats().expect("there is memory");
 /// for vp in &stats.vps {
 ///     println!("VP {}: {} bytes cached, {} classes", vp.vp, vp.cached_bytes(), vp.classes.len());
 /// }
@@ -71,7 +71,7 @@ impl VpStats {
     ///
     /// # Example
     /// ```
-    /// let stats = squall_alloc::stats().expect("there is memory");
+    /// let stats = squall::alloc::stats().expect("there is memory");
     /// let cached: u64 = stats.vps.iter().map(|vp| vp.cached_bytes()).sum();
     /// println!("{cached} bytes are cached");
     /// ```
@@ -90,7 +90,7 @@ impl VpStats {
 ///
 /// # Example
 /// ```
-/// let stats = squall_alloc::stats().expect("there is memory");
+/// let stats = squall::alloc::stats().expect("there is memory");
 /// let used: usize = stats.nodes.iter().map(|node| node.used_bytes()).sum();
 /// println!("{used} bytes in slabs, {} in large blocks", stats.large_bytes);
 /// ```
@@ -116,10 +116,10 @@ pub struct AllocStats {
 ///
 /// # Example
 /// ```
-/// let _value = squall_alloc::Arena::new(squall_alloc::Placement::General).place(1u64)?;
-/// let stats = squall_alloc::stats().expect("there is memory");
+/// let _value = squall::alloc::Arena::new(squall::alloc::Placement::General).place(1u64)?;
+/// let stats = squall::alloc::stats().expect("there is memory");
 /// assert!(!stats.vps.is_empty());
-/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// # Ok::<(), squall::alloc::OutOfMemory>(())
 /// ```
 pub fn stats() -> Option<AllocStats> {
     address_space().map(collect)
@@ -129,7 +129,7 @@ pub fn stats() -> Option<AllocStats> {
 ///
 /// # Example
 /// ```
-/// if let Some(stats) = squall_alloc::stats_if_used() {
+/// if let Some(stats) = squall::alloc::stats_if_used() {
 ///     println!("{} VPs allocated", stats.vps.len());
 /// }
 /// ```
@@ -184,7 +184,7 @@ fn collect(space: &AddressSpace) -> AllocStats {
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Mode, mode};
+/// use squall::alloc::{Mode, mode};
 ///
 /// match mode().expect("there is memory") {
 ///     Mode::Restartable => println!("each processor has caches"),
@@ -254,7 +254,7 @@ pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
 /// ```
 /// let block = vec![0u8; 100_000];
 /// drop(block);
-/// let emptied = squall_alloc::trim();
+/// let emptied = squall::alloc::trim();
 /// println!("all caches emptied: {emptied}");
 /// ```
 pub fn trim() -> bool {

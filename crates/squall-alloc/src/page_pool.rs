@@ -128,7 +128,7 @@ unsafe impl Sync for PagePool {}
 ///
 /// # Example
 /// ```
-/// let stats = squall_alloc::stats().expect("there is memory");
+/// let stats = squall::alloc::stats().expect("there is memory");
 /// for (node, units) in stats.nodes.iter().enumerate() {
 ///     println!("node {node}: {} of {} units in slabs", units.used, units.all);
 /// }
@@ -148,7 +148,7 @@ impl PoolUnits {
     ///
     /// # Example
     /// ```
-    /// let units = squall_alloc::PoolUnits { all: 64, used: 2, dirty: 1 };
+    /// let units = squall::alloc::PoolUnits { all: 64, used: 2, dirty: 1 };
     /// assert_eq!(units.used_bytes(), 2 * 65_536);
     /// ```
     pub fn used_bytes(&self) -> usize {
@@ -159,7 +159,7 @@ impl PoolUnits {
     ///
     /// # Example
     /// ```
-    /// let units = squall_alloc::PoolUnits { all: 64, used: 2, dirty: 1 };
+    /// let units = squall::alloc::PoolUnits { all: 64, used: 2, dirty: 1 };
     /// assert_eq!(units.dirty_bytes(), 65_536);
     /// ```
     pub fn dirty_bytes(&self) -> usize {

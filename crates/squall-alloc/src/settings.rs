@@ -14,7 +14,7 @@ use squall_sys::{area, membarrier, pages, rseq};
 ///
 /// # Example
 /// ```
-/// if squall_alloc::mode() == Some(squall_alloc::Mode::Locked) {
+/// if squall::alloc::mode() == Some(squall::alloc::Mode::Locked) {
 ///     eprintln!("no restartable sequences: each allocation takes a lock");
 /// }
 /// ```

@@ -23,7 +23,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A connection to a program. Requests are answered in order; each method waits for its answer.
 ///
 /// ```
-/// use squall_browse::{Builder, Client, Target};
+/// use squall::browse::{Builder, Client, Target};
 ///
 /// let path = std::env::temp_dir().join(format!("squall-doc-client-{}.sock", std::process::id()));
 /// let server = Builder::new().path(&path).serve()?;
@@ -88,7 +88,7 @@ impl Client {
     /// The errors of [`Client::hello`].
     ///
     /// ```
-    /// use squall_browse::{Builder, Client, Target, protocol::{ListQuery, Sort}};
+    /// use squall::browse::{Builder, Client, Target, protocol::{ListQuery, Sort}};
     /// # let path = std::env::temp_dir().join(format!("squall-doc-list-{}.sock", std::process::id()));
     /// # let server = Builder::new().path(&path).serve()?;
     /// # let mut client = Client::connect(&Target::Path(path))?;

@@ -32,9 +32,9 @@ pub use target::{ClientError, Target};
 /// exceptions: calls of an object while they are counted, and while it is swapped.
 ///
 /// ```
-/// use squall_browse::{Client, Target, protocol::ListQuery};
+/// use squall::browse::{Client, Target, protocol::ListQuery};
 ///
-/// let server = squall_browse::serve()?;
+/// let server = squall::browse::serve()?;
 /// let mut client = Client::connect(&Target::Process(std::process::id()))?;
 /// assert_eq!(client.hello()?.pid, std::process::id());
 /// assert!(client.list(&ListQuery::default())?.objects.is_empty());

@@ -31,7 +31,7 @@ pub const SAMPLE_MS_MAX: u64 = 1000;
 /// A request.
 ///
 /// ```
-/// use squall_browse::protocol::Request;
+/// use squall::browse::protocol::Request;
 ///
 /// let request: Request = serde_json::from_str(r#"{"op":"freeze","id":"17.3"}"#)?;
 /// assert_eq!(request, Request::Freeze { id: "17.3".to_owned() });
@@ -114,7 +114,7 @@ pub enum Request {
 /// Selection and order of the objects in a list.
 ///
 /// ```
-/// use squall_browse::protocol::{ListQuery, Request, Sort};
+/// use squall::browse::protocol::{ListQuery, Request, Sort};
 ///
 /// let query = ListQuery { sort: Sort::Bytes, limit: Some(10), ..ListQuery::default() };
 /// let line = serde_json::to_string(&Request::List(query))?;
@@ -163,7 +163,7 @@ pub enum Sort {
 /// An answer.
 ///
 /// ```
-/// use squall_browse::protocol::{Answer, RefusalKind};
+/// use squall::browse::protocol::{Answer, RefusalKind};
 ///
 /// let line = r#"{"error":{"kind":"no-object","message":"there is no object 17.3"}}"#;
 /// let Answer::Refused(refusal) = serde_json::from_str::<Answer<()>>(line)? else { panic!() };

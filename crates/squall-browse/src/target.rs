@@ -11,7 +11,7 @@ use crate::protocol::Refusal;
 /// Program to connect to.
 ///
 /// ```
-/// use squall_browse::Target;
+/// use squall::browse::Target;
 ///
 /// assert_eq!("4711".parse(), Ok(Target::Process(4711)));
 /// assert_eq!("./my.sock".parse(), Ok(Target::Path("./my.sock".into())));

@@ -39,7 +39,7 @@ use crate::topology::VpSet;
 ///
 /// # Example
 /// ```
-/// use squall_machine::ClusterSize;
+/// use squall::ClusterSize;
 ///
 /// let size: ClusterSize = "fixed:4".parse().unwrap();
 /// assert_eq!(size, ClusterSize::fixed(4));
@@ -69,7 +69,7 @@ impl ClusterSize {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, machine};
+    /// use squall::{ClusterSize, machine};
     ///
     /// for size in ClusterSize::LEVELS {
     ///     println!("{size}: {} clusters", machine().clusters(size).len());
@@ -135,7 +135,7 @@ impl FromStr for ClusterSize {
 ///
 /// # Example
 /// ```
-/// use squall_machine::{ClusterSize, Vp, machine};
+/// use squall::{ClusterSize, Vp, machine};
 ///
 /// let nodes = machine().clusters(ClusterSize::Node);
 /// let mut requests = vec![0; nodes.len()];
@@ -160,8 +160,8 @@ impl Cluster {
 ///
 /// # Example
 /// ```
-/// use squall_machine::topology::{Topology, VirtualSpec};
-/// use squall_machine::{ClusterSize, Vp};
+/// use squall::topology::{Topology, VirtualSpec};
+/// use squall::{ClusterSize, Vp};
 ///
 /// let spec: VirtualSpec = "nodes:2,cores:2,threads:2".parse().unwrap();
 /// let cores = Topology::virtual_of(spec).clusters(ClusterSize::Core);
@@ -229,8 +229,8 @@ impl Clusters {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::Topology;
-    /// use squall_machine::{ClusterSize, Vp};
+    /// use squall::topology::Topology;
+    /// use squall::{ClusterSize, Vp};
     ///
     /// let cores = Topology::virtual_of("cores:2,threads:2".parse().unwrap()).clusters(ClusterSize::Core);
     /// assert_eq!(cores.cluster_of(Vp::new(0)), cores.cluster_of(Vp::new(1)));
@@ -248,8 +248,8 @@ impl Clusters {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::Topology;
-    /// use squall_machine::{ClusterSize, Vp};
+    /// use squall::topology::Topology;
+    /// use squall::{ClusterSize, Vp};
     ///
     /// let cores = Topology::virtual_of("cores:2".parse().unwrap()).clusters(ClusterSize::Core);
     /// assert!(cores.get(Vp::new(1)).is_some());
@@ -272,7 +272,7 @@ impl Clusters {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, machine};
+    /// use squall::{ClusterSize, machine};
     ///
     /// let nodes = machine().clusters(ClusterSize::Node);
     /// let vps: usize = nodes.iter().map(|node| nodes.members(node).len()).sum();

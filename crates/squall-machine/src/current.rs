@@ -51,7 +51,7 @@ impl Vp {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, machine};
+    /// use squall::{Vp, machine};
     ///
     /// // Choose a shard near the thread. Shards must still be thread-safe.
     /// let shards: Vec<_> = (0..machine().vp_limit()).map(|_| std::sync::Mutex::new(0)).collect();
@@ -97,7 +97,7 @@ impl Vp {
     ///
     /// # Example
     /// ```standalone_crate
-    /// use squall_machine::{Machine, Vp};
+    /// use squall::{Machine, Vp};
     ///
     /// Machine::set_virtual("cores:4".parse().unwrap()).unwrap();
     /// Vp::assign_current(Vp::new(2)).unwrap();
@@ -117,7 +117,7 @@ impl Vp {
     ///
     /// # Example
     /// ```standalone_crate
-    /// use squall_machine::{Machine, Vp};
+    /// use squall::{Machine, Vp};
     ///
     /// Machine::set_virtual("cores:4".parse().unwrap()).unwrap();
     /// let index = Vp::with_vp(Vp::new(3), || Vp::current().index()).unwrap();

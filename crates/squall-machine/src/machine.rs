@@ -55,9 +55,9 @@ static MACHINE: OnceLock<Machine> = OnceLock::new();
 ///
 /// # Example
 /// ```
-/// let machine = squall_machine::machine();
+/// let machine = squall::machine();
 /// println!("{} VPs below index {}", machine.vps().len(), machine.vp_limit());
-/// assert!(machine.vps().contains(squall_machine::Vp::current()));
+/// assert!(machine.vps().contains(squall::Vp::current()));
 /// ```
 #[inline]
 pub fn machine() -> &'static Machine {
@@ -103,7 +103,7 @@ pub fn try_machine() -> Result<&'static Machine, MachineError> {
 ///
 /// # Example
 /// ```
-/// use squall_machine::{ClusterSize, Machine};
+/// use squall::{ClusterSize, Machine};
 ///
 /// let machine = Machine::virtual_of("nodes:2,cores:4".parse().unwrap());
 /// assert_eq!(machine.vps().to_string(), "0-7");
@@ -160,7 +160,7 @@ impl Machine {
     ///
     /// # Example
     /// ```standalone_crate
-    /// use squall_machine::{Machine, machine};
+    /// use squall::{Machine, machine};
     ///
     /// Machine::set_virtual("nodes:2,cores:2".parse().unwrap()).unwrap();
     /// assert!(machine().is_virtual());
@@ -211,7 +211,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// let topology = squall_machine::machine().topology();
+    /// let topology = squall::machine().topology();
     /// println!("read from {}", topology.source());
     /// topology.warnings().iter().for_each(|warning| eprintln!("{warning}"));
     /// ```
@@ -229,7 +229,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, machine};
+    /// use squall::{Vp, machine};
     /// use std::sync::atomic::{AtomicU64, Ordering};
     ///
     /// let counts: Vec<AtomicU64> = (0..machine().vp_limit()).map(|_| AtomicU64::new(0)).collect();
@@ -249,7 +249,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, Vp, machine};
+    /// use squall::{ClusterSize, Vp, machine};
     ///
     /// let nodes = machine().clusters(ClusterSize::Node);
     /// let mine = nodes.cluster_of(Vp::current());
@@ -284,7 +284,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, machine};
+    /// use squall::{ClusterSize, machine};
     ///
     /// let tree = machine().tree(&[ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine]).unwrap();
     /// assert_eq!(tree.roots().len(), 1);
@@ -307,7 +307,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, Machine};
+    /// use squall::{ClusterSize, Machine};
     ///
     /// let machine = Machine::virtual_of("nodes:2,cores:4".parse().unwrap());
     /// assert_eq!(machine.cluster_size_or(ClusterSize::Cpu), ClusterSize::Cpu);
@@ -325,7 +325,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, Machine};
+    /// use squall::{ClusterSize, Machine};
     ///
     /// let machine = Machine::virtual_of("nodes:2,cores:4".parse().unwrap());
     /// assert_eq!(machine.default_cluster_size(), ClusterSize::Core);
@@ -351,7 +351,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// let machine = squall_machine::machine();
+    /// let machine = squall::machine();
     /// println!("this thread may run on {}", machine.thread_allowed().intersection(&machine.online()));
     /// ```
     pub fn thread_allowed(&self) -> VpSet {
@@ -370,7 +370,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// let allowance = squall_machine::machine().allowance();
+    /// let allowance = squall::machine().allowance();
     /// assert!(allowance.parallelism() >= 1);
     /// ```
     pub fn allowance(&self) -> Arc<Allowance> {
@@ -399,7 +399,7 @@ impl Machine {
     ///
     /// # Example
     /// ```
-    /// let machine = squall_machine::machine();
+    /// let machine = squall::machine();
     /// let before = machine.refresh();
     /// // Later, for example once a second:
     /// let now = machine.refresh();

@@ -11,7 +11,7 @@ use std::fmt;
 ///
 /// # Example
 /// ```
-/// use squall_machine::Vp;
+/// use squall::Vp;
 ///
 /// let vp = Vp::new(3);
 /// assert_eq!(vp.index(), 3);

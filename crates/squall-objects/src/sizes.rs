@@ -13,10 +13,9 @@ use squall_policy::attribute::Attribute;
 /// like `set_cluster_size`. [`squall_adapt::control::set_attribute`] or a browser sets it.
 ///
 /// ```
-/// use squall_adapt::control;
-/// use squall_core::Handle;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostly};
+/// use squall::adapt::control;
+/// use squall::objects::read_mostly::{self, ReadMostly};
+/// use squall::{ClusterSize, Handle};
 ///
 /// let limits = read_mostly::distributed([10, 20], ClusterSize::Node);
 /// control::set_attribute(Handle::id(limits.handle()), "cluster-size", "core").unwrap();

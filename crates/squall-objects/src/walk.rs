@@ -12,7 +12,7 @@ type Visit<T> = dyn FnMut(u64, &mut Vec<T>) -> Option<u64> + Send + Sync;
 /// Each call panics if the object was destroyed.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let map = map::shared::<u64, u64>();
 /// (0..100).for_each(|key| _ = map.insert(key, 1));

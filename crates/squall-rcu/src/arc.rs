@@ -18,7 +18,7 @@ use crate::pin::Guard;
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{RcuArc, pin};
+/// use squall::rcu::{RcuArc, pin};
 /// let (one, other) = (RcuArc::new(7), RcuArc::new(8));
 /// let sum = pin(|o| {
 ///     let value = one.lend(o);
@@ -29,8 +29,8 @@ use crate::pin::Guard;
 /// ```
 /// A lent reference cannot leave the operation:
 /// ```compile_fail
-/// let value = squall_rcu::RcuArc::new(1);
-/// let leaked: &u32 = squall_rcu::pin(|o| value.lend(o));
+/// let value = squall::rcu::RcuArc::new(1);
+/// let leaked: &u32 = squall::rcu::pin(|o| value.lend(o));
 /// ```
 pub struct RcuArc<T: Send + Sync + 'static>(ManuallyDrop<Arc<T>>);
 
@@ -39,7 +39,7 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     ///
     /// # Example
     /// ```
-    /// let name = squall_rcu::RcuArc::new(String::from("north"));
+    /// let name = squall::rcu::RcuArc::new(String::from("north"));
     /// assert_eq!(name.len(), 5);
     /// ```
     pub fn new(value: T) -> RcuArc<T> {
@@ -52,8 +52,8 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     /// Free: the pointer is computed without a load from memory. Wait-free.
     /// # Example
     /// ```
-    /// let name = squall_rcu::RcuArc::new(String::from("north"));
-    /// squall_rcu::pin(|o| {
+    /// let name = squall::rcu::RcuArc::new(String::from("north"));
+    /// squall::rcu::pin(|o| {
     ///     let lent: &str = name.lend(o);
     ///     drop(name);
     ///     assert_eq!(lent, "north");
@@ -73,7 +73,7 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     ///
     /// # Example
     /// ```
-    /// let value = squall_rcu::RcuArc::new(7);
+    /// let value = squall::rcu::RcuArc::new(7);
     /// let kept = value.to_arc();
     /// drop(value);
     /// assert_eq!(*kept, 7);

@@ -18,15 +18,15 @@ use crate::pin::Guard;
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{Rcu, pin};
+/// use squall::rcu::{Rcu, pin};
 /// let limit = Rcu::new(Box::new(10));
 /// limit.replace(Box::new(20));
 /// assert_eq!(pin(|o| *limit.load(o)), 20);
 /// ```
 /// A loaded reference cannot leave the operation:
 /// ```compile_fail
-/// let cell = squall_rcu::Rcu::new(Box::new(1));
-/// let leaked: &u32 = squall_rcu::pin(|o| cell.load(o));
+/// let cell = squall::rcu::Rcu::new(Box::new(1));
+/// let leaked: &u32 = squall::rcu::pin(|o| cell.load(o));
 /// ```
 pub struct Rcu<T: Send + Sync + 'static> {
     // Comes from `Box::into_raw` and is never null. The thread that swaps a pointer out owns it and retires
@@ -46,8 +46,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     ///
     /// # Example
     /// ```
-    /// let cell = squall_rcu::Rcu::new(Box::new(String::from("v1")));
-    /// assert_eq!(squall_rcu::pin(|o| cell.load(o).clone()), "v1");
+    /// let cell = squall::rcu::Rcu::new(Box::new(String::from("v1")));
+    /// assert_eq!(squall::rcu::pin(|o| cell.load(o).clone()), "v1");
     /// ```
     pub fn new(value: Box<T>) -> Rcu<T> {
         Rcu { pointer: AtomicPtr::new(Box::into_raw(value)), _owns: PhantomData }
@@ -59,8 +59,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// One load. Wait-free; linearizes at the load.
     /// # Example
     /// ```
-    /// let cell = squall_rcu::Rcu::new(Box::new([1, 2, 3]));
-    /// let sum: i32 = squall_rcu::pin(|o| cell.load(o).iter().sum());
+    /// let cell = squall::rcu::Rcu::new(Box::new([1, 2, 3]));
+    /// let sum: i32 = squall::rcu::pin(|o| cell.load(o).iter().sum());
     /// assert_eq!(sum, 6);
     /// ```
     #[inline(always)]
@@ -80,8 +80,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// One atomic exchange and a [`retire`](crate::retire). Lock-free; linearizes at the exchange.
     /// # Example
     /// ```
-    /// let cell = squall_rcu::Rcu::new(Box::new(1));
-    /// squall_rcu::pin(|o| {
+    /// let cell = squall::rcu::Rcu::new(Box::new(1));
+    /// squall::rcu::pin(|o| {
     ///     let old = cell.load(o);
     ///     cell.replace(Box::new(2));
     ///     // The operation may go on reading the old value.
@@ -106,13 +106,13 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// at the exchange.
     /// # Example
     /// ```
-    /// let hits = squall_rcu::Rcu::new(Box::new(0));
+    /// let hits = squall::rcu::Rcu::new(Box::new(0));
     /// std::thread::scope(|scope| {
     ///     for _ in 0..4 {
     ///         scope.spawn(|| hits.update(|n| n + 1));
     ///     }
     /// });
-    /// assert_eq!(squall_rcu::pin(|o| *hits.load(o)), 4);
+    /// assert_eq!(squall::rcu::pin(|o| *hits.load(o)), 4);
     /// ```
     pub fn update(&self, mut f: impl FnMut(&T) -> T) {
         let old = crate::pin(|o| {

@@ -102,8 +102,8 @@ const BOUND_POLL: Duration = Duration::from_micros(200);
 /// An addition to the thread's own list. Lock-free, except for the bound's wait.
 /// # Example
 /// ```
-/// squall_rcu::retire(Box::new([0_u8; 64]));
-/// squall_rcu::barrier().unwrap();
+/// squall::rcu::retire(Box::new([0_u8; 64]));
+/// squall::rcu::barrier().unwrap();
 /// ```
 #[inline]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
@@ -122,8 +122,8 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
 /// ```
 /// let list: Vec<u64> = Vec::with_capacity(1_000_000);
 /// let bytes = size_of_val(&list) + list.capacity() * size_of::<u64>();
-/// squall_rcu::retire_with_size(Box::new(list), bytes);
-/// squall_rcu::barrier().unwrap();
+/// squall::rcu::retire_with_size(Box::new(list), bytes);
+/// squall::rcu::barrier().unwrap();
 /// ```
 #[inline]
 pub fn retire_with_size<T: Send + 'static>(value: Box<T>, bytes: usize) {
@@ -144,8 +144,8 @@ pub fn retire_with_size<T: Send + 'static>(value: Box<T>, bytes: usize) {
 /// let shared = AtomicPtr::new(Box::into_raw(Box::new(1)));
 /// let old = shared.swap(Box::into_raw(Box::new(2)), Ordering::AcqRel);
 /// // SAFETY: from `Box::into_raw`, and the exchange cut the only path to it.
-/// unsafe { squall_rcu::retire_raw(old) };
-/// # squall_rcu::barrier().unwrap();
+/// unsafe { squall::rcu::retire_raw(old) };
+/// # squall::rcu::barrier().unwrap();
 /// # drop(unsafe { Box::from_raw(shared.into_inner()) });
 /// ```
 #[inline]
@@ -161,8 +161,8 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
 /// ```
 /// let text = Box::into_raw(Box::new("x".repeat(1_000_000)));
 /// // SAFETY: from `Box::into_raw`, and no operation can reach it.
-/// unsafe { squall_rcu::retire_raw_with_size(text, size_of::<String>() + 1_000_000) };
-/// # squall_rcu::barrier().unwrap();
+/// unsafe { squall::rcu::retire_raw_with_size(text, size_of::<String>() + 1_000_000) };
+/// # squall::rcu::barrier().unwrap();
 /// ```
 #[inline]
 pub unsafe fn retire_raw_with_size<T: Send + 'static>(value: *mut T, bytes: usize) {
@@ -213,8 +213,8 @@ fn clamp(bytes: usize) -> u32 {
 /// use std::sync::atomic::{AtomicBool, Ordering};
 /// let ran = Arc::new(AtomicBool::new(false));
 /// let sets = ran.clone();
-/// squall_rcu::defer(move || sets.store(true, Ordering::Relaxed));
-/// squall_rcu::barrier().unwrap();
+/// squall::rcu::defer(move || sets.store(true, Ordering::Relaxed));
+/// squall::rcu::barrier().unwrap();
 /// assert!(ran.load(Ordering::Relaxed));
 /// ```
 pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
@@ -245,8 +245,8 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
 /// }
 /// let data = Box::into_raw(Box::new(7_u64));
 /// // SAFETY: `free` may run once on any thread, and no operation can reach `data`.
-/// unsafe { squall_rcu::defer_raw(free, data.cast(), size_of::<u64>()) };
-/// # squall_rcu::barrier().unwrap();
+/// unsafe { squall::rcu::defer_raw(free, data.cast(), size_of::<u64>()) };
+/// # squall::rcu::barrier().unwrap();
 /// ```
 #[inline]
 pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
@@ -522,9 +522,9 @@ fn hand_over(batches: Vec<Batch>) {
 /// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
 /// # Example
 /// ```
-/// squall_rcu::retire(Box::new(1));
+/// squall::rcu::retire(Box::new(1));
 /// // Runs at most the calls that are ripe now, and does not wait.
-/// let ran = squall_rcu::reclaim().unwrap();
+/// let ran = squall::rcu::reclaim().unwrap();
 /// println!("{ran} deferred calls ran");
 /// ```
 pub fn reclaim() -> Result<u64, WaitError> {
@@ -563,7 +563,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 /// Linux's `rcu_barrier`.
 /// # Example
 /// ```
-/// use squall_rcu::{WaitError, barrier, pin, retire, stats};
+/// use squall::rcu::{WaitError, barrier, pin, retire, stats};
 /// retire(Box::new(vec![1, 2, 3]));
 /// barrier().unwrap();
 /// assert_eq!(stats().pending_calls, 0);

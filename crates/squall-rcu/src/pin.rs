@@ -25,16 +25,16 @@ use crate::thread::{
 ///
 /// It cannot move to another thread:
 /// ```compile_fail
-/// squall_rcu::pin(|o| std::thread::scope(|s| { s.spawn(|| { let _kept = o; }); }));
+/// squall::rcu::pin(|o| std::thread::scope(|s| { s.spawn(|| { let _kept = o; }); }));
 /// ```
 /// It cannot be returned from the closure:
 /// ```compile_fail
-/// let kept = squall_rcu::pin(|o| o);
+/// let kept = squall::rcu::pin(|o| o);
 /// ```
 /// It cannot be held across an `.await`, even in a future that stays on its thread:
 /// ```compile_fail
-/// let cell = squall_rcu::Rcu::new(Box::new(1));
-/// let future = squall_rcu::pin(|o| async { std::future::ready(()).await; *cell.load(o) });
+/// let cell = squall::rcu::Rcu::new(Box::new(1));
+/// let future = squall::rcu::pin(|o| async { std::future::ready(()).await; *cell.load(o) });
 /// ```
 #[derive(Debug)]
 pub struct Guard {
@@ -60,8 +60,8 @@ pub struct Guard {
 /// Appavoo 2005, §5.4.3 (requests); Desnoyers et al. 2012 (read sections without fences).
 /// # Example
 /// ```
-/// let config = squall_rcu::Rcu::new(Box::new(String::from("v1")));
-/// let length = squall_rcu::pin(|o| config.load(o).len());
+/// let config = squall::rcu::Rcu::new(Box::new(String::from("v1")));
+/// let length = squall::rcu::pin(|o| config.load(o).len());
 /// assert_eq!(length, 2);
 /// ```
 #[inline]
@@ -79,10 +79,10 @@ pub fn pin<R>(f: impl FnOnce(&Guard) -> R) -> R {
 /// [`PinError`] if the operation was refused; `f` was not called.
 /// # Example
 /// ```
-/// let config = squall_rcu::Rcu::new(Box::new(80_u16));
-/// let port = squall_rcu::try_pin(|o| *config.load(o))?;
+/// let config = squall::rcu::Rcu::new(Box::new(80_u16));
+/// let port = squall::rcu::try_pin(|o| *config.load(o))?;
 /// assert_eq!(port, 80);
-/// # Ok::<(), squall_rcu::PinError>(())
+/// # Ok::<(), squall::rcu::PinError>(())
 /// ```
 #[inline]
 #[cfg_attr(debug_assertions, track_caller)]
@@ -100,7 +100,7 @@ pub fn try_pin<R>(f: impl FnOnce(&Guard) -> R) -> Result<R, PinError> {
 /// ```
 /// std::thread::spawn(|| {
 ///     // Before the thread's first request, and before a signal handler may run on it.
-///     squall_rcu::register().unwrap();
+///     squall::rcu::register().unwrap();
 /// })
 /// .join()
 /// .unwrap();
@@ -115,7 +115,7 @@ pub fn register() -> Result<(), PinError> {
 /// Two loads.
 /// # Example
 /// ```
-/// use squall_rcu::{in_operation, pin};
+/// use squall::rcu::{in_operation, pin};
 /// assert!(!in_operation());
 /// assert!(pin(|_| in_operation()));
 /// ```
@@ -152,12 +152,12 @@ pub fn in_operation() -> bool {
 ///     fn drop(&mut self) { NAMES.lock().unwrap().push(std::mem::take(&mut self.0)); }
 /// }
 /// // Whatever this thread retired before, its drops do not run here.
-/// squall_rcu::without_callbacks(|| {
+/// squall::rcu::without_callbacks(|| {
 ///     let names = NAMES.lock().unwrap();
-///     (0..200).for_each(|n| squall_rcu::retire(Box::new(Logged(n.to_string()))));
+///     (0..200).for_each(|n| squall::rcu::retire(Box::new(Logged(n.to_string()))));
 ///     assert!(names.is_empty());
 /// });
-/// squall_rcu::barrier().unwrap();
+/// squall::rcu::barrier().unwrap();
 /// assert_eq!(NAMES.lock().unwrap().len(), 200);
 /// ```
 #[inline]

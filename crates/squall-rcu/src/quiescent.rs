@@ -34,8 +34,8 @@ impl PendingRun {
     ///
     /// # Example
     /// ```
-    /// use squall_rcu::{RunOn, quiescent_do};
-    /// let vps = squall_machine::machine().vps();
+    /// use squall::rcu::{RunOn, quiescent_do};
+    /// let vps = squall::machine().vps();
     /// let pending = quiescent_do(vps, RunOn::Any, |_| ()).unwrap();
     /// while pending.poll().is_none() {
     ///     std::thread::yield_now();
@@ -54,8 +54,8 @@ impl PendingRun {
     /// The errors of [`wait`](crate::wait()).
     /// # Example
     /// ```
-    /// use squall_rcu::{RunOn, quiescent_do};
-    /// let vps = squall_machine::machine().vps();
+    /// use squall::rcu::{RunOn, quiescent_do};
+    /// let vps = squall::machine().vps();
     /// let outcome = quiescent_do(vps, RunOn::Any, |_| ()).unwrap().wait().unwrap();
     /// assert_eq!((outcome.placed + outcome.displaced, outcome.panicked), (1, 0));
     /// ```
@@ -104,8 +104,8 @@ impl Drop for PendingRun {
 /// Appavoo 2005, §8.5 ("Quiescent Do").
 /// # Example
 /// ```
-/// use squall_rcu::{RunOn, quiescent_do};
-/// let vps = squall_machine::machine().vps();
+/// use squall::rcu::{RunOn, quiescent_do};
+/// let vps = squall::machine().vps();
 /// let pending = quiescent_do(vps, RunOn::Each, |vp| println!("flushing {vp:?}")).unwrap();
 /// let outcome = pending.wait().unwrap();
 /// assert_eq!(outcome.placed + outcome.displaced, vps.len());

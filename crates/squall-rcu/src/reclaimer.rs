@@ -71,7 +71,7 @@ pub enum ReclaimerState {
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{ReclaimerState, reclaimer_state};
+/// use squall::rcu::{ReclaimerState, reclaimer_state};
 /// assert_ne!(reclaimer_state(), ReclaimerState::Failed);
 /// ```
 pub fn reclaimer_state() -> ReclaimerState {
@@ -111,7 +111,7 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// Blocks on the deferred calls that the reclaimer thread runs, if it is forbidden; otherwise lock-free.
 /// # Example
 /// ```
-/// use squall_rcu::{ReclaimerState, barrier, reclaimer_state, retire, set_reclaimer};
+/// use squall::rcu::{ReclaimerState, barrier, reclaimer_state, retire, set_reclaimer};
 /// set_reclaimer(false);
 /// assert_eq!(reclaimer_state(), ReclaimerState::Off);
 /// retire(Box::new(7));

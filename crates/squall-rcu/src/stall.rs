@@ -25,7 +25,7 @@ type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
 /// # Example
 /// ```
 /// // Reports to the log instead of stderr.
-/// squall_rcu::on_stall(|stall| {
+/// squall::rcu::on_stall(|stall| {
 ///     println!("thread {} is inside for {} ms", stall.thread_name, stall.since.as_millis());
 /// });
 /// ```
@@ -101,7 +101,7 @@ impl fmt::Display for Stall {
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// static STALLS: AtomicU64 = AtomicU64::new(0);
-/// squall_rcu::on_stall(|stall| {
+/// squall::rcu::on_stall(|stall| {
 ///     STALLS.fetch_add(1, Ordering::Relaxed);
 ///     eprintln!("{stall}");
 /// });
@@ -121,7 +121,7 @@ pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
 /// # Example
 /// ```
 /// use std::time::Duration;
-/// squall_rcu::set_stall_timeout(Duration::from_millis(500));
+/// squall::rcu::set_stall_timeout(Duration::from_millis(500));
 /// ```
 pub fn set_stall_timeout(stall_timeout: Duration) {
     let ms = u64::try_from(stall_timeout.as_millis()).unwrap_or(UNSET - 1).clamp(1, UNSET - 1);

@@ -49,9 +49,9 @@ pub struct RcuStats {
 /// Reads every record.
 /// # Example
 /// ```
-/// let before = squall_rcu::stats();
-/// squall_rcu::wait().unwrap();
-/// assert!(squall_rcu::stats().grace_periods > before.grace_periods);
+/// let before = squall::rcu::stats();
+/// squall::rcu::wait().unwrap();
+/// assert!(squall::rcu::stats().grace_periods > before.grace_periods);
 /// ```
 pub fn stats() -> RcuStats {
     let (records, threads) = DOMAIN.registry.counts();

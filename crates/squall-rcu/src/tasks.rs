@@ -128,8 +128,8 @@ impl Marker {
     /// [`wait`](crate::wait()).
     /// # Example
     /// ```
-    /// async fn replaced(old: Box<u64>) -> Result<(), squall_rcu::WaitError> {
-    ///     let marker = squall_rcu::Marker::set();
+    /// async fn replaced(old: Box<u64>) -> Result<(), squall::rcu::WaitError> {
+    ///     let marker = squall::rcu::Marker::set();
     ///     // Every operation that was open at the marker has ended behind this line.
     ///     marker.wait_async().await?;
     ///     drop(old);
@@ -149,8 +149,8 @@ impl Marker {
 /// The errors of [`Marker::wait_async`].
 /// # Example
 /// ```
-/// async fn quiet() -> Result<(), squall_rcu::WaitError> {
-///     squall_rcu::wait_async().await
+/// async fn quiet() -> Result<(), squall::rcu::WaitError> {
+///     squall::rcu::wait_async().await
 /// }
 /// ```
 pub fn wait_async() -> impl Future<Output = Result<(), WaitError>> + Send + Unpin {
@@ -172,9 +172,9 @@ pub fn wait_async() -> impl Future<Output = Result<(), WaitError>> + Send + Unpi
 /// [`barrier`](crate::barrier).
 /// # Example
 /// ```
-/// async fn all_dropped() -> Result<(), squall_rcu::WaitError> {
-///     squall_rcu::retire(Box::new([0; 100]));
-///     squall_rcu::barrier_async().await
+/// async fn all_dropped() -> Result<(), squall::rcu::WaitError> {
+///     squall::rcu::retire(Box::new([0; 100]));
+///     squall::rcu::barrier_async().await
 /// }
 /// ```
 pub fn barrier_async() -> impl Future<Output = Result<(), WaitError>> + Send + Unpin {

@@ -46,8 +46,8 @@ thread_local! {
 /// # Example
 /// ```
 /// // On an ordinary thread, operations are never refused.
-/// assert_eq!(squall_rcu::try_pin(|_| 7), Ok(7));
-/// assert!(squall_rcu::PinError::Forked.to_string().contains("may only exec"));
+/// assert_eq!(squall::rcu::try_pin(|_| 7), Ok(7));
+/// assert!(squall::rcu::PinError::Forked.to_string().contains("may only exec"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinError {

@@ -13,7 +13,7 @@ use crate::thread::{DOMAIN, current, in_deferred_call, is_quiet, is_transferring
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{WaitError, pin, wait};
+/// use squall::rcu::{WaitError, pin, wait};
 /// assert_eq!(pin(|_| wait()), Err(WaitError::InOperation));
 /// assert_eq!(wait(), Ok(()));
 /// ```
@@ -66,7 +66,7 @@ impl std::error::Error for WaitError {}
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{Marker, MarkerState, pin};
+/// use squall::rcu::{Marker, MarkerState, pin};
 /// // The marker cannot elapse before this operation ends.
 /// let state = pin(|_| Marker::set().update_and_check().unwrap());
 /// assert_eq!(state, MarkerState::Active);
@@ -84,7 +84,7 @@ pub enum MarkerState {
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{Marker, MarkerState};
+/// use squall::rcu::{Marker, MarkerState};
 /// let marker = Marker::set();
 /// while marker.update_and_check().unwrap() == MarkerState::Active {
 ///     std::thread::yield_now();
@@ -102,8 +102,8 @@ impl Marker {
     /// A full fence and a load. Wait-free.
     /// # Example
     /// ```
-    /// let marker = squall_rcu::Marker::set();
-    /// assert!(squall_rcu::Marker::set() >= marker);
+    /// let marker = squall::rcu::Marker::set();
+    /// assert!(squall::rcu::Marker::set() >= marker);
     /// ```
     pub fn set() -> Marker {
         Marker(DOMAIN.grace.mark())
@@ -115,7 +115,7 @@ impl Marker {
     /// One load. Wait-free.
     /// # Example
     /// ```
-    /// use squall_rcu::{Marker, MarkerState};
+    /// use squall::rcu::{Marker, MarkerState};
     /// let marker = Marker::set();
     /// marker.wait().unwrap();
     /// assert_eq!(marker.check(), MarkerState::Elapsed);
@@ -136,13 +136,13 @@ impl Marker {
     /// of every registered thread's record. Then one read per operation that was open. Lock-free.
     /// # Example
     /// ```
-    /// use squall_rcu::{Marker, MarkerState};
+    /// use squall::rcu::{Marker, MarkerState};
     /// let marker = Marker::set();
     /// // Poll between other work, without ever blocking.
     /// while marker.update_and_check()? == MarkerState::Active {
     ///     std::thread::yield_now();
     /// }
-    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// # Ok::<(), squall::rcu::WaitError>(())
     /// ```
     pub fn update_and_check(&self) -> Result<MarkerState, WaitError> {
         if DOMAIN.grace.elapsed(self.0) {
@@ -161,7 +161,7 @@ impl Marker {
     /// The errors of [`wait`].
     /// # Example
     /// ```
-    /// let marker = squall_rcu::Marker::set();
+    /// let marker = squall::rcu::Marker::set();
     /// // Other work goes here: the grace period may end meanwhile.
     /// marker.wait().unwrap();
     /// ```
@@ -177,7 +177,7 @@ impl Marker {
     /// # Example
     /// ```
     /// use std::time::{Duration, Instant};
-    /// let marker = squall_rcu::Marker::set();
+    /// let marker = squall::rcu::Marker::set();
     /// marker.wait_until(Instant::now() + Duration::from_secs(10)).unwrap();
     /// ```
     pub fn wait_until(&self, deadline: Instant) -> Result<(), WaitError> {
@@ -203,7 +203,7 @@ impl Marker {
 /// # Example
 /// ```
 /// use std::sync::atomic::{AtomicPtr, Ordering};
-/// use squall_rcu::{pin, wait};
+/// use squall::rcu::{pin, wait};
 /// let shared = AtomicPtr::new(Box::into_raw(Box::new(1)));
 /// let read = || pin(|_| unsafe { *shared.load(Ordering::Acquire) });
 /// assert_eq!(read(), 1);
@@ -224,7 +224,7 @@ pub fn wait() -> Result<(), WaitError> {
 /// The errors of [`wait`].
 /// # Example
 /// ```
-/// squall_rcu::wait_expedited().unwrap();
+/// squall::rcu::wait_expedited().unwrap();
 /// ```
 pub fn wait_expedited() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Expedited, None)
@@ -237,7 +237,7 @@ pub fn wait_expedited() -> Result<(), WaitError> {
 /// The errors of [`wait`], and [`WaitError::Timeout`].
 /// # Example
 /// ```
-/// use squall_rcu::{WaitError, wait_until};
+/// use squall::rcu::{WaitError, wait_until};
 /// use std::time::{Duration, Instant};
 /// match wait_until(Instant::now() + Duration::from_secs(10)) {
 ///     Ok(()) => println!("every earlier operation has ended"),

@@ -2,9 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 //! Counters, maps, configuration values, caches, locks and gates for programs with many threads or tasks.
 //!
-//! Programs depend on this crate alone. It re-exports the other crates of Squall. Examples of re-exported
-//! items name those crates: write `squall::objects` for `squall_objects`, and `squall` for `squall_core` and
-//! `squall_machine`.
+//! Programs depend on this crate alone. It re-exports the other crates of Squall.
 //!
 #![doc = include_str!("../README.md")]
 

@@ -52,7 +52,7 @@ static IN_ROUND: Mutex<()> = Mutex::new(());
 /// State of the engine's thread.
 ///
 /// ```
-/// use squall_adapt::engine::{EngineState, set_thread, thread_state};
+/// use squall::adapt::engine::{EngineState, set_thread, thread_state};
 ///
 /// assert_eq!(thread_state(), EngineState::NotStarted);
 /// set_thread(false);
@@ -100,7 +100,7 @@ pub fn thread_state() -> EngineState {
 /// One load; once, the start of a thread.
 ///
 /// ```
-/// use squall_adapt::engine::{EngineState, start, thread_state};
+/// use squall::adapt::engine::{EngineState, start, thread_state};
 ///
 /// start();
 /// assert_eq!(thread_state(), EngineState::Running);
@@ -142,7 +142,7 @@ fn spawn() {
 /// themselves only in calls of [`turn`].
 ///
 /// ```
-/// use squall_adapt::engine::{set_thread, turn};
+/// use squall::adapt::engine::{set_thread, turn};
 ///
 /// set_thread(false);
 /// assert_eq!(turn(), 0, "no object has posted");

@@ -79,13 +79,13 @@ impl Posts {
 /// One atomic exchange, and a wake-up if the thread sleeps. Lock-free.
 ///
 /// ```
-/// use squall_adapt::engine::post;
-/// use squall_core::Handle;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::Handle;
+/// use squall::adapt::engine::post;
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count);
+/// # let hits: squall::Owned<dyn Hits> = squall::shared(Count);
 /// assert!(post(Handle::id(hits.handle())));
 /// ```
 pub fn post(id: Id) -> bool {

@@ -31,7 +31,7 @@ static HOLDER: Mutex<()> = Mutex::new(());
 /// Set a deadline of a minute in tests.
 ///
 /// ```
-/// use squall_adapt::engine::VirtualTime;
+/// use squall::adapt::engine::VirtualTime;
 /// use std::cell::Cell;
 /// use std::rc::Rc;
 /// use std::time::Duration;

@@ -42,7 +42,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Configures a server. [`serve`](crate::serve) uses the defaults.
 ///
 /// ```
-/// let server = squall_browse::Builder::new().clients_max(2).serve()?;
+/// let server = squall::browse::Builder::new().clients_max(2).serve()?;
 /// println!("look at it with: squall top {}", std::process::id());
 /// # drop(server);
 /// # Ok::<(), std::io::Error>(())
@@ -87,7 +87,7 @@ impl Builder {
     /// the socket.
     ///
     /// ```
-    /// use squall_browse::{Builder, Client, Target};
+    /// use squall::browse::{Builder, Client, Target};
     ///
     /// let path = std::env::temp_dir().join(format!("squall-doc-path-{}.sock", std::process::id()));
     /// let server = Builder::new().path(&path).serve()?;

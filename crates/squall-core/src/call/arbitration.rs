@@ -62,9 +62,9 @@ impl Arbitration {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::arbitrate;
+/// use squall::swap::arbitrate;
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let arbiter = arbitrate(counter.handle(), |call| {
 ///     if call.method() == "add" {
 ///         call.refuse("the counter is frozen");
@@ -74,7 +74,7 @@ impl Arbitration {
 /// assert!(counter.try_add(1).is_err());
 /// drop(arbiter);
 /// counter.add(1);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub struct Call<'a> {
     interface: &'static str,
@@ -117,10 +117,10 @@ impl Call<'_> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::arbitrate;
+    /// use squall::swap::arbitrate;
     /// use std::sync::{Arc, Mutex};
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// let log = Arc::new(Mutex::new(Vec::new()));
     /// let sink = Arc::clone(&log);
     /// let _arbiter = arbitrate(counter.handle(), move |call| {
@@ -129,7 +129,7 @@ impl Call<'_> {
     /// })?;
     /// counter.add(1);
     /// assert_eq!(*log.lock().unwrap(), ["add"]);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn proceed(&mut self) {
         if let CallState::Waiting = self.state {

@@ -11,9 +11,9 @@ use crate::protocol::slot::Absent;
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::CallErrorKind;
+/// use squall::CallErrorKind;
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let handle = counter.handle();
 /// drop(counter);
 /// match handle.try_get().map_err(|error| error.reason()) {
@@ -68,12 +68,12 @@ impl fmt::Display for CallErrorKind {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let handle = counter.handle();
 /// drop(counter);
 /// let error = handle.try_add(1).unwrap_err();
 /// assert_eq!((error.interface(), error.method()), ("Counter", "add"));
-/// assert_eq!(error.id(), squall_core::Handle::id(handle));
+/// assert_eq!(error.id(), squall::Handle::id(handle));
 /// assert!(error.to_string().contains(": the object was destroyed;"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]

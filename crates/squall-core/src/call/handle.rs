@@ -42,7 +42,7 @@ use crate::protocol::id::Id;
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let handle = counter.handle();
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
@@ -121,9 +121,9 @@ impl<I: ?Sized> Handle<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Handle;
+    /// use squall::Handle;
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// let id = Handle::id(counter.handle());
     /// assert_eq!(Handle::<dyn Counter>::find(id), Some(counter.handle()));
     /// ```
@@ -138,13 +138,13 @@ impl<I: ?Sized + Interface> Handle<I> {
     /// If two paths lead to one interface, the two handles reach the same object and compare unequal.
     ///
     /// ```
-    /// use squall_core::Handle;
+    /// use squall::Handle;
     ///
-    /// #[squall_macros::interface(crate = squall_core)]
+    /// #[squall::interface]
     /// trait Read: Send + Sync {
     ///     fn get(&self) -> u64;
     /// }
-    /// #[squall_macros::interface(crate = squall_core)]
+    /// #[squall::interface]
     /// trait Cell: Read {
     ///     fn set(&self, value: u64);
     /// }
@@ -162,7 +162,7 @@ impl<I: ?Sized + Interface> Handle<I> {
     ///     }
     /// }
     ///
-    /// let cell = squall_core::shared::<dyn Cell, _>(Plain::default());
+    /// let cell = squall::shared::<dyn Cell, _>(Plain::default());
     /// cell.set(7);
     /// let read: Handle<dyn Read> = Handle::upcast(cell.handle());
     /// assert_eq!(read.get(), 7);

@@ -21,9 +21,9 @@ use crate::protocol::id::Id;
 /// Its objects are shared among threads, so the trait must require `Send + Sync`.
 ///
 /// ```
-/// use squall_core::Interface;
+/// use squall::Interface;
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Door: Send + Sync {
 ///     fn is_open(&self) -> bool;
 ///     #[blocking]
@@ -69,7 +69,7 @@ pub trait InterfaceOf<T>: Interface {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::InterfaceOf;
+    /// use squall::InterfaceOf;
     ///
     /// let central = Central::default();
     /// let counter: &dyn Counter = <dyn Counter as InterfaceOf<Central>>::view(&central);

@@ -42,11 +42,10 @@ use crate::protocol::reps::{Rep, Walk};
 /// behind a `Box`. Elsewhere they panic. In the representative's drop there are no peers.
 ///
 /// ```
-/// use squall_core::{RepContext, Root};
-/// use squall_machine::ClusterSize;
+/// use squall::{ClusterSize, RepContext, Root};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Counter: Send + Sync {
 ///     fn add(&self, n: u64);
 ///     fn get(&self) -> u64;
@@ -126,7 +125,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{RepContext, Root};
+    /// use squall::{RepContext, Root};
     ///
     /// fn root_of(context: &RepContext<Spread>) -> &Spread {
     ///     context.root()
@@ -171,9 +170,9 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Handle, RepContext};
+    /// use squall::{Handle, RepContext};
     ///
-    /// fn id_of(context: &RepContext<Spread>) -> squall_core::Id {
+    /// fn id_of(context: &RepContext<Spread>) -> squall::Id {
     ///     Handle::id(context.handle())
     /// }
     /// ```
@@ -238,7 +237,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
+    /// use squall::RepContext;
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
     /// fn total(context: &RepContext<Spread>) -> u64 {
@@ -259,8 +258,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
-    /// use squall_machine::Vp;
+    /// use squall::{RepContext, Vp};
     ///
     /// fn is_local(context: &RepContext<Spread>) -> bool {
     ///     context.find(Vp::current()).is_some_and(|rep| rep.context.cluster() == context.cluster())
@@ -279,10 +277,10 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
+    /// use squall::RepContext;
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
-    /// fn count_of(context: &RepContext<Spread>, cluster: squall_machine::Cluster) -> u64 {
+    /// fn count_of(context: &RepContext<Spread>, cluster: squall::Cluster) -> u64 {
     ///     context.of_cluster(cluster).map_or(0, |rep| rep.count.load(Relaxed))
     /// }
     /// ```
@@ -304,7 +302,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
+    /// use squall::RepContext;
     ///
     /// fn add_here(context: &RepContext<Spread>, n: u64) {
     ///     context.local().add(n);
@@ -344,7 +342,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
+    /// use squall::RepContext;
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
     /// fn exact_total(context: &RepContext<Spread>) -> u64 {
@@ -374,7 +372,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
+    /// use squall::RepContext;
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
     /// fn greatest(context: &RepContext<Spread>) -> Option<u64> {
@@ -397,7 +395,7 @@ impl<R: Root> RepContext<R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::RepContext;
+    /// use squall::RepContext;
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
     /// fn reset(context: &RepContext<Spread>) {
@@ -426,11 +424,10 @@ impl<R: Root> RepContext<R> {
     /// Inside an operation, where sleeping is not allowed.
     ///
     /// ```
-    /// use squall_core::{Interrupted, RepContext, Root};
-    /// use squall_machine::ClusterSize;
+    /// use squall::{ClusterSize, Interrupted, RepContext, Root};
     /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     ///
-    /// #[squall_macros::interface(crate = squall_core)]
+    /// #[squall::interface]
     /// trait Door: Send + Sync {
     ///     fn open(&self);
     ///     #[blocking]

@@ -30,7 +30,7 @@ use crate::protocol::teardown::{Killed, kill};
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// counter.add(1);
 /// let handle = counter.handle();
 /// drop(counter);
@@ -69,7 +69,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// let handle = counter.handle();
     /// std::thread::spawn(move || handle.add(1)).join().unwrap();
     /// assert_eq!(counter.get(), 1);
@@ -85,7 +85,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// let logins = squall_core::shared::<dyn Counter, _>(Central::default()).named("GET /login requests");
+    /// let logins = squall::shared::<dyn Counter, _>(Central::default()).named("GET /login requests");
     /// let handle = logins.handle();
     /// drop(logins);
     /// assert!(handle.try_add(1).unwrap_err().to_string().contains("\"GET /login requests\""));
@@ -121,13 +121,13 @@ impl<I: ?Sized + Interface> Owned<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Owned;
+    /// use squall::Owned;
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// let destruction = Owned::destroy(counter);
     /// destruction.wait()?; // until everything is dropped
     /// assert!(destruction.is_complete());
-    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// # Ok::<(), squall::rcu::WaitError>(())
     /// ```
     pub fn destroy(this: Owned<I>) -> Destruction {
         let id = this.handle.bits_id();
@@ -139,9 +139,9 @@ impl<I: ?Sized + Interface> Owned<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Owned;
+    /// use squall::Owned;
     ///
-    /// let handle = Owned::leak(squall_core::shared::<dyn Counter, _>(Central::default()));
+    /// let handle = Owned::leak(squall::shared::<dyn Counter, _>(Central::default()));
     /// handle.add(1);
     /// assert_eq!(handle.get(), 1);
     /// ```
@@ -250,13 +250,13 @@ impl Destruction {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Owned;
+    /// use squall::Owned;
     ///
-    /// let destruction = Owned::destroy(squall_core::shared::<dyn Counter, _>(Central::default()));
+    /// let destruction = Owned::destroy(squall::shared::<dyn Counter, _>(Central::default()));
     /// while !destruction.is_complete() {
-    ///     squall_rcu::barrier()?; // runs pending drops
+    ///     squall::rcu::barrier()?; // runs pending drops
     /// }
-    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// # Ok::<(), squall::rcu::WaitError>(())
     /// ```
     pub fn is_complete(self) -> bool {
         // Acquire: pairs with the release in `Slot::advance`. A thread that sees the destruction complete
@@ -279,11 +279,11 @@ impl Destruction {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Owned;
+    /// use squall::Owned;
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// Owned::destroy(counter).wait()?;
-    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// # Ok::<(), squall::rcu::WaitError>(())
     /// ```
     pub fn wait(self) -> Result<(), squall_rcu::WaitError> {
         let mut pause = Duration::from_micros(50);
@@ -314,9 +314,9 @@ impl Destruction {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Owned;
+    /// use squall::Owned;
     ///
-    /// async fn end(counter: Owned<dyn Counter>) -> Result<(), squall_rcu::WaitError> {
+    /// async fn end(counter: Owned<dyn Counter>) -> Result<(), squall::rcu::WaitError> {
     ///     Owned::destroy(counter).wait_async().await
     /// }
     /// ```

@@ -27,14 +27,14 @@ use crate::protocol::object::Object;
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, swap};
+/// use squall::swap::{Replacement, swap};
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
 /// counter.add(5);
-/// let report = swap(counter.handle(), Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// let report = swap(counter.handle(), Replacement::root(Spread, squall::ClusterSize::Cpu))?;
 /// assert_eq!(counter.get(), 5); // the state moved along
 /// assert!(report.to.ends_with("Spread"));
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub struct Replacement<I: ?Sized + Interface> {
     class: &'static Class,
@@ -59,13 +59,13 @@ impl<I: ?Sized + Interface> Replacement<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, Swap};
+    /// use squall::swap::{Replacement, Swap};
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// counter.add(5);
     /// Swap::new(counter.handle()).without_state().run(Replacement::shared(Central::default()))?;
     /// assert_eq!(counter.get(), 0);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     #[track_caller]
     pub fn shared<T>(value: T) -> Replacement<I>
@@ -81,13 +81,13 @@ impl<I: ?Sized + Interface> Replacement<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, swap};
+    /// use squall::swap::{Replacement, swap};
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// counter.add(5);
     /// swap(counter.handle(), Replacement::swappable(Central::default()))?;
     /// assert_eq!(counter.get(), 5);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     #[track_caller]
     pub fn swappable<T: State>(value: T) -> Replacement<I>
@@ -101,12 +101,12 @@ impl<I: ?Sized + Interface> Replacement<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::Replacement;
+    /// use squall::swap::Replacement;
     ///
-    /// let new: Replacement<dyn Counter> = Replacement::root(Spread, squall_machine::ClusterSize::Cpu);
+    /// let new: Replacement<dyn Counter> = Replacement::root(Spread, squall::ClusterSize::Cpu);
     /// let counter = new.create()?;
     /// counter.add(1);
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     #[track_caller]
     pub fn root<R: Root<Interface = I>>(root: R, size: ClusterSize) -> Replacement<I> {
@@ -132,12 +132,12 @@ impl<I: ?Sized + Interface> Replacement<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::Replacement;
+    /// use squall::swap::Replacement;
     ///
     /// let counter = Replacement::<dyn Counter>::swappable(Central::default()).create()?;
     /// counter.add(1);
     /// assert_eq!(counter.get(), 1);
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     pub fn create(self) -> Result<Owned<I>, CreateError> {
         let class = self.class;

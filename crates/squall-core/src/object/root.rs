@@ -33,8 +33,7 @@ use crate::protocol::reps::Rep;
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::Root;
-/// use squall_machine::ClusterSize;
+/// use squall::{ClusterSize, Root};
 ///
 /// let counter = Spread.create(ClusterSize::Core); // one representative for each core that calls
 /// std::thread::scope(|scope| {
@@ -84,10 +83,9 @@ pub trait Root: Send + Sync + Sized + 'static {
     /// it. By default it is the representative of the VP's cluster, and it is cached.
     ///
     /// ```
-    /// use squall_core::{Miss, MissAnswer, RepContext, Root};
-    /// use squall_machine::{Cluster, ClusterSize};
+    /// use squall::{Cluster, ClusterSize, Miss, MissAnswer, RepContext, Root};
     ///
-    /// #[squall_macros::interface(crate = squall_core)]
+    /// #[squall::interface]
     /// trait Place: Send + Sync {
     ///     fn cluster(&self) -> usize;
     /// }
@@ -137,12 +135,11 @@ pub trait Root: Send + Sync + Sized + 'static {
     /// hot-swap, best first. By default there are none.
     ///
     /// ```
-    /// use squall_core::swap::{Replacement, RootFormats, swap};
-    /// use squall_core::{RepContext, Root};
-    /// use squall_machine::ClusterSize;
+    /// use squall::swap::{Replacement, RootFormats, swap};
+    /// use squall::{ClusterSize, RepContext, Root};
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     ///
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # #[squall::interface]
     /// # trait Counter: Send + Sync { fn add(&self, n: u64); fn get(&self) -> u64; }
     /// struct Spread;
     /// struct Local(RepContext<Spread>, AtomicU64);
@@ -167,7 +164,7 @@ pub trait Root: Send + Sync + Sized + 'static {
     /// counter.add(5);
     /// swap(counter.handle(), Replacement::root(Spread, ClusterSize::Machine))?;
     /// assert_eq!(counter.get(), 5);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     fn formats(formats: &mut RootFormats<'_, Self>) {
         let _ = formats;
@@ -189,9 +186,9 @@ pub trait Root: Send + Sync + Sized + 'static {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Root;
+    /// use squall::Root;
     ///
-    /// let counter = Spread.create(squall_machine::ClusterSize::Cpu);
+    /// let counter = Spread.create(squall::ClusterSize::Cpu);
     /// counter.add(2);
     /// assert_eq!(counter.get(), 2);
     /// ```
@@ -210,8 +207,7 @@ pub trait Root: Send + Sync + Sized + 'static {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Root;
-    /// use squall_machine::{ClusterSize, machine};
+    /// use squall::{ClusterSize, Root, machine};
     ///
     /// machine().set_default_cluster_size(ClusterSize::Node);
     /// let counter = Spread.create_default(); // one representative for each node that calls
@@ -230,11 +226,11 @@ pub trait Root: Send + Sync + Sized + 'static {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Root;
+    /// use squall::Root;
     ///
-    /// let counter = Spread.try_create(squall_machine::ClusterSize::Cpu)?;
+    /// let counter = Spread.try_create(squall::ClusterSize::Cpu)?;
     /// counter.add(2);
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     #[track_caller]
     fn try_create(self, size: ClusterSize) -> Result<Owned<Self::Interface>, CreateError> {
@@ -302,10 +298,10 @@ impl<'a, R: Root> Miss<'a, R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Miss, MissAnswer};
+    /// use squall::{Miss, MissAnswer};
     ///
     /// fn handle_miss<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
-    ///     match miss.find(squall_machine::Cluster::new(0)) {
+    ///     match miss.find(squall::Cluster::new(0)) {
     ///         Some(rep) => rep.cached(),
     ///         None => miss.refuse("cluster 0 is not ready"),
     ///     }
@@ -323,10 +319,10 @@ impl<'a, R: Root> Miss<'a, R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Miss, MissAnswer};
+    /// use squall::{Miss, MissAnswer};
     ///
     /// fn first_serves_all<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
-    ///     miss.rep(squall_machine::Cluster::new(0)).cached()
+    ///     miss.rep(squall::Cluster::new(0)).cached()
     /// }
     /// ```
     pub fn rep(&self, cluster: Cluster) -> RepRef<'a, R> {
@@ -339,7 +335,7 @@ impl<'a, R: Root> Miss<'a, R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Miss, MissAnswer};
+    /// use squall::{Miss, MissAnswer};
     ///
     /// fn uncached<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
     ///     miss.local().once()
@@ -353,7 +349,7 @@ impl<'a, R: Root> Miss<'a, R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Miss, MissAnswer};
+    /// use squall::{Miss, MissAnswer};
     ///
     /// fn only_vp_0<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
     ///     if miss.vp().index() == 0 { miss.local().cached() } else { miss.refuse("only VP 0 may call") }
@@ -374,7 +370,7 @@ impl<'a, R: Root> RepRef<'a, R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Miss, MissAnswer};
+    /// use squall::{Miss, MissAnswer};
     ///
     /// fn default_answer<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {
     ///     miss.local().cached()
@@ -388,7 +384,7 @@ impl<'a, R: Root> RepRef<'a, R> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Miss, MissAnswer};
+    /// use squall::{Miss, MissAnswer};
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
     /// fn watched<'a>(miss: Miss<'a, Spread>) -> MissAnswer<'a, Spread> {

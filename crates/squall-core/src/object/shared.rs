@@ -218,7 +218,7 @@ where
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// counter.add(1);
 /// assert_eq!(counter.get(), 1);
 /// ```
@@ -240,9 +240,9 @@ where
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::try_shared::<dyn Counter, _>(Central::default())?;
+/// let counter = squall::try_shared::<dyn Counter, _>(Central::default())?;
 /// counter.add(1);
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 #[track_caller]
 pub fn try_shared<I, T>(value: T) -> Result<Owned<I>, CreateError>
@@ -261,13 +261,13 @@ where
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, swap};
+/// use squall::swap::{Replacement, swap};
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
 /// counter.add(7);
-/// swap(counter.handle(), Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// swap(counter.handle(), Replacement::root(Spread, squall::ClusterSize::Cpu))?;
 /// assert_eq!(counter.get(), 7);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 #[track_caller]
 pub fn swappable<I, T>(value: T) -> Owned<I>
@@ -289,9 +289,9 @@ where
 /// If `make` panics; then no object is made.
 ///
 /// ```
-/// use squall_core::Handle;
+/// use squall::Handle;
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Node: Send + Sync {
 ///     fn me(&self) -> Handle<dyn Node>;
 /// }
@@ -301,9 +301,9 @@ where
 ///         self.0
 ///     }
 /// }
-/// let node = squall_core::shared_with(Plain)?;
+/// let node = squall::shared_with(Plain)?;
 /// assert_eq!(node.me(), node.handle());
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 #[track_caller]
 pub fn shared_with<I, T>(make: impl FnOnce(Handle<I>) -> T) -> Result<Owned<I>, CreateError>
@@ -323,9 +323,9 @@ where
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::swappable_with::<dyn Counter, _>(|_| Central::default())?;
+/// let counter = squall::swappable_with::<dyn Counter, _>(|_| Central::default())?;
 /// counter.add(1);
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 #[track_caller]
 pub fn swappable_with<I, T>(make: impl FnOnce(Handle<I>) -> T) -> Result<Owned<I>, CreateError>

@@ -24,7 +24,7 @@ use crate::protocol::reps::Rep;
 /// A value whose state can move to and from another implementation. See [`swappable`](crate::swappable).
 ///
 /// ```
-/// use squall_core::swap::{StateFormats, State};
+/// use squall::swap::{StateFormats, State};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
 /// struct Central(AtomicU64);
@@ -57,7 +57,7 @@ pub trait State: Send + Sync + Sized + 'static {
 /// it calls the object: that would be a deadlock.
 ///
 /// ```
-/// use squall_core::swap::{State, StateFormats};
+/// use squall::swap::{State, StateFormats};
 /// use std::sync::Mutex;
 ///
 /// struct Log(Mutex<Vec<String>>);
@@ -91,7 +91,7 @@ impl<T: 'static> StateFormats<'_, T> {
     /// Adds an export of the whole state.
     ///
     /// ```
-    /// # use squall_core::swap::{State, StateFormats};
+    /// # use squall::swap::{State, StateFormats};
     /// # use std::sync::Mutex;
     /// struct Name(Mutex<String>);
     /// impl State for Name {
@@ -110,7 +110,7 @@ impl<T: 'static> StateFormats<'_, T> {
     /// Adds an import of the whole state.
     ///
     /// ```
-    /// # use squall_core::swap::{State, StateFormats};
+    /// # use squall::swap::{State, StateFormats};
     /// # use std::sync::Mutex;
     /// struct Name(Mutex<String>);
     /// impl State for Name {
@@ -129,7 +129,7 @@ impl<T: 'static> StateFormats<'_, T> {
     /// Adds an export of the state as its only part.
     ///
     /// ```
-    /// # use squall_core::swap::{State, StateFormats};
+    /// # use squall::swap::{State, StateFormats};
     /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     /// struct Hits(AtomicU64);
     /// impl State for Hits {
@@ -149,7 +149,7 @@ impl<T: 'static> StateFormats<'_, T> {
     /// once.
     ///
     /// ```
-    /// # use squall_core::swap::{State, StateFormats};
+    /// # use squall::swap::{State, StateFormats};
     /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     /// struct Hits(AtomicU64);
     /// impl State for Hits {
@@ -248,12 +248,11 @@ impl<'a, R: Root> RootFormats<'a, R> {
     /// An export or import panics, and the swap fails, if the object has several clusters.
     ///
     /// ```
-    /// use squall_core::swap::{Replacement, RootFormats, State, StateFormats, swap};
-    /// use squall_core::{RepContext, Root};
-    /// use squall_machine::ClusterSize;
+    /// use squall::swap::{Replacement, RootFormats, State, StateFormats, swap};
+    /// use squall::{ClusterSize, RepContext, Root};
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     ///
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # #[squall::interface]
     /// # trait Counter: Send + Sync { fn add(&self, n: u64); fn get(&self) -> u64; }
     /// struct Central(AtomicU64);
     /// # impl Counter for Central {
@@ -283,7 +282,7 @@ impl<'a, R: Root> RootFormats<'a, R> {
     /// swap(counter.handle(), Replacement::swappable(Central(AtomicU64::new(0))))?;
     /// swap(counter.handle(), Replacement::root(One, ClusterSize::Machine))?;
     /// assert_eq!(counter.get(), 5);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn forward_to_rep(&mut self) -> &mut Self
     where
@@ -342,13 +341,13 @@ unsafe fn only_rep<R: Root>(object: NonNull<Object>) -> NonNull<R::Rep> {
 /// A whole distributed object, for a format that moves its state at once.
 ///
 /// ```
-/// use squall_core::swap::RootFormats;
+/// use squall::swap::RootFormats;
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
 ///
 /// fn formats(formats: &mut RootFormats<'_, Spread>) {
 ///     formats
 ///         .export(|whole| Ok(whole.reps().map(|(_, rep)| rep.count.load(Relaxed)).sum::<u64>()))
-///         .import(|whole, n: u64| Ok(whole.rep(squall_machine::Vp::current()).add(n)));
+///         .import(|whole, n: u64| Ok(whole.rep(squall::Vp::current()).add(n)));
 /// }
 /// # use std::sync::atomic::Ordering::Relaxed;
 /// ```

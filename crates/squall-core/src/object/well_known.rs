@@ -34,7 +34,7 @@ use crate::protocol::tables::{Cold, WELL_KNOWN, tables};
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::WellKnown;
+/// use squall::WellKnown;
 ///
 /// static REQUESTS: WellKnown<dyn Counter> = WellKnown::new(7);
 ///
@@ -42,7 +42,7 @@ use crate::protocol::tables::{Cold, WELL_KNOWN, tables};
 /// let owner = REQUESTS.install_shared(Central::default())?;
 /// REQUESTS.handle().add(1);
 /// assert_eq!(owner.get(), 1);
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 pub struct WellKnown<I: ?Sized> {
     number: u32,
@@ -59,7 +59,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// static HITS: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(8);
+    /// static HITS: squall::WellKnown<dyn Counter> = squall::WellKnown::new(8);
     /// assert!(HITS.handle().try_get().is_err());
     /// ```
     pub const fn new(number: u32) -> WellKnown<I> {
@@ -78,11 +78,11 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// static MISSES: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(9);
+    /// static MISSES: squall::WellKnown<dyn Counter> = squall::WellKnown::new(9);
     /// let early = MISSES.handle();
     /// let _owner = MISSES.install_shared(Central::default())?;
     /// early.add(1); // the handle from before the installation works
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     #[track_caller]
     pub fn handle(&self) -> Handle<I> {
@@ -110,10 +110,10 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// static TOTAL: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(10);
+    /// static TOTAL: squall::WellKnown<dyn Counter> = squall::WellKnown::new(10);
     /// let _owner = TOTAL.install_shared(Central::default())?;
     /// assert!(TOTAL.install_shared(Central::default()).is_err()); // taken
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     #[track_caller]
     pub fn install_shared<T>(&self, value: T) -> Result<Owned<I>, CreateError>
@@ -135,10 +135,10 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// static EVENTS: squall_core::WellKnown<dyn Counter> = squall_core::WellKnown::new(11);
-    /// let _owner = EVENTS.install(Spread, squall_machine::ClusterSize::Cpu)?;
+    /// static EVENTS: squall::WellKnown<dyn Counter> = squall::WellKnown::new(11);
+    /// let _owner = EVENTS.install(Spread, squall::ClusterSize::Cpu)?;
     /// EVENTS.handle().add(1);
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     #[track_caller]
     pub fn install<R: Root<Interface = I>>(

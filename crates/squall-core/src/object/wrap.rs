@@ -66,7 +66,7 @@ use crate::protocol::object::Object;
 /// let counter = wrapped::<dyn Counter, _, _>(|_| Around::new(Calls(0.into()), Central::default()))?;
 /// counter.add(2);
 /// assert_eq!(counter.get(), 2);
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 pub trait Wrap: Send + Sync + 'static {
     /// Makes the call by running `f` on this thread, at once or later; or rejects the call.
@@ -167,8 +167,8 @@ impl Invoked {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall::{CallErrorKind, Handle, Id};
 /// use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
-/// use squall_core::{CallErrorKind, Handle, Id};
 ///
 /// struct Closed(Id);
 /// impl Wrap for Closed {
@@ -178,7 +178,7 @@ impl Invoked {
 /// }
 /// let counter = wrapped::<dyn Counter, _, _>(|handle| Around::new(Closed(Handle::id(handle)), Central::default()))?;
 /// assert_eq!(counter.try_get().unwrap_err().reason(), CallErrorKind::Refused("closed"));
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -191,8 +191,8 @@ impl Refusal {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall::{Handle, Id};
     /// use squall_core::wrap::{Around, Invoked, Refusal, Wrap, wrapped};
-    /// use squall_core::{Handle, Id};
     ///
     /// struct ReadOnly(Id);
     /// impl Wrap for ReadOnly {
@@ -203,7 +203,7 @@ impl Refusal {
     /// let counter = wrapped::<dyn Counter, _, _>(|handle| Around::new(ReadOnly(Handle::id(handle)), Central::default()))?;
     /// assert!(counter.try_add(1).is_err());
     /// assert_eq!(counter.get(), 0);
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     pub fn new(id: Id, why: &'static str) -> Refusal {
         Refusal { id, reason: CallErrorKind::Refused(why) }
@@ -400,7 +400,7 @@ impl<W: Wrap, T: 'static, S: Describe<T>> Describe<Around<W, T>> for Wrapped<S> 
 /// }
 /// let counter = wrapped::<dyn Counter, _, _>(|_| Around::new(OneAtATime(Default::default()), Central::default()))?;
 /// counter.add(1);
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 #[track_caller]
 pub fn wrapped<I, W, T>(make: impl FnOnce(Handle<I>) -> Around<W, T>) -> Result<Owned<I>, CreateError>
@@ -473,10 +473,10 @@ impl<I: ?Sized + Interface> Replacement<I> {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, wrap::shall_leave};
+/// use squall_core::wrap::shall_leave;
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
-/// assert!(!shall_leave(Handle::id(counter.handle()))); // this thread is in no call of it
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// assert!(!shall_leave(squall::Handle::id(counter.handle()))); // this thread is in no call of it
 /// ```
 pub fn shall_leave(id: Id) -> bool {
     squall_sys::fork::forked() || frames::shall_leave(id)
@@ -710,7 +710,7 @@ impl fmt::Debug for Caught {
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
 /// use squall_core::wrap::{Caught, catching};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let handle = counter.handle();
 /// drop(counter);
 /// match catching(|| handle.get()) {

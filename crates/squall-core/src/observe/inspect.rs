@@ -32,8 +32,8 @@ use crate::protocol::tables::{BLOCK, Tables, existing};
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
-/// let info = squall_core::info_of(squall_core::Handle::id(counter.handle())).unwrap();
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// let info = squall::info_of(squall::Handle::id(counter.handle())).unwrap();
 /// assert_eq!((info.interface, info.reps.len()), ("Counter", 1));
 /// assert!(info.class.ends_with("Central"));
 /// println!("made at {}, {} bytes", info.made_at, info.bytes);
@@ -89,14 +89,14 @@ pub struct RepInfo {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, ObjectState, info_of, swap::arbitrate};
+/// use squall::{Handle, ObjectState, info_of, swap::arbitrate};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let state = || info_of(Handle::id(counter.handle())).unwrap().state;
 /// assert_eq!(state(), ObjectState::Live);
 /// let _arbiter = arbitrate(counter.handle(), |_| {})?;
 /// assert_eq!(state(), ObjectState::Arbitrated);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -134,10 +134,10 @@ pub struct ClassInfo {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::Handle;
+/// use squall::Handle;
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
-/// let class = squall_core::class_of(Handle::id(counter.handle())).unwrap();
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// let class = squall::class_of(Handle::id(counter.handle())).unwrap();
 /// assert_eq!(class.type_id, std::any::TypeId::of::<Central>());
 /// ```
 pub fn class_of(id: Id) -> Option<ClassInfo> {
@@ -166,9 +166,9 @@ impl<I: ?Sized + Interface> Handle<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::{Handle, Id};
+    /// use squall::{Handle, Id};
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// let id: Id = Handle::id(counter.handle());
     /// let found = Handle::<dyn Counter>::find(id).unwrap();
     /// found.add(1);
@@ -188,8 +188,8 @@ impl<I: ?Sized + Interface> Handle<I> {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let _counter = squall_core::shared::<dyn Counter, _>(Central::default());
-/// for object in squall_core::snapshot() {
+/// let _counter = squall::shared::<dyn Counter, _>(Central::default());
+/// for object in squall::snapshot() {
 ///     println!("{}#{}: {} representatives", object.interface, object.id, object.reps.len());
 /// }
 /// ```
@@ -211,13 +211,13 @@ pub fn snapshot() -> Vec<ObjectInfo> {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, ObjectState};
+/// use squall::{Handle, ObjectState};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let id = Handle::id(counter.handle());
-/// assert_eq!(squall_core::info_of(id).unwrap().state, ObjectState::Live);
+/// assert_eq!(squall::info_of(id).unwrap().state, ObjectState::Live);
 /// drop(counter);
-/// assert!(squall_core::info_of(id).is_none());
+/// assert!(squall::info_of(id).is_none());
 /// ```
 pub fn info_of(id: Id) -> Option<ObjectInfo> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;

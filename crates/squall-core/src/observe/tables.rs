@@ -17,8 +17,8 @@ use crate::protocol::tables::{BLOCK, SLOTS_BOUND, Tables, before_tables, existin
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let _counter = squall_core::shared::<dyn Counter, _>(Central::default());
-/// let stats = squall_core::tables::stats();
+/// let _counter = squall::shared::<dyn Counter, _>(Central::default());
+/// let stats = squall::tables::stats();
 /// assert!(stats.objects_count >= 1);
 /// println!("{} bytes of address space", stats.reserved_bytes);
 /// ```
@@ -57,7 +57,7 @@ pub struct TableStats {
 /// The bound in force, if an object was created before.
 ///
 /// ```
-/// squall_core::tables::set_objects_max(100_000).expect("no object was created yet");
+/// squall::tables::set_objects_max(100_000).expect("no object was created yet");
 /// ```
 pub fn set_objects_max(objects: u32) -> Result<(), usize> {
     // Relaxed: under the lock of the tables' creation.
@@ -71,7 +71,7 @@ pub fn set_objects_max(objects: u32) -> Result<(), usize> {
 /// A look at every slot that was ever used.
 ///
 /// ```
-/// let stats = squall_core::tables::stats();
+/// let stats = squall::tables::stats();
 /// assert_eq!(stats.entry_bytes, 8);
 /// ```
 pub fn stats() -> TableStats {
@@ -112,7 +112,7 @@ pub fn stats() -> TableStats {
 /// [`quiescent_do`](squall_rcu::quiescent_do).
 ///
 /// ```
-/// let bytes = squall_core::tables::trim();
+/// let bytes = squall::tables::trim();
 /// println!("returned {bytes} bytes");
 /// ```
 pub fn trim() -> usize {
@@ -130,9 +130,9 @@ pub fn trim() -> usize {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// counter.add(1);
-/// squall_core::tables::discard(squall_machine::Vp::current());
+/// squall::tables::discard(squall::Vp::current());
 /// assert_eq!(counter.get(), 1); // after a miss
 /// ```
 pub fn discard(vp: Vp) {
@@ -147,7 +147,7 @@ pub fn discard(vp: Vp) {
 /// A system call for each VP.
 ///
 /// ```
-/// squall_core::tables::discard_all();
+/// squall::tables::discard_all();
 /// ```
 pub fn discard_all() {
     for vp in machine().vps().iter() {
@@ -162,10 +162,10 @@ pub fn discard_all() {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, tables};
+/// use squall::{Handle, tables};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
-/// tables::discard_page_of(squall_machine::Vp::current(), Handle::id(counter.handle()));
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// tables::discard_page_of(squall::Vp::current(), Handle::id(counter.handle()));
 /// counter.add(1);
 /// ```
 pub fn discard_page_of(vp: Vp, id: Id) {
@@ -183,9 +183,9 @@ pub fn discard_page_of(vp: Vp, id: Id) {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, tables};
+/// use squall::{Handle, tables};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let id = Handle::id(counter.handle());
 /// counter.add(1);
 /// tables::forget(id);
@@ -210,9 +210,9 @@ pub fn forget(id: Id) {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, tables};
+/// use squall::{Handle, tables};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// counter.add(1);
 /// for vp in tables::callers_of(Handle::id(counter.handle())).iter() {
 ///     println!("{vp} calls the counter");

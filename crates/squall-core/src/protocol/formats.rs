@@ -20,7 +20,7 @@ pub type Transferred<T> = Result<T, Box<dyn Error + Send + Sync>>;
 ///
 /// ```
 /// struct Table(Vec<u64>);
-/// impl squall_core::swap::Format for Table {
+/// impl squall::swap::Format for Table {
 ///     fn bytes(&self) -> usize {
 ///         size_of_val(self.0.as_slice())
 ///     }

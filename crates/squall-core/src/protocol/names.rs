@@ -36,9 +36,9 @@ const ENDED_MAX: usize = 1024;
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, name_of};
+/// use squall::{Handle, name_of};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default()).named("GET /login\n");
+/// let counter = squall::shared::<dyn Counter, _>(Central::default()).named("GET /login\n");
 /// let name = name_of(Handle::id(counter.handle())).unwrap();
 /// assert_eq!(name, "GET /login\n");
 /// assert_eq!(name.to_string(), "GET /login\\n");
@@ -218,15 +218,15 @@ impl Locked {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, info_of, set_name};
+/// use squall::{Handle, info_of, set_name};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let id = Handle::id(counter.handle());
 /// set_name(id, "GET /login requests")?;
 /// assert_eq!(info_of(id).unwrap().name.unwrap(), "GET /login requests");
 /// drop(counter);
 /// assert!(set_name(id, "POST /login requests").is_err());
-/// # Ok::<(), squall_core::NameError>(())
+/// # Ok::<(), squall::NameError>(())
 /// ```
 pub fn set_name(id: Id, name: impl Into<Arc<str>>) -> Result<(), NameError> {
     set(id, Name::new(name.into()))
@@ -266,9 +266,9 @@ fn set(id: Id, name: Name) -> Result<(), NameError> {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, name_of};
+/// use squall::{Handle, name_of};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default()).named("hits");
+/// let counter = squall::shared::<dyn Counter, _>(Central::default()).named("hits");
 /// let id = Handle::id(counter.handle());
 /// drop(counter);
 /// assert_eq!(name_of(id).unwrap(), "hits");

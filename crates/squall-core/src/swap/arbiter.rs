@@ -33,10 +33,10 @@ use crate::swap::report::{SwapError, SwapFailure};
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::arbitrate;
+/// use squall::swap::arbitrate;
 /// use std::sync::{Arc, atomic::{AtomicUsize, Ordering::Relaxed}};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let calls = Arc::new(AtomicUsize::new(0));
 /// let seen = Arc::clone(&calls);
 /// let arbiter = arbitrate(counter.handle(), move |_| _ = seen.fetch_add(1, Relaxed))?;
@@ -44,7 +44,7 @@ use crate::swap::report::{SwapError, SwapFailure};
 /// arbiter.detach();
 /// counter.add(1);
 /// assert_eq!(calls.load(Relaxed), 1);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 #[must_use = "the function is detached when this is dropped"]
 pub struct Arbiter {
@@ -74,15 +74,15 @@ pub struct Arbiter {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::arbitrate;
+/// use squall::swap::arbitrate;
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let _arbiter = arbitrate(counter.handle(), |call| {
 ///     call.proceed();
 ///     println!("{}.{} is done", call.interface(), call.method());
 /// })?;
 /// counter.add(1);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub fn arbitrate<I: ?Sized + Interface>(
     handle: Handle<I>,
@@ -99,12 +99,12 @@ pub fn arbitrate<I: ?Sized + Interface>(
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::{Handle, swap::arbitrate_object};
+/// use squall::{Handle, swap::arbitrate_object};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let _arbiter = arbitrate_object(Handle::id(counter.handle()), |call| call.refuse("closed"))?;
 /// assert!(counter.try_get().is_err());
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub fn arbitrate_object(
     id: Id,
@@ -124,13 +124,13 @@ pub fn arbitrate_object(
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::arbitrate_method;
+/// use squall::swap::arbitrate_method;
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
 /// let _arbiter = arbitrate_method(counter.handle(), "add", |call| call.refuse("read-only"))?;
 /// assert!(counter.try_add(1).is_err());
 /// assert_eq!(counter.get(), 0);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub fn arbitrate_method<I: ?Sized + Interface>(
     handle: Handle<I>,
@@ -294,14 +294,14 @@ impl Arbiter {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::arbitrate;
+    /// use squall::swap::arbitrate;
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// let arbiter = arbitrate(counter.handle(), |call| call.refuse("closed"))?;
     /// assert!(counter.try_get().is_err());
     /// arbiter.detach();
     /// assert!(counter.try_get().is_ok());
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn detach(self) {}
 
@@ -309,12 +309,12 @@ impl Arbiter {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::arbitrate;
+    /// use squall::swap::arbitrate;
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// arbitrate(counter.handle(), |call| call.refuse("closed for good"))?.keep();
     /// assert!(counter.try_get().is_err());
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn keep(mut self) {
         self.arbitration = None;

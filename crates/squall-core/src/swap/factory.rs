@@ -30,18 +30,18 @@ struct Maker<I: ?Sized + Interface> {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Factory, Replacement};
+/// use squall::swap::{Factory, Replacement};
 ///
 /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::swappable(Central::default()));
 /// let (first, second) = (factory.create(), factory.create());
 /// first.add(1);
 /// let upgraded = factory.upgrade(
-///     || Replacement::root(Spread, squall_machine::ClusterSize::Cpu),
+///     || Replacement::root(Spread, squall::ClusterSize::Cpu),
 ///     |swap| swap.timeout(std::time::Duration::from_secs(1)),
 /// )?;
 /// assert!(upgraded.iter().all(|object| object.outcome.is_ok()));
 /// assert_eq!((first.get(), second.get()), (1, 0));
-/// # Ok::<(), squall_rcu::WaitError>(())
+/// # Ok::<(), squall::rcu::WaitError>(())
 /// ```
 pub struct Factory<I: ?Sized + Interface> {
     maker: Rcu<Maker<I>>,
@@ -63,7 +63,7 @@ impl<I: ?Sized + Interface> Factory<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Factory, Replacement};
+    /// use squall::swap::{Factory, Replacement};
     ///
     /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::shared(Central::default()));
     /// factory.create().add(1);
@@ -84,7 +84,7 @@ impl<I: ?Sized + Interface> Factory<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Factory, Replacement};
+    /// use squall::swap::{Factory, Replacement};
     ///
     /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::shared(Central::default()));
     /// let counter = factory.create();
@@ -102,12 +102,12 @@ impl<I: ?Sized + Interface> Factory<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Factory, Replacement};
+    /// use squall::swap::{Factory, Replacement};
     ///
     /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::shared(Central::default()));
     /// let counter = factory.try_create()?;
     /// counter.add(1);
-    /// # Ok::<(), squall_core::CreateError>(())
+    /// # Ok::<(), squall::CreateError>(())
     /// ```
     pub fn try_create(&self) -> Result<Owned<I>, CreateError> {
         let made = squall_rcu::try_pin(|guard| {
@@ -143,14 +143,14 @@ impl<I: ?Sized + Interface> Factory<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Factory, Replacement};
+    /// use squall::swap::{Factory, Replacement};
     ///
     /// let factory: Factory<dyn Counter> = Factory::new(|| Replacement::swappable(Central::default()));
     /// let counter = factory.create();
     /// counter.add(3);
     /// let upgraded = factory.upgrade(|| Replacement::swappable(Central::default()), |swap| swap)?;
     /// assert_eq!((upgraded.len(), counter.get()), (1, 3));
-    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// # Ok::<(), squall::rcu::WaitError>(())
     /// ```
     pub fn upgrade(
         &self,
@@ -187,9 +187,9 @@ impl<I: ?Sized + Interface> Factory<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Factory, Replacement};
+    /// use squall::swap::{Factory, Replacement};
     ///
-    /// async fn upgrade(factory: &Factory<dyn Counter>) -> Result<(), squall_rcu::WaitError> {
+    /// async fn upgrade(factory: &Factory<dyn Counter>) -> Result<(), squall::rcu::WaitError> {
     ///     let make = || Replacement::swappable(Central::default());
     ///     let upgraded = factory.upgrade_async(make, |swap| swap).await?;
     ///     assert!(upgraded.iter().all(|object| object.outcome.is_ok()));

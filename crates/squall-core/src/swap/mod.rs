@@ -47,14 +47,14 @@ const DRAIN: Duration = Duration::from_millis(20);
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, swap};
-/// use squall_machine::ClusterSize;
+/// use squall::ClusterSize;
+/// use squall::swap::{Replacement, swap};
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
 /// counter.add(5);
 /// let report = swap(counter.handle(), Replacement::root(Spread, ClusterSize::Cpu))?;
 /// assert_eq!((report.parts, counter.get()), (1, 5));
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub fn swap<I: ?Sized + Interface>(handle: Handle<I>, new: Replacement<I>) -> Result<SwapReport, SwapError> {
     Swap::new(handle).run(new)
@@ -70,17 +70,17 @@ pub fn swap<I: ?Sized + Interface>(handle: Handle<I>, new: Replacement<I>) -> Re
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, Swap};
+/// use squall::swap::{Replacement, Swap};
 /// use std::time::Duration;
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
 /// counter.add(5);
 /// let report = Swap::new(counter.handle())
 ///     .timeout(Duration::from_secs(1))
 ///     .drain_timeout(Duration::from_millis(50))
-///     .run(Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+///     .run(Replacement::root(Spread, squall::ClusterSize::Cpu))?;
 /// println!("callers waited at most {:?}", report.longest_pause);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 #[must_use = "this only describes a swap; `run` performs it"]
 pub struct Swap<I: ?Sized + Interface> {
@@ -113,10 +113,10 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, Swap, SwapFailure};
+    /// use squall::swap::{Replacement, Swap, SwapFailure};
     /// use std::time::Instant;
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// let late = Swap::new(counter.handle()).deadline(Instant::now());
     /// let error = late.run(Replacement::swappable(Central::default())).unwrap_err();
     /// assert!(matches!(error.failure(), SwapFailure::TimedOut(_)));
@@ -131,13 +131,13 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, Swap};
+    /// use squall::swap::{Replacement, Swap};
     /// use std::time::Duration;
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// let swap = Swap::new(counter.handle()).timeout(Duration::from_secs(10));
     /// swap.run(Replacement::swappable(Central::default()))?;
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn timeout(self, limit: Duration) -> Swap<I> {
         match Instant::now().checked_add(limit) {
@@ -154,13 +154,13 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, Swap};
+    /// use squall::swap::{Replacement, Swap};
     /// use std::time::Duration;
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// let swap = Swap::new(counter.handle()).drain_timeout(Duration::from_millis(100));
     /// swap.run(Replacement::swappable(Central::default()))?;
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn drain_timeout(mut self, limit: Duration) -> Swap<I> {
         self.drain = limit;
@@ -171,9 +171,9 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Cancel, Replacement, Swap};
+    /// use squall::swap::{Cancel, Replacement, Swap};
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// let cancel = Cancel::new();
     /// let swap = Swap::new(counter.handle()).cancel_on(&cancel);
     /// cancel.cancel();
@@ -188,13 +188,13 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, Swap};
+    /// use squall::swap::{Replacement, Swap};
     ///
-    /// let counter = squall_core::shared::<dyn Counter, _>(Central::default());
+    /// let counter = squall::shared::<dyn Counter, _>(Central::default());
     /// counter.add(5);
     /// Swap::new(counter.handle()).without_state().run(Replacement::shared(Central::default()))?;
     /// assert_eq!(counter.get(), 0);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn without_state(mut self) -> Swap<I> {
         self.state = false;
@@ -218,13 +218,13 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, Swap};
+    /// use squall::swap::{Replacement, Swap};
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// counter.add(5);
-    /// Swap::new(counter.handle()).run(Replacement::root(Spread, squall_machine::ClusterSize::Core))?;
+    /// Swap::new(counter.handle()).run(Replacement::root(Spread, squall::ClusterSize::Core))?;
     /// assert_eq!(counter.get(), 5);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn run(&self, new: Replacement<I>) -> Result<SwapReport, SwapError> {
         self.run_expecting(new, None)
@@ -252,9 +252,8 @@ impl<I: ?Sized + Interface> Swap<I> {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::Handle;
-    /// use squall_core::swap::{Replacement, Swap, SwapError};
-    /// use squall_machine::ClusterSize;
+    /// use squall::swap::{Replacement, Swap, SwapError};
+    /// use squall::{ClusterSize, Handle};
     ///
     /// async fn spread(counter: Handle<dyn Counter>) -> Result<(), SwapError> {
     ///     // With tokio: tokio::time::timeout(limit, Swap::new(counter).run_async(…)).await
@@ -321,7 +320,7 @@ impl<I: ?Sized + Interface> fmt::Debug for Swap<I> {
 /// Cancels swaps, from any thread.
 ///
 /// ```
-/// let cancel = squall_core::swap::Cancel::new();
+/// let cancel = squall::swap::Cancel::new();
 /// let from_elsewhere = cancel.clone();
 /// std::thread::spawn(move || from_elsewhere.cancel()).join().unwrap();
 /// assert!(cancel.is_cancelled());

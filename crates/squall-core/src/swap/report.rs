@@ -13,7 +13,7 @@ use crate::protocol::names::{Name, name_of};
 /// The phases of a swap, in order.
 ///
 /// ```
-/// use squall_core::swap::SwapPhase;
+/// use squall::swap::SwapPhase;
 ///
 /// assert!(SwapPhase::Block < SwapPhase::Transfer);
 /// assert_eq!(SwapPhase::Transfer.to_string(), "transfer");
@@ -59,14 +59,14 @@ pub enum SwapOutcome {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, SwapOutcome, swap};
+/// use squall::swap::{Replacement, SwapOutcome, swap};
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
-/// let report = swap(counter.handle(), Replacement::root(Spread, squall_machine::ClusterSize::Cpu))?;
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
+/// let report = swap(counter.handle(), Replacement::root(Spread, squall::ClusterSize::Cpu))?;
 /// assert_eq!(report.outcome, SwapOutcome::Swapped);
 /// assert_eq!((report.interface, report.parts), ("Counter", 1));
 /// println!("{} bytes in {:?}", report.bytes, report.transfer);
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -119,12 +119,12 @@ impl SwapReport {
     ///
     /// ```
     /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-    /// use squall_core::swap::{Replacement, swap};
+    /// use squall::swap::{Replacement, swap};
     ///
-    /// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+    /// let counter = squall::swappable::<dyn Counter, _>(Central::default());
     /// let report = swap(counter.handle(), Replacement::swappable(Central::default()))?;
     /// assert!(report.total() >= report.transfer);
-    /// # Ok::<(), squall_core::swap::SwapError>(())
+    /// # Ok::<(), squall::swap::SwapError>(())
     /// ```
     pub fn total(&self) -> Duration {
         self.attach + self.forward + self.block + self.transfer + self.complete
@@ -158,10 +158,10 @@ impl SwapReport {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, SwapFailure, swap};
+/// use squall::swap::{Replacement, SwapFailure, swap};
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
-/// let inside = squall_rcu::pin(|_| swap(counter.handle(), Replacement::swappable(Central::default())));
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
+/// let inside = squall::rcu::pin(|_| swap(counter.handle(), Replacement::swappable(Central::default())));
 /// assert_eq!(inside.unwrap_err().failure(), SwapFailure::InOperation);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,9 +295,9 @@ impl From<WaitError> for SwapFailure {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, SwapFailure, swap};
+/// use squall::swap::{Replacement, SwapFailure, swap};
 ///
-/// let counter = squall_core::shared::<dyn Counter, _>(Central::default()); // its state cannot move
+/// let counter = squall::shared::<dyn Counter, _>(Central::default()); // its state cannot move
 /// let error = swap(counter.handle(), Replacement::swappable(Central::default())).unwrap_err();
 /// assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
 /// assert!(error.report().is_none()); // it failed before the first phase
@@ -399,12 +399,12 @@ static RECENT: Mutex<VecDeque<SwapReport>> = Mutex::new(VecDeque::new());
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall_core::swap::{Replacement, recent, swap};
+/// use squall::swap::{Replacement, recent, swap};
 ///
-/// let counter = squall_core::swappable::<dyn Counter, _>(Central::default());
+/// let counter = squall::swappable::<dyn Counter, _>(Central::default());
 /// swap(counter.handle(), Replacement::swappable(Central::default()))?;
 /// assert_eq!(recent().last().unwrap().interface, "Counter");
-/// # Ok::<(), squall_core::swap::SwapError>(())
+/// # Ok::<(), squall::swap::SwapError>(())
 /// ```
 pub fn recent() -> Vec<SwapReport> {
     if squall_sys::fork::forked() {

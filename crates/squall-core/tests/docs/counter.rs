@@ -1,11 +1,11 @@
 // A counter in two implementations, for the examples of the documentation.
 
-use squall_core::swap::{RootFormats, State, StateFormats};
-use squall_core::{RepContext, Root};
+use squall::swap::{RootFormats, State, StateFormats};
+use squall::{RepContext, Root};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts events.
-#[squall_macros::interface(crate = squall_core)]
+#[squall::interface]
 pub trait Counter: Send + Sync {
     fn add(&self, n: u64);
     fn get(&self) -> u64;

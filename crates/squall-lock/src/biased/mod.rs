@@ -110,7 +110,7 @@ const TIME: usize = TIMES - 1;
 ///
 /// # Example
 /// ```
-/// use squall_lock::BiasedLock;
+/// use squall::lock::BiasedLock;
 /// let total = BiasedLock::new(0_u64);
 /// (0..100).for_each(|_| *total.lock() += 1); // after eight acquisitions, no atomic operation
 /// std::thread::scope(|threads| {
@@ -149,7 +149,7 @@ impl<T> BiasedLock<T> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::BiasedLock;
+    /// use squall::lock::BiasedLock;
     ///
     /// static COUNT: BiasedLock<u32> = BiasedLock::new(0);
     /// *COUNT.lock() += 1;
@@ -194,7 +194,7 @@ impl<T: ?Sized> BiasedLock<T> {
     ///
     /// # Example
     /// ```
-    /// let names = squall_lock::BiasedLock::new(Vec::new());
+    /// let names = squall::lock::BiasedLock::new(Vec::new());
     /// names.lock().push("a");
     /// assert_eq!(names.lock().len(), 1);
     /// ```
@@ -213,7 +213,7 @@ impl<T: ?Sized> BiasedLock<T> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::BiasedLock::new(1);
+    /// let lock = squall::lock::BiasedLock::new(1);
     /// let held = lock.lock_unless_held().expect("no thread holds the lock");
     /// assert!(lock.lock_unless_held().is_none());
     /// drop(held);
@@ -233,7 +233,7 @@ impl<T: ?Sized> BiasedLock<T> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::BiasedLock::new(1);
+    /// let lock = squall::lock::BiasedLock::new(1);
     /// *lock.try_lock().expect("the lock is free") += 1;
     /// assert_eq!(lock.into_inner(), 2);
     /// ```
@@ -252,7 +252,7 @@ impl<T: ?Sized> BiasedLock<T> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::BiasedLock::new(0);
+    /// let lock = squall::lock::BiasedLock::new(0);
     /// assert!(lock.lock_if_mine().is_none()); // no thread owns a new lock
     /// (0..8).for_each(|_| *lock.lock() += 1);
     /// // Where `membarrier` works, this thread is the owner now.
@@ -286,7 +286,7 @@ impl<T: ?Sized> BiasedLock<T> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::BiasedLock::new(0);
+    /// let lock = squall::lock::BiasedLock::new(0);
     /// let possible = lock.can_be_owned(); // false where `membarrier` is not available
     /// (0..8).for_each(|_| *lock.lock() += 1);
     /// assert_eq!(lock.is_mine(), possible);
@@ -494,7 +494,7 @@ fn refused() {
 ///
 /// The guard must stay on the thread that took the lock:
 /// ```compile_fail
-/// static LOCK: squall_lock::BiasedLock<u32> = squall_lock::BiasedLock::new(0);
+/// static LOCK: squall::lock::BiasedLock<u32> = squall::lock::BiasedLock::new(0);
 /// let guard = LOCK.lock();
 /// std::thread::spawn(move || drop(guard));
 /// ```

@@ -16,7 +16,7 @@ use squall_sys::fork::forked;
 ///
 /// # Example
 /// ```
-/// use squall_lock::{Cancel, ConfigurableLock, LockError, Request};
+/// use squall::lock::{Cancel, ConfigurableLock, LockError, Request};
 ///
 /// let lock = ConfigurableLock::new(0);
 /// let cancel = Cancel::new();
@@ -80,7 +80,7 @@ impl Cancel {
     ///
     /// # Example
     /// ```
-    /// let cancel = squall_lock::Cancel::new();
+    /// let cancel = squall::lock::Cancel::new();
     /// assert!(!cancel.is_cancelled());
     /// cancel.cancel();
     /// assert!(cancel.is_cancelled());

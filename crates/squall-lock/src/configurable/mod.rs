@@ -52,7 +52,7 @@ pub use waiting::{Method, Waiting};
 ///
 /// # Example
 /// ```
-/// use squall_lock::{ConfigurableLock, Method, Scheduling, Waiting};
+/// use squall::lock::{ConfigurableLock, Method, Scheduling, Waiting};
 ///
 /// let lock = ConfigurableLock::new(0u64);
 /// *lock.lock() += 1;
@@ -88,7 +88,7 @@ impl<T> ConfigurableLock<T> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::{ConfigurableLock, Scheduling, Waiting};
+    /// use squall::lock::{ConfigurableLock, Scheduling, Waiting};
     ///
     /// static LOG: ConfigurableLock<Vec<u32>> =
     ///     ConfigurableLock::with(Vec::new(), Waiting::BLOCK, Scheduling::HAND_OFF);
@@ -131,7 +131,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::ConfigurableLock::new(Vec::new());
+    /// let lock = squall::lock::ConfigurableLock::new(Vec::new());
     /// lock.lock().push(1);
     /// assert_eq!(lock.into_inner(), [1]);
     /// ```
@@ -158,7 +158,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::ConfigurableLock::new(1);
+    /// let lock = squall::lock::ConfigurableLock::new(1);
     /// let held = lock.try_lock().expect("the lock is free");
     /// assert!(lock.try_lock().is_none());
     /// ```
@@ -176,7 +176,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let lock = squall_lock::ConfigurableLock::new(1);
+    /// let lock = squall::lock::ConfigurableLock::new(1);
     /// let held = lock.lock();
     /// assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
     /// ```
@@ -209,7 +209,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::{ConfigurableLock, LockError, Order, Request, Scheduling};
+    /// use squall::lock::{ConfigurableLock, LockError, Order, Request, Scheduling};
     ///
     /// let lock = ConfigurableLock::new(0);
     /// let urgent = Request::new().priority(5);
@@ -271,7 +271,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::{ConfigurableLock, Waiting};
+    /// use squall::lock::{ConfigurableLock, Waiting};
     ///
     /// let lock = ConfigurableLock::new(());
     /// lock.set_waiting(Waiting::BLOCK);
@@ -292,7 +292,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::{ConfigurableLock, LockError, Request};
+    /// use squall::lock::{ConfigurableLock, LockError, Request};
     /// use std::time::Duration;
     ///
     /// let lock = ConfigurableLock::new(());
@@ -314,7 +314,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::{ConfigurableLock, Order, Scheduling};
+    /// use squall::lock::{ConfigurableLock, Order, Scheduling};
     ///
     /// let lock = ConfigurableLock::new(());
     /// lock.set_scheduling(Scheduling::HAND_OFF.order(Order::ClusterFirst));
@@ -341,7 +341,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::ConfigurableLock::new(());
+    /// let lock = squall::lock::ConfigurableLock::new(());
     /// drop(lock.lock());
     /// let reading = lock.monitor();
     /// assert_eq!((reading.waiters, reading.contended, reading.sleeps), (0, 0, 0));
@@ -400,7 +400,7 @@ impl<T: ?Sized, S: Steps> ConfigurableGuard<'_, T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::ConfigurableLock::new(());
+    /// let lock = squall::lock::ConfigurableLock::new(());
     /// assert!(!lock.lock().waited());
     /// ```
     #[inline]

@@ -132,13 +132,13 @@ impl Monitor {
 ///
 /// # Example
 /// ```
-/// use squall_lock::MonitorReading;
+/// use squall::lock::MonitorReading;
 ///
 /// /// Suggests longer sections or fewer threads.
 /// fn is_overloaded(reading: MonitorReading) -> bool {
 ///     reading.contended > 1000 && reading.spins_wasted > reading.spins_used
 /// }
-/// assert!(!is_overloaded(squall_lock::ConfigurableLock::new(()).monitor()));
+/// assert!(!is_overloaded(squall::lock::ConfigurableLock::new(()).monitor()));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

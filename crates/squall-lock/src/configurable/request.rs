@@ -14,7 +14,7 @@ use crate::steps::Steps;
 ///
 /// # Example
 /// ```
-/// use squall_lock::{ConfigurableLock, Request};
+/// use squall::lock::{ConfigurableLock, Request};
 /// use std::time::{Duration, Instant};
 ///
 /// let lock = ConfigurableLock::new(1);
@@ -65,7 +65,7 @@ impl<'a> Request<'a> {
 ///
 /// # Example
 /// ```
-/// use squall_lock::LockError;
+/// use squall::lock::LockError;
 ///
 /// assert_eq!(LockError::Cancelled.to_string(), "the wait for the lock was cancelled");
 /// ```

@@ -13,7 +13,7 @@ use squall_sys::sync::atomic::{AtomicU64, Ordering};
 ///
 /// # Example
 /// ```
-/// use squall_lock::{Order, Scheduling};
+/// use squall::lock::{Order, Scheduling};
 ///
 /// let scheduling = Scheduling::FREE_FOR_ALL.order(Order::Priority);
 /// assert!(scheduling.registration); // an order needs registered threads
@@ -37,7 +37,7 @@ pub enum Order {
 ///
 /// # Example
 /// ```
-/// use squall_lock::{Release, Scheduling};
+/// use squall::lock::{Release, Scheduling};
 ///
 /// assert_eq!(Scheduling::HAND_OFF.release, Release::HandOff);
 /// ```
@@ -56,7 +56,7 @@ pub enum Release {
 ///
 /// # Example
 /// ```
-/// use squall_lock::{ConfigurableLock, Scheduling};
+/// use squall::lock::{ConfigurableLock, Scheduling};
 /// use std::time::Duration;
 ///
 /// let lock = ConfigurableLock::new(());
@@ -125,7 +125,7 @@ impl Scheduling {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::Scheduling;
+    /// use squall::lock::Scheduling;
     /// use std::time::Duration;
     ///
     /// let scheduling = Scheduling::FREE_FOR_ALL.awake_max(2).patience(Duration::from_micros(200));

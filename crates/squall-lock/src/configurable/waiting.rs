@@ -15,7 +15,7 @@ use squall_sys::sync::atomic::{AtomicU64, Ordering};
 ///
 /// # Example
 /// ```
-/// use squall_lock::{Method, Waiting};
+/// use squall::lock::{Method, Waiting};
 ///
 /// let waiting = Waiting::new(&[Method::Spin(50), Method::Yield(4), Method::Block]);
 /// assert_eq!(waiting.methods().count(), 3);
@@ -72,7 +72,7 @@ const METHOD_BITS: u32 = 16;
 ///
 /// # Example
 /// ```
-/// use squall_lock::{Method, Waiting};
+/// use squall::lock::{Method, Waiting};
 ///
 /// const PATIENT: Waiting = Waiting::new(&[Method::Backoff(200), Method::Block]);
 /// assert!(PATIENT.blocks() && !Waiting::SPIN.blocks());
@@ -113,7 +113,7 @@ impl Waiting {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::{Method, Waiting};
+    /// use squall::lock::{Method, Waiting};
     ///
     /// assert!(Waiting::BLOCK.methods().eq([Method::Block]));
     /// ```

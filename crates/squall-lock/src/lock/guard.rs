@@ -11,14 +11,14 @@ use std::ops::{Deref, DerefMut};
 ///
 /// The guard must stay on the thread that took the lock, so that a deadlock report can name the holder:
 /// ```compile_fail
-/// static LOCK: squall_lock::Lock<u32> = squall_lock::Lock::new(0);
+/// static LOCK: squall::lock::Lock<u32> = squall::lock::Lock::new(0);
 /// let guard = LOCK.lock();
 /// std::thread::spawn(move || drop(guard));
 /// ```
 ///
 /// # Example
 /// ```
-/// use squall_lock::{Lock, LockGuard};
+/// use squall::lock::{Lock, LockGuard};
 ///
 /// fn bump(mut total: LockGuard<'_, u64>) -> u64 {
 ///     *total += 1;

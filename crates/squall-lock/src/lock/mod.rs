@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Example
 /// ```
-/// use squall_lock::Lock;
+/// use squall::lock::Lock;
 ///
 /// static TOTAL: Lock<u64> = Lock::new(0);
 /// std::thread::scope(|threads| {
@@ -67,7 +67,7 @@ use std::time::{Duration, Instant};
 /// ```
 /// Code that catches a panic under the lock must say so with `AssertUnwindSafe`:
 /// ```compile_fail,E0277
-/// let total = squall_lock::Lock::new(0);
+/// let total = squall::lock::Lock::new(0);
 /// let _ = std::panic::catch_unwind(|| *total.lock() += 1);
 /// ```
 pub struct Lock<T: ?Sized, S: Steps = NoSteps> {
@@ -116,7 +116,7 @@ impl<T, S: Steps> Lock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::Lock::new(3);
+    /// let lock = squall::lock::Lock::new(3);
     /// *lock.lock() += 1;
     /// assert_eq!(lock.into_inner(), 4);
     /// ```
@@ -134,7 +134,7 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::Lock::new(Vec::new());
+    /// let lock = squall::lock::Lock::new(Vec::new());
     /// lock.lock().push(1);
     /// assert_eq!(*lock.lock(), [1]);
     /// ```
@@ -151,7 +151,7 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let lock = squall_lock::Lock::new(1);
+    /// let lock = squall::lock::Lock::new(1);
     /// let held = lock.try_lock().expect("the lock is free");
     /// assert!(lock.try_lock().is_none());
     /// drop(held);
@@ -181,7 +181,7 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let lock = squall_lock::Lock::new(1);
+    /// let lock = squall::lock::Lock::new(1);
     /// let held = lock.lock();
     /// assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
     /// drop(held);
@@ -220,7 +220,7 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
     ///
     /// # Example
     /// ```
-    /// static ACCOUNTS: squall_lock::Lock<Vec<u64>> = squall_lock::Lock::new(Vec::new());
+    /// static ACCOUNTS: squall::lock::Lock<Vec<u64>> = squall::lock::Lock::new(Vec::new());
     /// ACCOUNTS.set_name("accounts");
     /// ```
     pub fn set_name(&self, name: &'static str) {

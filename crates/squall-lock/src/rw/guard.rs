@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 ///
 /// The guard must stay on its thread, because the mark is in the thread's record:
 /// ```compile_fail
-/// static LOCK: squall_lock::DistributedRwLock<u32> = squall_lock::DistributedRwLock::new(0);
+/// static LOCK: squall::lock::DistributedRwLock<u32> = squall::lock::DistributedRwLock::new(0);
 /// let guard = LOCK.read();
 /// std::thread::spawn(move || drop(guard));
 /// ```
@@ -75,7 +75,7 @@ impl<T: ?Sized + fmt::Display, S: Steps> fmt::Display for DistributedReadGuard<'
 ///
 /// # Example
 /// ```
-/// use squall_lock::{DistributedRwLock, DistributedWriteGuard};
+/// use squall::lock::{DistributedRwLock, DistributedWriteGuard};
 ///
 /// fn clear(mut names: DistributedWriteGuard<'_, Vec<String>>) {
 ///     names.clear(); // the guard is dropped here, which lets the readers in

@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Example
 /// ```
-/// use squall_lock::DistributedRwLock;
+/// use squall::lock::DistributedRwLock;
 ///
 /// static ROUTES: DistributedRwLock<Vec<u32>> = DistributedRwLock::new(Vec::new());
 /// ROUTES.write().push(7);
@@ -94,7 +94,7 @@ impl<T, S: Steps> DistributedRwLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let names = squall_lock::DistributedRwLock::new(vec!["a"]);
+    /// let names = squall::lock::DistributedRwLock::new(vec!["a"]);
     /// names.write().push("b");
     /// assert_eq!(names.into_inner(), ["a", "b"]);
     /// ```
@@ -111,7 +111,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let limit = squall::lock::DistributedRwLock::new(10);
     /// assert_eq!(*limit.read(), 10);
     /// ```
     #[inline(always)]
@@ -128,7 +128,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let limit = squall::lock::DistributedRwLock::new(10);
     /// assert!(limit.try_read().is_some());
     /// let writer = limit.write();
     /// assert!(limit.try_read().is_none());
@@ -145,7 +145,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let limit = squall::lock::DistributedRwLock::new(10);
     /// let writer = limit.write();
     /// assert!(limit.try_read_for(Duration::from_millis(1)).is_none());
     /// drop(writer);
@@ -227,7 +227,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let limit = squall::lock::DistributedRwLock::new(10);
     /// *limit.write() += 1;
     /// assert_eq!(*limit.read(), 11);
     /// ```
@@ -251,7 +251,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     ///
     /// # Example
     /// ```
-    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let limit = squall::lock::DistributedRwLock::new(10);
     /// let reader = limit.read();
     /// assert!(limit.try_write().is_none());
     /// drop(reader);
@@ -273,7 +273,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let limit = squall::lock::DistributedRwLock::new(10);
     /// let reader = limit.read();
     /// assert!(limit.try_write_for(Duration::from_millis(1)).is_none());
     /// drop(reader);

@@ -71,7 +71,7 @@ const WAITING: u8 = 2;
 ///
 /// # Example
 /// ```
-/// use squall_lock::TwoBits;
+/// use squall::lock::TwoBits;
 /// use std::sync::atomic::AtomicUsize;
 ///
 /// const LOCK: TwoBits<AtomicUsize> = TwoBits::low();
@@ -118,7 +118,7 @@ impl<A: Word> TwoBits<A> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::TwoBits;
+    /// use squall::lock::TwoBits;
     /// use std::sync::atomic::AtomicU32;
     ///
     /// const TOP: TwoBits<AtomicU32> = TwoBits::at(30);
@@ -147,7 +147,7 @@ impl<A: Word, S: Steps> TwoBits<A, S> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::TwoBits;
+    /// use squall::lock::TwoBits;
     /// use std::sync::atomic::{AtomicU8, Ordering};
     ///
     /// const LOCK: TwoBits<AtomicU8> = TwoBits::low();
@@ -170,7 +170,7 @@ impl<A: Word, S: Steps> TwoBits<A, S> {
     ///
     /// # Example
     /// ```
-    /// use squall_lock::TwoBits;
+    /// use squall::lock::TwoBits;
     /// use std::sync::atomic::AtomicU8;
     ///
     /// const LOCK: TwoBits<AtomicU8> = TwoBits::low();
@@ -321,7 +321,7 @@ impl<A: Word, S: Steps> Sleepable for Place<'_, A, S> {
 ///
 /// # Example
 /// ```
-/// use squall_lock::{TwoBitGuard, TwoBits};
+/// use squall::lock::{TwoBitGuard, TwoBits};
 /// use std::sync::atomic::AtomicUsize;
 ///
 /// fn add(guard: &TwoBitGuard<'_, AtomicUsize>, count: usize) {

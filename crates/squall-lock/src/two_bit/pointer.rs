@@ -8,7 +8,7 @@ use std::fmt;
 ///
 /// # Example
 /// ```
-/// use squall_lock::LockedPtr;
+/// use squall::lock::LockedPtr;
 ///
 /// let mut number = 5u32;
 /// let pointer = LockedPtr::new(&raw mut number);
@@ -42,7 +42,7 @@ impl<T> LockedPtr<T> {
     ///
     /// # Example
     /// ```
-    /// let pointer = squall_lock::LockedPtr::new(std::ptr::null_mut::<u64>());
+    /// let pointer = squall::lock::LockedPtr::new(std::ptr::null_mut::<u64>());
     /// let mut value = 7u64;
     /// pointer.lock().set(&raw mut value);
     /// assert_eq!(pointer.load(), &raw mut value);
@@ -56,7 +56,7 @@ impl<T> LockedPtr<T> {
     ///
     /// # Example
     /// ```
-    /// let pointer = squall_lock::LockedPtr::new(std::ptr::null_mut::<u64>());
+    /// let pointer = squall::lock::LockedPtr::new(std::ptr::null_mut::<u64>());
     /// let guard = pointer.try_lock().expect("the lock is free");
     /// assert!(guard.get().is_null() && pointer.try_lock().is_none());
     /// ```
@@ -90,7 +90,7 @@ impl<T> fmt::Debug for LockedPtr<T> {
 /// The guard does not give out the word, so user code cannot overwrite the lock:
 /// ```compile_fail,E0599
 /// let mut number = 5u32;
-/// let pointer = squall_lock::LockedPtr::new(&raw mut number);
+/// let pointer = squall::lock::LockedPtr::new(&raw mut number);
 /// pointer.lock().word().store(&raw mut number, std::sync::atomic::Ordering::Relaxed);
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]

@@ -11,7 +11,7 @@ mod sealed {
 ///
 /// # Example
 /// ```
-/// use squall_lock::{TwoBits, Word};
+/// use squall::lock::{TwoBits, Word};
 /// use std::sync::atomic::AtomicU16;
 ///
 /// fn is_busy<A: Word>(word: &A) -> bool {

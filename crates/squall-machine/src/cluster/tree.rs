@@ -21,8 +21,8 @@ use crate::Vp;
 ///
 /// # Example
 /// ```
-/// use squall_machine::topology::{Topology, VirtualSpec};
-/// use squall_machine::{ClusterSize, ClusterTree};
+/// use squall::topology::{Topology, VirtualSpec};
+/// use squall::{ClusterSize, ClusterTree};
 ///
 /// let spec: VirtualSpec = "nodes:2,cores:4".parse().unwrap();
 /// let topology = Topology::virtual_of(spec);
@@ -78,8 +78,8 @@ impl<'a> ClusterTree<'a> {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::Topology;
-    /// use squall_machine::{ClusterSize, ClusterTree};
+    /// use squall::topology::Topology;
+    /// use squall::{ClusterSize, ClusterTree};
     ///
     /// let topology = Topology::virtual_of("nodes:2,cores:3".parse().unwrap());
     /// let levels = [ClusterSize::Core, ClusterSize::Node].map(|size| topology.clusters(size));
@@ -144,7 +144,7 @@ impl<'a> ClusterTree<'a> {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, machine};
+    /// use squall::{ClusterSize, machine};
     ///
     /// // Broadcast: each node passes its message to its children.
     /// let tree = machine().tree(&ClusterSize::LEVELS).unwrap();
@@ -174,7 +174,7 @@ impl<'a> ClusterTree<'a> {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, Machine};
+    /// use squall::{ClusterSize, Machine};
     ///
     /// let machine = Machine::virtual_of("nodes:2,cores:3".parse().unwrap());
     /// let tree = machine.tree(&[ClusterSize::Core, ClusterSize::Node]).unwrap();
@@ -207,7 +207,7 @@ impl<'a> ClusterTree<'a> {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, machine};
+    /// use squall::{ClusterSize, machine};
     ///
     /// let tree = machine().tree(&[ClusterSize::Core, ClusterSize::Machine]).unwrap();
     /// for node in tree.down() {
@@ -243,7 +243,7 @@ impl<'a> ClusterTree<'a> {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{ClusterSize, Vp, machine};
+    /// use squall::{ClusterSize, Vp, machine};
     ///
     /// let tree = machine().tree(&[ClusterSize::Cpu, ClusterSize::Machine]).unwrap();
     /// let path: Vec<_> = tree.path(Vp::current()).collect();

@@ -211,8 +211,8 @@ pub(crate) fn parts() -> usize {
 ///
 /// # Example
 /// ```
-/// let _counter = squall_machine::pervp::PerVpWord::new();
-/// assert!(squall_machine::pervp::stats().bytes_per_vp >= 8);
+/// let _counter = squall::pervp::PerVpWord::new();
+/// assert!(squall::pervp::stats().bytes_per_vp >= 8);
 /// ```
 pub fn stats() -> PerVpStats {
     mode::initialise();

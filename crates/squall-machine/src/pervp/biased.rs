@@ -43,7 +43,7 @@ use std::fmt;
 /// without that instruction.) A stalled or killed thread delays no other thread. Linearized at the one store.
 /// # Example
 /// ```
-/// use squall_machine::{Vp, pervp::BiasedWord};
+/// use squall::{Vp, pervp::BiasedWord};
 /// let hits = BiasedWord::new(Vp::current());
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
@@ -95,7 +95,7 @@ impl BiasedWord {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, pervp::BiasedWord};
+    /// use squall::{Vp, pervp::BiasedWord};
     ///
     /// let level = BiasedWord::new(Vp::current());
     /// level.add(10);
@@ -155,7 +155,7 @@ impl BiasedWord {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, pervp::BiasedWord};
+    /// use squall::{Vp, pervp::BiasedWord};
     ///
     /// let word = BiasedWord::new(Vp::current());
     /// word.set_notify_after(100);
@@ -202,7 +202,7 @@ impl BiasedWord {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, pervp::BiasedWord};
+    /// use squall::{Vp, pervp::BiasedWord};
     ///
     /// let word = BiasedWord::new(Vp::current());
     /// word.add(4);

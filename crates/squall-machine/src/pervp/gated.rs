@@ -54,7 +54,7 @@ const NOWHERE: u32 = i32::MAX.cast_unsigned();
 /// preemption. A stalled or killed thread delays no other thread. Linearized at the one store.
 /// # Example
 /// ```
-/// use squall_machine::{Vp, pervp::GatedWord};
+/// use squall::{Vp, pervp::GatedWord};
 /// let passed = GatedWord::new(Vp::current());
 /// passed.open();
 /// for _ in 0..10 {
@@ -179,7 +179,7 @@ impl GatedWord {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, pervp::GatedWord};
+    /// use squall::{Vp, pervp::GatedWord};
     ///
     /// let requests = GatedWord::new(Vp::current());
     /// requests.count();

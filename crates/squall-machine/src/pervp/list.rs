@@ -35,7 +35,7 @@ const HEAD_BYTES: usize = 16;
 ///
 /// # Example
 /// ```
-/// use squall_machine::pervp::{ListNode, PerVpList};
+/// use squall::pervp::{ListNode, PerVpList};
 /// use std::ptr::NonNull;
 ///
 /// let node = NonNull::from(Box::leak(Box::new(ListNode::new())));

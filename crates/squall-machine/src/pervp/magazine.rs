@@ -37,7 +37,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 ///
 /// # Example
 /// ```
-/// use squall_machine::{Vp, pervp::PerVpMagazine};
+/// use squall::{Vp, pervp::PerVpMagazine};
 /// use std::ptr::NonNull;
 ///
 /// let mut magazine = PerVpMagazine::try_new(16).unwrap();

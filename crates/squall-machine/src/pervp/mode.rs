@@ -24,7 +24,7 @@ use std::fmt;
 ///
 /// # Example
 /// ```
-/// use squall_machine::pervp::{RestartMode, restart_mode};
+/// use squall::pervp::{RestartMode, restart_mode};
 ///
 /// match restart_mode() {
 ///     RestartMode::Restartable => println!("plain instructions"),
@@ -169,7 +169,7 @@ fn choose() -> (u8, isize) {
 ///
 /// # Example
 /// ```
-/// println!("per-VP operations: {}", squall_machine::pervp::restart_mode());
+/// println!("per-VP operations: {}", squall::pervp::restart_mode());
 /// ```
 pub fn restart_mode() -> RestartMode {
     initialise();

@@ -65,7 +65,7 @@ use std::ptr::NonNull;
 ///
 /// # Example
 /// ```
-/// # use squall_machine::{pervp, restartable};
+/// # use squall::{pervp, restartable};
 /// let word = pervp::PerVpWord::new();
 /// let (home, limit): (*mut u64, u64) = (word.home().as_ptr(), 10);
 /// // SAFETY: 1. only the last instruction stores. 2. Only `count` is changed. 3. `home` is the word's home, and

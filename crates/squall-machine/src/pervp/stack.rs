@@ -29,7 +29,7 @@ struct Node<T> {
 /// one node per value of its largest stack so far, plus at most one per move of a thread during a call.
 /// # Example
 /// ```
-/// let cache = squall_machine::pervp::PerVpStack::new();
+/// let cache = squall::pervp::PerVpStack::new();
 /// cache.push(String::from("kept near"));
 /// // The thread may have moved to another VP, where the stack is empty.
 /// if let Some(text) = cache.pop() {
@@ -39,7 +39,7 @@ struct Node<T> {
 ///
 /// Values move between threads, so `T` must be `Send`:
 /// ```compile_fail,E0277
-/// let stack = squall_machine::pervp::PerVpStack::<std::rc::Rc<u8>>::new();
+/// let stack = squall::pervp::PerVpStack::<std::rc::Rc<u8>>::new();
 /// ```
 pub struct PerVpStack<T: Send> {
     full: PerVpList,
@@ -73,7 +73,7 @@ impl<T: Send> PerVpStack<T> {
     ///
     /// # Example
     /// ```
-    /// let stack = squall_machine::pervp::PerVpStack::new();
+    /// let stack = squall::pervp::PerVpStack::new();
     /// std::thread::scope(|scope| {
     ///     for id in 0..4 {
     ///         let stack = &stack;
@@ -107,7 +107,7 @@ impl<T: Send> PerVpStack<T> {
     ///
     /// # Example
     /// ```
-    /// let buffers = squall_machine::pervp::PerVpStack::<Vec<u8>>::new();
+    /// let buffers = squall::pervp::PerVpStack::<Vec<u8>>::new();
     /// let mut buffer = buffers.pop().unwrap_or_default(); // reuse a local buffer, or make one
     /// buffer.clear();
     /// buffers.push(buffer);
@@ -127,7 +127,7 @@ impl<T: Send> PerVpStack<T> {
     ///
     /// # Example
     /// ```
-    /// let mut stack = squall_machine::pervp::PerVpStack::new();
+    /// let mut stack = squall::pervp::PerVpStack::new();
     /// stack.push('a');
     /// for (vp, value) in stack.drain() {
     ///     println!("{value} was pushed on {vp}");

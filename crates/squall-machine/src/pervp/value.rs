@@ -41,7 +41,7 @@ struct Slot<T> {
 /// loads. Progress: wait-free; making a value is lock-free.
 /// # Example
 /// ```
-/// use squall_machine::{Vp, pervp::PerVp};
+/// use squall::{Vp, pervp::PerVp};
 /// let names = PerVp::new(|vp: Vp| format!("value of {vp}"));
 /// assert!(names.here().starts_with("value of VP"));
 /// assert_eq!(names.iter().count(), 1);
@@ -49,7 +49,7 @@ struct Slot<T> {
 ///
 /// Values are shared among threads, so `T` must be `Sync`:
 /// ```compile_fail,E0277
-/// let cells = squall_machine::pervp::PerVp::new(|_| std::cell::Cell::new(0));
+/// let cells = squall::pervp::PerVp::new(|_| std::cell::Cell::new(0));
 /// ```
 pub struct PerVp<T: Send + Sync> {
     home: NonNull<u8>,
@@ -113,7 +113,7 @@ impl<T: Send + Sync> PerVp<T> {
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
     ///
-    /// let hits = squall_machine::pervp::PerVp::new(|_vp| AtomicU64::new(0));
+    /// let hits = squall::pervp::PerVp::new(|_vp| AtomicU64::new(0));
     /// hits.here().fetch_add(1, Ordering::Relaxed);
     /// assert_eq!(hits.iter().map(|(_, count)| count.load(Ordering::Relaxed)).sum::<u64>(), 1);
     /// ```
@@ -133,7 +133,7 @@ impl<T: Send + Sync> PerVp<T> {
     ///
     /// # Example
     /// ```
-    /// let names = squall_machine::pervp::PerVp::new(|vp| vp.to_string());
+    /// let names = squall::pervp::PerVp::new(|vp| vp.to_string());
     /// names.here();
     /// let made = names.iter().next().unwrap().0;
     /// assert_eq!(names.get(made), Some(&made.to_string()));

@@ -40,7 +40,7 @@ impl std::error::Error for CasError {}
 /// the one store, per VP; operations on different VPs are unordered.
 /// # Example
 /// ```
-/// let hits = squall_machine::pervp::PerVpWord::new();
+/// let hits = squall::pervp::PerVpWord::new();
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
 ///         scope.spawn(|| (0..1000).for_each(|_| hits.add(1)));
@@ -72,7 +72,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// let bytes = squall_machine::pervp::PerVpWord::new();
+    /// let bytes = squall::pervp::PerVpWord::new();
     /// bytes.add(4096);
     /// bytes.add(1024_u64.wrapping_neg());
     /// assert_eq!(bytes.sum(), 3072);
@@ -87,7 +87,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// let word = squall_machine::pervp::PerVpWord::new();
+    /// let word = squall::pervp::PerVpWord::new();
     /// let (vp, old) = word.swap(7);
     /// assert_eq!(old, 0);
     /// assert_eq!(word.load(vp), 7);
@@ -104,7 +104,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, pervp::{CasError, PerVpWord}};
+    /// use squall::{Vp, pervp::{CasError, PerVpWord}};
     ///
     /// let word = PerVpWord::new();
     /// loop {
@@ -130,7 +130,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// let tokens = squall_machine::pervp::PerVpWord::new();
+    /// let tokens = squall::pervp::PerVpWord::new();
     /// let take = |count: u64| count.checked_sub(1);
     /// assert!(tokens.update(take).is_none(), "no token on any VP yet");
     /// ```
@@ -146,7 +146,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// let word = squall_machine::pervp::PerVpWord::new();
+    /// let word = squall::pervp::PerVpWord::new();
     /// let (vp, _) = word.swap(5);
     /// assert_eq!(word.load(vp), 5);
     /// ```
@@ -163,7 +163,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// let hits = squall_machine::pervp::PerVpWord::new();
+    /// let hits = squall::pervp::PerVpWord::new();
     /// hits.add(2);
     /// hits.add(3);
     /// assert_eq!(hits.sum(), 5);
@@ -176,7 +176,7 @@ impl PerVpWord {
     ///
     /// # Example
     /// ```
-    /// let hits = squall_machine::pervp::PerVpWord::new();
+    /// let hits = squall::pervp::PerVpWord::new();
     /// hits.add(3);
     /// for (vp, count) in hits.iter().filter(|&(_, count)| count > 0) {
     ///     println!("{vp}: {count}");
@@ -213,7 +213,7 @@ impl fmt::Debug for PerVpWord {
 /// # Example
 /// ```
 /// let [hits, misses] = [0, 1];
-/// let counts = squall_machine::pervp::PerVpWords::<2>::new();
+/// let counts = squall::pervp::PerVpWords::<2>::new();
 /// counts.add(hits, 1);
 /// counts.add(misses, 2);
 /// assert_eq!((counts.sum(hits), counts.sum(misses)), (1, 2));
@@ -306,8 +306,7 @@ impl<const N: usize> PerVpWords<N> {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::Vp;
-    /// use squall_machine::pervp::PerVpWords;
+    /// use squall::{Vp, pervp::PerVpWords};
     ///
     /// // Word 0 is a version and a count; words 1 to 7 are elements. Push 42 on the VP where the thread is.
     /// let pool = PerVpWords::<8>::new();
@@ -342,7 +341,7 @@ impl<const N: usize> PerVpWords<N> {
     ///
     /// # Example
     /// ```
-    /// let words = squall_machine::pervp::PerVpWords::<2>::new();
+    /// let words = squall::pervp::PerVpWords::<2>::new();
     /// let (vp, old) = words.update(1, |value| Some(value.max(9))).unwrap();
     /// assert_eq!((old, words.load(vp, 1)), (0, 9));
     /// ```

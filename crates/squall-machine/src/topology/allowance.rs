@@ -9,7 +9,7 @@ use super::{Quota, ReadError, Reader, Topology, VpSet};
 ///
 /// # Example
 /// ```
-/// let allowance = squall_machine::machine().refresh();
+/// let allowance = squall::machine().refresh();
 /// println!("usable VPs: {}; threads at once: {}", allowance.usable(), allowance.parallelism());
 /// assert!(!allowance.usable().is_empty());
 /// ```
@@ -67,7 +67,7 @@ impl Allowance {
     ///
     /// # Example
     /// ```
-    /// if let Some(quota) = squall_machine::machine().allowance().quota() {
+    /// if let Some(quota) = squall::machine().allowance().quota() {
     ///     println!("{} processors, in periods of {} us", quota.cpus(), quota.period_us());
     /// }
     /// ```
@@ -93,7 +93,7 @@ impl Allowance {
     /// # Example
     /// ```
     /// // One worker thread per thread that can run at once.
-    /// let workers = squall_machine::machine().allowance().parallelism();
+    /// let workers = squall::machine().allowance().parallelism();
     /// assert!(workers >= 1);
     /// ```
     pub fn parallelism(&self) -> usize {

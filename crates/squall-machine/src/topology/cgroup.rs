@@ -14,7 +14,7 @@ use super::{ReadError, Reader, VpSet};
 ///
 /// # Example
 /// ```
-/// use squall_machine::topology::Quota;
+/// use squall::topology::Quota;
 ///
 /// let quota = Quota::new(150_000, 100_000).unwrap();
 /// assert_eq!(quota.cpus(), 1.5);
@@ -51,7 +51,7 @@ impl Quota {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::Quota;
+    /// use squall::topology::Quota;
     ///
     /// assert_eq!(Quota::new(150_000, 100_000).unwrap().cpus_ceil(), 2);
     /// ```

@@ -86,8 +86,8 @@ impl fmt::Display for Source {
 ///
 /// # Example
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_machine::topology::Reader;
+/// use squall::ClusterSize;
+/// use squall::topology::Reader;
 ///
 /// let topology = Reader::system().topology_or_flat();
 /// println!("{} cores", topology.clusters(ClusterSize::Core).len());
@@ -120,7 +120,7 @@ impl Topology {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::{Topology, VirtualSpec};
+    /// use squall::topology::{Topology, VirtualSpec};
     ///
     /// let spec: VirtualSpec = "nodes:2,cores:4".parse().unwrap();
     /// let topology = Topology::virtual_of(spec);
@@ -238,7 +238,7 @@ impl Topology {
     ///
     /// # Example
     /// ```
-    /// let topology = squall_machine::machine().topology();
+    /// let topology = squall::machine().topology();
     /// for vp in topology.possible() {
     ///     println!("{vp} is in node {:?}", topology.node_number(vp));
     /// }
@@ -258,7 +258,7 @@ impl Topology {
     ///
     /// # Example
     /// ```
-    /// let topology = squall_machine::machine().topology();
+    /// let topology = squall::machine().topology();
     /// if let [fast, .., slow] = topology.kinds() {
     ///     println!("fast processors {fast}, slow ones {slow}");
     /// }
@@ -276,8 +276,8 @@ impl Topology {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::Topology;
-    /// use squall_machine::{ClusterSize, Vp};
+    /// use squall::topology::Topology;
+    /// use squall::{ClusterSize, Vp};
     ///
     /// let caches = Topology::virtual_of("caches:2,cores:2".parse().unwrap()).clusters(ClusterSize::Cache);
     /// assert_eq!(caches.members(caches.cluster_of(Vp::new(3))), [Vp::new(2), Vp::new(3)]);

@@ -22,7 +22,7 @@ const ENODEV: i32 = 19;
 ///
 /// # Example
 /// ```
-/// use squall_machine::topology::Reader;
+/// use squall::topology::Reader;
 ///
 /// let topology = Reader::system().topology().expect("this machine's own files are well-formed");
 /// assert!(!topology.possible().is_empty());
@@ -42,7 +42,7 @@ impl Reader {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::Reader;
+    /// use squall::topology::Reader;
     ///
     /// // A tree without any file: the VPs are then virtual.
     /// let topology = Reader::at("/nonexistent").topology_or_flat();

@@ -13,7 +13,7 @@ use super::shorten;
 ///
 /// # Example
 /// ```
-/// use squall_machine::topology::VirtualSpec;
+/// use squall::topology::VirtualSpec;
 ///
 /// let spec: VirtualSpec = "nodes:2,caches:2,cores:4,threads:2".parse().unwrap();
 /// assert_eq!(spec.vps(), 32);
@@ -39,7 +39,7 @@ impl VirtualSpec {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::topology::VirtualSpec;
+    /// use squall::topology::VirtualSpec;
     ///
     /// let spec = VirtualSpec::new(2, 1, 4, 2).unwrap();
     /// assert_eq!(spec.to_string(), "nodes:2,caches:1,cores:4,threads:2");

@@ -16,7 +16,7 @@ const WORD_BITS: usize = u64::BITS as usize;
 ///
 /// # Example
 /// ```
-/// use squall_machine::{Vp, VpSet};
+/// use squall::{Vp, VpSet};
 ///
 /// let mut set: VpSet = "0-3,8".parse().unwrap();
 /// set.insert(Vp::new(9));
@@ -46,7 +46,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::VpSet;
+    /// use squall::VpSet;
     ///
     /// assert_eq!(VpSet::first_n(4).to_string(), "0-3");
     /// ```
@@ -61,7 +61,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, VpSet};
+    /// use squall::{Vp, VpSet};
     ///
     /// let mut set = VpSet::new();
     /// assert!(set.insert(Vp::new(5)));
@@ -82,7 +82,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, VpSet};
+    /// use squall::{Vp, VpSet};
     ///
     /// let mut set: VpSet = "0-3".parse().unwrap();
     /// assert!(set.remove(Vp::new(2)));
@@ -123,7 +123,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::{Vp, VpSet};
+    /// use squall::{Vp, VpSet};
     ///
     /// let set: VpSet = "2-5,9".parse().unwrap();
     /// assert_eq!((set.first(), set.last()), (Some(Vp::new(2)), Some(Vp::new(9))));
@@ -137,7 +137,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::VpSet;
+    /// use squall::VpSet;
     ///
     /// let set: VpSet = "1,4-5".parse().unwrap();
     /// let indices: Vec<usize> = set.iter().map(|vp| vp.index()).collect();
@@ -164,7 +164,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::VpSet;
+    /// use squall::VpSet;
     ///
     /// let (all, mine): (VpSet, VpSet) = ("0-7".parse().unwrap(), "2-3,9".parse().unwrap());
     /// assert_eq!(all.difference(&mine).to_string(), "0-1,4-7");
@@ -185,7 +185,7 @@ impl VpSet {
     ///
     /// # Example
     /// ```
-    /// use squall_machine::VpSet;
+    /// use squall::VpSet;
     ///
     /// let (inner, outer): (VpSet, VpSet) = ("2-3".parse().unwrap(), "0-7".parse().unwrap());
     /// assert!(inner.is_subset(&outer) && !outer.is_subset(&inner));

@@ -43,7 +43,7 @@ use super::lines::Tally;
 /// Item of a list. It stays valid after its removal, as long as a thread holds it.
 ///
 /// ```
-/// use squall_objects::cached::{self, Form, Items};
+/// use squall::objects::cached::{self, Form, Items};
 ///
 /// let list = cached::list(Form::shared());
 /// let item = list.insert(7);

@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for ListWriter<'_, T> {
 /// Each method panics if the object was destroyed.
 ///
 /// ```
-/// use squall_objects::cached::{self, Form, Items};
+/// use squall::objects::cached::{self, Form, Items};
 ///
 /// let rules = cached::list(Form::shared());
 /// rules.insert(("/admin", false));
@@ -97,7 +97,7 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// Returns an item for which `pred` returns true, for use beyond the operation.
     ///
     /// ```
-    /// use squall_objects::cached::{self, Form, Items};
+    /// use squall::objects::cached::{self, Form, Items};
     ///
     /// let list = cached::list(Form::shared());
     /// list.insert(7);
@@ -116,7 +116,7 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// Inserts an item, unless `conflicts` returns true for a present item and this one.
     ///
     /// ```
-    /// use squall_objects::cached::{self, Form, Items};
+    /// use squall::objects::cached::{self, Form, Items};
     ///
     /// let list = cached::list(Form::shared());
     /// assert!(list.try_insert(7, |there, new| there == new).is_ok());
@@ -139,7 +139,7 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// Returns an iterator over the present items. Each item stays valid after its removal.
     ///
     /// ```
-    /// use squall_objects::cached::{self, Form, Items};
+    /// use squall::objects::cached::{self, Form, Items};
     ///
     /// let list = cached::list(Form::shared());
     /// list.insert(1);
@@ -171,8 +171,8 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// Changes the size of the clusters that have a cache, by a hot-swap.
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::cached::{self, CachedList, Form, Items};
+    /// use squall::ClusterSize;
+    /// use squall::objects::cached::{self, CachedList, Form, Items};
     ///
     /// let list = cached::list(Form::distributed(ClusterSize::Node));
     /// list.insert(1);
@@ -324,7 +324,7 @@ impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
 /// Owner of a cached list. Dropping it destroys the object. It dereferences to the handle.
 ///
 /// ```
-/// use squall_objects::cached::{Items, List};
+/// use squall::objects::cached::{Items, List};
 ///
 /// let list: List<u32> = [1, 2, 3].into_iter().collect();
 /// assert!(list.find(|item| *item == 2, |_| ()).is_some());
@@ -422,8 +422,8 @@ impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize
 /// Creates a cached list.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{self, Form, Items};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{self, Form, Items};
 ///
 /// let list = cached::list(Form::distributed(ClusterSize::Cache));
 /// list.insert("a");
@@ -452,9 +452,9 @@ fn have_sizes<T: Send + Sync + 'static>() {
 /// If a swap moves no state into it, every call of the list fails.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{self, Form, Items};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{self, Form, Items};
+/// use squall::swap::swap;
 ///
 /// let list = cached::list(Form::shared());
 /// list.insert(1);

@@ -103,8 +103,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWr
 /// object was destroyed.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{self, CachedMapExt, Form};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{self, CachedMapExt, Form};
 ///
 /// let users = cached::map::<u32, String>(Form::distributed(ClusterSize::Core));
 /// users.set(1, "ann".into());
@@ -160,7 +160,7 @@ where
     /// cluster.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// assert_eq!((map.insert(1, 'a'), map.insert(1, 'b')), (None, Some('a')));
@@ -173,7 +173,7 @@ where
     /// Inserts the key unless it is present.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// assert_eq!(map.try_insert(1, 'a'), Ok(()));
@@ -189,7 +189,7 @@ where
     /// Concurrent callers may each compute a value. One is inserted, and all callers return that one.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// assert_eq!(map.get_or_insert_with(1, || 'a'), 'a');
@@ -210,7 +210,7 @@ where
     /// Removes the key if `f` returns true for its value. Returns whether it did.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// map.set(1, 10);
@@ -224,7 +224,7 @@ where
     /// Replaces the key's value by the result of `f`. Returns whether the key is present.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// map.set(1, 10);
@@ -238,7 +238,7 @@ where
     /// Inserts, replaces, removes or keeps the entry atomically, as `f` decides from its current value.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Compute, Computed, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Compute, Computed, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// let count = |value: Option<&u32>| Compute::Put(value.map_or(1, |value| value + 1));
@@ -266,7 +266,7 @@ where
     /// Removes the entries for which `f` returns false. An entry that is inserted meanwhile may be skipped.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
     ///
     /// let map = cached::map(Form::shared());
     /// (0..10).for_each(|key| _ = map.set(key, key));
@@ -547,8 +547,8 @@ where
 /// Creates a cached map with std's hasher.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{self, CachedMapExt, Form};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{self, CachedMapExt, Form};
 ///
 /// let map = cached::map::<u32, u32>(Form::distributed(ClusterSize::Cache).updated());
 /// map.set(1, 10);
@@ -569,7 +569,7 @@ where
 /// Creates a cached map with this hasher.
 ///
 /// ```
-/// use squall_objects::cached::{self, CachedMapExt, Form};
+/// use squall::objects::cached::{self, CachedMapExt, Form};
 /// use std::hash::RandomState;
 ///
 /// let map = cached::map_with(Form::shared(), RandomState::new());
@@ -610,9 +610,9 @@ where
 /// changes, all callers wait until a new line for each entry is made.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{self, CachedMapExt, Form};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{self, CachedMapExt, Form};
+/// use squall::swap::swap;
 ///
 /// let map = cached::map(Form::shared());
 /// map.set(1, 10);

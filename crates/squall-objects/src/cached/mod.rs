@@ -17,8 +17,8 @@
 //! lookups, up to all entries; [`keeping`](Form::keeping) limits it.
 //!
 //! ```
-//! use squall_machine::ClusterSize;
-//! use squall_objects::cached::{self, CachedMapExt, Form, Items};
+//! use squall::ClusterSize;
+//! use squall::objects::cached::{self, CachedMapExt, Form, Items};
 //!
 //! let regions = cached::list(Form::distributed(ClusterSize::Core));
 //! regions.insert((0x1000..0x3000, "heap"));
@@ -80,8 +80,8 @@ pub use squall_parts::table::{Compute, Computed};
 /// date.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{Coherence, Form};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{Coherence, Form};
 ///
 /// let form = Form::distributed(ClusterSize::Core).keeping(100).updated();
 /// assert_eq!((form.cluster_size(), form.most()), (ClusterSize::Core, 100));
@@ -111,7 +111,7 @@ pub(crate) enum Full {
 /// Effect of a change of a map's value on the cached copies. Source: Gamsa et al. 1999, Tornado (TO-04).
 ///
 /// ```
-/// use squall_objects::cached::{Coherence, Form};
+/// use squall::objects::cached::{Coherence, Form};
 ///
 /// assert_eq!(Form::shared().coherence(), Coherence::Invalidate);
 /// assert_eq!(Form::shared().updated().coherence(), Coherence::Update);
@@ -129,7 +129,7 @@ impl Form {
     /// Returns the form without caches, for objects that one thread uses, or with an unknown load.
     ///
     /// ```
-    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMap, CachedMapExt, Form};
     ///
     /// let map = cached::map::<u32, u32>(Form::shared());
     /// map.insert(1, 10);
@@ -148,8 +148,8 @@ impl Form {
     /// process object of K42 (CO-43).
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    /// use squall::ClusterSize;
+    /// use squall::objects::cached::{self, CachedMap, CachedMapExt, Form};
     ///
     /// let map = cached::map::<u32, u32>(Form::distributed(ClusterSize::Core));
     /// map.insert(1, 10);
@@ -170,8 +170,8 @@ impl Form {
     /// Choose `after` so that each working thread makes a lookup during half of it: some hundred.
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    /// use squall::ClusterSize;
+    /// use squall::objects::cached::{self, CachedMap, CachedMapExt, Form};
     ///
     /// let map = cached::map::<u32, u32>(Form::where_threads_are(ClusterSize::Core, 500));
     /// map.insert(1, 10);
@@ -188,8 +188,8 @@ impl Form {
     /// the first VP's cluster. Use it if the places of the threads are known beforehand.
     ///
     /// ```
-    /// use squall_machine::{ClusterSize, Vp};
-    /// use squall_objects::cached::{self, CachedMapExt, Form};
+    /// use squall::objects::cached::{self, CachedMapExt, Form};
+    /// use squall::{ClusterSize, Vp};
     ///
     /// let map = cached::map::<u32, u32>(Form::on(ClusterSize::Core, [Vp::new(0)]));
     /// map.insert(1, 10);
@@ -218,8 +218,8 @@ impl Form {
     /// replaced entry is looked up in the store again. Its memory is freed after a grace period.
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+    /// use squall::ClusterSize;
+    /// use squall::objects::cached::{self, CachedMap, CachedMapExt, Form};
     ///
     /// let names = cached::map::<u32, String>(Form::distributed(ClusterSize::Core).keeping(100));
     /// (0..1000).for_each(|id| _ = names.insert(id, format!("name {id}")));
@@ -265,8 +265,8 @@ impl Form {
 /// Readings of the sensors of a cached object.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+/// use squall::ClusterSize;
+/// use squall::objects::cached::{self, CachedMap, CachedMapExt, Form};
 ///
 /// let map = cached::map::<u32, u32>(Form::distributed(ClusterSize::Core));
 /// map.insert(1, 10);

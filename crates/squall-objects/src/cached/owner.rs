@@ -12,7 +12,7 @@ use super::{Form, Walk};
 /// Owner of a cached map. Dropping it destroys the object. It dereferences to the handle.
 ///
 /// ```
-/// use squall_objects::cached::{CachedMapExt, OwnedCachedMap};
+/// use squall::objects::cached::{CachedMapExt, OwnedCachedMap};
 ///
 /// let map: OwnedCachedMap<u32, char> = [(1, 'a')].into_iter().collect();
 /// assert_eq!(map.get(&1), Some('a'));

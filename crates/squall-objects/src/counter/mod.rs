@@ -12,7 +12,7 @@
 //! All three have one interface, [`Counter`], and are called through a `Handle<dyn Counter>`.
 //!
 //! ```
-//! use squall_objects::counter::{self, Counter};
+//! use squall::objects::counter::{self, Counter};
 //!
 //! let requests = counter::adaptive();
 //! std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ use shared::Shared;
 /// [`squall_machine::pervp::BiasedWord`].
 ///
 /// ```
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
 ///
 /// let bytes = counter::distributed();
 /// bytes.add(100);
@@ -92,7 +92,7 @@ pub trait Counter: Send + Sync {
 /// Readings of a counter's sensors.
 ///
 /// ```
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
 ///
 /// let counter = counter::shared();
 /// counter.add(5);
@@ -117,7 +117,7 @@ pub struct Sensors {
 /// Creates a counter with one representative, at home on the calling thread's VP.
 ///
 /// ```
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
 ///
 /// let jobs = counter::shared();
 /// jobs.inc();
@@ -134,7 +134,7 @@ pub fn shared() -> Owned<dyn Counter> {
 /// Creates a counter with a representative for each VP that adds.
 ///
 /// ```
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
 ///
 /// let jobs = counter::distributed();
 /// std::thread::scope(|scope| {
@@ -156,9 +156,9 @@ pub fn distributed() -> Owned<dyn Counter> {
 /// The first call registers the policy and starts its thread, `squall-adapt`. See [`squall_adapt::engine`].
 ///
 /// ```
-/// use squall_adapt::control;
-/// use squall_core::Handle;
-/// use squall_objects::counter;
+/// use squall::Handle;
+/// use squall::adapt::control;
+/// use squall::objects::counter;
 ///
 /// let requests = counter::adaptive();
 /// let status = control::status(Handle::id(requests.handle())).unwrap();
@@ -175,11 +175,11 @@ pub fn adaptive() -> Owned<dyn Counter> {
 /// Like [`adaptive`], but returns an error instead of panicking.
 ///
 /// ```
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
 ///
 /// let counter = counter::try_adaptive()?;
 /// assert_eq!(counter.total(), 0);
-/// # Ok::<(), squall_core::CreateError>(())
+/// # Ok::<(), squall::CreateError>(())
 /// ```
 ///
 /// # Errors
@@ -202,8 +202,8 @@ const ADAPTS: bool = true;
 /// Returns a replacement in the form of [`shared`], for a hot-swap of the counter `handle`.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
+/// use squall::swap::swap;
 ///
 /// let counter = counter::distributed();
 /// counter.add(7);
@@ -217,8 +217,8 @@ pub fn new_shared(handle: Handle<dyn Counter>) -> Replacement<dyn Counter> {
 /// Returns a replacement in the form of [`distributed`], for a hot-swap of a counter.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_objects::counter::{self, Counter};
+/// use squall::objects::counter::{self, Counter};
+/// use squall::swap::swap;
 ///
 /// let counter = counter::shared();
 /// counter.add(7);

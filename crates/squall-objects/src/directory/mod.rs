@@ -12,8 +12,8 @@
 //!   returns a [`Reservation`] of an absent key.
 //!
 //! ```
-//! use squall_machine::ClusterSize;
-//! use squall_objects::directory::{self, Parts};
+//! use squall::ClusterSize;
+//! use squall::objects::directory::{self, Parts};
 //!
 //! // For each user: the first year, one for all, and the requests that each core served.
 //! let sessions = directory::distributed::<String, u64, u64>(ClusterSize::Core, |_since| 0);
@@ -124,8 +124,8 @@ pub type Act<'f, K, G, L, S> = dyn FnMut(Tables<'_, K, G, L, S>) + 'f;
 /// Readings of the sensors of a directory.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::directory::{self, Directory, Parts};
+/// use squall::ClusterSize;
+/// use squall::objects::directory::{self, Directory, Parts};
 ///
 /// let uses = directory::distributed::<u32, (), u64>(ClusterSize::Core, |_| 0);
 /// uses.get_or_make(&1, || (), |_, uses| *uses += 1);
@@ -172,8 +172,8 @@ where
 /// Each method panics if the object was destroyed.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::directory::{self, Parts};
+/// use squall::ClusterSize;
+/// use squall::objects::directory::{self, Parts};
 ///
 /// // For each file: its size, and the reads from each core.
 /// let files = directory::distributed::<String, u64, u64>(ClusterSize::Core, |_size| 0);
@@ -208,7 +208,7 @@ where
     /// Like [`get_or_make`](Parts::get_or_make), but `make` may fail. Then the key stays absent.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<String, u32, u64>(|_| 0);
     /// assert_eq!(users.try_get_or_make("ann", || "ten".parse(), |_, _| ()).is_err(), true);
@@ -245,7 +245,7 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_objects::directory::{self, Lookup, Parts};
+    /// use squall::objects::directory::{self, Lookup, Parts};
     ///
     /// let pages = directory::shared::<u64, u64, u64>(|_| 0);
     /// let page = pages.get_or_reserve(&7, |_, _| ()).unwrap().empty().expect("the page is absent");
@@ -288,8 +288,8 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_core::Handle;
-    /// use squall_objects::directory::{Directory, FillError, Lookup, Parts, Revoked};
+    /// use squall::Handle;
+    /// use squall::objects::directory::{Directory, FillError, Lookup, Parts, Revoked};
     /// use std::hash::RandomState;
     ///
     /// # async fn load(_: u64) -> std::io::Result<Vec<u8>> { Ok(Vec::new()) }
@@ -329,7 +329,7 @@ where
     /// [`remove`](Parts::remove) removes a key that is present.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts, Revoked};
+    /// use squall::objects::directory::{self, Parts, Revoked};
     ///
     /// let pages = directory::shared::<u64, u64, ()>(|_| ());
     /// let page = pages.get_or_reserve(&7, |_, _| ()).unwrap().empty().unwrap();
@@ -353,7 +353,7 @@ where
     /// Takes no lock, writes no memory and makes no part. `f` runs in an operation, so keep it short.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<String, u32, u64>(|_| 0);
     /// users.get_or_make("ann", || 10, |_, _| ());
@@ -377,7 +377,7 @@ where
     /// see all or no changes. Returns the result, or `None` if the key is absent.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<String, (), u64>(|_| 5);
     /// users.get_or_make("ann", || (), |_, _| ());
@@ -393,7 +393,7 @@ where
     /// be skipped.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<u32, (), u64>(|_| 1);
     /// (0..10).for_each(|key| users.get_or_make(&key, || (), |_, _| ()));
@@ -410,7 +410,7 @@ where
     /// Returns an iterator over clones of the keys and entries that [`for_each`](Parts::for_each) visits.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<u32, char, ()>(|_| ());
     /// users.get_or_make(&1, || 'a', |_, ()| ());
@@ -437,7 +437,7 @@ where
     /// changes the parts afterwards.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<u32, (), u64>(|_| 7);
     /// users.get_or_make(&1, || (), |_, _| ());
@@ -452,7 +452,7 @@ where
     /// Removes the keys for which `keep` returns false, one at a time. `keep` runs under the entry's lock.
     ///
     /// ```
-    /// use squall_objects::directory::{self, Parts};
+    /// use squall::objects::directory::{self, Parts};
     ///
     /// let users = directory::shared::<u32, (), u64>(|_| 0);
     /// (0..10).for_each(|key| users.get_or_make(&key, || (), |_, _| ()));
@@ -478,8 +478,8 @@ where
     /// are included in questions.
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::directory::{self, Directory, Parts};
+    /// use squall::ClusterSize;
+    /// use squall::objects::directory::{self, Directory, Parts};
     ///
     /// let uses = directory::shared::<u32, (), u64>(|_| 0);
     /// uses.get_or_make(&1, || (), |_, uses| *uses += 1);
@@ -666,7 +666,7 @@ where
 /// of an entry; it runs under a lock of the key.
 ///
 /// ```
-/// use squall_objects::directory::{self, Parts};
+/// use squall::objects::directory::{self, Parts};
 ///
 /// let visits = directory::shared::<String, (), u64>(|_| 0);
 /// visits.get_or_make("home", || (), |_, visits| *visits += 1);
@@ -689,8 +689,8 @@ where
 /// part of an entry when a cluster first uses the key; it runs under a lock of the key.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::directory::{self, Parts};
+/// use squall::ClusterSize;
+/// use squall::objects::directory::{self, Parts};
 ///
 /// let visits = directory::distributed::<String, (), u64>(ClusterSize::Core, |_| 0);
 /// visits.get_or_make("home", || (), |_, visits| *visits += 1);
@@ -715,8 +715,8 @@ where
 /// Like [`distributed`], with this hasher.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::directory::{self, Parts};
+/// use squall::ClusterSize;
+/// use squall::objects::directory::{self, Parts};
 /// use std::hash::RandomState;
 ///
 /// let visits = directory::with_hasher(ClusterSize::Core, RandomState::new(), |_: &u32| 0_u64);
@@ -752,9 +752,9 @@ where
 /// If a swap moves no state into it, every call of the directory fails.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::directory::{self, Parts};
+/// use squall::ClusterSize;
+/// use squall::objects::directory::{self, Parts};
+/// use squall::swap::swap;
 ///
 /// let uses = directory::shared::<u32, (), u64>(|_| 0);
 /// uses.get_or_make(&1, || (), |_, uses| *uses += 1);

@@ -14,7 +14,7 @@ use crate::answers::panics_in;
 /// Owner of a directory. Dropping it destroys the object. It dereferences to the handle.
 ///
 /// ```
-/// use squall_objects::directory::{OwnedDirectory, Parts};
+/// use squall::objects::directory::{OwnedDirectory, Parts};
 ///
 /// let users: OwnedDirectory<u32, char, u64> = [(1, 'a')].into_iter().collect();
 /// users.update(&1, |_name, uses| *uses += 1);

@@ -31,7 +31,7 @@ use super::Directory;
 ///
 /// # Example
 /// ```
-/// use squall_objects::directory::{self, Lookup, Parts};
+/// use squall::objects::directory::{self, Lookup, Parts};
 ///
 /// let pages = directory::shared::<u64, Vec<u8>, u64>(|_| 0);
 /// let Ok(Lookup::Empty(page)) = pages.get_or_reserve(&7, |_, _| ()) else { unreachable!() };
@@ -99,7 +99,7 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_objects::directory::{self, Lookup, Parts};
+    /// use squall::objects::directory::{self, Lookup, Parts};
     ///
     /// let files = directory::shared::<String, u64, u64>(|_| 0);
     /// let open = || match files.get_or_reserve("motd", |file, uses| (*file, { *uses += 1; *uses })) {
@@ -130,7 +130,7 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_objects::directory::{self, Lookup, Parts};
+    /// use squall::objects::directory::{self, Lookup, Parts};
     ///
     /// let pages = directory::shared::<u64, u64, ()>(|_| ());
     /// let page = pages.get_or_reserve(&7, |_, _| ()).unwrap().empty().unwrap();

@@ -12,7 +12,7 @@
 //! methods that requests use. [`squall_parts::gate`] states the rules, and has the gates without an object.
 //!
 //! ```
-//! use squall_objects::gate::{self, Gate, GateExt};
+//! use squall::objects::gate::{self, Gate, GateExt};
 //!
 //! let gate = gate::distributed();
 //! let handle = gate.handle(); // `Copy`, for any thread or task
@@ -79,7 +79,7 @@ use shared::Shared;
 /// control waits, requests may cause misses and new representatives.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, Rejected, GateState};
+/// use squall::objects::gate::{self, Gate, Rejected, GateState};
 ///
 /// let gate = gate::shared();
 /// gate.enter_now().unwrap();
@@ -213,7 +213,7 @@ pub trait Gate: Send + Sync {
 /// their first poll. Wakers run inside an operation, so they must only schedule their task.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, GateExt, Rejected};
+/// use squall::objects::gate::{self, Gate, GateExt, Rejected};
 ///
 /// let gate = gate::shared();
 /// let request = gate.request().unwrap();
@@ -260,8 +260,8 @@ pub trait GateExt {
     /// A poll, if the object was destroyed.
     ///
     /// ```
-    /// use squall_core::Handle;
-    /// use squall_objects::gate::{self, Gate, GateExt, ShutDown};
+    /// use squall::Handle;
+    /// use squall::objects::gate::{self, Gate, GateExt, ShutDown};
     ///
     /// async fn serve(gate: Handle<dyn Gate>) -> Result<u32, ShutDown> {
     ///     let _request = gate.request_async().await?; // leaves when it is dropped
@@ -297,8 +297,8 @@ pub trait GateExt {
     /// The first poll, if the object was destroyed.
     ///
     /// ```
-    /// use squall_core::Handle;
-    /// use squall_objects::gate::{Gate, GateExt};
+    /// use squall::Handle;
+    /// use squall::objects::gate::{Gate, GateExt};
     ///
     /// async fn end(gate: Handle<dyn Gate>) {
     ///     // With tokio: tokio::time::timeout(limit, gate.shutdown_async()).await
@@ -406,7 +406,7 @@ fn check_place(here: &Arc<Tasks>, tasks: &Arc<Tasks>) -> Result<(), GateError> {
 /// It may be dropped on another thread, so it can live across an `.await`. It may also outlive the object.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, GateExt};
+/// use squall::objects::gate::{self, Gate, GateExt};
 ///
 /// let gate = gate::distributed();
 /// let request = gate.request().unwrap();
@@ -430,7 +430,7 @@ impl Drop for Request {
 /// Creates a gate with one representative.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate};
+/// use squall::objects::gate::{self, Gate};
 ///
 /// assert_eq!(gate::shared().inside(), 0);
 /// ```
@@ -445,7 +445,7 @@ pub fn shared() -> Owned<dyn Gate> {
 /// Creates a gate with a representative for each VP on which requests enter or leave.
 ///
 /// ```
-/// use squall_objects::gate::{self, Gate, GateExt};
+/// use squall::objects::gate::{self, Gate, GateExt};
 ///
 /// let gate = gate::distributed();
 /// let _request = gate.request_now().unwrap();

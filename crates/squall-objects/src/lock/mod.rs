@@ -20,7 +20,7 @@
 //! [`AdaptiveLock::set_form`] does the same from the program.
 //!
 //! ```
-//! use squall_objects::lock::AdaptiveLock;
+//! use squall::objects::lock::AdaptiveLock;
 //!
 //! static LOG: AdaptiveLock<Vec<String>> = AdaptiveLock::named("log", Vec::new());
 //! std::thread::scope(|scope| {
@@ -87,8 +87,8 @@ pub static SCHEMA: Schema = Schema::new("adaptive lock", &[&FREEZE, &DRY, &COOLD
 /// Attribute values for all adaptive locks.
 ///
 /// ```
-/// use squall_adapt::settings::FREEZE;
-/// use squall_objects::lock;
+/// use squall::adapt::settings::FREEZE;
+/// use squall::objects::lock;
 ///
 /// lock::ALL.set(&FREEZE, true).unwrap();
 /// assert!(lock::ALL.get(&FREEZE));
@@ -106,7 +106,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(2);
 /// turns. Use a [`ConfigurableLock`] for priorities and registration.
 ///
 /// ```
-/// use squall_objects::lock::AdaptiveLock;
+/// use squall::objects::lock::AdaptiveLock;
 ///
 /// let total = AdaptiveLock::new(0);
 /// std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ impl<T> AdaptiveLock<T> {
     /// Creates a free lock with a name for decisions and browsers.
     ///
     /// ```
-    /// use squall_objects::lock::AdaptiveLock;
+    /// use squall::objects::lock::AdaptiveLock;
     ///
     /// static QUEUE: AdaptiveLock<Vec<u32>> = AdaptiveLock::named("queue", Vec::new());
     /// QUEUE.lock().push(1);
@@ -208,7 +208,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Takes the lock if it is free and not reserved for a waiter.
     ///
     /// ```
-    /// use squall_objects::lock::AdaptiveLock;
+    /// use squall::objects::lock::AdaptiveLock;
     ///
     /// let lock = AdaptiveLock::new(1);
     /// let guard = lock.lock();
@@ -225,7 +225,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Waits for the lock for at most `limit`.
     ///
     /// ```
-    /// use squall_objects::lock::AdaptiveLock;
+    /// use squall::objects::lock::AdaptiveLock;
     /// use std::time::Duration;
     ///
     /// let lock = AdaptiveLock::new(1);
@@ -279,7 +279,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Returns the readings of the lock's monitor.
     ///
     /// ```
-    /// use squall_objects::lock::AdaptiveLock;
+    /// use squall::objects::lock::AdaptiveLock;
     ///
     /// let lock = AdaptiveLock::new(());
     /// drop(lock.lock());
@@ -297,7 +297,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Fixes the form of the lock. [`Wanted::Auto`] returns the choice to the policy.
     ///
     /// ```
-    /// use squall_objects::lock::{AdaptiveLock, Wanted};
+    /// use squall::objects::lock::{AdaptiveLock, Wanted};
     ///
     /// let lock = AdaptiveLock::new(());
     /// lock.set_form(Wanted::Block);
@@ -313,7 +313,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
     /// Returns the object that shows the lock to browsers. It exists from the policy's first decision on.
     ///
     /// ```
-    /// use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
+    /// use squall::objects::lock::{AdaptiveLock, LockView, Wanted};
     ///
     /// let lock = AdaptiveLock::named("queue", ());
     /// assert!(lock.view().is_none());
@@ -552,7 +552,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for AdaptiveLock<T> {
 /// Guard of a held lock. Dropping it releases the lock, and sometimes runs the lock's policy.
 ///
 /// ```
-/// use squall_objects::lock::AdaptiveLock;
+/// use squall::objects::lock::AdaptiveLock;
 ///
 /// let names = AdaptiveLock::new(vec!["a"]);
 /// {

@@ -12,7 +12,7 @@ use squall_macros::interface;
 /// The values are those of the policy's last run. The policy runs when threads had to wait.
 ///
 /// ```
-/// use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
+/// use squall::objects::lock::{AdaptiveLock, LockView, Wanted};
 ///
 /// let lock = AdaptiveLock::named("queue", ());
 /// lock.set_form(Wanted::Block);

@@ -20,7 +20,7 @@ use super::Map;
 /// If the map was destroyed: the methods that use the map, and the drop of an entry with changes.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let hits = map::shared::<&str, u64>();
 /// assert_eq!(*hits.entry("home").or_default(), 0);
@@ -31,14 +31,14 @@ use super::Map;
 ///
 /// A result cannot be changed:
 /// ```compile_fail,E0596
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let lists = map::shared::<&str, Vec<u64>>();
 /// lists.entry("home").or_default().push(1);
 /// ```
 /// Write `and_modify` instead:
 /// ```
-/// # use squall_objects::map::{self, MapExt};
+/// # use squall::objects::map::{self, MapExt};
 /// # let lists = map::shared::<&str, Vec<u64>>();
 /// lists.entry("home").and_modify(|list| list.push(1)).or_insert_with(|| vec![1]);
 /// ```
@@ -119,7 +119,7 @@ where
 /// [`into_inner`](Snapshot::into_inner).
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt, Snapshot};
+/// use squall::objects::map::{self, MapExt, Snapshot};
 ///
 /// let names = map::shared::<u64, String>();
 /// let name = names.entry(1).or_insert("ada".into());

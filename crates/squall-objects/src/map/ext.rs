@@ -32,7 +32,7 @@ use super::{Compute, Computed, Map};
 /// method waits for readers.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let stock = map::shared::<String, u64>();
 /// stock.set("apple".into(), 3);
@@ -53,7 +53,7 @@ where
     /// Takes no lock, except in a locked map, and clones no value in a shared one.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let names = map::shared::<u64, String>();
     /// names.set(1, "ada".into());
@@ -68,7 +68,7 @@ where
     /// [`with`](MapExt::with).
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<String, u64>();
     /// map.set("a".into(), 1);
@@ -84,7 +84,7 @@ where
     /// A change of the clone does not change the map: see [`update_in_place`](MapExt::update_in_place).
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let names = map::shared::<u64, String>();
     /// names.set(1, "ada".into());
@@ -101,7 +101,7 @@ where
     /// Clones no value.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 1);
@@ -118,7 +118,7 @@ where
     /// If a [`limited`](super::limited) map is full.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, &str>();
     /// assert_eq!(map.insert(1, "one"), None);
@@ -135,7 +135,7 @@ where
     /// instead.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, &str>();
     /// assert!(!map.set(1, "one"));
@@ -151,7 +151,7 @@ where
     /// If a [`limited`](super::limited) map is full.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, &str>();
     /// assert_eq!(map.try_insert(1, "one"), Ok(()));
@@ -168,7 +168,7 @@ where
     /// If a [`limited`](super::limited) map is full.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, String>();
     /// assert_eq!(map.get_or_insert_with(1, || "one".into()), "one");
@@ -197,7 +197,7 @@ where
     /// Takes one lock more than [`get_or_insert_with`](MapExt::get_or_insert_with) if the key is absent.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let numbers = map::shared::<&str, u64>();
     /// assert!(numbers.try_get_or_insert_with("one", || "one".parse()).is_err());
@@ -215,7 +215,7 @@ where
     /// [`delete`](MapExt::delete) makes no clone.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 10);
@@ -232,7 +232,7 @@ where
     /// key.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<String, u64>();
     /// map.set("a".into(), 1);
@@ -246,7 +246,7 @@ where
     /// Removes the key. Returns whether it was present.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 10);
@@ -260,7 +260,7 @@ where
     /// Returns whether the key was removed.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 10);
@@ -279,7 +279,7 @@ where
     /// If a [`limited`](super::limited) map has no room for a heavier value.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let hits = map::shared::<String, u64>();
     /// hits.set("home".into(), 1);
@@ -300,7 +300,7 @@ where
     /// Clones the value.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let visits = map::shared::<&str, Vec<u64>>();
     /// visits.set("home", vec![]);
@@ -323,7 +323,7 @@ where
     /// If a [`limited`](super::limited) map has no room for a heavier value.
     ///
     /// ```
-    /// use squall_objects::map::{self, Compute, Computed, MapExt};
+    /// use squall::objects::map::{self, Compute, Computed, MapExt};
     ///
     /// let leases = map::shared::<String, u64>();
     /// leases.set("disk".into(), 1);
@@ -343,7 +343,7 @@ where
     /// an error instead.
     ///
     /// ```
-    /// use squall_objects::map::{self, Compute, Computed, MapExt};
+    /// use squall::objects::map::{self, Compute, Computed, MapExt};
     ///
     /// let hits = map::shared::<&str, u64>();
     /// let count = |n: Option<&u64>| Compute::Put(n.map_or(1, |n| n + 1));
@@ -359,7 +359,7 @@ where
     /// If a [`limited`](super::limited) map is full.
     ///
     /// ```
-    /// use squall_objects::map::{self, Compute, MapExt};
+    /// use squall::objects::map::{self, Compute, MapExt};
     ///
     /// let tickets = map::shared::<&str, u64>();
     /// let next = |last: Option<&u64>| {
@@ -378,7 +378,7 @@ where
     /// [`Full`]: the map is unchanged, and key and value come back. A map without a limit never returns it.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt, MapLimit};
+    /// use squall::objects::map::{self, MapExt, MapLimit};
     ///
     /// let map = map::limited(map::shared::<u64, &str>(), MapLimit::entries(1));
     /// assert_eq!(map.set_or_full(1, "one"), Ok(false));
@@ -393,7 +393,7 @@ where
     /// [`Full`]: the map is unchanged, and the key is dropped. A map without a limit never returns it.
     ///
     /// ```
-    /// use squall_objects::map::{self, Compute, MapExt, MapLimit};
+    /// use squall::objects::map::{self, Compute, MapExt, MapLimit};
     ///
     /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(1));
     /// map.set(1, 1);
@@ -412,8 +412,8 @@ where
     /// and readers make its copies again. A partitioned map clones its entries twice.
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::ClusterSize;
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::replicated::<u64, u64>(ClusterSize::Node);
     /// map.set_cluster_size(ClusterSize::Core).unwrap();
@@ -430,7 +430,7 @@ where
     /// A [`Swap`](squall_core::swap::Swap), during which callers wait. Some forms clone the entries.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::locked::<u64, u64>();
     /// map.set(1, 1);
@@ -442,7 +442,7 @@ where
     /// Returns one key, present or absent, to change its value or to insert one: see [`Entry`].
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let hits = map::shared::<&str, u64>();
     /// let count = |page| *hits.entry(page).and_modify(|n| *n += 1).or_insert(1);
@@ -460,7 +460,7 @@ where
     /// locked map clones all entries in one step.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// (0..10).for_each(|n| _ = map.set(n, n * n));
@@ -473,7 +473,7 @@ where
     /// Removes the entries for which `f` returns false. May or may not visit keys that come meanwhile.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// (0..10).for_each(|n| _ = map.set(n, n));
@@ -486,7 +486,7 @@ where
     /// meanwhile.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 1);
@@ -502,7 +502,7 @@ where
     /// [`for_each`](MapExt::for_each). `f` runs again for an entry if another writer was faster.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// (0..10).for_each(|n| _ = map.set(n, n));
@@ -522,7 +522,7 @@ where
     /// [`for_each`](MapExt::for_each).
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 10);
@@ -538,7 +538,7 @@ where
     /// [`for_each`](MapExt::for_each).
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.set(1, 10);
@@ -574,7 +574,7 @@ where
     /// [`for_each`](MapExt::for_each).
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// (1..5).for_each(|n| _ = map.set(n, n));
@@ -614,7 +614,7 @@ where
     /// exhausted. Each part of a partitioned map gets an equal share of the room.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// assert!(map.try_reserve(1000) && map.capacity() >= 1000);
@@ -637,7 +637,7 @@ where
     /// Frees the room that the entries do not need. A replicated map also removes all copies.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// map.reserve(1000);
@@ -655,7 +655,7 @@ where
     /// [`CallError`]: the map was destroyed, or the call was refused. `f` was not called.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt};
+    /// use squall::objects::map::{self, MapExt};
     ///
     /// let map = map::shared::<u64, u64>();
     /// let handle = map.handle();

@@ -8,7 +8,7 @@ use std::fmt;
 /// back.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt, MapLimit};
+/// use squall::objects::map::{self, MapExt, MapLimit};
 ///
 /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(1));
 /// map.set(1, 1);
@@ -31,7 +31,7 @@ impl<T> Full<T> {
     /// Replaces the entry that comes back.
     ///
     /// ```
-    /// use squall_objects::map::{self, MapExt, MapLimit};
+    /// use squall::objects::map::{self, MapExt, MapLimit};
     ///
     /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(0));
     /// let full = map.set_or_full(1, 10).unwrap_err();

@@ -41,7 +41,7 @@ type Weigh<V> = Arc<dyn Fn(&V) -> u64 + Send + Sync>;
 /// A maximum number of entries, or a maximum total weight of values: see [`limited`](super::limited()).
 ///
 /// ```
-/// use squall_objects::map::MapLimit;
+/// use squall::objects::map::MapLimit;
 ///
 /// let limit = MapLimit::<Vec<u8>>::weight(1 << 20, "bytes", |page| page.len() as u64);
 /// assert_eq!(format!("{limit:?}"), "MapLimit(1048576 bytes)");

@@ -22,7 +22,7 @@ use super::{Map, MapExt};
 /// Use it if several threads will use the map; if that is unknown, use [`adaptive`]. The hasher is `std`'s.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let ports = map::shared::<&str, u16>();
 /// ports.set("http", 80);
@@ -40,7 +40,7 @@ pub fn shared<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() 
 /// Makes a map like [`shared`], with room for `capacity` entries and any hasher.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 /// use std::hash::RandomState;
 ///
 /// let map = map::shared_with::<u64, u64, _>(1000, RandomState::new());
@@ -65,7 +65,7 @@ where
 /// [`shared`]. A read clones the value.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let map = map::locked::<u64, u64>();
 /// map.set(1, 2);
@@ -118,7 +118,7 @@ where
 /// A hot-swap clones the entries: see the [module](super) for the duties of clones.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let pages = map::partitioned::<u64, &str>(4, |page| (page >> 8) as usize);
 /// pages.set(0x3ff, "the last page of part three");
@@ -172,8 +172,8 @@ where
 /// decides about a key, a sixty-fourth of all keys cannot be copied.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::map::{self, MapExt};
+/// use squall::ClusterSize;
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let routes = map::replicated::<&str, u32>(ClusterSize::Node);
 /// routes.set("/", 80);
@@ -220,7 +220,7 @@ where
 /// [`squall_adapt::engine`].
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let map = map::adaptive::<u64, String>();
 /// map.set(1, "one".into());
@@ -289,7 +289,7 @@ where
 /// object fails. Writes through a handle of the map inside are not counted.
 ///
 /// ```
-/// use squall_objects::map::{self, Map, MapExt, MapLimit};
+/// use squall::objects::map::{self, Map, MapExt, MapLimit};
 ///
 /// let sessions = map::limited(map::shared::<u64, String>(), MapLimit::entries(2));
 /// assert!(sessions.set_or_full(1, "one".into()).is_ok() && !sessions.set(2, "two".into()));

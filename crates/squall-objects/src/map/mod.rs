@@ -5,7 +5,7 @@
 //! handle. [`OwnedMap`] owns a map and destroys it when dropped.
 //!
 //! ```
-//! use squall_objects::map::{self, MapExt};
+//! use squall::objects::map::{self, MapExt};
 //!
 //! let hits = map::shared::<String, u64>();
 //! hits.insert("home".into(), 1);
@@ -206,7 +206,7 @@ pub trait Map<
     /// in use.
     ///
     /// ```
-    /// use squall_objects::map::{self, Map, MapExt, MapLimit};
+    /// use squall::objects::map::{self, Map, MapExt, MapLimit};
     ///
     /// let map = map::limited(map::shared::<u64, u64>(), MapLimit::entries(10));
     /// map.set(1, 1);
@@ -222,7 +222,7 @@ pub trait Map<
 /// The handle of a map: `Copy`, for fields and arguments.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt, MapHandle};
+/// use squall::objects::map::{self, MapExt, MapHandle};
 ///
 /// struct Sessions {
 ///     by_name: MapHandle<String, u64>,
@@ -241,7 +241,7 @@ pub type Resized<K, V, S> = (Handle<dyn Map<K, V, S>>, Replacement<dyn Map<K, V,
 /// Readings of a map's sensors, from [`Map::sensors`].
 ///
 /// ```
-/// use squall_objects::map::{self, Map, MapExt};
+/// use squall::objects::map::{self, Map, MapExt};
 ///
 /// let map = map::adaptive::<u64, u64>();
 /// map.set(1, 1);

@@ -15,7 +15,7 @@ use super::{Map, shared_with};
 /// [`MapExt`] work on it.
 ///
 /// ```
-/// use squall_objects::map::{MapExt, OwnedMap};
+/// use squall::objects::map::{MapExt, OwnedMap};
 ///
 /// let map: OwnedMap<&str, u64> = [("a", 1), ("b", 2)].into_iter().collect();
 /// assert_eq!(map.get("b"), Some(2));

@@ -20,7 +20,7 @@ use super::{FIXED, Map, have_sizes};
 /// It takes over the entries. If a swap moves no state into it, every call of the map fails.
 ///
 /// ```
-/// use squall_objects::map::{self, MapExt};
+/// use squall::objects::map::{self, MapExt};
 ///
 /// let map = map::locked::<u64, u64>();
 /// map.set(1, 1);

@@ -26,12 +26,12 @@ use super::storage::{Old, Storage};
 /// Implementations of [`Map`] make one from a table of their own.
 ///
 /// ```
-/// use squall_objects::map::Store;
-/// use squall_parts::table::Table;
+/// use squall::objects::map::Store;
+/// use squall::parts::table::Table;
 ///
 /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
 /// let store = Store::table(&table);
-/// squall_rcu::pin(|guard| assert_eq!(store.read(guard, &1, |value| *value), Some(10)));
+/// squall::rcu::pin(|guard| assert_eq!(store.read(guard, &1, |value| *value), Some(10)));
 /// assert_eq!(store.len(), 1);
 /// ```
 pub struct Store<'a, K, V, S>(pub(super) &'a dyn Storage<K, V, S>);

@@ -16,7 +16,7 @@
 //! [`ReadMostlyExt`] has the methods for readers and writers. [`OwnedReadMostly`] owns a value.
 //!
 //! ```
-//! use squall_objects::read_mostly::{self, ReadMostlyExt};
+//! use squall::objects::read_mostly::{self, ReadMostlyExt};
 //!
 //! let limits = read_mostly::shared(vec![10, 20]);
 //! let handle = limits.handle(); // `Copy`, for any thread or task
@@ -80,7 +80,7 @@ pub use subscription::{Changed, Subscription};
 /// before it takes the lock.
 ///
 /// ```
-/// use squall_objects::read_mostly::{self, ReadMostly};
+/// use squall::objects::read_mostly::{self, ReadMostly};
 ///
 /// let mode = read_mostly::shared("day");
 /// assert_eq!(mode.version(), 1);
@@ -177,8 +177,8 @@ impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Action<dyn Read
 /// Readings of the sensors of a read-mostly value.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostly};
+/// use squall::ClusterSize;
+/// use squall::objects::read_mostly::{self, ReadMostly};
 ///
 /// let value = read_mostly::distributed(1, ClusterSize::Cpu);
 /// value.set(2);
@@ -203,7 +203,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// `f` runs in an operation. Keep it short, since replaced values are freed only after it.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostlyExt};
     ///
     /// let routes = read_mostly::shared(vec!["a", "b"]);
     /// assert_eq!(routes.read(|routes| routes.len()), 2);
@@ -213,7 +213,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// Like [`read`](ReadMostlyExt::read), but returns an error if the object was destroyed.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostlyExt};
     ///
     /// let value = read_mostly::shared(5);
     /// let handle = value.handle();
@@ -229,7 +229,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// Like [`read`](ReadMostlyExt::read), but also passes the version of the value.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
     ///
     /// let value = read_mostly::shared('a');
     /// value.set('b');
@@ -241,7 +241,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// [`get_cloned`](ReadMostlyExt::get_cloned) and [`read`](ReadMostlyExt::read).
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostlyExt};
     ///
     /// assert_eq!(read_mostly::shared(5).get(), 5);
     /// ```
@@ -252,7 +252,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// Returns a clone of the value. A change of the clone does not change the object.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostlyExt};
     ///
     /// assert_eq!(read_mostly::shared(vec![5]).get_cloned(), [5]);
     /// ```
@@ -266,7 +266,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// `f` runs in an operation and under no lock.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostlyExt};
     ///
     /// let value = read_mostly::shared(5);
     /// assert_eq!((value.update(|old| old * 2), value.get()), (2, 10));
@@ -280,7 +280,7 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// Subscribes to changes from now on.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
     ///
     /// let value = read_mostly::shared(5);
     /// let mut changes = value.subscribe();
@@ -295,8 +295,8 @@ pub trait ReadMostlyExt<T: Send + Sync + 'static>: Copy {
     /// becomes shared. Its policy continues.
     ///
     /// ```
-    /// use squall_machine::ClusterSize;
-    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use squall::ClusterSize;
+    /// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
     ///
     /// let value = read_mostly::distributed(5, ClusterSize::Node);
     /// value.set_cluster_size(ClusterSize::Core).unwrap();
@@ -373,7 +373,7 @@ impl<T: Send + Sync + 'static> ReadMostlyExt<T> for Handle<dyn ReadMostly<T>> {
 /// Owner of a read-mostly value. Dropping it destroys the object. It dereferences to the handle.
 ///
 /// ```
-/// use squall_objects::read_mostly::{OwnedReadMostly, ReadMostlyExt};
+/// use squall::objects::read_mostly::{OwnedReadMostly, ReadMostlyExt};
 ///
 /// let limit: OwnedReadMostly<u32> = 7.into();
 /// assert_eq!(limit.get(), 7);
@@ -390,8 +390,8 @@ impl<T: Send + Sync + 'static> OwnedReadMostly<T> {
     /// Converts to the general owner type.
     ///
     /// ```
-    /// use squall_core::Owned;
-    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use squall::Owned;
+    /// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
     ///
     /// let owned: Owned<dyn ReadMostly<u32>> = read_mostly::shared(7).into_owned();
     /// assert_eq!(owned.get(), 7);
@@ -455,7 +455,7 @@ impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize
 /// Creates a value with one replica.
 ///
 /// ```
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
 ///
 /// let config = read_mostly::shared(String::from("a = 1"));
 /// assert!(config.read(|config| config.starts_with('a')));
@@ -473,8 +473,8 @@ pub fn shared<T: Send + Sync + 'static>(value: T) -> OwnedReadMostly<T> {
 /// before it returns.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::ClusterSize;
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
 ///
 /// let config = read_mostly::distributed(1, ClusterSize::Core);
 /// config.update(|old| old + 1);
@@ -497,8 +497,8 @@ pub fn distributed<T: Send + Sync + 'static>(value: T, size: ClusterSize) -> Own
 /// a read, so it must not wait. If it panics, that read panics.
 ///
 /// ```
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::ClusterSize;
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
 ///
 /// let table = read_mostly::copied(vec![1, 2, 3], ClusterSize::Cache);
 /// assert_eq!(table.read(|table| table.iter().sum::<i32>()), 6);
@@ -520,7 +520,7 @@ pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> 
 /// The first call registers the policy and starts its thread, `squall-adapt`. See [`squall_adapt::engine`].
 ///
 /// ```
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
 ///
 /// let config = read_mostly::adaptive(vec![1, 2, 3]);
 /// assert_eq!(config.get_cloned(), [1, 2, 3]);
@@ -558,9 +558,9 @@ const ADAPTS: bool = true;
 /// If a swap moves no state into it ([`Swap::without_state`]), every call of the value fails.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::ClusterSize;
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::swap::swap;
 ///
 /// let value = read_mostly::copied(5, ClusterSize::Cpu);
 /// swap(value.handle(), read_mostly::new_shared()).unwrap();
@@ -575,9 +575,9 @@ pub fn new_shared<T: Send + Sync + 'static>() -> Replacement<dyn ReadMostly<T>> 
 /// If a swap moves no state into it ([`Swap::without_state`]), every call of the value fails.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::ClusterSize;
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::swap::swap;
 ///
 /// let value = read_mostly::shared(5);
 /// swap(value.handle(), read_mostly::new_distributed(ClusterSize::Cpu)).unwrap();
@@ -592,9 +592,9 @@ pub fn new_distributed<T: Send + Sync + 'static>(size: ClusterSize) -> Replaceme
 /// If a swap moves no state into it ([`Swap::without_state`]), every call of the value fails.
 ///
 /// ```
-/// use squall_core::swap::swap;
-/// use squall_machine::ClusterSize;
-/// use squall_objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::ClusterSize;
+/// use squall::objects::read_mostly::{self, ReadMostlyExt};
+/// use squall::swap::swap;
 ///
 /// let value = read_mostly::shared(5);
 /// swap(value.handle(), read_mostly::new_copied(ClusterSize::Cpu)).unwrap();

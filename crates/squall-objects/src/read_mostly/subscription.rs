@@ -25,7 +25,7 @@ use super::ReadMostly;
 /// A change pays a fence and a load if the object has ever had a waiter.
 /// # Example
 /// ```
-/// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+/// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 /// use std::time::Duration;
 ///
 /// let mode = read_mostly::shared("day");
@@ -64,7 +64,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// Returns the new version if there is one, without waiting.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
     ///
     /// let value = read_mostly::shared(1);
     /// let mut changes = value.subscribe();
@@ -102,7 +102,7 @@ impl<T: Send + Sync + 'static> Subscription<T> {
     /// Returns a future of the next new version, for any runtime. Dropping it loses no change.
     ///
     /// ```
-    /// use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+    /// use squall::objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
     /// use std::future::Future;
     /// use std::pin::pin;
     /// use std::task::{Context, Poll, Waker};

@@ -104,12 +104,12 @@ where
     /// CO-60.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let hits = MasterTable::<String, (), u64>::new(|_| 1);
     /// let (here, there) = (hits.local(), hits.local());
     /// here.find_or_allocate_and_lock("home", || (), |_, _, _| ());
     /// there.find_and_lock("home", |_, _| ());
-    /// let reset = |_: &(), replicas: &mut squall_parts::dhash::Replicas<'_, '_, u64>| {
+    /// let reset = |_: &(), replicas: &mut squall::parts::dhash::Replicas<'_, '_, u64>| {
     ///     replicas.iter().map(std::mem::take).sum::<u64>()
     /// };
     /// assert_eq!(hits.find_and_lock("home", |mut element| element.lock_all_replicas(reset)), Some(2));
@@ -156,7 +156,7 @@ where
     /// CO-61, `emptyData`.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, element| element.empty_data());
     /// assert_eq!(pages.read(&7, |frame| *frame), None);
@@ -172,7 +172,7 @@ where
     /// CO-61, `startEmpty`.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// // Empties the key only if it has no replicas.

@@ -32,7 +32,7 @@ use crate::replica::Watch;
 /// for the key. Clones share one error.
 ///
 /// ```
-/// use squall_parts::dhash::FillError;
+/// use squall::parts::dhash::FillError;
 /// let error = FillError::from(std::io::Error::other("the disk is gone"));
 /// assert_eq!(error.to_string(), "the key was not filled: the disk is gone");
 /// assert!(error.inner().downcast_ref::<std::io::Error>().is_some());

@@ -51,7 +51,7 @@ use crate::dhash::{Replicas, Verdict};
 ///
 /// # Example
 /// ```
-/// use squall_parts::dhash::{Locking, MasterTable, Verdict};
+/// use squall::parts::dhash::{Locking, MasterTable, Verdict};
 ///
 /// // The global part is the number of a page frame; the local part counts the mappings in each place.
 /// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
@@ -107,7 +107,7 @@ where
     /// under the element's lock, and may only read in this table.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
     /// assert!(pages.is_empty() && pages.locals() == 0);
     /// ```
@@ -149,7 +149,7 @@ where
     /// Proportional to the number of local tables.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
     /// let places = [pages.local(), pages.local()];
     /// assert_eq!(pages.locals(), 2);
@@ -173,7 +173,7 @@ where
     /// meanwhile stay until it returns.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// assert_eq!((pages.read(&7, |frame| *frame), pages.read(&8, |frame| *frame)), (Some(4096), None));
@@ -195,7 +195,7 @@ where
     /// CO-57.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{MasterTable, Verdict};
+    /// use squall::parts::dhash::{MasterTable, Verdict};
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let verdict = |_| pages.find_or_allocate_and_lock(&7, || 4096, |verdict, _| verdict);
     /// assert_eq!([0, 1].map(verdict), [Verdict::Empty, Verdict::Found]);
@@ -220,7 +220,7 @@ where
     /// The errors of `fill`.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let failed = pages.try_find_or_allocate_and_lock(&7, || Err("no memory"), |_, _| ());
     /// assert_eq!(failed, Err("no memory"));
@@ -263,7 +263,7 @@ where
     /// CO-59.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Locking, MasterTable};
+    /// use squall::parts::dhash::{Locking, MasterTable};
     /// let hits = MasterTable::<String, (), u64>::new(|_| 1);
     /// let place = hits.local();
     /// place.find_or_allocate_and_lock("home", || (), |_, _, n| *n += 1);
@@ -310,7 +310,7 @@ where
     /// CO-61.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
     /// assert!(pages.empty_data(&7) && !pages.empty_data(&7));
@@ -346,7 +346,7 @@ where
     /// CO-62.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Locking, MasterTable};
+    /// use squall::parts::dhash::{Locking, MasterTable};
     /// let mut stock = MasterTable::<&str, u64, u64>::new(|_| 0);
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let total = stock.do_op_all(Locking::Each, 0, |sum, _, n| *sum += n, |_, _, _, _| ());
@@ -373,7 +373,7 @@ where
     /// Empties all keys that are present from begin to end, one after the other.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// stock.clear();
@@ -388,7 +388,7 @@ where
     /// element's lock. Keys that come meanwhile may be missed.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 0)]);
     /// stock.retain(|_, n| *n > 0);
@@ -408,7 +408,7 @@ where
     /// memory. `f` runs in operations of `squall-rcu`, of some keys each.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let mut total = 0;
@@ -426,7 +426,7 @@ where
     /// the next position; `None` at the end.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let (mut from, mut total) = (Some(0), 0);
@@ -446,7 +446,7 @@ where
     /// CO-62.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let mut stock = MasterTable::<&str, u64, ()>::new(|_| ());
     /// stock.extend([("apple", 2), ("pear", 3)]);
     /// let mut walk = stock.add_reference();
@@ -502,7 +502,7 @@ where
     /// an operation of `squall-rcu`.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let place = pages.local();
     /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
@@ -528,7 +528,7 @@ where
     /// CO-55, CO-56.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{MasterTable, Verdict};
+    /// use squall::parts::dhash::{MasterTable, Verdict};
     /// let files = MasterTable::<String, u64, u64>::new(|_handle| 0);
     /// let place = files.local();
     /// let open = |_| place.find_or_allocate_and_lock("motd", || 3, |verdict, _, uses| {
@@ -573,7 +573,7 @@ where
     /// If it has no replica here, one is made.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let files = MasterTable::<String, u64, u64>::new(|_handle| 0);
     /// let (here, there) = (files.local(), files.local());
     /// here.find_or_allocate_and_lock("motd", || 3, |_, _, uses| *uses += 1);

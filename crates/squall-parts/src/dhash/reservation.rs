@@ -104,7 +104,7 @@ impl<G: fmt::Debug> std::error::Error for Revoked<G> {}
 ///
 /// # Example
 /// ```
-/// use squall_parts::dhash::{Lookup, MasterTable};
+/// use squall::parts::dhash::{Lookup, MasterTable};
 ///
 /// let pages = MasterTable::<u64, Vec<u8>, ()>::new(|_| ());
 /// let Ok(Lookup::Empty(page)) = pages.find_or_reserve(&7, |_| ()) else { unreachable!() };
@@ -141,7 +141,7 @@ where
     /// a method without `reserve` in its name are counted too.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let page = pages.find_or_reserve(&7, |_| ()).unwrap().empty().unwrap();
     /// assert_eq!(page.waiters(), 0);
@@ -181,7 +181,7 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, u32>::new(|_frame| 0);
     /// let here = pages.local();
     /// let page = here.find_or_reserve(&7, |_, _| ()).unwrap().empty().unwrap();
@@ -210,7 +210,7 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Lookup, MasterTable};
+    /// use squall::parts::dhash::{Lookup, MasterTable};
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let page = pages.find_or_reserve(&7, |_| ()).unwrap().empty().unwrap();
     /// page.fail(std::io::Error::other("the disk is gone"));
@@ -425,7 +425,7 @@ where
     ///
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{MasterTable, Revoked};
+    /// use squall::parts::dhash::{MasterTable, Revoked};
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let page = pages.find_or_reserve(&7, |_| ()).unwrap().empty().unwrap();
     /// assert!(pages.revoke(&7) && !pages.revoke(&7));
@@ -442,7 +442,7 @@ where
     /// [`revoke`](MasterTable::revoke). For an object that ends: its waiting callers go on.
     ///
     /// ```
-    /// use squall_parts::dhash::MasterTable;
+    /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
     /// let page = pages.find_or_reserve(&7, |_| ()).unwrap().empty().unwrap();
     /// pages.revoke_all();
@@ -508,7 +508,7 @@ where
     /// CO-55, CO-56.
     /// # Example
     /// ```
-    /// use squall_parts::dhash::{Lookup, MasterTable};
+    /// use squall::parts::dhash::{Lookup, MasterTable};
     /// let files = MasterTable::<String, u64, u64>::new(|_handle| 0);
     /// let here = files.local();
     /// let open = || match here.find_or_reserve("motd", |handle, uses| (*handle, *uses)) {

@@ -62,7 +62,7 @@ impl std::error::Error for Rejected {}
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{GateError, SharedGate};
+/// use squall::parts::gate::{GateError, SharedGate};
 ///
 /// let gate = SharedGate::new();
 /// assert_eq!(gate.restart(), Err(GateError::NotStopped));
@@ -118,7 +118,7 @@ impl std::error::Error for GateError {}
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{SharedGate, GateState};
+/// use squall::parts::gate::{SharedGate, GateState};
 ///
 /// let gate = SharedGate::new();
 /// gate.stop().unwrap();
@@ -148,7 +148,7 @@ impl GateState {
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{GateError, Limits, SharedGate};
+/// use squall::parts::gate::{GateError, Limits, SharedGate};
 /// use std::time::Duration;
 ///
 /// let gate = SharedGate::new();

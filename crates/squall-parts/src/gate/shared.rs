@@ -50,7 +50,7 @@ const _: () = assert!(ONE > (STATE | BUSY) as u64);
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{SharedGate, ShutDown};
+/// use squall::parts::gate::{SharedGate, ShutDown};
 ///
 /// static GATE: SharedGate = SharedGate::new();
 /// fn serve() -> Result<u32, ShutDown> {
@@ -143,7 +143,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// let gate = squall_parts::gate::SharedGate::new();
+    /// let gate = squall::parts::gate::SharedGate::new();
     /// gate.enter().unwrap();
     /// assert_eq!(gate.inside(), 1);
     /// gate.leave();
@@ -166,7 +166,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{Rejected, SharedGate};
+    /// use squall::parts::gate::{Rejected, SharedGate};
     ///
     /// let gate = SharedGate::new();
     /// gate.stop().unwrap();
@@ -256,7 +256,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// let gate = squall_parts::gate::SharedGate::new();
+    /// let gate = squall::parts::gate::SharedGate::new();
     /// let request = gate.request().unwrap();
     /// assert_eq!(gate.inside(), 1);
     /// drop(request);
@@ -274,7 +274,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// let gate = squall_parts::gate::SharedGate::new();
+    /// let gate = squall::parts::gate::SharedGate::new();
     /// assert!(gate.try_request().is_ok());
     /// gate.shutdown().unwrap();
     /// assert!(gate.try_request().is_err());
@@ -299,7 +299,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{SharedGate, GateState};
+    /// use squall::parts::gate::{SharedGate, GateState};
     ///
     /// let gate = SharedGate::new();
     /// gate.stop().unwrap();
@@ -320,7 +320,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{GateError, SharedGate};
+    /// use squall::parts::gate::{GateError, SharedGate};
     /// use std::time::Duration;
     ///
     /// let gate = SharedGate::new();
@@ -360,7 +360,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// let gate = squall_parts::gate::SharedGate::new();
+    /// let gate = squall::parts::gate::SharedGate::new();
     /// gate.stop().unwrap();
     /// gate.restart().unwrap();
     /// assert!(gate.try_request().is_ok());
@@ -384,7 +384,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{SharedGate, ShutDown};
+    /// use squall::parts::gate::{SharedGate, ShutDown};
     ///
     /// let gate = SharedGate::new();
     /// gate.shutdown().unwrap();
@@ -406,7 +406,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{GateError, SharedGate};
+    /// use squall::parts::gate::{GateError, SharedGate};
     /// use std::time::Duration;
     ///
     /// let gate = SharedGate::new();
@@ -600,7 +600,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{SharedGate, ShutDown};
+    /// use squall::parts::gate::{SharedGate, ShutDown};
     ///
     /// async fn serve(gate: &SharedGate) -> Result<u32, ShutDown> {
     ///     let _request = gate.request_async().await?; // leaves when it is dropped
@@ -636,7 +636,7 @@ impl<S: Steps> SharedGate<S> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::SharedGate;
+    /// use squall::parts::gate::SharedGate;
     /// use std::future::Future;
     /// use std::pin::pin;
     /// use std::task::{Context, Poll, Waker};
@@ -734,7 +734,7 @@ impl<S: Steps> fmt::Debug for SharedGate<S> {
 ///
 /// # Example
 /// ```
-/// let gate = squall_parts::gate::SharedGate::new();
+/// let gate = squall::parts::gate::SharedGate::new();
 /// let request = gate.request().unwrap();
 /// std::thread::scope(|threads| {
 ///     threads.spawn(move || drop(request)); // leaves on the other thread

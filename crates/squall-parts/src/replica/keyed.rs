@@ -103,8 +103,8 @@ impl fmt::Debug for Announced<'_> {
 /// TO-04 (Tornado, §3.1), HU-16 (Hurricane).
 /// # Example
 /// ```
-/// use squall_parts::replica::KeyedCopies;
-/// use squall_parts::table::Table;
+/// use squall::parts::replica::KeyedCopies;
+/// use squall::parts::table::Table;
 /// use std::sync::Arc;
 ///
 /// let source: Table<u64, u64> = [(1, 10)].into_iter().collect();

@@ -52,7 +52,7 @@ impl Places {
     /// Iterates over the places below `count` that the set may contain.
     ///
     /// ```
-    /// use squall_parts::replica::Holders;
+    /// use squall::parts::replica::Holders;
     /// let holders = Holders::new();
     /// holders.note(3);
     /// assert_eq!(holders.all().below(128).collect::<Vec<_>>(), [3, 67], "67 shares the bit of 3");
@@ -77,10 +77,10 @@ impl fmt::Debug for Places {
 /// The replicas of a master that hold its value. See the module header.
 ///
 /// ```
-/// use squall_parts::replica::{Holders, Master};
+/// use squall::parts::replica::{Holders, Master};
 /// let (master, holders) = (Master::fetched(1), Holders::new());
 /// let replicas = [master.replica(), master.replica()];
-/// squall_rcu::pin(|guard| assert_eq!(**replicas[1].load_noting(&master, guard, || holders.note(1)), 1));
+/// squall::rcu::pin(|guard| assert_eq!(**replicas[1].load_noting(&master, guard, || holders.note(1)), 1));
 /// // Only replica 1 holds the value, so the update visits no other.
 /// master.set(2, |reach| holders.take().below(2).for_each(|place| reach(&replicas[place])));
 /// assert!(holders.all().is_empty());
@@ -124,7 +124,7 @@ impl Default for Holders {
 /// The places that may have entries of an object that ends once. See the module header.
 ///
 /// ```
-/// use squall_parts::replica::Presence;
+/// use squall::parts::replica::Presence;
 /// let presence = Presence::new();
 /// presence.announce(3);
 /// // Make the entry at place 3, then check that it may stay.

@@ -17,7 +17,7 @@ use crate::replica::raw::{self, Copied, DeadNodes, Node, Word};
 /// A master counts its versions from 1; each update adds one.
 ///
 /// ```
-/// use squall_parts::replica::{Master, Versioned};
+/// use squall::parts::replica::{Master, Versioned};
 /// let limit = Master::new(10);
 /// limit.set(20, |_| ());
 /// limit.read(|value| assert_eq!((Versioned::version(value), **value), (2, 20)));
@@ -59,7 +59,7 @@ impl<T: fmt::Debug> fmt::Debug for Versioned<T> {
 /// The error of an update that lost a race: another update was faster. Returns the rejected value.
 ///
 /// ```
-/// use squall_parts::replica::Master;
+/// use squall::parts::replica::Master;
 /// let limit = Master::new(10);
 /// limit.set(20, |_| ());
 /// let conflict = limit.compare_and_set(1, 30, |_| ()).unwrap_err();
@@ -109,7 +109,7 @@ impl<T: Send + Sync + 'static> Drop for RetireOnDrop<T> {
 /// A counted pointer to a value of a master. It outlives the operation in which it was made.
 ///
 /// ```
-/// use squall_parts::replica::Master;
+/// use squall::parts::replica::Master;
 /// let config = Master::new("old".to_owned());
 /// let kept = config.keep().unwrap();
 /// config.set("new".to_owned(), |_| ());
@@ -169,7 +169,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for ValueRef<T> {
 /// protocol.
 /// # Example
 /// ```
-/// use squall_parts::replica::{Master, Replica};
+/// use squall::parts::replica::{Master, Replica};
 ///
 /// let limit = Master::new(10);
 /// let replicas = [limit.replica(), limit.replica()];
@@ -219,7 +219,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// read.
     ///
     /// ```
-    /// use squall_parts::replica::Master;
+    /// use squall::parts::replica::Master;
     /// let limit = Master::fetched(10);
     /// let replica = limit.replica();
     /// assert_eq!(replica.read(&limit, |value| **value), 10);
@@ -237,7 +237,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// between copies.
     ///
     /// ```
-    /// use squall_parts::replica::Master;
+    /// use squall::parts::replica::Master;
     /// let routes = Master::copied(vec![1, 2, 3]);
     /// let replicas = [routes.replica(), routes.replica()];
     /// let address = |at: usize| replicas[at].read(&routes, |value| value.as_ptr());
@@ -256,7 +256,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// For objects that replace another one. Reading it before that panics.
     ///
     /// ```
-    /// use squall_parts::replica::Master;
+    /// use squall::parts::replica::Master;
     /// let old = Master::new(10);
     /// assert!(old.vacant().is_vacant() && !old.is_vacant());
     /// ```
@@ -316,7 +316,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// If the master is [vacant](Master::vacant).
     /// # Example
     /// ```
-    /// use squall_parts::replica::Master;
+    /// use squall::parts::replica::Master;
     /// assert_eq!(Master::new(10).read(|value| **value + 1), 11);
     /// ```
     #[inline]
@@ -337,7 +337,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// begins after it returns sees this value or a later one.
     /// # Example
     /// ```
-    /// use squall_parts::replica::{Master, Replica};
+    /// use squall::parts::replica::{Master, Replica};
     /// let limit = Master::new(10);
     /// let replica = limit.replica();
     /// assert_eq!(limit.set(20, |reach: &mut dyn FnMut(&Replica<i32>)| reach(&replica)), 2);
@@ -356,7 +356,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// [`Conflict`]: it has another version. The master is unchanged.
     /// # Example
     /// ```
-    /// use squall_parts::replica::Master;
+    /// use squall::parts::replica::Master;
     /// let limit = Master::new(10);
     /// assert_eq!(limit.compare_and_set(1, 20, |_| ()), Ok(2));
     /// assert!(limit.compare_and_set(1, 30, |_| ()).is_err());
@@ -377,7 +377,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// If the master is [vacant](Master::vacant). If `f` panics, the value is unchanged.
     /// # Example
     /// ```
-    /// use squall_parts::replica::Master;
+    /// use squall::parts::replica::Master;
     /// let count = Master::new(1);
     /// assert_eq!(count.update(|n| n + 1, |_| ()), 2, "the new version");
     /// assert_eq!(count.read(|value| **value), 2);
@@ -445,7 +445,7 @@ impl<T: Send + Sync + 'static> Master<T> {
     /// This master has a value already. It is unchanged, and `value` comes back.
     /// # Example
     /// ```
-    /// use squall_parts::replica::{Master, Versioned};
+    /// use squall::parts::replica::{Master, Versioned};
     /// let old = Master::new(10);
     /// let new = old.vacant();
     /// new.adopt(old.keep().unwrap()).unwrap();
@@ -494,7 +494,7 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Master<T> {
 /// Its drop releases the value; running reads are not disturbed.
 ///
 /// ```
-/// use squall_parts::replica::Master;
+/// use squall::parts::replica::Master;
 /// let limit = Master::new(10);
 /// let replica = limit.replica();
 /// assert!(!replica.is_filled());
@@ -575,10 +575,10 @@ impl<T: Send + Sync + 'static> Replica<T> {
     /// the load that found the value.
     /// # Example
     /// ```
-    /// use squall_parts::replica::{Master, Versioned};
+    /// use squall::parts::replica::{Master, Versioned};
     /// let limit = Master::new(10);
     /// let replica = limit.replica();
-    /// let version = squall_rcu::pin(|guard| Versioned::version(replica.peek(&limit, guard)));
+    /// let version = squall::rcu::pin(|guard| Versioned::version(replica.peek(&limit, guard)));
     /// assert!(version == 1 && !replica.is_filled());
     /// ```
     #[inline]

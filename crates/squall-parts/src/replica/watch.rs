@@ -25,7 +25,7 @@ use crate::replica::sites;
 /// The waiters for the next change of an object. Used by subscriptions; each wake-up wakes all waiters.
 ///
 /// ```
-/// use squall_parts::replica::Watch;
+/// use squall::parts::replica::Watch;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
 /// use std::task::{Wake, Waker};
@@ -109,7 +109,7 @@ impl Watch {
     /// Removes the waker with this ticket, if it is still registered.
     ///
     /// ```
-    /// use squall_parts::replica::Watch;
+    /// use squall::parts::replica::Watch;
     /// use std::task::Waker;
     /// let watch = Watch::new();
     /// let ticket = watch.register(None, Waker::noop());

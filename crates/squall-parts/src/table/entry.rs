@@ -27,7 +27,7 @@ where
     /// Replaces the value by `f`'s result if the key is present, like [`Table::update`].
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let hits: Table<&str, u64> = Table::new();
     /// let count = |page| hits.entry(page).and_modify(|n| n + 1).or_insert(1);
     /// assert_eq!((count("home"), count("home")), (1, 2));
@@ -40,7 +40,7 @@ where
     /// Inserts `value` if the key is absent. Returns a clone of the key's value.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let hits: Table<&str, u64> = Table::new();
     /// assert_eq!((hits.entry("home").or_insert(1), hits.entry("home").or_insert(2)), (1, 1));
     /// ```
@@ -63,7 +63,7 @@ where
     /// Inserts the type's default value if the key is absent. Returns a clone of the key's value.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let hits: Table<&str, u64> = Table::new();
     /// assert_eq!(hits.entry("home").or_default(), 0);
     /// ```
@@ -84,7 +84,7 @@ where
     /// Returns a view of the key's entry, for chains of operations on it.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let hits: Table<&str, u64> = Table::new();
     /// hits.entry("home").and_modify(|n| n + 1).or_insert(1);
     /// assert_eq!(hits.get("home"), Some(1));

@@ -60,7 +60,7 @@ use std::mem::ManuallyDrop;
 ///
 /// # Example
 /// ```
-/// use squall_parts::table::Table;
+/// use squall::parts::table::Table;
 /// let hits: Table<&str, u64> = Table::new();
 /// hits.set("home", 1);
 /// hits.update("home", |n| n + 1);
@@ -174,7 +174,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V>
     /// Returns an empty table with `std`'s randomly keyed hasher.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, &str> = Table::new();
     /// table.set(1, "one");
     /// assert_eq!(table.get(&1), Some("one"));
@@ -189,7 +189,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V>
     /// If memory is exhausted.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::with_capacity(1000);
     /// assert!(table.capacity() >= 1000 && table.is_empty());
     /// ```
@@ -203,7 +203,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// chains.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// use std::hash::{BuildHasherDefault, DefaultHasher};
     /// let table = Table::<&str, u64, _>::with_hasher(BuildHasherDefault::<DefaultHasher>::default());
     /// assert!(!table.set("a", 1));
@@ -238,7 +238,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// [`get_cloned`](Table::get_cloned) and [`read`](Table::read).
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<String, u64> = Table::new();
     /// table.set("a".to_owned(), 1);
     /// assert_eq!((table.get("a"), table.get("b")), (Some(1), None));
@@ -267,7 +267,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// operation: memory that other threads retire meanwhile is freed after it.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let names: Table<u64, String> = Table::new();
     /// names.set(1, "ada".to_owned());
     /// assert_eq!(names.read(&1, |name| name.len()), Some(3));
@@ -284,8 +284,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// cost less than one each.
     ///
     /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
+    /// use squall::parts::table::Table;
+    /// use squall::rcu::pin;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, n * n)).collect();
     /// let sum: u64 = pin(|guard| (0..10).filter_map(|n| table.read_in(guard, &n, |square| *square)).sum());
     /// assert_eq!(sum, 285);
@@ -304,7 +304,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// absent.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let ages: Table<String, u64> = Table::new();
     /// ages.set("ada".to_owned(), 36);
     /// assert_eq!(ages.read_entry("ada", |name, age| format!("{name}: {age}")).as_deref(), Some("ada: 36"));
@@ -326,7 +326,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Whether the key is present.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 1)].into_iter().collect();
     /// assert!(table.contains_key(&1) && !table.contains_key(&2));
     /// ```
@@ -346,7 +346,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Reads one word per VP.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
     /// assert_eq!(table.len(), 10);
     /// ```
@@ -362,7 +362,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Returns the number of entries for which there is room before the table grows.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::with_capacity(100);
     /// assert!(table.capacity() >= 100);
     /// ```
@@ -376,7 +376,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// If memory is exhausted.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::new();
     /// table.reserve(1000);
     /// assert!(table.capacity() >= 1000);
@@ -392,7 +392,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// memory is exhausted.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::new();
     /// assert!(table.try_reserve(1000) && table.capacity() >= 1000);
     /// ```
@@ -406,7 +406,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Frees the room that the entries do not need.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::with_capacity(1000);
     /// table.shrink_to_fit();
     /// assert!(table.capacity() < 1000);

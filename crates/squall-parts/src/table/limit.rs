@@ -17,7 +17,7 @@ use std::fmt;
 /// A limited amount of something, such as entries or bytes.
 ///
 /// ```
-/// use squall_parts::table::Budget;
+/// use squall::parts::table::Budget;
 /// let bytes = Budget::new(100);
 /// assert!(bytes.take(60).is_ok() && bytes.take(60).is_err());
 /// bytes.give(60);
@@ -63,7 +63,7 @@ impl Budget {
     /// below the limit.
     ///
     /// ```
-    /// use squall_parts::table::Budget;
+    /// use squall::parts::table::Budget;
     /// let budget = Budget::new(2);
     /// budget.take(2).unwrap();
     /// budget.set_limit(1);
@@ -115,7 +115,7 @@ impl fmt::Debug for Budget {
 /// amount taken before.
 ///
 /// ```
-/// use squall_parts::table::{Budget, Reservation};
+/// use squall::parts::table::{Budget, Reservation};
 /// let budget = Budget::new(3);
 /// let mut reservation = Reservation::new(&budget);
 /// reservation.take(1).unwrap();

@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// most the number of changes under way, while those give back unneeded room.
 ///
 /// ```
-/// use squall_parts::table::Limited;
+/// use squall::parts::table::Limited;
 /// let sessions: Limited<u64, &str> = Limited::new(2);
 /// assert_eq!(sessions.set(1, "one"), Ok(false));
 /// assert_eq!(sessions.set(2, "two"), Ok(false));
@@ -68,7 +68,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Limited<K, 
     /// Returns an empty table for at most `limit` entries, with `std`'s hasher.
     ///
     /// ```
-    /// use squall_parts::table::Limited;
+    /// use squall::parts::table::Limited;
     /// let limited: Limited<u64, u64> = Limited::new(1);
     /// assert!(limited.set(1, 1).is_ok() && limited.set(2, 2).is_err());
     /// ```
@@ -82,7 +82,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// fewer.
     ///
     /// ```
-    /// use squall_parts::table::{Limited, Table};
+    /// use squall::parts::table::{Limited, Table};
     /// let table: Table<u64, u64> = [(1, 1), (2, 2)].into_iter().collect();
     /// let limited = Limited::with_table(table, 1);
     /// assert!(limited.set(3, 3).is_err());
@@ -101,7 +101,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Returns the budget: the limit, and the number of entries taken.
     ///
     /// ```
-    /// use squall_parts::table::Limited;
+    /// use squall::parts::table::Limited;
     /// let limited: Limited<u64, u64> = Limited::new(1);
     /// limited.set(1, 1).unwrap();
     /// limited.budget().set_limit(2);
@@ -164,7 +164,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// The key is absent and the table is full.
     /// # Example
     /// ```
-    /// use squall_parts::table::Limited;
+    /// use squall::parts::table::Limited;
     /// let limited: Limited<u64, u64> = Limited::new(1);
     /// assert_eq!((limited.try_insert(1, 1), limited.try_insert(1, 2)), (Ok(true), Ok(false)));
     /// assert!(limited.try_insert(2, 2).is_err());
@@ -196,7 +196,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// `f` asked for a new key and the table is full.
     /// # Example
     /// ```
-    /// use squall_parts::table::{Compute, Computed, Limited};
+    /// use squall::parts::table::{Compute, Computed, Limited};
     /// let limited: Limited<u64, u64> = Limited::new(1);
     /// assert_eq!(limited.compute(1, |_| Compute::Put(1)), Ok(Computed::Inserted));
     /// assert!(limited.compute(2, |_| Compute::Put(1)).is_err());

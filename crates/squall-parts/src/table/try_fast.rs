@@ -21,8 +21,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// The key may be elsewhere: [`__read_slow`](Table::__read_slow) finds it. `f` comes back uncalled.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
+    /// use squall::parts::table::Table;
+    /// use squall::rcu::pin;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
     /// let value = pin(|guard| match table.__try_read(guard, &1, |value| *value) {
     ///     Ok(found) => found,
@@ -156,8 +156,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
+    /// use squall::parts::table::Table;
+    /// use squall::rcu::pin;
     /// use std::hash::BuildHasher;
     /// let table: Table<u64, String> = Table::new();
     /// let hash = |key: u64| table.hasher().hash_one(key);

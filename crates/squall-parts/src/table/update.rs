@@ -15,7 +15,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// If the clone of the old value panics. The table is then unchanged.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::new();
     /// assert_eq!((table.insert(1, 10), table.insert(1, 20)), (None, Some(10)));
     /// ```
@@ -36,7 +36,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// value.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::new();
     /// assert!(!table.set(1, 10) && table.set(1, 20));
     /// ```
@@ -54,8 +54,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// `None` if the key was absent.
     ///
     /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
+    /// use squall::parts::table::Table;
+    /// use squall::rcu::pin;
     /// let table: Table<u64, String> = Table::new();
     /// table.set(1, "old".to_owned());
     /// assert_eq!(pin(|guard| table.put_in(guard, 1, "new".to_owned(), |old| old.len())), Some(3));
@@ -73,7 +73,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// The key is present: key and value come back.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = Table::new();
     /// assert_eq!((table.try_insert(1, 10), table.try_insert(1, 20)), (Ok(()), Err((1, 20))));
     /// ```
@@ -96,7 +96,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// that miss the key at once may each make a value. One of these is inserted, and all threads return it.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, String> = Table::new();
     /// assert_eq!(table.get_or_insert_with(1, || "first".to_owned()), "first");
     /// assert_eq!(table.get_or_insert_with(1, || "second".to_owned()), "first");
@@ -123,7 +123,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// If the clone panics. The table is then unchanged.
     /// # Example
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
     /// assert_eq!((table.remove(&1), table.remove(&1)), (Some(10), None));
     /// ```
@@ -147,7 +147,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Removes the key. Returns whether it was present. Unlike [`remove`](Table::remove), clones no value.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
     /// assert!(table.delete(&1) && !table.delete(&1));
     /// ```
@@ -171,8 +171,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// if the key was absent.
     ///
     /// ```
-    /// use squall_parts::table::Table;
-    /// use squall_rcu::pin;
+    /// use squall::parts::table::Table;
+    /// use squall::rcu::pin;
     /// let table: Table<u64, String> = Table::new();
     /// table.set(1, "gone".to_owned());
     /// assert_eq!(pin(|guard| table.take_in(guard, &1, |value| value.len())), Some(4));
@@ -194,7 +194,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// one that `f` saw: if another writer was faster, `f` is called again.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
     /// assert!(!table.remove_if(&1, |n| *n > 10) && table.remove_if(&1, |n| *n == 10));
     /// ```
@@ -210,7 +210,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// faster, `f` is called again.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
     /// assert!(hits.update("home", |n| n + 1) && !hits.update("about", |n| n + 1));
     /// ```
@@ -226,7 +226,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// [`compute`](Table::compute), for a borrowed key. `f` may run several times.
     ///
     /// ```
-    /// use squall_parts::table::{Compute, Computed, Table};
+    /// use squall::parts::table::{Compute, Computed, Table};
     /// let stock: Table<&str, u32> = [("apple", 1)].into_iter().collect();
     /// let sell = |n: &u32| if *n > 1 { Compute::Put(n - 1) } else { Compute::Remove };
     /// assert_eq!(stock.compute_if_present("apple", sell), Computed::Removed);
@@ -247,8 +247,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Like [`compute_if_present`](Table::compute_if_present), in an operation that is already open.
     ///
     /// ```
-    /// use squall_parts::table::{Compute, Computed, Table};
-    /// use squall_rcu::pin;
+    /// use squall::parts::table::{Compute, Computed, Table};
+    /// use squall::rcu::pin;
     /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
     /// let computed = pin(|guard| hits.compute_if_present_in(guard, "home", |n| Compute::Put(n + 1)));
     /// assert_eq!(computed, Computed::Updated);
@@ -276,7 +276,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// new value.
     ///
     /// ```
-    /// use squall_parts::table::{Compute, Computed, Table};
+    /// use squall::parts::table::{Compute, Computed, Table};
     /// let hits: Table<&str, u64> = Table::new();
     /// let count = |n: Option<&u64>| Compute::Put(n.map_or(1, |n| n + 1));
     /// assert_eq!(hits.compute("home", count), Computed::Inserted);

@@ -13,7 +13,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// `f` runs in one operation per home.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
     /// let mut sum = 0;
     /// table.for_each(|_, value| sum += value);
@@ -31,7 +31,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// all tables with an equal hasher, of any size. So a walk can continue in another table.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..100).map(|n| (n, n)).collect();
     /// let (mut from, mut count) = (Some(0), 0);
     /// while let Some(at) = from {
@@ -53,7 +53,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// [`visit_from`](Table::visit_from).
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..100).map(|n| (n, n)).collect();
     /// let mut from = Some(0);
     /// while let Some(at) = from {
@@ -80,7 +80,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Removes all entries for which `f` returns `false`. It may miss entries that come meanwhile.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
     /// table.retain(|_, value| value % 2 == 0);
     /// assert_eq!(table.len(), 5);
@@ -95,7 +95,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Removes all entries. It may miss entries that come meanwhile.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
     /// table.clear();
     /// assert!(table.is_empty());
@@ -108,7 +108,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// [`for_each`](Table::for_each).
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = [(1, 10), (2, 20)].into_iter().collect();
     /// let mut entries: Vec<_> = table.iter().collect();
     /// entries.sort_unstable();
@@ -125,7 +125,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Iterates over clones of the keys.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, 2 * n)).collect();
     /// assert_eq!(table.keys().sum::<u64>(), 45);
     /// ```
@@ -139,7 +139,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// Iterates over clones of the values.
     ///
     /// ```
-    /// use squall_parts::table::Table;
+    /// use squall::parts::table::Table;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, 2 * n)).collect();
     /// assert_eq!(table.values().sum::<u64>(), 90);
     /// ```

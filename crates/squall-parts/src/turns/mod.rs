@@ -28,7 +28,7 @@ const STRIPES: usize = if cfg!(loom) { 1 } else { 64 };
 ///
 /// # Example
 /// ```
-/// use squall_parts::turns::Turns;
+/// use squall::parts::turns::Turns;
 ///
 /// let turns = Turns::new();
 /// let turn = turns.take(7).expect("this thread has no turn yet");

@@ -38,7 +38,7 @@ pub const CALL_ATTRIBUTES_MAX: usize = 8;
 /// to a call by reference.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, CallAttributes};
+/// use squall::policy::attribute::{Attribute, CallAttributes};
 ///
 /// static PRIORITY: Attribute<u32> = Attribute::<u32>::new("priority", 5).between(0, 9);
 ///
@@ -46,7 +46,7 @@ pub const CALL_ATTRIBUTES_MAX: usize = 8;
 /// urgent.set(&PRIORITY, 9)?;
 /// assert_eq!((urgent.get(&PRIORITY), urgent.len()), (Some(9), 1));
 /// assert!(urgent.set(&PRIORITY, 10).is_err());
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct CallAttributes {
@@ -84,7 +84,7 @@ impl CallAttributes {
     /// [`CALL_ATTRIBUTES_MAX`]. The list stays as it was.
     ///
     /// ```
-    /// use squall_policy::attribute::{Attribute, CallAttributes, Schema};
+    /// use squall::policy::attribute::{Attribute, CallAttributes, Schema};
     ///
     /// static PRIORITY: Attribute<u32> = Attribute::<u32>::new("priority", 5).between(0, 9);
     /// static SCHEMA: Schema = Schema::new("queue", &[&PRIORITY]);
@@ -92,7 +92,7 @@ impl CallAttributes {
     /// let mut urgent = CallAttributes::new();
     /// urgent.set_text(&SCHEMA, "priority", "9")?;
     /// assert_eq!(urgent.names().collect::<Vec<_>>(), ["priority"]);
-    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// # Ok::<(), squall::policy::attribute::AttributeError>(())
     /// ```
     pub fn set_text(
         &mut self,
@@ -212,9 +212,9 @@ impl Received<'_> {
     /// Copies the attributes, so that they can outlive the call or move to another thread.
     ///
     /// ```
-    /// use squall_core::Handle;
-    /// use squall_policy::attribute::{Attribute, CallAttributes, receive, with};
-    /// #[squall_macros::interface(crate = squall_core)]
+    /// use squall::Handle;
+    /// use squall::policy::attribute::{Attribute, CallAttributes, receive, with};
+    /// #[squall::interface]
     /// trait Door: Send + Sync {
     ///     fn open(&self);
     /// }
@@ -222,10 +222,10 @@ impl Received<'_> {
     /// # impl Door for Wood { fn open(&self) {} }
     /// static WIDE: Attribute<bool> = Attribute::new("wide", false);
     ///
-    /// let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
+    /// let door: squall::Owned<dyn Door> = squall::shared(Wood);
     /// let kept: CallAttributes = with(door.handle(), (&WIDE, true), |door| receive(door, |call| call.keep()))?;
     /// assert_eq!(kept.get(&WIDE), Some(true));
-    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// # Ok::<(), squall::policy::attribute::AttributeError>(())
     /// ```
     pub fn keep(self) -> CallAttributes {
         let mut own = CallAttributes::NONE;
@@ -391,12 +391,12 @@ given_tuple!(4: A 0, B 1, C 2, D 3);
 /// attributes together.
 /// # Example
 /// ```
-/// use squall_policy::attribute::{Attribute, receive, with};
-/// #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::attribute::{Attribute, receive, with};
+/// #[squall::interface]
 /// trait Queue: Send + Sync {
 ///     fn put(&self, item: u64) -> u32;
 /// }
-/// struct Fifo(squall_core::Handle<dyn Queue>);
+/// struct Fifo(squall::Handle<dyn Queue>);
 /// impl Queue for Fifo {
 ///     fn put(&self, _item: u64) -> u32 {
 ///         receive(self.0, |call| call.get(&PRIORITY).unwrap_or(PRIORITY.default()))
@@ -404,10 +404,10 @@ given_tuple!(4: A 0, B 1, C 2, D 3);
 /// }
 /// static PRIORITY: Attribute<u32> = Attribute::new("priority", 5);
 ///
-/// let queue = squall_core::shared_with(Fifo).unwrap();
+/// let queue = squall::shared_with(Fifo).unwrap();
 /// assert_eq!(with(queue.handle(), (&PRIORITY, 9), |queue| queue.put(1))?, 9);
 /// assert_eq!(queue.put(2), 5);
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 #[inline(always)]
 pub fn with<I, G, R>(handle: Handle<I>, given: G, f: impl FnOnce(Handle<I>) -> R) -> Result<R, AttributeError>
@@ -464,15 +464,15 @@ impl Callee {
 /// Without attributes, one load of a thread-local word.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, receive, with};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::attribute::{Attribute, receive, with};
+/// # #[squall::interface]
 /// # trait Door: Send + Sync {
 /// #     fn open(&self);
 /// # }
 /// # struct Wood;
 /// # impl Door for Wood { fn open(&self) {} }
 /// static WIDE: Attribute<bool> = Attribute::new("wide", false);
-/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
+/// # let door: squall::Owned<dyn Door> = squall::shared(Wood);
 ///
 /// let inner = with(door.handle(), (&WIDE, true), |door| {
 ///     receive(door, |call| {
@@ -482,7 +482,7 @@ impl Callee {
 ///     })
 /// })?;
 /// assert!(inner);
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 #[inline(always)]
 pub fn receive<R>(callee: impl Into<Callee>, f: impl FnOnce(Received<'_>) -> R) -> R {

@@ -107,7 +107,7 @@ pub enum Refusal {
 /// Error: an attribute was rejected. Its value stays. Names the owner, the reason, and the values allowed.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, ClassValues, Refusal, Schema};
+/// use squall::policy::attribute::{Attribute, ClassValues, Refusal, Schema};
 ///
 /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000);
 /// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);

@@ -35,10 +35,10 @@
 //! # Example
 //!
 //! ```
-//! use squall_policy::attribute::{
+//! use squall::policy::attribute::{
 //!     Attribute, ClassValues, InstanceValues, Schema, Scope, choices, receive, with,
 //! };
-//! use squall_core::{Handle, shared_with};
+//! use squall::{Handle, shared_with};
 //! use std::sync::Arc;
 //!
 //! choices! {
@@ -55,7 +55,7 @@
 //! static SCHEMA: Schema = Schema::new("log", &[&JOIN, &LINES_MAX]).with_operations(&["write", "read"]);
 //! static CLASS: ClassValues = ClassValues::new(&SCHEMA);
 //!
-//! #[squall_macros::interface(crate = squall_core)]
+//! #[squall::interface]
 //! trait Log: Send + Sync {
 //!     fn write(&self, line: &str);
 //!     fn read(&self) -> Vec<String>;
@@ -91,7 +91,7 @@
 //! let for_log = values.clone();
 //! let owner = shared_with(|handle| Lines { handle, values: for_log, lines: Default::default() }).unwrap();
 //! let log: Handle<dyn Log> = owner.handle();
-//! squall_policy::attribute::attach(Handle::id(log), values.clone());
+//! squall::policy::attribute::attach(Handle::id(log), values.clone());
 //!
 //! // For one call, which is checked.
 //! log.write("first");
@@ -100,7 +100,7 @@
 //! assert_eq!(log.read(), ["before it", "first", "last"]);
 //!
 //! // For the object, for one of its operations, as text: by whoever knows its id.
-//! let found = squall_policy::attribute::values_of(Handle::id(log)).unwrap();
+//! let found = squall::policy::attribute::values_of(Handle::id(log)).unwrap();
 //! found.set_text("lines-max", "2")?;
 //! found.set_text("write.join", "front")?;
 //! log.write("now");
@@ -114,7 +114,7 @@
 //!         Handle::id(log)
 //!     )
 //! );
-//! # Ok::<(), squall_policy::attribute::AttributeError>(())
+//! # Ok::<(), squall::policy::attribute::AttributeError>(())
 //! ```
 //!
 //! # Source
@@ -161,7 +161,7 @@ pub struct Head {
 /// A typed, named value that can be set from outside; declared as a `static`.
 ///
 /// ```
-/// use squall_policy::attribute::Attribute;
+/// use squall::policy::attribute::Attribute;
 ///
 /// static SPINS: Attribute<u64> =
 ///     Attribute::<u64>::new("spins", 100).between(0, 10_000).in_unit("rounds").about("before a waiter sleeps");
@@ -172,14 +172,14 @@ pub struct Head {
 /// letters, digits, `-` and `_`:
 ///
 /// ```compile_fail,E0080
-/// # use squall_policy::attribute::Attribute;
+/// # use squall::policy::attribute::Attribute;
 /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10);
 /// ```
 ///
 /// A `const` attribute has no identity, so its use does not compile either:
 ///
 /// ```compile_fail,E0716
-/// # use squall_policy::attribute::{Attribute, CallAttributes};
+/// # use squall::policy::attribute::{Attribute, CallAttributes};
 /// const SPINS: Attribute<u64> = Attribute::new("spins", 100);
 /// let mut call = CallAttributes::new();
 /// let _ = call.set(&SPINS, 3);
@@ -206,7 +206,7 @@ impl<T: Value> Attribute<T> {
     /// Sets the unit, as a word such as `rounds`. Durations carry their own unit.
     ///
     /// ```
-    /// use squall_policy::attribute::Attribute;
+    /// use squall::policy::attribute::Attribute;
     ///
     /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).in_unit("rounds");
     /// assert_eq!(SPINS.name(), "spins");
@@ -219,7 +219,7 @@ impl<T: Value> Attribute<T> {
     /// Sets the description: a phrase that says how the attribute changes the object.
     ///
     /// ```
-    /// use squall_policy::attribute::Attribute;
+    /// use squall::policy::attribute::Attribute;
     ///
     /// static DEPTH: Attribute<u32> = Attribute::<u32>::new("depth", 2).about("levels searched at most");
     /// assert_eq!(DEPTH.default(), 2);
@@ -242,7 +242,7 @@ impl<T: Value> Attribute<T> {
     /// Returns the least and the greatest value, if a range was declared.
     ///
     /// ```
-    /// use squall_policy::attribute::Attribute;
+    /// use squall::policy::attribute::Attribute;
     ///
     /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10_000);
     /// assert_eq!(SPINS.range(), Some((0, 10_000)));
@@ -259,7 +259,7 @@ impl<T: Value> Attribute<T> {
     /// Returns `true` if the attribute accepts this value.
     ///
     /// ```
-    /// use squall_policy::attribute::Attribute;
+    /// use squall::policy::attribute::Attribute;
     ///
     /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10_000);
     /// assert!(SPINS.accepts(10_000) && !SPINS.accepts(10_001));
@@ -295,7 +295,7 @@ macro_rules! ranges {
             /// a `static` that is a compile error.
             ///
             /// ```
-            /// use squall_policy::attribute::Attribute;
+            /// use squall::policy::attribute::Attribute;
             ///
             /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 10_000);
             /// assert_eq!(SPINS.range(), Some((0, 10_000)));
@@ -344,7 +344,7 @@ impl<T: Value> sealed::Sealed for Attribute<T> {}
 /// An attribute of any type, seen as text.
 ///
 /// ```
-/// use squall_policy::attribute::{AnyAttribute, Attribute};
+/// use squall::policy::attribute::{AnyAttribute, Attribute};
 ///
 /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000).in_unit("rounds");
 /// let any: &dyn AnyAttribute = &SPINS;

@@ -40,10 +40,10 @@ fn table() -> MutexGuard<'static, Table> {
 /// A lock, and occasionally a check of every registered object.
 ///
 /// ```
-/// use squall_core::Handle;
-/// use squall_policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
+/// use squall::Handle;
+/// use squall::policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
 /// use std::sync::Arc;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Door: Send + Sync {
 /// #     fn open(&self);
 /// # }
@@ -52,7 +52,7 @@ fn table() -> MutexGuard<'static, Table> {
 /// static WIDE: Attribute<bool> = Attribute::new("wide", false);
 /// static SCHEMA: Schema = Schema::new("door", &[&WIDE]);
 /// static CLASS: ClassValues = ClassValues::new(&SCHEMA);
-/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Wood);
+/// # let door: squall::Owned<dyn Door> = squall::shared(Wood);
 ///
 /// let id = Handle::id(door.handle());
 /// attribute::attach(id, Arc::new(InstanceValues::of_class(&CLASS)));
@@ -61,7 +61,7 @@ fn table() -> MutexGuard<'static, Table> {
 /// assert!(attribute::attached().contains(&id));
 /// attribute::detach(id);
 /// assert!(attribute::values_of(id).is_none());
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     // In a forked child the lock may be held for ever.

@@ -16,7 +16,7 @@ pub const ATTRIBUTES_MAX: usize = 64;
 /// class that uses the policy.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, Schema};
+/// use squall::policy::attribute::{Attribute, Schema};
 ///
 /// static SPINS: Attribute<u64> = Attribute::new("spins", 100);
 /// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]).with_operations(&["acquire"]);

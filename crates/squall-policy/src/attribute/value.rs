@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Type of an attribute. `Display` prints one word, such as `u64`, or `choice` for a [`Choice`].
 ///
 /// ```
-/// use squall_policy::attribute::{AnyAttribute, Attribute, Kind};
+/// use squall::policy::attribute::{AnyAttribute, Attribute, Kind};
 ///
 /// static OPEN: Attribute<bool> = Attribute::new("open", true);
 /// assert_eq!(OPEN.kind(), Kind::Bool);
@@ -70,7 +70,7 @@ pub(super) mod sealed {
 /// each [`Choice`].
 ///
 /// ```
-/// use squall_policy::attribute::Value;
+/// use squall::policy::attribute::Value;
 /// use std::time::Duration;
 ///
 /// let wait = Duration::parse("1.5ms").unwrap();
@@ -362,7 +362,7 @@ impl Value for ClusterSize {
 /// A type with a few named values. [`choices!`](crate::choices) declares one.
 ///
 /// ```
-/// use squall_policy::attribute::{Choice, choices};
+/// use squall::policy::attribute::{Choice, choices};
 ///
 /// choices! {
 ///     pub enum End {
@@ -475,7 +475,7 @@ const fn are_equal(one: &[u8], other: &[u8]) -> bool {
 /// and `_`; other names do not compile.
 ///
 /// ```
-/// use squall_policy::attribute::{Choice, choices};
+/// use squall::policy::attribute::{Choice, choices};
 ///
 /// choices! {
 ///     /// How a waiter waits.

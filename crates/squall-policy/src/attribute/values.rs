@@ -27,7 +27,7 @@ use super::{AnyAttribute, Attribute, Head};
 /// Origin of a value, the outermost scope first. The innermost scope that sets a value wins.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema, Scope};
+/// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema, Scope};
 ///
 /// static OPEN: Attribute<bool> = Attribute::new("open", true);
 /// static SCHEMA: Schema = Schema::new("door", &[&OPEN]);
@@ -37,7 +37,7 @@ use super::{AnyAttribute, Attribute, Head};
 /// assert_eq!(values.view(None, Received::NONE).scope_of(&OPEN), Scope::Default);
 /// values.set(&OPEN, false)?;
 /// assert_eq!(values.view(None, Received::NONE).scope_of(&OPEN), Scope::Instance);
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
@@ -68,7 +68,7 @@ impl fmt::Display for Scope {
 /// Text form of an attribute and its value at one moment.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, ClassValues, Schema};
+/// use squall::policy::attribute::{Attribute, ClassValues, Schema};
 ///
 /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000).in_unit("rounds");
 /// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
@@ -214,7 +214,7 @@ fn index_of(
 /// `static`.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
+/// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
 ///
 /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000);
 /// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
@@ -225,7 +225,7 @@ fn index_of(
 /// assert_eq!((CLASS.get(&SPINS), one_lock.get(&SPINS)), (200, 200));
 /// assert!(CLASS.unset("spins")?);
 /// assert_eq!(CLASS.get_text("spins")?, "100");
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 pub struct ClassValues {
     schema: &'static Schema,
@@ -280,7 +280,7 @@ impl ClassValues {
     /// [`Refusal::Unknown`], [`Refusal::WrongType`] and [`Refusal::OutOfRange`]. The previous value stays.
     ///
     /// ```
-    /// use squall_policy::attribute::{Attribute, ClassValues, Schema};
+    /// use squall::policy::attribute::{Attribute, ClassValues, Schema};
     ///
     /// static SPINS: Attribute<u64> = Attribute::<u64>::new("spins", 100).between(0, 1_000);
     /// static SCHEMA: Schema = Schema::new("lock", &[&SPINS]);
@@ -289,7 +289,7 @@ impl ClassValues {
     /// CLASS.set_text("spins", "7")?;
     /// assert_eq!(CLASS.get(&SPINS), 7);
     /// assert!(CLASS.set_text("spins", "many").is_err());
-    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// # Ok::<(), squall::policy::attribute::AttributeError>(())
     /// ```
     pub fn set_text(&self, name: &str, text: &str) -> Result<(), AttributeError> {
         put_text(self.schema, &self.level, name, text, || self.holder())
@@ -340,7 +340,7 @@ impl fmt::Debug for ClassValues {
 /// In text form, an attribute of the object is `name`, and an attribute of one operation is `operation.name`.
 ///
 /// ```
-/// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
+/// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
 ///
 /// static JOIN: Attribute<bool> = Attribute::new("join", true);
 /// static SCHEMA: Schema = Schema::new("log", &[&JOIN]).with_operations(&["write"]);
@@ -350,7 +350,7 @@ impl fmt::Debug for ClassValues {
 /// values.set(&JOIN, false)?;
 /// values.set_for("write", &JOIN, true)?;
 /// assert_eq!((values.get_text("join")?, values.get_text("write.join")?), ("false".into(), "true".into()));
-/// # Ok::<(), squall_policy::attribute::AttributeError>(())
+/// # Ok::<(), squall::policy::attribute::AttributeError>(())
 /// ```
 pub struct InstanceValues {
     class: &'static ClassValues,
@@ -414,7 +414,7 @@ impl InstanceValues {
     /// operation, then those of the object. `operation` is an index into the schema's list of operations.
     ///
     /// ```
-    /// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema};
+    /// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Received, Schema};
     ///
     /// static JOIN: Attribute<bool> = Attribute::new("join", true);
     /// static SCHEMA: Schema = Schema::new("log", &[&JOIN]).with_operations(&["write", "read"]);
@@ -424,7 +424,7 @@ impl InstanceValues {
     /// values.set_for("write", &JOIN, false)?;
     /// assert!(!values.view(Some(0), Received::NONE).get(&JOIN));
     /// assert!(values.view(Some(1), Received::NONE).get(&JOIN));
-    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// # Ok::<(), squall::policy::attribute::AttributeError>(())
     /// ```
     #[inline]
     pub fn view<'a>(&'a self, operation: Option<usize>, call: Received<'a>) -> AttributeView<'a> {
@@ -470,7 +470,7 @@ impl InstanceValues {
     /// [`Refusal::OutOfRange`]. The previous value stays.
     ///
     /// ```
-    /// use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
+    /// use squall::policy::attribute::{Attribute, ClassValues, InstanceValues, Schema};
     ///
     /// static JOIN: Attribute<bool> = Attribute::new("join", true);
     /// static SCHEMA: Schema = Schema::new("log", &[&JOIN]).with_operations(&["write"]);
@@ -481,7 +481,7 @@ impl InstanceValues {
     /// assert_eq!(values.get_text("write.join")?, "false");
     /// assert!(values.unset("write.join")?);
     /// assert_eq!(values.get_text("write.join")?, "true");
-    /// # Ok::<(), squall_policy::attribute::AttributeError>(())
+    /// # Ok::<(), squall::policy::attribute::AttributeError>(())
     /// ```
     pub fn set_text(&self, path: &str, text: &str) -> Result<(), AttributeError> {
         let (operation, name) = self.split(path)?;

@@ -12,12 +12,12 @@ use crate::policy::LATE;
 /// Reason why an invocation has no result.
 ///
 /// ```
-/// use squall_policy::invoke::{InvokeError, synchronous};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{InvokeError, synchronous};
+/// # #[squall::interface]
 /// # trait Door: Send + Sync { fn open(&self); }
 /// # struct Stuck;
 /// # impl Door for Stuck { fn open(&self) { panic!("it is stuck") } }
-/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Stuck);
+/// # let door: squall::Owned<dyn Door> = squall::shared(Stuck);
 /// match synchronous(door.handle(), |door| door.open()) {
 ///     Err(InvokeError::Panicked(payload)) => assert_eq!(payload.message(), "it is stuck"),
 ///     other => panic!("{other:?}"),
@@ -87,12 +87,12 @@ impl std::error::Error for InvokeError {
 /// Payload of a panic.
 ///
 /// ```
-/// use squall_policy::invoke::{InvokeError, synchronous};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{InvokeError, synchronous};
+/// # #[squall::interface]
 /// # trait Door: Send + Sync { fn open(&self); }
 /// # struct Stuck;
 /// # impl Door for Stuck { fn open(&self) { std::panic::panic_any(7_u32) } }
-/// # let door: squall_core::Owned<dyn Door> = squall_core::shared(Stuck);
+/// # let door: squall::Owned<dyn Door> = squall::shared(Stuck);
 /// let Err(InvokeError::Panicked(payload)) = synchronous(door.handle(), |door| door.open()) else { panic!() };
 /// assert_eq!(payload.message(), "no message");
 /// assert_eq!(payload.into_inner().downcast_ref::<u32>(), Some(&7));

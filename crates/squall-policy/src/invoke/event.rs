@@ -22,18 +22,18 @@ pub const WAITING_MAX: usize = 1 << 16;
 /// It begins closed. When the last clone is dropped, waiting invocations end with [`InvokeError::Dropped`].
 ///
 /// ```
-/// use squall_policy::invoke::{Event, event_dependent};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{Event, event_dependent};
+/// # #[squall::interface]
 /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let ready = Event::new();
 /// let pending = event_dependent(&ready, mail.handle(), |mail| mail.send(7));
 /// assert!(!ready.is_open());
 /// assert_eq!(ready.open(), 1);
 /// assert_eq!(pending.wait()?, 7);
-/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// # Ok::<(), squall::policy::invoke::InvokeError>(())
 /// ```
 #[derive(Clone)]
 pub struct Event(Arc<Mutex<State>>);
@@ -80,7 +80,7 @@ impl Event {
     /// waiting invocation is lost.
     ///
     /// ```
-    /// use squall_policy::invoke::Event;
+    /// use squall::policy::invoke::Event;
     ///
     /// let ready = Event::new();
     /// assert!(!ready.signal(), "the queue is empty");
@@ -118,12 +118,12 @@ impl Event {
     /// opened or closed again. Returns how many waited.
     ///
     /// ```
-    /// use squall_policy::invoke::{Event, InvokeError, event_dependent};
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// use squall::policy::invoke::{Event, InvokeError, event_dependent};
+    /// # #[squall::interface]
     /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
     /// # struct Post;
     /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-    /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+    /// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
     /// let ready = Event::new();
     /// let pending = event_dependent(&ready, mail.handle(), |mail| mail.send(7));
     /// assert_eq!(ready.cancel(), 1);

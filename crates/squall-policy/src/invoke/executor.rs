@@ -20,16 +20,16 @@ pub type Work = Box<dyn FnOnce() + Send>;
 /// Runs asynchronous invocations. Each closure that takes [`Work`] is an executor.
 ///
 /// ```
-/// use squall_policy::invoke::{Work, asynchronous_on};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{Work, asynchronous_on};
+/// # #[squall::interface]
 /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let on_a_thread = |work: Work| drop(std::thread::spawn(work));
 /// let pending = asynchronous_on(&on_a_thread, mail.handle(), |mail| mail.send(7));
 /// assert_eq!(pending.wait()?, 7);
-/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// # Ok::<(), squall::policy::invoke::InvokeError>(())
 /// ```
 pub trait Executor: Send + Sync + 'static {
     /// Lets any thread run the work soon. The work may park during a swap, may block in methods marked
@@ -49,7 +49,7 @@ static EXECUTOR: RwLock<Option<Arc<dyn Executor>>> = RwLock::new(None);
 /// `None` selects the pool again.
 ///
 /// ```
-/// use squall_policy::invoke;
+/// use squall::policy::invoke;
 /// use std::sync::Arc;
 ///
 /// // As a runtime would have it: `|work| drop(runtime.spawn_blocking(work))`.
@@ -110,7 +110,7 @@ pub(super) fn in_pool() -> bool {
 /// available to this process.
 ///
 /// ```
-/// use squall_policy::invoke::{pool_size, set_pool_size};
+/// use squall::policy::invoke::{pool_size, set_pool_size};
 ///
 /// assert!(pool_size() >= 1);
 /// set_pool_size(2);

@@ -26,13 +26,13 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 /// particular runtime.
 ///
 /// ```
-/// use squall_policy::invoke::asynchronous;
+/// use squall::policy::invoke::asynchronous;
 /// use std::time::Duration;
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let mut pending = asynchronous(mail.handle(), |mail| mail.send(7));
 /// let result = loop {
 ///     if let Some(result) = pending.wait_timeout(Duration::from_millis(10)) {
@@ -41,7 +41,7 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 /// };
 /// assert_eq!(result?, 7);
 /// assert!(pending.is_finished());
-/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// # Ok::<(), squall::policy::invoke::InvokeError>(())
 /// ```
 #[must_use = "the invocation goes on without it, and its errors are lost"]
 pub struct PendingCall<R>(Arc<Invocation<R>>);
@@ -149,12 +149,12 @@ impl<R> PendingCall<R> {
     /// If the result was taken before.
     ///
     /// ```
-    /// use squall_policy::invoke::{Event, event_dependent};
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// use squall::policy::invoke::{Event, event_dependent};
+    /// # #[squall::interface]
     /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
     /// # struct Post;
     /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-    /// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+    /// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
     /// let never = Event::new();
     /// let mut pending = event_dependent(&never, mail.handle(), |mail| mail.send(7));
     /// assert!(pending.try_take().is_none());

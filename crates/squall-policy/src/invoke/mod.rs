@@ -14,14 +14,14 @@
 //! panics: the panic does not unwind through the caller. Modes that return before the call runs need a
 //! closure that is `'static`. A borrowed argument does not compile:
 //! ```compile_fail,E0373
-//! use squall_policy::invoke::asynchronous;
-//! # #[squall_macros::interface(crate = squall_core)]
+//! use squall::policy::invoke::asynchronous;
+//! # #[squall::interface]
 //! trait Log: Send + Sync {
 //!     fn write(&self, text: &str) -> usize;
 //! }
 //! # struct Lines;
 //! # impl Log for Lines { fn write(&self, text: &str) -> usize { text.len() } }
-//! # let log: squall_core::Owned<dyn Log> = squall_core::shared(Lines);
+//! # let log: squall::Owned<dyn Log> = squall::shared(Lines);
 //! let text = String::from("a line");
 //! let pending = asynchronous(log.handle(), |log| log.write(&text));
 //! ```
@@ -29,14 +29,14 @@
 //! The closure compiles if it owns the argument:
 //!
 //! ```
-//! use squall_policy::invoke::{asynchronous, synchronous, InvokeError};
-//! # #[squall_macros::interface(crate = squall_core)]
+//! use squall::policy::invoke::{asynchronous, synchronous, InvokeError};
+//! # #[squall::interface]
 //! trait Log: Send + Sync {
 //!     fn write(&self, text: &str) -> usize;
 //! }
 //! # struct Lines;
 //! # impl Log for Lines { fn write(&self, text: &str) -> usize { text.len() } }
-//! # let log: squall_core::Owned<dyn Log> = squall_core::shared(Lines);
+//! # let log: squall::Owned<dyn Log> = squall::shared(Lines);
 //! let text = String::from("a line");
 //! let pending = asynchronous(log.handle(), move |log| log.write(&text));
 //! assert_eq!(pending.wait()?, 6);
@@ -96,12 +96,12 @@ pub struct Done<R> {
 /// A few instructions over the call.
 ///
 /// ```
-/// use squall_policy::invoke::{InvokeError, synchronous};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{InvokeError, synchronous};
+/// # #[squall::interface]
 /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let handle = mail.handle();
 /// assert_eq!(synchronous(handle, |mail| mail.send(7))?, 7);
 /// drop(mail);
@@ -126,12 +126,12 @@ where
 /// [`InvokeError::TooLate`]: the method did not begin. [`InvokeError::Call`] and [`InvokeError::Panicked`].
 /// # Example
 /// ```
-/// use squall_policy::invoke::{InvokeError, synchronous_by};
-/// use squall_policy::{Monitor, governed};
+/// use squall::policy::invoke::{InvokeError, synchronous_by};
+/// use squall::policy::{Monitor, governed};
 /// use std::sync::mpsc::{Receiver, Sender, channel};
 /// use std::time::{Duration, Instant};
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Desk: Send + Sync {
 ///     #[blocking]
 ///     fn serve(&self, begun: Option<Sender<()>>, over: Option<Receiver<()>>);
@@ -144,7 +144,7 @@ where
 ///     }
 /// }
 ///
-/// let desk: squall_core::Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk);
+/// let desk: squall::Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk);
 /// let handle = desk.handle();
 /// let ((begin, begun), (end, over)) = (channel(), channel());
 /// let other = std::thread::spawn(move || handle.serve(Some(begin), Some(over)));
@@ -187,19 +187,19 @@ where
 /// Two allocations, and the cost of the executor.
 /// # Example
 /// ```
-/// use squall_policy::invoke::asynchronous;
+/// use squall::policy::invoke::asynchronous;
 /// # use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// trait Hits: Send + Sync {
 ///     fn add(&self, n: u64) -> u64;
 /// }
 /// # struct Count(AtomicU64);
 /// # impl Hits for Count { fn add(&self, n: u64) -> u64 { self.0.fetch_add(n, Relaxed) + n } }
-/// # let hits: squall_core::Owned<dyn Hits> = squall_core::shared(Count(AtomicU64::new(0)));
+/// # let hits: squall::Owned<dyn Hits> = squall::shared(Count(AtomicU64::new(0)));
 /// let slow = asynchronous(hits.handle(), |hits| hits.add(5));
 /// // Other work; then
 /// assert_eq!(slow.wait()?, 5);
-/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// # Ok::<(), squall::policy::invoke::InvokeError>(())
 /// ```
 pub fn asynchronous<I, R>(
     handle: Handle<I>,
@@ -217,15 +217,15 @@ where
 /// Passes the call to this executor, and returns at once, like [`asynchronous`].
 ///
 /// ```
-/// use squall_policy::invoke::{Work, asynchronous_on};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{Work, asynchronous_on};
+/// # #[squall::interface]
 /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let at_once = |work: Work| work();
 /// assert_eq!(asynchronous_on(&at_once, mail.handle(), |mail| mail.send(7)).wait()?, 7);
-/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// # Ok::<(), squall::policy::invoke::InvokeError>(())
 /// ```
 pub fn asynchronous_on<I, R>(
     executor: &impl Executor,
@@ -248,17 +248,17 @@ where
 /// Through the [`PendingCall`]: [`InvokeError::TooLate`] if the call did not begin by the deadline.
 ///
 /// ```
-/// use squall_policy::invoke::asynchronous_by;
+/// use squall::policy::invoke::asynchronous_by;
 /// use std::time::{Duration, Instant};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Mail: Send + Sync { fn send(&self, n: u64) -> u64; }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let deadline = Instant::now() + Duration::from_secs(3600);
 /// let done = asynchronous_by(mail.handle(), deadline, |mail| mail.send(7)).wait()?;
 /// assert_eq!((done.value, done.late), (7, None));
-/// # Ok::<(), squall_policy::invoke::InvokeError>(())
+/// # Ok::<(), squall::policy::invoke::InvokeError>(())
 /// ```
 pub fn asynchronous_by<I, R>(
     handle: Handle<I>,
@@ -283,14 +283,14 @@ where
 /// # Example
 /// Throttling in an emergency:
 /// ```
-/// use squall_policy::invoke::{Event, InvokeError, event_dependent};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::invoke::{Event, InvokeError, event_dependent};
+/// # #[squall::interface]
 /// trait Mail: Send + Sync {
 ///     fn send(&self, n: u64) -> u64;
 /// }
 /// # struct Post;
 /// # impl Mail for Post { fn send(&self, n: u64) -> u64 { n } }
-/// # let mail: squall_core::Owned<dyn Mail> = squall_core::shared(Post);
+/// # let mail: squall::Owned<dyn Mail> = squall::shared(Post);
 /// let calm = Event::new();
 /// let pending: Vec<_> = (0..3).map(|n| event_dependent(&calm, mail.handle(), move |mail| mail.send(n))).collect();
 /// assert_eq!(calm.waiting(), 3);

@@ -21,7 +21,7 @@ fn list() -> MutexGuard<'static, List> {
 /// Calls of [`ThreadedAdt`](crate::ThreadedAdt)s run on threads named `squall-call`.
 ///
 /// ```
-/// assert!(squall_policy::invoke::threads().is_empty());
+/// assert!(squall::policy::invoke::threads().is_empty());
 /// ```
 pub fn threads() -> Vec<String> {
     list().running.iter().map(|(_, name)| name.clone()).collect()

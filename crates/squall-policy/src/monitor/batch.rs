@@ -12,7 +12,7 @@ pub const BATCH_RECORDS_MAX: usize = 4096;
 /// Records of all threads gathered at one time, sorted by time.
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object};
+/// use squall::policy::monitor::{self, Kind, Object};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
 /// let reader = monitor::subscribe_without_collector(16)?;
@@ -81,7 +81,7 @@ impl Batch {
     /// Errors of the writer.
     ///
     /// ```
-    /// use squall_policy::monitor::{self, Kind, Object};
+    /// use squall::policy::monitor::{self, Kind, Object};
     ///
     /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
     /// let reader = monitor::subscribe_without_collector(16)?;
@@ -108,7 +108,7 @@ impl Batch {
     /// Errors of the writer.
     ///
     /// ```
-    /// use squall_policy::monitor::{self, Kind, Object};
+    /// use squall::policy::monitor::{self, Kind, Object};
     ///
     /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
     /// let reader = monitor::subscribe_without_collector(16)?;

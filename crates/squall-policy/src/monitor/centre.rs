@@ -142,7 +142,7 @@ fn centre() -> MutexGuard<'static, Centre> {
 /// [`MonitorError`]: the thread could not be started, or this is a forked child.
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object};
+/// use squall::policy::monitor::{self, Kind, Object};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
 /// let reader = monitor::subscribe(16)?;
@@ -161,7 +161,7 @@ pub fn subscribe(batches_max: usize) -> Result<Subscription, MonitorError> {
 /// [`MonitorError`]: this is a forked child.
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object};
+/// use squall::policy::monitor::{self, Kind, Object};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
 /// let reader = monitor::subscribe_without_collector(16)?;
@@ -218,7 +218,7 @@ pub(super) fn unsubscribe(queue: &Arc<Queue>) {
 /// Under a lock: one check of the buffer of each living thread that has written, and a sort of the records.
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object};
+/// use squall::policy::monitor::{self, Kind, Object};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
 /// let reader = monitor::subscribe_without_collector(16)?;
@@ -234,7 +234,7 @@ pub fn collect() -> usize {
 /// Returns statistics of the general monitor.
 ///
 /// ```
-/// use squall_policy::monitor::{self, CollectorState};
+/// use squall::policy::monitor::{self, CollectorState};
 ///
 /// assert_eq!(monitor::stats().collector, CollectorState::None);
 /// let reader = monitor::subscribe_without_collector(16)?;

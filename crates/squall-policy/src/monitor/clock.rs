@@ -17,7 +17,7 @@ fn began() -> &'static (Instant, SystemTime) {
 /// One read of the system's monotonic clock: tens of nanoseconds.
 ///
 /// ```
-/// use squall_policy::monitor::now_ns;
+/// use squall::policy::monitor::now_ns;
 ///
 /// let before = now_ns();
 /// assert!(now_ns() >= before);

@@ -14,7 +14,7 @@ pub const KINDS_MAX: usize = 255;
 /// Kind of a record. Declared as a `static` by the code that writes the records.
 ///
 /// ```
-/// use squall_policy::monitor::Kind;
+/// use squall::policy::monitor::Kind;
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
 /// assert_eq!((REFILL.name(), REFILL.value_names()[1]), ("pool.refill", "waited_ns"));
@@ -48,7 +48,7 @@ impl Kind {
     /// `static` that is a compile error.
     ///
     /// ```compile_fail
-    /// static KIND: squall_policy::monitor::Kind = squall_policy::monitor::Kind::new("two words", ["", ""]);
+    /// static KIND: squall::policy::monitor::Kind = squall::policy::monitor::Kind::new("two words", ["", ""]);
     /// ```
     pub const fn new(name: &'static str, values: [&'static str; 2]) -> Kind {
         assert!(!name.is_empty(), "the name of a kind of records is empty");

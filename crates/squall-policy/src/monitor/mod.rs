@@ -37,7 +37,7 @@
 //!
 //! # Example
 //! ```
-//! use squall_policy::monitor::{self, Kind, Object};
+//! use squall::policy::monitor::{self, Kind, Object};
 //!
 //! static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
 //!
@@ -84,7 +84,7 @@ pub const COLLECTOR_NAME: &str = "squall-monitor";
 /// Returns the size of a thread's buffer in bytes.
 ///
 /// ```
-/// use squall_policy::monitor::{BUFFER_RECORDS, Record, buffer_bytes};
+/// use squall::policy::monitor::{BUFFER_RECORDS, Record, buffer_bytes};
 ///
 /// assert!(buffer_bytes() >= BUFFER_RECORDS * size_of::<Record>());
 /// ```
@@ -98,7 +98,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Returns `true` while there is a subscription.
 ///
 /// ```
-/// use squall_policy::monitor;
+/// use squall::policy::monitor;
 ///
 /// assert!(!monitor::is_on());
 /// let reader = monitor::subscribe_without_collector(16)?;
@@ -121,7 +121,7 @@ pub fn is_on() -> bool {
 /// Wait-free except for the first record of a thread. See the [module](self).
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object};
+/// use squall::policy::monitor::{self, Kind, Object};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
 /// monitor::emit(&REFILL, Object::number(7), [32, 900]);
@@ -136,7 +136,7 @@ pub fn emit(kind: &'static Kind, object: impl Into<Object>, values: [u64; 2]) {
 /// Writes a record made earlier, if there is a subscription. Unlike [`emit`], does not read the clock.
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object, Record};
+/// use squall::policy::monitor::{self, Kind, Object, Record};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
 /// let record = Record::now(&REFILL, Object::number(7), [32, 0]);

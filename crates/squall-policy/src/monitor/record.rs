@@ -34,7 +34,7 @@ const _: () = assert!(VP_SHIFT == u32::BITS && KIND_SHIFT - VP_SHIFT == u16::BIT
 /// The upper half of an id is its generation, which is never 0. The upper half of a number is always 0.
 ///
 /// ```
-/// use squall_policy::monitor::Object;
+/// use squall::policy::monitor::Object;
 ///
 /// let lock = Object::number(7);
 /// assert_eq!((lock.to_string().as_str(), lock.id()), ("#7", None));
@@ -78,7 +78,7 @@ impl fmt::Display for Object {
 /// One event: its kind, time, VP, thread and object, and two values.
 ///
 /// ```
-/// use squall_policy::monitor::{Kind, Object, Record};
+/// use squall::policy::monitor::{Kind, Object, Record};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", "waited_ns"]);
 /// let record = Record::now(&REFILL, Object::number(7), [32, 900]);

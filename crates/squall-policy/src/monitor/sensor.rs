@@ -22,7 +22,7 @@
 //! After sixteen waits, the last waiting thread decides. No other thread and no other lock is involved.
 //!
 //! ```
-//! use squall_policy::monitor::sensor::{Blocked, Noted, Threshold};
+//! use squall::policy::monitor::sensor::{Blocked, Noted, Threshold};
 //! use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 //!
 //! struct Gate {
@@ -79,7 +79,7 @@ use super::clock::now_ns;
 /// for several, and can fall.
 ///
 /// ```
-/// use squall_policy::monitor::sensor::Tally;
+/// use squall::policy::monitor::sensor::Tally;
 ///
 /// let calls = Tally::new();
 /// calls.note(2);
@@ -110,7 +110,7 @@ impl Tally {
 /// Exact count, for slow paths and failed compare-exchanges.
 ///
 /// ```
-/// use squall_policy::monitor::sensor::Count;
+/// use squall::policy::monitor::sensor::Count;
 ///
 /// let waits = Count::new();
 /// waits.note(3);
@@ -135,7 +135,7 @@ impl Count {
     /// no memory.
     ///
     /// ```
-    /// use squall_policy::monitor::sensor::Count;
+    /// use squall::policy::monitor::sensor::Count;
     /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     ///
     /// let (word, failed) = (AtomicU32::new(1), Count::new());
@@ -161,7 +161,7 @@ impl Count {
 /// Largest value seen.
 ///
 /// ```
-/// use squall_policy::monitor::sensor::Peak;
+/// use squall::policy::monitor::sensor::Peak;
 ///
 /// let longest = Peak::new();
 /// longest.note(9);
@@ -213,7 +213,7 @@ impl Peak {
 /// arming.
 ///
 /// ```
-/// use squall_policy::monitor::sensor::{Noted, Threshold};
+/// use squall::policy::monitor::sensor::{Noted, Threshold};
 ///
 /// let waits = Threshold::new(2);
 /// assert_eq!((waits.note(), waits.note(), waits.note()), (Noted::Quiet, Noted::Post, Noted::Quiet));
@@ -276,7 +276,7 @@ const fn missing(threshold: u32) -> i32 {
 /// Durations for which threads were blocked, and the number of threads blocked now.
 ///
 /// ```
-/// use squall_policy::monitor::sensor::Blocked;
+/// use squall::policy::monitor::sensor::Blocked;
 /// use std::time::Duration;
 ///
 /// let waits = Blocked::new();

@@ -87,7 +87,7 @@ impl Queue {
 /// Threads can share it: each batch is received once. Created by [`subscribe`](super::subscribe()).
 ///
 /// ```
-/// use squall_policy::monitor::{self, Kind, Object};
+/// use squall::policy::monitor::{self, Kind, Object};
 ///
 /// static REFILL: Kind = Kind::new("pool.refill", ["items", ""]);
 /// let reader = monitor::subscribe_without_collector(1)?;

@@ -19,7 +19,7 @@ use super::clock::now_ns;
 /// only the clock. Wait-free. A thread that stalls within a sample only prevents samples by other threads.
 ///
 /// ```
-/// use squall_policy::monitor::Window;
+/// use squall::policy::monitor::Window;
 /// use std::time::Duration;
 ///
 /// static WINDOW: Window = Window::new(Duration::from_millis(1));
@@ -54,7 +54,7 @@ impl Rate {
     /// Returns the growth per second.
     ///
     /// ```
-    /// use squall_policy::monitor::Rate;
+    /// use squall::policy::monitor::Rate;
     ///
     /// assert_eq!(Rate { growth: 200, span_ns: 2_000_000 }.per_second(), 100_000.0);
     /// ```
@@ -75,7 +75,7 @@ impl Window {
     /// it comes too early, or if another thread is sampling.
     ///
     /// ```
-    /// use squall_policy::monitor::Window;
+    /// use squall::policy::monitor::Window;
     /// use std::time::Duration;
     ///
     /// let window = Window::new(Duration::ZERO);
@@ -112,7 +112,7 @@ impl Window {
 /// selected together.
 ///
 /// ```
-/// use squall_policy::monitor::Every;
+/// use squall::policy::monitor::Every;
 ///
 /// let third = Every::new(3);
 /// let due: Vec<bool> = (0..6).map(|_| third.is_due()).collect();

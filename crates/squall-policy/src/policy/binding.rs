@@ -26,8 +26,8 @@ use crate::invoke::deadline;
 /// derefs to the policy. Cloning is cheap.
 ///
 /// ```
-/// use squall_policy::{Binding, Monitor};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::{Binding, Monitor};
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync {
 /// #     #[blocking]
 /// #     fn add(&self);
@@ -35,11 +35,11 @@ use crate::invoke::deadline;
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) {} }
 /// let binding = Binding::new(Monitor::new());
-/// let hits: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
+/// let hits: squall::Owned<dyn Hits> = binding.govern(|_| Count)?;
 /// hits.add();
-/// assert_eq!(binding.id(), Some(squall_core::Handle::id(hits.handle())));
+/// assert_eq!(binding.id(), Some(squall::Handle::id(hits.handle())));
 /// assert!(!binding.policy().is_entered());
-/// # Ok::<(), squall_policy::GovernError>(())
+/// # Ok::<(), squall::policy::GovernError>(())
 /// ```
 pub struct Binding<P: Policy>(Arc<Bound<P>>);
 
@@ -71,8 +71,8 @@ pub struct Governor<P: Policy>(Arc<Bound<P>>);
 /// If [`Binding::govern`] returns an error.
 /// # Example
 /// ```
-/// use squall_policy::{Monitor, governed};
-/// #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::{Monitor, governed};
+/// #[squall::interface]
 /// trait Hits: Send + Sync {
 ///     #[blocking]
 ///     fn add(&self) -> u32;
@@ -83,7 +83,7 @@ pub struct Governor<P: Policy>(Arc<Bound<P>>);
 /// }
 ///
 /// // One call at a time.
-/// let hits: squall_core::Owned<dyn Hits> = governed(Monitor::new(), |_| Count);
+/// let hits: squall::Owned<dyn Hits> = governed(Monitor::new(), |_| Count);
 /// assert_eq!(hits.add(), 1);
 /// ```
 #[track_caller]
@@ -143,14 +143,14 @@ impl<P: Policy> Binding<P> {
     /// If `make` panics.
     ///
     /// ```
-    /// use squall_policy::{Adt, Binding};
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// use squall::policy::{Adt, Binding};
+    /// # #[squall::interface]
     /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
     /// # struct Count;
     /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-    /// let hits: squall_core::Owned<dyn Hits> = Binding::new(Adt::new()).govern(|_| Count)?;
+    /// let hits: squall::Owned<dyn Hits> = Binding::new(Adt::new()).govern(|_| Count)?;
     /// assert_eq!(hits.add(), 1);
-    /// # Ok::<(), squall_policy::GovernError>(())
+    /// # Ok::<(), squall::policy::GovernError>(())
     /// ```
     #[track_caller]
     pub fn govern<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
@@ -191,11 +191,10 @@ impl<P: Policy> Binding<P> {
     /// If `make` panics. With [`Root::EAGER`], if `make_rep` panics.
     /// # Example
     /// ```
-    /// use squall_policy::{Adt, Binding, Governor};
+    /// use squall::policy::{Adt, Binding, Governor};
+    /// use squall::prelude::*;
     /// use squall_core::wrap::Around;
-    /// use squall_core::{RepContext, Owned, Root};
-    /// use squall_machine::ClusterSize;
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # #[squall::interface]
     /// trait Where: Send + Sync {
     ///     fn cluster(&self) -> usize;
     /// }
@@ -216,7 +215,7 @@ impl<P: Policy> Binding<P> {
     /// let binding = Binding::new(Adt::new());
     /// let map: Owned<dyn Where> = binding.govern_root(|binding| Map(binding.clone()), ClusterSize::Machine)?;
     /// assert_eq!(map.cluster(), 0);
-    /// # Ok::<(), squall_policy::GovernError>(())
+    /// # Ok::<(), squall::policy::GovernError>(())
     /// ```
     #[track_caller]
     pub fn govern_root<R: Root>(
@@ -235,9 +234,10 @@ impl<P: Policy> Binding<P> {
     /// Makes another implementation for the object, to be swapped in. The same policy governs it.
     ///
     /// ```
-    /// # use squall_policy::{Adt, Binding};
-    /// # use squall_core::{Owned, swap::Swap};
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # use squall::Owned;
+    /// # use squall::policy::{Adt, Binding};
+    /// # use squall::swap::Swap;
+    /// # #[squall::interface]
     /// # trait Version: Send + Sync { fn version(&self) -> u32; }
     /// # struct Is(u32);
     /// # impl Version for Is { fn version(&self) -> u32 { self.0 } }

@@ -12,7 +12,7 @@ use crate::invoke::deadline;
 /// A call on its way through a [`Policy`](super::Policy).
 ///
 /// ```
-/// use squall_policy::{Block, Policy, governed};
+/// use squall::policy::{Block, Policy, governed};
 ///
 /// /// Rejects one method.
 /// struct ReadOnly;
@@ -23,18 +23,18 @@ use crate::invoke::deadline;
 ///         }
 ///     }
 /// }
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Map: Send + Sync {
 ///     fn get(&self) -> u32;
-///     fn put(&self, value: u32) -> Result<(), squall_core::CallError>;
+///     fn put(&self, value: u32) -> Result<(), squall::CallError>;
 /// }
 /// struct Fixed;
 /// impl Map for Fixed {
 ///     fn get(&self) -> u32 { 7 }
-///     fn put(&self, _value: u32) -> Result<(), squall_core::CallError> { Ok(()) }
+///     fn put(&self, _value: u32) -> Result<(), squall::CallError> { Ok(()) }
 /// }
 ///
-/// let map: squall_core::Owned<dyn Map> = governed(ReadOnly, |_| Fixed);
+/// let map: squall::Owned<dyn Map> = governed(ReadOnly, |_| Fixed);
 /// assert_eq!(map.get(), 7);
 /// assert!(map.put(8).unwrap_err().to_string().ends_with("the map is read-only"));
 /// ```
@@ -157,7 +157,7 @@ impl<'a> Block<'a> {
     /// If the method panics. Let the panic through, so that it reaches the caller.
     ///
     /// ```
-    /// use squall_policy::{Block, Policy, governed};
+    /// use squall::policy::{Block, Policy, governed};
     /// use std::time::Instant;
     ///
     /// /// Prints how long each call takes.
@@ -169,11 +169,11 @@ impl<'a> Block<'a> {
     ///         println!("{}: {:?}", block.operation(), began.elapsed());
     ///     }
     /// }
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # #[squall::interface]
     /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
     /// # struct Count;
     /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-    /// let hits: squall_core::Owned<dyn Hits> = governed(Timed, |_| Count);
+    /// let hits: squall::Owned<dyn Hits> = governed(Timed, |_| Count);
     /// assert_eq!(hits.add(), 1);
     /// ```
     #[inline]
@@ -204,7 +204,7 @@ impl<'a> Block<'a> {
     /// If the method or `submit` panics, and inside an operation (see [`hand_off`]).
     ///
     /// ```
-    /// use squall_policy::{Block, Policy, governed};
+    /// use squall::policy::{Block, Policy, governed};
     /// use std::thread;
     ///
     /// /// Runs each call on a thread of its own.
@@ -218,7 +218,7 @@ impl<'a> Block<'a> {
     ///         }
     ///     }
     /// }
-    /// #[squall_macros::interface(crate = squall_core)]
+    /// #[squall::interface]
     /// trait Work: Send + Sync {
     ///     #[blocking]
     ///     fn runs_in(&self) -> thread::ThreadId;
@@ -228,7 +228,7 @@ impl<'a> Block<'a> {
     ///     fn runs_in(&self) -> thread::ThreadId { thread::current().id() }
     /// }
     ///
-    /// let work: squall_core::Owned<dyn Work> = governed(Elsewhere, |_| Worker);
+    /// let work: squall::Owned<dyn Work> = governed(Elsewhere, |_| Worker);
     /// assert_ne!(work.runs_in(), thread::current().id());
     /// ```
     pub fn proceed_elsewhere(&mut self, submit: impl FnOnce(Job)) -> Result<(), NotRun> {

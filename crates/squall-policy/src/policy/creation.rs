@@ -9,7 +9,7 @@ use crate::attribute::{Attribute, AttributeError, InstanceValues, Value};
 /// An object that is about to be created, as its policy sees it.
 ///
 /// ```
-/// use squall_policy::{Created, Creation, GovernError, Policy, governed};
+/// use squall::policy::{Created, Creation, GovernError, Policy, governed};
 ///
 /// /// Governs only interfaces whose methods may all block.
 /// struct Patient;
@@ -21,11 +21,11 @@ use crate::attribute::{Attribute, AttributeError, InstanceValues, Value};
 ///         creation.object_create()
 ///     }
 /// }
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
-/// let refused = squall_policy::Binding::new(Patient).govern::<dyn Hits, _>(|_| Count);
+/// let refused = squall::policy::Binding::new(Patient).govern::<dyn Hits, _>(|_| Count);
 /// assert!(matches!(refused, Err(GovernError::Refused(_))));
 /// ```
 pub struct Creation<'a> {
@@ -118,13 +118,13 @@ impl fmt::Debug for Creation<'_> {
 /// Reason why an object with a policy was not created.
 ///
 /// ```
-/// use squall_policy::{Adt, Binding, GovernError};
-/// # #[squall_macros::interface(crate = squall_core)]
+/// use squall::policy::{Adt, Binding, GovernError};
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// let binding = Binding::new(Adt::new());
-/// let first: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
+/// let first: squall::Owned<dyn Hits> = binding.govern(|_| Count)?;
 /// let second = binding.govern::<dyn Hits, _>(|_| Count);
 /// assert!(matches!(second, Err(GovernError::Bound(_))));
 /// # Ok::<(), GovernError>(())

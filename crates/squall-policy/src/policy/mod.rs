@@ -25,8 +25,8 @@
 //! others do not compile:
 //!
 //! ```compile_fail
-//! use squall_policy::{Monitor, governed};
-//! # #[squall_macros::interface(crate = squall_core)]
+//! use squall::policy::{Monitor, governed};
+//! # #[squall::interface]
 //! trait Hits: Send + Sync {
 //!     fn add(&self);
 //! }
@@ -34,15 +34,15 @@
 //! impl Hits for Count {
 //!     fn add(&self) {}
 //! }
-//! let hits: squall_core::Owned<dyn Hits> = governed(Monitor::new(), |_| Count);
+//! let hits: squall::Owned<dyn Hits> = governed(Monitor::new(), |_| Count);
 //! ```
 //! # Example
 //!
 //! A policy that lets calls through while an attribute of the object is set, and counts the others:
 //! ```
-//! use squall_policy::attribute::{Attribute, AttributeError, ClassValues, Schema};
-//! use squall_policy::{Binding, Block, Creation, Policy};
-//! use squall_core::{CallError, Owned};
+//! use squall::policy::attribute::{Attribute, AttributeError, ClassValues, Schema};
+//! use squall::policy::{Binding, Block, Creation, Policy};
+//! use squall::{CallError, Owned};
 //! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 //!
 //! static OPEN: Attribute<bool> = Attribute::new("open", true).about("whether calls are let through");
@@ -69,7 +69,7 @@
 //!     }
 //! }
 //!
-//! #[squall_macros::interface(crate = squall_core)]
+//! #[squall::interface]
 //! trait Shop: Send + Sync {
 //!     fn buy(&self) -> Result<u64, CallError>;
 //! }
@@ -116,7 +116,7 @@ use crate::attribute::{AttributeError, ClassValues};
 /// All methods have defaults, so a policy implements only those in which it differs.
 ///
 /// ```
-/// use squall_policy::{Binding, Block, Policy};
+/// use squall::policy::{Binding, Block, Policy};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
 /// /// Counts the calls of an object.
@@ -128,14 +128,14 @@ use crate::attribute::{AttributeError, ClassValues};
 ///         // The call runs when this returns.
 ///     }
 /// }
-/// # #[squall_macros::interface(crate = squall_core)]
+/// # #[squall::interface]
 /// # trait Hits: Send + Sync { fn add(&self) -> u32; }
 /// # struct Count;
 /// # impl Hits for Count { fn add(&self) -> u32 { 1 } }
 /// let binding = Binding::new(Counted::default());
-/// let hits: squall_core::Owned<dyn Hits> = binding.govern(|_| Count)?;
+/// let hits: squall::Owned<dyn Hits> = binding.govern(|_| Count)?;
 /// assert_eq!((hits.add(), binding.policy().0.load(Relaxed)), (1, 1));
-/// # Ok::<(), squall_policy::GovernError>(())
+/// # Ok::<(), squall::policy::GovernError>(())
 /// ```
 pub trait Policy: Sized + Send + Sync + 'static {
     /// `true` if the policy makes callers wait. Then it can govern only interfaces with all methods

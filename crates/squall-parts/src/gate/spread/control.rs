@@ -19,7 +19,7 @@ use std::mem;
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{Limits, SpreadRequests};
+/// use squall::parts::gate::{Limits, SpreadRequests};
 /// use std::sync::atomic::AtomicU64;
 /// use std::time::Duration;
 ///
@@ -294,7 +294,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{GateError, Limits, SpreadRequests};
+    /// use squall::parts::gate::{GateError, Limits, SpreadRequests};
     /// use std::sync::atomic::AtomicU64;
     /// use std::time::Duration;
     ///
@@ -387,7 +387,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Control<T, S, X> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{GateError, Limits, SpreadRequests};
+    /// use squall::parts::gate::{GateError, Limits, SpreadRequests};
     /// use std::sync::atomic::AtomicU64;
     ///
     /// let requests = SpreadRequests::new(|| AtomicU64::new(0));

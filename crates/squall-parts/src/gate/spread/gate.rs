@@ -80,7 +80,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> Gate<T, S, X> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::{Limits, Rejected, SpreadRequests};
+    /// use squall::parts::gate::{Limits, Rejected, SpreadRequests};
     /// use std::sync::atomic::AtomicU64;
     ///
     /// let requests = SpreadRequests::new(|| AtomicU64::new(0));
@@ -224,7 +224,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> fmt::Debug for Gate<T, S, X> {
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{LocalRequests, SpreadRequests};
+/// use squall::parts::gate::{LocalRequests, SpreadRequests};
 /// use std::sync::atomic::AtomicU64;
 ///
 /// struct Representative {

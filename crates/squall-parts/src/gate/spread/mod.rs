@@ -142,8 +142,8 @@ impl<T: Tally, S: Steps, X: Send + Sync> Drop for Owner<T, S, X> {
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::{Limits, Rejected, SpreadRequests};
-/// use squall_machine::{Vp, pervp::GatedWord};
+/// use squall::parts::gate::{Limits, Rejected, SpreadRequests};
+/// use squall::{Vp, pervp::GatedWord};
 ///
 /// let requests = SpreadRequests::new(|| GatedWord::new(Vp::current()));
 /// let (here, there) = (requests.first(), requests.local(|| GatedWord::new(Vp::current())));
@@ -168,7 +168,7 @@ impl<T: Tally, X: Send + Sync> SpreadRequests<T, NoSteps, X> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::SpreadRequests;
+    /// use squall::parts::gate::SpreadRequests;
     /// use std::sync::atomic::AtomicU64;
     ///
     /// let requests = SpreadRequests::with("uploads", || AtomicU64::new(0));
@@ -219,7 +219,7 @@ impl<T: Tally, S: Steps, X: Send + Sync> SpreadRequests<T, S, X> {
     ///
     /// # Example
     /// ```
-    /// use squall_parts::gate::SpreadRequests;
+    /// use squall::parts::gate::SpreadRequests;
     /// use std::sync::atomic::AtomicU64;
     ///
     /// let requests = SpreadRequests::new(|| AtomicU64::new(0));

@@ -11,7 +11,7 @@ use squall_sys::sync::atomic::Ordering;
 ///
 /// # Example
 /// ```
-/// use squall_parts::gate::Tally;
+/// use squall::parts::gate::Tally;
 /// use std::sync::atomic::AtomicU64;
 ///
 /// let tally = AtomicU64::new(0); // a count without a gate

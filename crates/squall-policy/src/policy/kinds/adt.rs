@@ -7,10 +7,10 @@ use crate::policy::Policy;
 /// Behaves like an object without a policy, but has a binding and attributes, like the other kinds.
 ///
 /// ```
-/// use squall_policy::{Adt, governed};
+/// use squall::policy::{Adt, governed};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Hits: Send + Sync {
 ///     fn add(&self, n: u64) -> u64;
 /// }
@@ -21,7 +21,7 @@ use crate::policy::Policy;
 ///     }
 /// }
 ///
-/// let hits: squall_core::Owned<dyn Hits> = governed(Adt::new(), |_| Count(AtomicU64::new(1)));
+/// let hits: squall::Owned<dyn Hits> = governed(Adt::new(), |_| Count(AtomicU64::new(1)));
 /// assert_eq!(hits.add(2), 3);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

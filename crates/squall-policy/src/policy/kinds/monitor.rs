@@ -41,11 +41,11 @@ use crate::policy::{Block, Policy};
 /// delays all others.
 /// # Example
 /// ```
-/// use squall_policy::{Binding, Condition, Monitor, governed};
-/// use squall_core::{CallError, Interrupted, Owned};
+/// use squall::policy::{Binding, Condition, Monitor, governed};
+/// use squall::{CallError, Interrupted, Owned};
 /// use std::sync::Mutex;
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Queue: Send + Sync {
 ///     #[blocking]
 ///     fn put(&self, n: u64);
@@ -321,7 +321,7 @@ impl Monitor {
     /// other share it.
     ///
     /// ```
-    /// use squall_policy::Monitor;
+    /// use squall::policy::Monitor;
     ///
     /// let monitor = Monitor::new();
     /// let (full, again) = (monitor.condition("full"), monitor.condition("full"));
@@ -453,7 +453,7 @@ impl Condition {
     /// waits itself. Returns `true` if a call was waiting. May be called from outside the monitor.
     ///
     /// ```
-    /// use squall_policy::Monitor;
+    /// use squall::policy::Monitor;
     ///
     /// let full = Monitor::new().condition("full");
     /// assert!(!full.signal());

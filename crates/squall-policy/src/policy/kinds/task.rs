@@ -39,7 +39,7 @@ use crate::policy::{Block, Policy};
 /// Two thread switches and one allocation for each call. An idle task has no wake-ups.
 /// # Example
 /// ```
-/// use squall_policy::{Task, governed};
+/// use squall::policy::{Task, governed};
 /// use std::cell::Cell;
 /// use std::thread;
 ///
@@ -48,7 +48,7 @@ use crate::policy::{Block, Policy};
 ///     static TOTAL: Cell<u64> = const { Cell::new(0) };
 /// }
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Teller: Send + Sync {
 ///     #[blocking]
 ///     fn deposit(&self, n: u64) -> u64;
@@ -61,7 +61,7 @@ use crate::policy::{Block, Policy};
 ///     }
 /// }
 ///
-/// let teller: squall_core::Owned<dyn Teller> = governed(Task::new(), |_| Account);
+/// let teller: squall::Owned<dyn Teller> = governed(Task::new(), |_| Account);
 /// let handle = teller.handle();
 /// assert_eq!(teller.deposit(3), 3);
 /// assert_eq!(thread::spawn(move || handle.deposit(4)).join().unwrap(), 7);
@@ -176,8 +176,8 @@ impl Task {
     /// Creates a task with a thread of this name. Linux shows its first 15 bytes.
     ///
     /// ```
-    /// use squall_policy::{Binding, Task};
-    /// # #[squall_macros::interface(crate = squall_core)]
+    /// use squall::policy::{Binding, Task};
+    /// # #[squall::interface]
     /// # trait Work: Send + Sync {
     /// #     #[blocking]
     /// #     fn run(&self);
@@ -185,11 +185,11 @@ impl Task {
     /// # struct Worker;
     /// # impl Work for Worker { fn run(&self) {} }
     /// let task = Binding::new(Task::named("my-worker"));
-    /// let work: squall_core::Owned<dyn Work> = task.govern(|_| Worker)?;
+    /// let work: squall::Owned<dyn Work> = task.govern(|_| Worker)?;
     /// work.run();
-    /// assert!(squall_policy::invoke::threads().iter().any(|name| name == "my-worker"));
+    /// assert!(squall::policy::invoke::threads().iter().any(|name| name == "my-worker"));
     /// assert_eq!((task.taken(), task.waiting()), (1, 0));
-    /// # Ok::<(), squall_policy::GovernError>(())
+    /// # Ok::<(), squall::policy::GovernError>(())
     /// ```
     pub fn named(name: impl Into<Cow<'static, str>>) -> Task {
         Task { name: name.into(), line: Arc::default() }

@@ -21,10 +21,10 @@ use crate::policy::{Block, Policy};
 /// One thread for each call: some tens of microseconds.
 /// # Example
 /// ```
-/// use squall_policy::{ThreadedAdt, governed};
+/// use squall::policy::{ThreadedAdt, governed};
 /// use std::thread;
 ///
-/// #[squall_macros::interface(crate = squall_core)]
+/// #[squall::interface]
 /// trait Work: Send + Sync {
 ///     #[blocking]
 ///     fn runs_in(&self) -> thread::ThreadId;
@@ -36,7 +36,7 @@ use crate::policy::{Block, Policy};
 ///     }
 /// }
 ///
-/// let work: squall_core::Owned<dyn Work> = governed(ThreadedAdt::new(), |_| Worker);
+/// let work: squall::Owned<dyn Work> = governed(ThreadedAdt::new(), |_| Worker);
 /// let (one, other) = (work.runs_in(), work.runs_in());
 /// assert!(one != other && one != thread::current().id());
 /// ```
