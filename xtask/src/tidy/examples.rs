@@ -35,6 +35,9 @@ const README: &str = "# squall-sys\n\nWhat Linux gives.\n\nNothing more.\n";
 const LIST_HEAD: &str =
     "| id | paper, section | in our words | where | test | state |\n|---|---|---|---|---|---|\n";
 
+/// Re-exports of the façade.
+const FACADE: &str = "pub use squall_core::{Root, swap};\npub mod rcu {\n    pub use squall_rcu::*;\n}\npub mod prelude {\n    pub use squall_core::wrap::Around;\n}\n";
+
 /// A word of 100 columns.
 macro_rules! hundred {
     () => {
@@ -411,6 +414,53 @@ const EXAMPLES: &[Example] = &[
         bad: &[
             ("an ignored example: use no_run, or delete it", &[("a/src/lib.rs", "/// ```ignore\n")]),
             ("an ignored example: use no_run, or delete it", &[("README.md", "```rust,ignore\n")]),
+        ],
+    },
+    Example {
+        rule: "examples-use-facade",
+        good: &[
+            ("crates/squall/src/lib.rs", FACADE),
+            (
+                "crates/squall-core/src/lib.rs",
+                concat!(
+                    "/// See `squall_core::Root`.\n",
+                    "/// ```\n/// use squall::Root;\n/// use squall_core::wrap::Around;\n/// ```\n",
+                    "/// squall_core::Root\nuse squall_rcu::pin; // ```\n// squall_rcu::pin\n"
+                ),
+            ),
+            ("crates/squall-core/README.md", "`squall_core::Root`\n```rust\nmy_squall_core::Root;\n```\n"),
+            ("crates/squall-sys/src/lib.rs", "/// ```\n/// squall_sys::page_bytes();\n/// ```\n"),
+            ("instruments/bench/src/lib.rs", "/// ```\n/// squall_rcu::pin(f);\n/// ```\n"),
+        ],
+        bad: &[
+            (
+                "write squall::Root for squall_core::Root",
+                &[
+                    ("crates/squall/src/lib.rs", FACADE),
+                    (
+                        "crates/squall-core/src/a/b.rs",
+                        "    //! ```no_run\n    //! # use squall_core::Root;\n",
+                    ),
+                ],
+            ),
+            (
+                "write squall::swap for squall_core::{wrap, swap::{Swap",
+                &[
+                    ("crates/squall/src/lib.rs", FACADE),
+                    (
+                        "crates/squall-rcu/src/lib.rs",
+                        "/// ```\n/// use squall_core::{wrap, swap::{Swap, State}};\n",
+                    ),
+                ],
+            ),
+            (
+                "write squall::rcu::pin for squall_rcu::pin",
+                &[
+                    ("crates/squall/src/lib.rs", FACADE),
+                    ("crates/squall-core/src/swap/README.md", "```rust\nsquall_rcu::pin(f);\n```\n"),
+                ],
+            ),
+            ("cannot be parsed", &[("crates/squall/src/lib.rs", "pub use {\n")]),
         ],
     },
     Example {

@@ -14,6 +14,7 @@ mod ci;
 mod crates;
 #[cfg(test)]
 mod examples;
+mod facade;
 mod imports;
 mod invariants;
 mod manifests;
@@ -73,6 +74,7 @@ const RULES: &[Rule] = &[
     Rule { id: "safety-comment", check: plain::safety_comment },
     Rule { id: "glossary", check: map::glossary },
     Rule { id: "style-matches-tidy", check: map::style_matches_tidy },
+    Rule { id: "examples-use-facade", check: facade::examples_use_facade },
 ];
 
 /// A function that counts the violations of rules with a ratchet.

@@ -63,6 +63,27 @@ fn prose_of_rust(text: &str) -> Vec<Prose<'_>> {
     found
 }
 
+/// The lines of code in the documentation of the file `path`, with their numbers from 0.
+pub(crate) fn example_lines<'t>(path: &str, text: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
+    let is_markdown = path.ends_with(".md");
+    let mut in_code = false;
+    text.lines().enumerate().filter_map(move |(line, raw)| {
+        let text = if is_markdown { Some(raw.trim()) } else { doc_comment(raw.trim()) };
+        let Some(text) = text else {
+            in_code = false;
+            return None;
+        };
+        let is_fence = text.starts_with("```");
+        in_code ^= is_fence;
+        (in_code && !is_fence).then_some((line, text))
+    })
+}
+
+/// The text of a line that documents an item.
+fn doc_comment(line: &str) -> Option<&str> {
+    comment(line).and_then(|(is_doc, text)| is_doc.then_some(text))
+}
+
 /// Whether a line that is a comment documents an item, and its text; `None` for other lines.
 fn comment(line: &str) -> Option<(bool, &str)> {
     let marks = [("///", true), ("//!", true), ("//", false)];
@@ -185,7 +206,8 @@ fn sentences(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Prose, long_sentences, negatives_count, opens_with_pointer, prose, relatives_count, words_count,
+        Prose, example_lines, long_sentences, negatives_count, opens_with_pointer, prose, relatives_count,
+        words_count,
     };
 
     fn lines(path: &str, text: &'static str) -> Vec<(usize, &'static str, bool)> {
@@ -223,6 +245,15 @@ mod tests {
         assert_eq!(lines("a.rs", text), [(0, "One.", true), (4, "Two.", false)]);
         let text = "# Title\n```rust\nwhat\n```\n\n|---|\n| a |\n";
         assert_eq!(lines("a.md", text), [(0, "# Title", false), (6, "| a |", false)]);
+    }
+
+    #[test]
+    fn examples_are_the_code_of_the_documentation() {
+        let examples = |path, text| example_lines(path, text).collect::<Vec<_>>();
+        let text =
+            "/// One.\n    //! ```\n    //! # a();\n    //! ```\n/// ```text\n// ```\nb();\n/// c();\n";
+        assert_eq!(examples("a.rs", text), [(2, "# a();")]);
+        assert_eq!(examples("a.md", "One.\n```\n  a();\n```\nb();\n"), [(2, "a();")]);
     }
 
     #[test]
