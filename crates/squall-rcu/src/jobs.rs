@@ -113,8 +113,6 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
 static JOBS: AtomicUsize = AtomicUsize::new(0);
 /// The number of `waits`. Written under the lock.
 static WAITS: AtomicUsize = AtomicUsize::new(0);
-/// The number of `rounds`. Written under the lock.
-static ROUNDS: AtomicUsize = AtomicUsize::new(0);
 
 impl Queue {
     fn next_number(&mut self) -> u64 {
@@ -122,12 +120,11 @@ impl Queue {
         self.last
     }
 
-    /// Publishes the numbers of entries.
+    /// Publishes the numbers of jobs and waits.
     fn count(&self) {
-        // Release: pairs with the acquire in `has_jobs`, `has_waits` and `has_rounds`.
+        // Release: pairs with the acquire in `has_jobs` and `has_waits`.
         JOBS.store(self.jobs.len(), Ordering::Release);
         WAITS.store(self.waits.len(), Ordering::Release);
-        ROUNDS.store(self.rounds.len(), Ordering::Release);
     }
 
     fn take_job(&mut self, number: u64) -> Option<Job> {
@@ -227,7 +224,6 @@ pub(crate) fn push_round() -> (Ticket, Arc<Done>) {
     let mut queue = queue();
     let number = queue.next_number();
     queue.rounds.insert(number, done.clone());
-    queue.count();
     (Ticket::Round(number), done)
 }
 
@@ -261,26 +257,13 @@ pub(crate) fn has_waits() -> bool {
 
 /// Returns whether a task waits for the next round.
 pub(crate) fn has_rounds() -> bool {
-    // Acquire: as in `has_jobs`.
-    ROUNDS.load(Ordering::Acquire) > 0
+    !queue().rounds.is_empty()
 }
 
 /// Ends all waits for the next round.
 pub(crate) fn end_rounds() {
-    if !has_rounds() {
-        return;
-    }
-    let mut queue = queue();
-    let ended: Vec<_> = std::mem::take(&mut queue.rounds).into_values().collect();
-    queue.count();
-    drop(queue);
+    let ended: Vec<_> = std::mem::take(&mut queue().rounds).into_values().collect();
     fill_all(&ended, Ok(Quiescent::NONE));
-}
-
-/// Returns whether no job waits and no quiescent-do runs.
-pub(crate) fn is_idle() -> bool {
-    let queue = queue();
-    queue.jobs.is_empty() && queue.running.is_empty()
 }
 
 /// Answers the waits that have ended. Drives grace periods, but does not wait for them.

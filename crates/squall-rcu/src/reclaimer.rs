@@ -11,9 +11,6 @@
 //!   they seldom get a processor. If a thread turns to other work, its calls run two or three rounds later.
 //! - I4. The reclaimer runs deferred calls and quiescent-dos only within a turn (`switch/I1`). It waits for
 //!   grace periods before the turn, so a thread that waits for the end of a turn does not wait for readers.
-//! - I5. A task may wait for the next round while the reclaimer is forbidden. It sleeps only if it finds no
-//!   work after it has cleared the flag (`work/I1`). So the thread that then defers a call finds the flag
-//!   clear, and wakes the task. The end of a call that an object waits for defers such a call.
 //!
 //! Cost: while calls are pending, each round reads all records, and the state of each thread that seems idle.
 //! Rounds grow from [`ROUND`] to [`ROUND_MAX`] while the reclaimer takes no call. Free while no call is
@@ -161,27 +158,10 @@ pub(crate) fn announce() {
 
 #[cold]
 fn announce_cold() {
-    if squall_sys::fork::forked() {
-        return;
-    }
-    if !allowed() {
-        end_rounds();
-    } else if WORK.claim() {
+    if allowed() && !squall_sys::fork::forked() && WORK.claim() {
         start();
         EVENT.signal(1);
     }
-}
-
-/// Prepares the sleep of a task that waits for the next round while the reclaimer is forbidden. Returns
-/// whether no work is left. Then the next thread that defers a call ends the wait (I5).
-pub(crate) fn may_sleep() -> bool {
-    let rested = WORK.rest(|| !(crate::run::is_idle() && crate::jobs::is_idle()));
-    let is_idle = rested.is_ok() && !WORK.is_set();
-    if allowed() {
-        // The reclaimer may have found the flag clear.
-        wake();
-    }
-    is_idle
 }
 
 /// Wakes the reclaimer now, for work that should not wait for the next round.

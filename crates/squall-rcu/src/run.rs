@@ -170,18 +170,6 @@ pub(crate) fn orphaned() -> Pending {
     Pending { calls: read(&ORPHANED.calls), objects: read(&ORPHANED.objects), bytes: read(&ORPHANED.bytes) }
 }
 
-/// Returns whether no call is pending, and none is being run.
-pub(crate) fn is_idle() -> bool {
-    let records = DOMAIN.choose(|_| true);
-    let mut calls = 0;
-    let visited = DOMAIN.visit(&records, |queue| calls += queue.calls(), || ());
-    // In this order: calls go from a list into a run, and from there to the orphans.
-    visited.is_ok()
-        && calls == 0
-        && !records.iter().any(|record| record.is_running())
-        && orphaned().calls == 0
-}
-
 /// Waits until the calls of the chosen threads and of ended threads are ripe, and runs those that are still
 /// pending then.
 ///

@@ -181,45 +181,37 @@ pub fn barrier_async() -> impl Future<Output = Result<(), WaitError>> + Send + U
     Barrier(None)
 }
 
-/// A wait for the reclaimer's next round, or until `is_over` holds.
-struct Round<F> {
-    entry: Option<Awaited>,
-    is_over: F,
-}
+/// A wait for the reclaimer's next round.
+struct Round(Option<Awaited>);
 
-impl<F: Fn() -> bool + Unpin> Future for Round<F> {
+impl Future for Round {
     type Output = Result<(), WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if forked() {
             return Poll::Ready(Err(WaitError::Forked));
         }
-        let entry = self.entry.get_or_insert_with(|| {
-            let entry = Awaited::new(push_round());
-            if crate::reclaimer::allowed() {
-                crate::reclaimer::announce();
-            }
-            entry
+        let round = self.0.get_or_insert_with(|| {
+            let round = Awaited::new(push_round());
+            crate::reclaimer::announce();
+            round
         });
-        if let Some(outcome) = entry.done.poll(context.waker()) {
+        if let Some(outcome) = round.done.poll(context.waker()) {
             return Poll::Ready(outcome.map(drop));
         }
         // After the waker was left (I1).
-        if !crate::reclaimer::allowed() && !crate::reclaimer::may_sleep() {
-            withdraw(entry.ticket);
+        if !crate::reclaimer::allowed() {
+            withdraw(round.ticket);
             // Wakes this task: other tasks of its thread go first.
-            entry.done.fill(Ok(Quiescent::NONE));
+            round.done.fill(Ok(Quiescent::NONE));
         }
-        // After the look for work: a call that was being run then may have made it true.
-        if (self.is_over)() { Poll::Ready(Ok(())) } else { Poll::Pending }
+        Poll::Pending
     }
 }
 
-/// Not public: waits until `is_over` may hold: for the reclaimer's next round, at least some milliseconds
-/// later. While the reclaimer is forbidden, waits until a thread defers a call.
+/// Not public: waits for the reclaimer's next round, at least some milliseconds later. While the reclaimer is
+/// forbidden, only lets other tasks go first.
 #[doc(hidden)]
-pub fn __round_async(
-    is_over: impl Fn() -> bool + Send + Unpin,
-) -> impl Future<Output = Result<(), WaitError>> + Send + Unpin {
-    Round { entry: None, is_over }
+pub fn __round_async() -> impl Future<Output = Result<(), WaitError>> + Send + Unpin {
+    Round(None)
 }

@@ -302,8 +302,6 @@ impl Destruction {
     ///
     /// Dropping the future has no effect on the destruction. While the reclaimer is
     /// [forbidden](squall_rcu::set_reclaimer), a poll runs the pending drops itself, and blocks its thread.
-    /// Then the task sleeps until a thread retires a value or defers a call, as the last call in the object
-    /// does.
     ///
     /// # Errors
     /// [`WaitError`](squall_rcu::WaitError) in a forked child. While the reclaimer is forbidden, also inside
@@ -324,7 +322,7 @@ impl Destruction {
         while !self.is_complete() {
             squall_rcu::barrier_async().await?;
             if !self.is_complete() {
-                squall_rcu::__round_async(move || self.is_complete()).await?;
+                squall_rcu::__round_async().await?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Waits of tasks for the end of an object, and futures that a test polls without a runtime.
+//! Futures that a test polls without a runtime, and an object whose calls last as long as the test wants.
 
 use squall_core::swap::Replacement;
-use squall_core::{Handle, Owned};
+use squall_core::Handle;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,42 +87,4 @@ pub(crate) fn sleeps(handle: Handle<dyn Sleeper>, asleep: &mpsc::Receiver<()>) -
     let call = thread::spawn(move || handle.sleep());
     asleep.recv().unwrap();
     call
-}
-
-/// While the reclaimer is forbidden, no thread looks again. So the end of the last call must wake the task.
-#[test]
-#[cfg(all(target_os = "linux", not(miri)))]
-fn the_wait_for_an_end_sleeps_while_the_reclaimer_is_forbidden() {
-    if !crate::support::alone("tasks::the_wait_for_an_end_sleeps_while_the_reclaimer_is_forbidden", &[&[]]) {
-        return;
-    }
-    squall_rcu::set_reclaimer(false);
-    let (bed, asleep, wake) = bed();
-    let owned = bed.create().unwrap();
-    let call = sleeps(owned.handle(), &asleep);
-    let destruction = Owned::destroy(owned);
-    let mut waits = Task::new(destruction.wait_async());
-    // Drops that defer others in turn take some polls. Then no work is left.
-    let rests = (0..10).any(|_| {
-        let before = waits.rings();
-        assert!(waits.poll().is_pending());
-        waits.rings() == before
-    });
-    assert!(rests, "the task wakes itself again and again");
-    // Another task of the thread needs no more than its own work.
-    assert_eq!(Task::new(squall_rcu::barrier_async()).run(), Ok(()));
-    wake.send(()).unwrap();
-    assert_eq!(waits.run(), Ok(()));
-    assert!(destruction.is_complete());
-    call.join().unwrap();
-    // With the permission, the reclaimer looks again.
-    let (bed, asleep, wake) = self::bed();
-    let owned = bed.create().unwrap();
-    let call = sleeps(owned.handle(), &asleep);
-    let mut waits = Task::new(Owned::destroy(owned).wait_async());
-    assert!(waits.poll().is_pending());
-    squall_rcu::set_reclaimer(true);
-    wake.send(()).unwrap();
-    assert_eq!(waits.run(), Ok(()));
-    call.join().unwrap();
 }

@@ -342,14 +342,10 @@ impl Queue {
         (line.open.len() + line.closed.iter().map(|batch| batch.calls.len()).sum::<usize>()) as u64
     }
 
-    /// Returns the number of calls.
-    pub(crate) fn calls(&self) -> u64 {
-        Kind::ALL.into_iter().map(|kind| self.calls_of(kind)).sum()
-    }
-
     fn totals(&self) -> (u64, u64) {
         let bytes = |line: &Line| line.open_bytes + line.closed.iter().map(|b| b.bytes).sum::<u64>();
-        (self.calls(), self.lines.iter().map(bytes).sum())
+        let calls = Kind::ALL.into_iter().map(|kind| self.calls_of(kind)).sum();
+        (calls, self.lines.iter().map(bytes).sum())
     }
 }
 

@@ -446,13 +446,6 @@ impl Record {
         self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Returns whether the owner runs calls that it took.
-    #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn is_running(&self) -> bool {
-        // Acquire: pairs with the release in `end_run`.
-        !self.runs.load(Ordering::Acquire).is_multiple_of(2)
-    }
-
     /// Waits until the calls that the owner is running now, if any, have run.
     pub(crate) fn wait_run_end(&self) {
         // Acquire: pairs with the release in `end_run`.
