@@ -345,6 +345,23 @@ impl<'a, S: Slots> Bucket<'a, S> {
         if is_key(raw) { FirstProbe::Found { slot, raw } } else { FirstProbe::Unknown }
     }
 
+    /// Calls `f` with each entry of this bucket. Returns whether a chained bucket follows.
+    ///
+    /// # Safety
+    /// Under the home's lock; the home has not moved.
+    #[inline(always)]
+    pub(crate) unsafe fn each_locked(self, f: &mut impl FnMut(S::Raw)) -> bool {
+        // Relaxed: under the lock, like all stores to a state.
+        let state = self.head.state.load(Ordering::Relaxed);
+        let mut left = state & OCCUPIED;
+        while left != 0 {
+            // SAFETY: under the lock, so no entry here is retired; the slot is occupied.
+            f(unsafe { S::load(self.slot(left.trailing_zeros() as usize)) });
+            left &= left - 1;
+        }
+        state & CHAINED != 0
+    }
+
     /// Returns a free slot, preferably one in this row.
     #[inline]
     pub(crate) fn free_slot(self, row: u32) -> Option<usize> {

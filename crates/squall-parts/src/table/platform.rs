@@ -47,6 +47,15 @@ pub(crate) use real::*;
 mod real {
     use crate::table::word::{Owned, Words, owned};
     use squall_sys::sync::Arc;
+    use std::cell::Cell;
+
+    /// Whether this call of the thread is one in sixteen: for writers that meet the late part of a resize.
+    pub(crate) fn is_late_turn() -> bool {
+        thread_local!(static CALLS: Cell<u8> = const { Cell::new(0) });
+        let calls = CALLS.get();
+        CALLS.set(calls.wrapping_add(1));
+        calls.is_multiple_of(16)
+    }
 
     /// The number of entries: one word per VP.
     pub(crate) struct Count(squall_machine::pervp::PerVpWord);
@@ -145,6 +154,10 @@ mod loom_stubs {
         pub(crate) fn sum(&self) -> usize {
             self.0.load(Ordering::Relaxed) as usize
         }
+    }
+
+    pub(crate) fn is_late_turn() -> bool {
+        true
     }
 
     /// An operation in a model lasts as long as the model, so retired memory is never freed.

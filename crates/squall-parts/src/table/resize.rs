@@ -6,8 +6,9 @@
 //! - I1. Each writer that meets a slab with a next one moves the home that it needs. Then it claims the next
 //!   few homes by one addition to the slab's cursor, and moves those. So the writers share the work.
 //! - I2. A writer waits only for the home that it needs. It skips claimed homes that another thread has
-//!   locked. When all homes are claimed, the claims start again, with one home per writer. So other writers
-//!   move the homes of a thread that was stopped or has panicked, except a home that it has locked.
+//!   locked. When all homes are claimed, the claims start again. So other writers move the homes of a thread
+//!   that was stopped or has panicked, except a home that it has locked. After two passes such homes remain,
+//!   and few others. Then each thread claims homes in a few of its writes only, since claims are shared.
 //! - I3. A thread marks a home as moved under the home's lock, once, and then counts it. So the count is the
 //!   number of homes when all have moved, in any order and by any threads.
 
@@ -25,6 +26,8 @@ use squall_sys::sync::atomic::Ordering;
 /// Homes that one writer moves for others. With more, the cursor and the count move less often from processor
 /// to processor, and that one write takes longer: some microseconds.
 const HOMES_PER_HELP: usize = if cfg!(loom) { 1 } else { 16 };
+/// Passes over all homes in which each writer claims homes.
+const PASSES: usize = 2;
 /// Sampling rates ([`Slab::is_sampled`]) of the two operations that may check the table's size: an insertion
 /// into a chain, and a removal that empties a bucket.
 pub(crate) const CROWDED_LOG2: u32 = 3;
@@ -54,19 +57,19 @@ impl LockMode {
     }
 }
 
-/// The homes of one slab that one thread is moving: buffers reused from home to home, and the number of homes
-/// moved. The drop adds that number to the slab's counter, once, since all movers share that word.
+/// The homes of one slab that one thread is moving: a buffer reused from home to home, and the number of
+/// homes moved. The drop adds that number to the slab's counter, once, since all movers share that word.
 pub(crate) struct MoveBatch<'s, S: Slots> {
     slab: &'s Slab<S>,
-    found: Vec<S::Raw>,
+    /// The entries of a home with their mixed hashes.
     entries: Vec<(u64, S::Raw)>,
     homes: usize,
 }
 
 impl<S: Slots> MoveBatch<'_, S> {
-    /// Returns an empty batch, without buffers: many writers find nothing to move.
+    /// Returns an empty batch, without a buffer: many writers find nothing to move.
     pub(crate) fn new(slab: &Slab<S>) -> MoveBatch<'_, S> {
-        MoveBatch { slab, found: Vec::new(), entries: Vec::new(), homes: 0 }
+        MoveBatch { slab, entries: Vec::new(), homes: 0 }
     }
 }
 
@@ -95,16 +98,14 @@ impl<S: Slots> Raw<S> {
     ) {
         let slab = moving.slab;
         let next = Self::next(slab);
-        moving.found.clear();
-        moving.entries.clear();
+        let entries = &mut moving.entries;
+        entries.clear();
         // Room for a home with one chained bucket. Without effect from the second home on.
-        moving.found.reserve(2 * SLOTS);
-        moving.entries.reserve(2 * SLOTS);
-        // SAFETY: the caller.
-        unsafe { slab.collect(home, &mut moving.found) };
+        entries.reserve(2 * SLOTS);
         // All hashes are computed before the first entry moves: they run user code, which may panic.
-        let hash = |raw| (mix(rehash(raw)), raw);
-        slab.bucket(home).under(|| moving.entries.extend(moving.found.iter().copied().map(hash)));
+        // SAFETY: the caller.
+        let hash = || unsafe { slab.each_locked(home, |raw| entries.push((mix(rehash(raw)), raw))) };
+        slab.bucket(home).under(hash);
         // In a larger slab, this home's entries go to homes that no other thread reaches before this home is
         // marked as moved.
         let shared = next.homes() < slab.homes();
@@ -138,12 +139,15 @@ impl<S: Slots> Raw<S> {
         let slab = moving.slab;
         let cursor = &slab.progress.cursor;
         // Relaxed, both: a ticket. Tickets wrap around (I2).
-        let is_late = cursor.load(Ordering::Relaxed) >= slab.homes();
-        let claimed = if is_late { 1 } else { HOMES_PER_HELP.min(slab.homes()) };
-        let first = cursor.fetch_add(claimed, Ordering::Relaxed);
-        for home in (0..claimed).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
-            // SAFETY: the caller.
-            unsafe { Self::move_if_here(home, LockMode::Try, rehash, &mut moving) };
+        if cursor.load(Ordering::Relaxed) < PASSES * slab.homes() || platform::is_late_turn() {
+            let claimed = HOMES_PER_HELP.min(slab.homes());
+            let first = cursor.fetch_add(claimed, Ordering::Relaxed);
+            for home in (0..claimed).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
+                // SAFETY: the caller.
+                unsafe { Self::move_if_here(home, LockMode::Try, rehash, &mut moving) };
+            }
+        } else if moving.homes == 0 {
+            return;
         }
         drop(moving);
         self.finish_move(slab);

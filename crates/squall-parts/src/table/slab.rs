@@ -379,6 +379,19 @@ impl<S: Slots> Slab<S> {
         }
     }
 
+    /// Calls `f` with each entry of a home.
+    ///
+    /// # Safety
+    /// Under the home's lock; the home has not moved.
+    pub(crate) unsafe fn each_locked(&self, home: usize, mut f: impl FnMut(S::Raw)) {
+        // SAFETY: the caller.
+        unsafe {
+            if self.bucket(home).each_locked(&mut f) {
+                self.links(home).for_each(|link| _ = link.bucket().each_locked(&mut f));
+            }
+        }
+    }
+
     /// Finds a free slot for an entry in the home of this mixed hash. Also returns whether the slot is in the
     /// home's own bucket `first`. The caller holds the home's lock.
     #[inline(always)]
