@@ -10,20 +10,31 @@ use squall_adapt::control::{self, ControlError, Status};
 use squall_adapt::decision::Decision;
 use squall_core::swap::{SwapOutcome, SwapReport};
 use squall_core::{Id, ObjectInfo, ObjectKind, ObjectState};
+use squall_machine::ClusterSize;
 use squall_policy::attribute::AttributeInfo;
 
+use crate::actions;
 use crate::protocol::{
-    AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, ListQuery, Listing,
-    MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView, Request,
-    SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
+    AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
+    Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView,
+    Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
 };
 use crate::short;
 
 /// Largest number of representatives listed individually.
 const REPS_LISTED_MAX: usize = 1024;
 
-/// Answers a request with the text after `"ok":`.
+/// Answers a request with the text after `"ok":`, and records it if it is a change.
 pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
+    let action = actions::Action::begin(&request);
+    let answer = perform(request);
+    if let Some(action) = action {
+        action.end(answer.as_ref().err().map(|refusal| refusal.message.as_str()));
+    }
+    answer
+}
+
+fn perform(request: Request) -> Result<String, Refusal> {
     match request {
         Request::Hello {} => text(&hello()),
         Request::List(query) => text(&list(&query)?),
@@ -36,12 +47,14 @@ pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
         Request::Memory {} => text(&memory()),
         Request::Implementations { id } => text(&control::implementations(find(&id)?.id)),
         Request::Attributes { id } => text(&attributes(find(&id)?.id)?),
-        Request::Set { id, name, value } => done(control::set_attribute(find(&id)?.id, &name, &value)),
-        Request::Freeze { id } => done(control::freeze(find(&id)?.id, true)),
-        Request::Thaw { id } => done(control::freeze(find(&id)?.id, false)),
-        Request::FreezeAll {} => freeze_all(true),
-        Request::ThawAll {} => freeze_all(false),
-        Request::Swap { id, implementation } => {
+        Request::Actions {} => text(&actions::recent()),
+        Request::Machine {} => text(&machine()),
+        Request::Set { id, name, value, .. } => done(control::set_attribute(find(&id)?.id, &name, &value)),
+        Request::Freeze { id, .. } => done(control::freeze(find(&id)?.id, true)),
+        Request::Thaw { id, .. } => done(control::freeze(find(&id)?.id, false)),
+        Request::FreezeAll { .. } => freeze_all(true),
+        Request::ThawAll { .. } => freeze_all(false),
+        Request::Swap { id, implementation, .. } => {
             let report = control::swap(find(&id)?.id, &implementation).map_err(refuse)?;
             text(&swap_view(&report))
         }
@@ -79,6 +92,7 @@ fn hello() -> Hello {
         pid: std::process::id(),
         program: program.map_or("unknown".to_owned(), |name| name.to_string_lossy().into_owned()),
         all_frozen: control::all_frozen(),
+        records_authors: true,
     }
 }
 
@@ -121,6 +135,20 @@ fn memory() -> MemoryView {
     }
 }
 
+fn machine() -> MachineView {
+    let machine = squall_machine::machine();
+    let level = |size: ClusterSize| {
+        let clusters = machine.clusters(size);
+        let vps = |cluster| clusters.members(cluster).iter().map(|vp| vp.index()).collect();
+        LevelView { name: size.to_string(), clusters: clusters.iter().map(vps).collect() }
+    };
+    MachineView {
+        is_virtual: machine.is_virtual(),
+        levels: ClusterSize::LEVELS.into_iter().map(level).collect(),
+        online: machine.online().iter().map(|vp| vp.index()).collect(),
+    }
+}
+
 fn parse_id(id: &str) -> Result<Id, Refusal> {
     id.parse().map_err(|_| {
         let message = format!("{:?} is not an id; an id is SLOT.GENERATION, such as 17.3", shortened(id));
@@ -129,7 +157,7 @@ fn parse_id(id: &str) -> Result<Id, Refusal> {
 }
 
 /// Truncates a client's text, but keeps enough of it to recognise it.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     const CHARS: usize = 64;
     let mut chars = text.chars();
     let mut short: String = chars.by_ref().take(CHARS).collect();
@@ -240,6 +268,7 @@ fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
         frozen: status.is_some_and(|status| status.frozen),
         dry_run: status.is_some_and(|status| status.dry_run),
         stays: status.map(|status| status.stays.to_string()),
+        last_decision: status.and_then(|status| status.last.as_ref()).map(sentence),
     }
 }
 
@@ -314,6 +343,12 @@ fn decision_view(decision: &Decision) -> DecisionView {
     }
 }
 
+/// Describes a decision in a sentence that does not repeat the object.
+fn sentence(decision: &Decision) -> String {
+    let Decision { from, to, verdict, why, .. } = decision;
+    format!("{from} to {to}: {verdict}; {why}")
+}
+
 fn swap_view(report: &SwapReport) -> SwapView {
     SwapView {
         began_ms: since_1970(report.began),
@@ -348,7 +383,7 @@ fn sample(id: &str, span_ms: u64) -> Result<CallsView, Refusal> {
     })
 }
 
-fn since_1970(at: SystemTime) -> u64 {
+pub(crate) fn since_1970(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, millis)
 }
 

@@ -10,8 +10,8 @@ use crate::connect::{Stream, connect};
 #[cfg(not(all(target_os = "linux", not(miri))))]
 use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
-    Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing, MemoryView,
-    RefusalKind, Request, SwapView, VERSION,
+    ActionView, Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing,
+    MachineView, MemoryView, RefusalKind, Request, SwapView, VERSION,
 };
 use crate::target::{ClientError, Target};
 
@@ -37,6 +37,10 @@ pub struct Client {
     /// Bytes received after the last answer.
     received: Vec<u8>,
     timeout: Duration,
+    /// Author that changes are recorded with.
+    author: Option<String>,
+    /// `true` if the program accepts authors.
+    records_authors: bool,
     /// `true` while an answer is missing or incomplete: the next bytes may be the rest of it.
     out_of_step: bool,
 }
@@ -57,8 +61,16 @@ impl Client {
     /// [`ClientError`], as for [`Client::connect`].
     pub fn connect_within(target: &Target, timeout: Duration) -> Result<Client, ClientError> {
         let stream = connect(target, timeout)?;
-        let mut client = Client { stream, received: Vec::new(), timeout, out_of_step: false };
+        let mut client = Client {
+            stream,
+            received: Vec::new(),
+            timeout,
+            author: None,
+            records_authors: false,
+            out_of_step: false,
+        };
         let hello = client.hello()?;
+        client.records_authors = hello.records_authors;
         if hello.protocol != VERSION {
             let what = format!(
                 "it speaks version {} of the protocol, but this program speaks version {VERSION}",
@@ -72,6 +84,26 @@ impl Client {
     /// Sets the time limit for each further answer.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
+    }
+
+    /// Sets the author that the program records for the further changes of this client. The program cannot
+    /// verify it. A program with an older version of Squall does not record it.
+    pub fn set_author(&mut self, author: impl Into<String>) {
+        self.author = self.records_authors.then(|| author.into());
+    }
+
+    /// Returns `true` if the program has closed the connection. Sends no request, so it costs the program no
+    /// time. Waits up to a millisecond.
+    pub fn has_ended(&mut self) -> bool {
+        if !self.out_of_step {
+            let waiting = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
+            // The program sends answers alone, so bytes are the reason of an end.
+            self.out_of_step = match waiting.and_then(|()| self.stream.read(&mut [0])) {
+                Ok(_) => true,
+                Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            };
+        }
+        self.out_of_step
     }
 
     /// Asks for the program's name, process and protocol version.
@@ -134,6 +166,22 @@ impl Client {
         self.ask(&Request::Swaps {})
     }
 
+    /// Lists the latest changes that clients asked for, oldest first.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    pub fn actions(&mut self) -> Result<Vec<ActionView>, ClientError> {
+        self.ask(&Request::Actions {})
+    }
+
+    /// Asks for the topology that the program uses.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    pub fn machine(&mut self) -> Result<MachineView, ClientError> {
+        self.ask(&Request::Machine {})
+    }
+
     /// Asks for the statistics of the program's locality allocator.
     ///
     /// # Errors
@@ -164,7 +212,8 @@ impl Client {
     /// The errors of [`Client::hello`]. The error for an unknown name, a wrong type or a value out of range
     /// lists the allowed values.
     pub fn set(&mut self, id: &str, name: &str, value: &str) -> Result<(), ClientError> {
-        self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned() })
+        let author = self.author.clone();
+        self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned(), author })
     }
 
     /// Freezes an object, so that its policy does not change it, or thaws it.
@@ -172,8 +221,8 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn freeze(&mut self, id: &str, frozen: bool) -> Result<(), ClientError> {
-        let id = id.to_owned();
-        self.ask(&if frozen { Request::Freeze { id } } else { Request::Thaw { id } })
+        let (id, author) = (id.to_owned(), self.author.clone());
+        self.ask(&if frozen { Request::Freeze { id, author } } else { Request::Thaw { id, author } })
     }
 
     /// Freezes all objects, or thaws those that are not frozen individually.
@@ -181,7 +230,8 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn freeze_all(&mut self, frozen: bool) -> Result<(), ClientError> {
-        self.ask(&if frozen { Request::FreezeAll {} } else { Request::ThawAll {} })
+        let author = self.author.clone();
+        self.ask(&if frozen { Request::FreezeAll { author } } else { Request::ThawAll { author } })
     }
 
     /// Swaps an object for the implementation with this name. Returns the report of the swap.
@@ -189,7 +239,8 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn swap(&mut self, id: &str, implementation: &str) -> Result<SwapView, ClientError> {
-        self.ask(&Request::Swap { id: id.to_owned(), implementation: implementation.to_owned() })
+        let (id, implementation) = (id.to_owned(), implementation.to_owned());
+        self.ask(&Request::Swap { id, implementation, author: self.author.clone() })
     }
 
     /// Counts an object's calls for a span. Each of its calls costs more during the count.

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod actions;
 mod answers;
 mod client;
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -10,12 +11,14 @@ mod connect;
 mod elsewhere;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod paths;
+mod programs;
 pub mod protocol;
 mod server;
 mod short;
 mod target;
 
 pub use client::Client;
+pub use programs::programs;
 pub use server::{Builder, Server, THREAD_NAME};
 pub use target::{ClientError, Target};
 

@@ -71,6 +71,24 @@ pub(crate) fn of_process(pid: u32, uid: u32) -> Vec<PathBuf> {
     paths
 }
 
+/// Returns the processes that have a file in this user's folders of sockets. Some may have ended.
+pub(crate) fn processes(uid: u32) -> Vec<u32> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtimes = [own, Some(PathBuf::from(format!("/run/user/{uid}")))];
+    let folders = runtimes.into_iter().flatten().filter(|folder| folder.is_absolute());
+    let folders = folders.map(|runtime| below_runtime(&runtime)).chain([below_tmp(uid)]);
+    let files = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let mut pids: Vec<u32> = files.filter_map(|file| pid_of(&file.file_name())).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// Returns the process that a socket with this name belongs to.
+fn pid_of(name: &std::ffi::OsStr) -> Option<u32> {
+    name.to_str()?.strip_suffix(".sock")?.parse().ok()
+}
+
 /// Returns the run-time folder that another process was started with.
 fn runtime_of(pid: u32) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
@@ -94,9 +112,7 @@ fn make_folder(folder: &Path, uid: u32) -> io::Result<()> {
 /// Removes sockets of processes that were killed. Failures are ignored; a later sweep tries again.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(SWEPT_MAX) {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        if pid_of(&entry.file_name()).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             // A process that is invisible from here may still serve. Then the socket stays.
             let _ = remove_stale(&entry.path());
         }

@@ -25,6 +25,8 @@ pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const OBJECTS_MAX: usize = 4096;
 /// Largest number of decisions or swaps in one answer. Older ones are left out.
 pub const EVENTS_MAX: usize = 1024;
+/// Largest number of changes by clients that the program remembers.
+pub const ACTIONS_MAX: usize = 256;
 /// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
 
@@ -34,7 +36,7 @@ pub const SAMPLE_MS_MAX: u64 = 1000;
 /// use squall::browse::protocol::Request;
 ///
 /// let request: Request = serde_json::from_str(r#"{"op":"freeze","id":"17.3"}"#)?;
-/// assert_eq!(request, Request::Freeze { id: "17.3".to_owned() });
+/// assert_eq!(request, Request::Freeze { id: "17.3".to_owned(), author: None });
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,6 +59,10 @@ pub enum Request {
     },
     /// Lists the latest decisions about all objects, oldest first. Answered with [`DecisionView`]s.
     Decisions {},
+    /// Lists the latest changes that clients asked for, oldest first. Answered with [`ActionView`]s.
+    Actions {},
+    /// Asks for the topology that the program uses. Answered with a [`MachineView`].
+    Machine {},
     /// Lists the latest swaps of the program, oldest first. Answered with [`SwapView`]s.
     Swaps {},
     /// Asks for the statistics of the locality allocator. Answered with a [`MemoryView`].
@@ -79,27 +85,47 @@ pub enum Request {
         name: String,
         /// New value, as text.
         value: String,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
     },
     /// Freezes an object, so that its policy does not change it.
     Freeze {
         /// Id of the object, as text.
         id: String,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
     },
     /// Thaws an object.
     Thaw {
         /// Id of the object, as text.
         id: String,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
     },
     /// Freezes all objects.
-    FreezeAll {},
+    FreezeAll {
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
     /// Thaws all objects that are not frozen individually.
-    ThawAll {},
+    ThawAll {
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
     /// Swaps an object for another implementation. Answered with a [`SwapView`].
     Swap {
         /// Id of the object, as text.
         id: String,
         /// Name of the implementation, as the program registered it.
         implementation: String,
+        /// Author of the change, for the [log](Request::Actions).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
     },
     /// Counts an object's calls for a span. Answered with a [`CallsView`]. Each of the object's calls costs
     /// more during the count.
@@ -243,6 +269,9 @@ pub struct Hello {
     pub program: String,
     /// `true` if all objects are frozen.
     pub all_frozen: bool,
+    /// `true` if requests that change something may name their author.
+    #[serde(default)]
+    pub records_authors: bool,
 }
 
 /// A list of objects.
@@ -298,6 +327,8 @@ pub struct ObjectView {
     pub dry_run: bool,
     /// Reason why it keeps its present form, as a sentence, if it is adaptive.
     pub stays: Option<String>,
+    /// The latest decision about it, as a sentence, if there was one.
+    pub last_decision: Option<String>,
 }
 
 /// One object in detail.
@@ -395,6 +426,47 @@ pub struct DecisionView {
     pub took_us: u64,
     /// Report of the swap, if one began.
     pub swap: Option<SwapView>,
+}
+
+/// One change that a client asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ActionView {
+    /// Time of the change, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Id of the object, as text; absent for a change of all objects.
+    pub id: Option<String>,
+    /// The change, such as `freeze` or `set margin = 2.5`. May contain control characters.
+    pub action: String,
+    /// Author of the change, as the client named itself. May contain control characters.
+    pub author: Option<String>,
+    /// `done`, or the reason of the refusal.
+    pub outcome: String,
+}
+
+/// Topology that the program uses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct MachineView {
+    /// `true` if the program uses a virtual topology.
+    pub is_virtual: bool,
+    /// Levels of the topology, finest first.
+    pub levels: Vec<LevelView>,
+    /// VPs that are online.
+    pub online: Vec<usize>,
+}
+
+/// One level of a topology.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct LevelView {
+    /// Name of the level, such as `core`.
+    pub name: String,
+    /// VPs of each cluster.
+    pub clusters: Vec<Vec<usize>>,
 }
 
 /// Statistics of the locality allocator. The fields are read one after the other while the program runs.
@@ -527,8 +599,13 @@ mod tests {
         let query = ListQuery { sort: Sort::Bytes, limit: Some(3), ..ListQuery::default() };
         assert_eq!(read(r#"{"op":"list","sort":"bytes","limit":3}"#).expect("list"), Request::List(query));
         let set = read(r#"{"op":"set","id":"17.3","name":"width","value":"4"}"#).expect("set");
-        assert_eq!(set, Request::Set { id: "17.3".into(), name: "width".into(), value: "4".into() });
-        assert_eq!(serde_json::to_string(&Request::FreezeAll {}).expect("text"), r#"{"op":"freeze-all"}"#);
+        let wanted =
+            Request::Set { id: "17.3".into(), name: "width".into(), value: "4".into(), author: None };
+        assert_eq!(set, wanted);
+        let all = Request::FreezeAll { author: None };
+        assert_eq!(serde_json::to_string(&all).expect("text"), r#"{"op":"freeze-all"}"#);
+        let named = read(r#"{"op":"freeze-all","author":"ann"}"#).expect("freeze-all");
+        assert_eq!(named, Request::FreezeAll { author: Some("ann".into()) });
     }
 
     #[test]

@@ -118,3 +118,27 @@ fn calls_are_counted_by_method_and_vp() {
     assert_eq!(by_method, sum(&mut calls.by_vp.iter().map(|(_, count)| *count)));
     assert!(calls.per_s() > 0.0);
 }
+
+#[test]
+fn the_topology_has_every_vp_at_every_level() {
+    let machine = Program::new(Builder::new()).client().machine().expect("an answer");
+    let names: Vec<&str> = machine.levels.iter().map(|level| level.name.as_str()).collect();
+    assert_eq!(names, ["cpu", "core", "cache", "node", "machine"]);
+    for level in &machine.levels {
+        let mut vps: Vec<usize> = level.clusters.iter().flatten().copied().collect();
+        vps.sort_unstable();
+        assert_eq!(vps.len(), squall_machine::machine().vps().len(), "{}", level.name);
+        assert!(machine.online.iter().all(|vp| vps.contains(vp)), "{}", level.name);
+    }
+}
+
+#[test]
+fn the_end_of_a_program_is_seen_without_a_request() {
+    let program = Program::new(Builder::new());
+    let mut client = program.client();
+    assert!(!client.has_ended());
+    client.hello().expect("the connection is still usable");
+    drop(program);
+    while !client.has_ended() {}
+    assert!(matches!(client.hello(), Err(ClientError::Gone)));
+}

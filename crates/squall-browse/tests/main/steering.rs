@@ -150,3 +150,24 @@ fn everything_is_frozen_and_thawed() {
         assert_eq!(control::all_frozen(), frozen);
     }
 }
+
+#[test]
+fn a_change_is_recorded_with_its_author_and_its_outcome() {
+    let program = Program::new(Builder::new());
+    let object = tally();
+    let (_, id) = id(&object);
+    let (mut nameless, mut ann) = (program.client(), program.client());
+    ann.set_author("ann\n");
+    nameless.swap(&id, "second").expect("registered");
+    ann.swap(&id, "first").expect("registered");
+    ann.set(&id, "width", "4").expect_err("it has no attributes");
+    ann.swap(&id, "broken").expect_err("it panics");
+    let actions = ann.actions().expect("an answer");
+    let of_object = actions.iter().filter(|action| action.id.as_deref() == Some(&*id));
+    let seen: Vec<_> =
+        of_object.map(|action| (&*action.action, action.author.as_deref(), &*action.outcome)).collect();
+    assert_eq!(seen[..2], [("swap to second", None, "done"), ("swap to first", Some("ann\n"), "done")]);
+    assert!(seen[2].0 == "set width = 4" && seen[2].2.contains("does not adapt"), "{seen:?}");
+    assert_eq!(seen[3], ("swap to broken", Some("ann\n"), "the program panicked"));
+    assert_eq!(seen.len(), 4, "what is read is not recorded");
+}
