@@ -1,5 +1,5 @@
 //! The binary `squall`: demo, tour, benchmarks, exact loops for external instruments, stresses, the locality
-//! profiler, machine information, and `top` for running programs.
+//! profiler, machine information, and `top` and `browse` for running programs.
 //!
 //! The command line is a contract that scripts rely on: extend it, never change it. Progress is shown only on
 //! a terminal. Errors go to stderr. The exit status is 0 only if everything that was asked for succeeded.
@@ -8,6 +8,7 @@
 
 mod args;
 mod bench;
+mod browse;
 mod demo;
 mod info;
 mod info_words;
@@ -55,6 +56,8 @@ enum Command {
     Info(info::InfoArgs),
     /// Watch and control the objects of a running program.
     Top(top::TopArgs),
+    /// Serve a web page of the objects of a running program, on this machine only.
+    Browse(browse::BrowseArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Some(Command::Stress(args)) => stress::run(&args),
         Some(Command::Info(args)) => info::run(&args),
         Some(Command::Top(args)) => top::run(&args),
+        Some(Command::Browse(args)) => browse::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -68,6 +68,7 @@ pub(crate) const CRATES: &[Crate] = &[
         one_door: false,
     },
     Crate { name: "squall-report", floor: INSTRUMENTS + 1, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-web", floor: INSTRUMENTS, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-cli", floor: INSTRUMENTS + 2, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-locality-plugin", floor: TOOLS, may_unsafe: Unsafe::Anywhere, one_door: false },
     Crate { name: "squall-history", floor: TOOLS, may_unsafe: Unsafe::Nowhere, one_door: false },

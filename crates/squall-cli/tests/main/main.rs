@@ -3,6 +3,7 @@
 #[cfg(squall_global_alloc)]
 use squall as _;
 
+mod browse;
 mod common;
 mod contract;
 mod demo;

@@ -36,12 +36,12 @@ impl State for One {
 }
 
 /// The test's process, as a program that serves inspection.
-struct Program {
+pub(crate) struct Program {
     _server: Server,
     object: Owned<dyn Tally>,
 }
 
-fn program() -> &'static Program {
+pub(crate) fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let object = squall::shared::<dyn Tally, _>(One::default()).named("the tally\n");

@@ -1,0 +1,147 @@
+// The list of objects. Only the rows in view are elements, so that ten thousand objects cost no more than fifty.
+
+import { bytes, count, element, shown } from "./text.js";
+
+const ROW = 28;
+const COUNTED_MAX = 8;
+const COUNT_EVERY_MS = 500;
+
+const className = row => row.family ? row.family : `${row.interface} (${row.class})`;
+const decision = row => row.last_decision ?? (row.stays ? `stays ${row.form}: ${row.stays}` : "");
+const parts = id => id.split(".").map(Number);
+const byNumber = (one, other) => parts(one.id)[0] - parts(other.id)[0] || parts(one.id)[1] - parts(other.id)[1];
+
+/** The columns: title, text of a row, amount to sort by (descending) or text (ascending), and whether a number. */
+const COLUMNS = [
+  { title: "name", text: row => row.name === null ? "-" : shown(row.name), key: row => row.name ?? "\uffff" },
+  { title: "id", text: row => row.id, key: null },
+  { title: "class", text: className, key: className },
+  { title: "calls/s", text: row => count(row.calls_per_s), key: row => row.calls_per_s ?? -1, number: true },
+  { title: "misses/s", text: row => row.misses_per_s === null ? `(${count(row.misses)})` : count(row.misses_per_s),
+    key: row => row.misses_per_s ?? 0, number: true },
+  { title: "contended/s", text: row => count(row.contended_per_s), key: row => row.contended_per_s ?? -1, number: true },
+  { title: "reps", text: row => `${row.reps}`, key: row => row.reps, number: true },
+  { title: "memory", text: row => bytes(row.bytes), key: row => row.bytes, number: true },
+  { title: "swaps", text: row => `${row.swaps}`, key: row => row.swaps, number: true },
+  { title: "form", text: row => `${row.form ?? row.state}${row.frozen ? ", frozen" : ""}`, key: row => row.form ?? row.state },
+  { title: "last decision", text: decision, key: decision },
+];
+
+export class List {
+  constructor(site) {
+    this.site = site;
+    this.rows = new Map();
+    this.chosen = [];
+    this.sort = COLUMNS[5];
+    this.backwards = false;
+    this.turn = 0;
+    const find = id => document.getElementById(id);
+    Object.assign(this, { search: find("search"), classes: find("class"), counting: find("counting"),
+      total: find("total"), scroll: find("scroll"), body: find("rows"), heads: find("heads") });
+    find("tools").onsubmit = event => event.preventDefault();
+    this.search.oninput = () => this.choose();
+    this.classes.onchange = () => this.choose();
+    this.scroll.onscroll = () => this.draw();
+    addEventListener("resize", () => this.draw());
+    setInterval(() => this.countCalls(), COUNT_EVERY_MS);
+    this.drawHeads();
+  }
+
+  /** Takes over changed rows. */
+  update({ full, rows, gone }) {
+    if (full) this.rows.clear();
+    gone.forEach(id => this.rows.delete(id));
+    for (const row of rows) {
+      row.words = `${row.name ?? ""}\n${row.id}`.toLowerCase();
+      this.rows.set(row.id, row);
+    }
+    this.listClasses();
+    this.choose();
+  }
+
+  listClasses() {
+    const counts = new Map();
+    for (const row of this.rows.values()) counts.set(className(row), (counts.get(className(row)) ?? 0) + 1);
+    const sorted = [...counts].sort(([one], [other]) => one < other ? -1 : 1);
+    const wanted = [["", "all classes"], ...sorted.map(([name, number]) => [name, `${shown(name)}: ${number}`])];
+    const text = JSON.stringify(wanted);
+    if (text === this.classText) return;
+    this.classText = text;
+    const { value } = this.classes;
+    this.classes.replaceChildren(...wanted.map(([name, title]) => element("option", { value: name }, title)));
+    this.classes.value = counts.has(value) ? value : "";
+  }
+
+  /** Filters and sorts. */
+  choose() {
+    const words = this.search.value.toLowerCase();
+    const { value } = this.classes;
+    const { key } = this.sort;
+    this.chosen = [...this.rows.values()].filter(row =>
+      row.words.includes(words) && (value === "" || className(row) === value));
+    const compare = key === null ? byNumber : (one, other) => {
+      const [left, right] = [key(one), key(other)];
+      if (left === right) return byNumber(one, other);
+      return (left < right) === (typeof left === "string") ? -1 : 1;
+    };
+    this.chosen.sort(compare);
+    if (this.backwards) this.chosen.reverse();
+    this.total.textContent = this.chosen.length === this.rows.size ? `${this.rows.size} objects`
+      : `${this.chosen.length} of ${this.rows.size} objects`;
+    this.draw();
+  }
+
+  drawHeads() {
+    this.heads.replaceChildren(...COLUMNS.map(column => {
+      const mark = column !== this.sort ? "" : this.backwards ? " \u25b4" : " \u25be";
+      const button = element("button", { type: "button", className: column.number ? "number" : "" }, column.title + mark);
+      button.onclick = () => {
+        this.backwards = column === this.sort && !this.backwards;
+        this.sort = column;
+        this.drawHeads();
+        this.choose();
+      };
+      return button;
+    }));
+  }
+
+  /** Returns the rows in view. */
+  inView() {
+    const first = Math.max(0, Math.floor(this.scroll.scrollTop / ROW) - 2);
+    const number = Math.ceil(this.scroll.clientHeight / ROW) + 4;
+    return { first, rows: this.chosen.slice(first, first + number) };
+  }
+
+  /** Draws the rows in view. */
+  draw() {
+    this.body.style.height = `${this.chosen.length * ROW}px`;
+    const { first, rows } = this.inView();
+    this.body.replaceChildren(...rows.map((row, index) => {
+      const cells = COLUMNS.map(column => {
+        const text = column.text(row);
+        return element("span", { className: column.number ? "number" : "", title: text }, text);
+      });
+      const drawn = element("a", { className: "row", href: `#${row.id}` }, ...cells);
+      drawn.dataset.id = row.id;
+      drawn.style.top = `${(first + index) * ROW}px`;
+      return drawn;
+    }));
+  }
+
+  /** Counts the calls of some of the objects in view, in turn. */
+  async countCalls() {
+    if (!this.counting.checked || this.isCounting || this.scroll.clientHeight === 0) return;
+    const { rows } = this.inView();
+    if (rows.length === 0) return;
+    const ids = rows.slice(this.turn % rows.length).slice(0, COUNTED_MAX).map(row => row.id);
+    this.turn = this.turn % rows.length + ids.length;
+    this.isCounting = true;
+    try {
+      await this.site.ask("count", { ids });
+    } catch (error) {
+      this.counting.checked = false;
+      this.site.tell(error.message, true);
+    }
+    this.isCounting = false;
+  }
+}

@@ -1,0 +1,43 @@
+// Texts and elements. Names of the program are shown as text, never as markup.
+
+/** Makes an element with properties and children. */
+export function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children.filter(child => child !== null));
+  return made;
+}
+
+/** Escapes control characters, and characters that change the direction of writing. */
+export function shown(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+    letter => `\\u{${letter.codePointAt(0).toString(16)}}`);
+}
+
+/** Formats a count with about three digits, or a dash if there is none. */
+export function count(amount) {
+  if (amount === null || amount === undefined) return "-";
+  for (const [step, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
+    if (amount >= step) return `${(amount / (unit === "k" ? 1e3 : step)).toFixed(1)}${unit}`;
+  }
+  return Number.isInteger(amount) || amount >= 100 ? amount.toFixed(0) : amount.toFixed(1);
+}
+
+/** Formats a number of bytes. */
+export function bytes(amount) {
+  if (amount < 10240) return `${amount} B`;
+  for (const [step, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"]]) {
+    if (amount >= step) return `${(amount / step).toFixed(1)} ${unit}`;
+  }
+  return `${(amount / 1024).toFixed(1)} KiB`;
+}
+
+/** Formats a span in milliseconds. */
+export function span(ms) {
+  if (ms < 10_000) return `${(ms / 1e3).toFixed(1)} s`;
+  if (ms < 600_000) return `${Math.floor(ms / 1e3)} s`;
+  if (ms < 36_000_000) return `${Math.floor(ms / 60_000)} min`;
+  return `${Math.floor(ms / 3_600_000)} h`;
+}
+
+/** Formats the time since a moment in milliseconds since 1970. */
+export const ago = at => `${span(Math.max(0, Date.now() - at))} ago`;

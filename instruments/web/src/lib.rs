@@ -1,0 +1,12 @@
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+mod access;
+mod assets;
+mod events;
+mod http;
+mod poll;
+mod rows;
+mod site;
+
+pub use site::{End, Options, Print, Site, WebError};

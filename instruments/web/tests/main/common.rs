@@ -1,0 +1,186 @@
+//! A program that serves inspection, the page's server, and a small HTTP client.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
+use squall::browse::{Builder, Server, Target};
+use squall_web::{End, Options, Print, Site, WebError};
+
+/// A folder that is removed when the value is dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("squall-web-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.0.join("it.sock")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The test's own process as the program, with the page's server.
+pub(crate) struct Program {
+    pub(crate) page: Page,
+    server: Server,
+    _folder: Folder,
+}
+
+impl Program {
+    pub(crate) fn new(read_only: bool) -> Program {
+        Program::with(read_only, None)
+    }
+
+    pub(crate) fn with(read_only: bool, print: Option<Print>) -> Program {
+        let folder = Folder::new();
+        let server = Builder::new().path(folder.socket()).serve().expect("a server");
+        let page = Page::new(Target::Path(folder.socket()), read_only, print);
+        Program { page, server, _folder: folder }
+    }
+
+    /// Ends the inspection server. Returns the page's server.
+    pub(crate) fn end(self) -> Page {
+        drop(self.server);
+        self.page
+    }
+}
+
+/// The page's server, on a thread of its own.
+pub(crate) struct Page {
+    pub(crate) port: u16,
+    pub(crate) token: String,
+    thread: JoinHandle<Result<End, WebError>>,
+}
+
+/// Author of the page's changes.
+pub(crate) const AUTHOR: &str = "ann, squall browse";
+
+impl Page {
+    pub(crate) fn new(target: Target, read_only: bool, print: Option<Print>) -> Page {
+        let interval = Duration::from_millis(20);
+        let author = AUTHOR.to_owned();
+        let site = Site::open(Options { target, port: 0, read_only, interval, author }).expect("it serves");
+        let address = site.address();
+        let parts: Vec<&str> = address.split(['/', ':']).collect();
+        let (port, token) = (parts[4].parse().expect("a port"), parts[5].to_owned());
+        Page { port, token, thread: std::thread::spawn(move || site.serve(print)) }
+    }
+
+    /// Waits for the end of the server.
+    pub(crate) fn join(self) -> Result<End, WebError> {
+        self.thread.join().expect("no panic")
+    }
+
+    /// Sends a request with these headers. Returns the answer without its body.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        // With version 1.0 the server sends the body as it is, and then closes.
+        let mut request = format!("{method} {path} HTTP/1.0\r\ncontent-length: {}\r\n", body.len());
+        headers.iter().for_each(|(name, value)| request += &format!("{name}: {value}\r\n"));
+        stream.write_all(format!("{request}\r\n{body}").as_bytes()).expect("sent");
+        let mut reader = BufReader::new(stream);
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("text");
+            match line.trim_end() {
+                "" => break,
+                text => lines.push(text.to_owned()),
+            }
+        }
+        let status = lines[0].split(' ').nth(1).expect("a status").parse().expect("a number");
+        Answer { status, headers: lines.split_off(1), reader }
+    }
+
+    fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn path(&self, file: &str) -> String {
+        format!("/{}/{file}", self.token)
+    }
+
+    pub(crate) fn get(&self, file: &str) -> Answer {
+        self.send("GET", &self.path(file), &[("host", &self.host())], "")
+    }
+
+    /// Sends a change as the page does.
+    pub(crate) fn post(&self, file: &str, body: &Value) -> Answer {
+        let origin = format!("http://{}", self.host());
+        let headers = [("host", &*self.host()), ("origin", &origin), ("x-squall-token", &self.token)];
+        self.send("POST", &self.path(file), &headers, &body.to_string())
+    }
+
+    /// Returns the events of the page.
+    pub(crate) fn events(&self) -> Events {
+        let answer = self.get("events");
+        assert_eq!(answer.status, 200);
+        Events(answer.reader)
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<String>,
+    reader: BufReader<TcpStream>,
+}
+
+impl Answer {
+    pub(crate) fn text(mut self) -> String {
+        let mut text = String::new();
+        self.reader.read_to_string(&mut text).expect("text");
+        text
+    }
+
+    pub(crate) fn json(self) -> Value {
+        serde_json::from_str(&self.text()).expect("JSON")
+    }
+
+    /// Checks the status, and returns the reason of the refusal.
+    pub(crate) fn refused(self, status: u16) -> String {
+        assert_eq!(self.status, status);
+        self.json()["error"].as_str().expect("a reason").to_owned()
+    }
+}
+
+/// Server-sent events.
+pub(crate) struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// Returns the next event: its name and its data. Returns an empty option at the end.
+    pub(crate) fn next(&mut self) -> Option<(String, Value)> {
+        let mut lines = self.0.by_ref().lines().map(|line| line.expect("text"));
+        let name = lines.next()?.strip_prefix("event: ").expect("a name").to_owned();
+        let data = lines.next()?;
+        let data = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON");
+        assert_eq!(lines.next().as_deref(), Some(""));
+        Some((name, data))
+    }
+
+    /// Returns the next update of rows.
+    pub(crate) fn rows(&mut self) -> Value {
+        let (name, data) = self.next().expect("the program lives");
+        assert_eq!(name, "rows");
+        data
+    }
+}
+
+/// Returns the row of an object in an update.
+pub(crate) fn row<'a>(update: &'a Value, id: &str) -> Option<&'a Value> {
+    update["rows"].as_array().expect("rows").iter().find(|row| row["id"] == id)
+}

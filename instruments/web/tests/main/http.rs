@@ -1,0 +1,268 @@
+//! The page's server, as browsers and other programs see it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc;
+
+use serde_json::json;
+use squall::adapt::control;
+use squall::browse::Target;
+use squall::objects::counter::Counter;
+use squall::{Handle, Owned};
+use squall_web::End;
+
+use crate::common::{AUTHOR, Folder, Page, Program, row};
+
+#[squall::interface]
+pub(crate) trait Hits: Send + Sync {
+    fn hit(&self) -> u64;
+}
+
+pub(crate) struct Always;
+
+impl Hits for Always {
+    fn hit(&self) -> u64 {
+        1
+    }
+}
+
+pub(crate) fn plain() -> (Owned<dyn Hits>, String) {
+    let object: Owned<dyn Hits> = squall::shared(Always);
+    let id = Handle::id(object.handle()).to_string();
+    (object, id)
+}
+
+#[test]
+fn a_request_without_the_token_is_refused() {
+    let program = Program::new(false);
+    let page = &program.page;
+    let host = format!("127.0.0.1:{}", page.port);
+    let wrong = page.token.replace(|digit: char| digit.is_ascii_digit(), "a");
+    let nearly = &page.token[1..];
+    for path in
+        ["/", "/main.js", "/program", &format!("/{wrong}/"), &format!("/{nearly}/program"), "//program"]
+    {
+        let answer = page.send("GET", path, &[("host", &host)], "");
+        assert_eq!(answer.status, 403, "{path}");
+        assert!(answer.headers.iter().any(|header| header.starts_with("content-security-policy:")));
+        let text = answer.text();
+        assert!(text.contains("the address that squall browse printed"), "{text}");
+        assert!(!text.contains(&page.token));
+    }
+    for file in ["", "main.js", "style.css", "program"] {
+        assert_eq!(page.get(file).status, 200, "{file}");
+    }
+    assert_eq!(page.get("no-such-file").status, 404);
+}
+
+#[test]
+fn a_request_through_another_name_or_from_another_site_is_refused() {
+    let program = Program::new(false);
+    let page = &program.page;
+    let host = format!("127.0.0.1:{}", page.port);
+    let program_path = page.path("program");
+    for name in ["evil.example", &format!("evil.example:{}", page.port), "127.0.0.1:1", ""] {
+        assert_eq!(page.send("GET", &program_path, &[("host", name)], "").status, 403, "{name}");
+    }
+    assert_eq!(page.send("GET", &program_path, &[], "").status, 403, "no host");
+    for foreign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
+        let headers = [("host", &*host), foreign];
+        assert_eq!(page.send("GET", &program_path, &headers, "").status, 403, "{foreign:?}");
+    }
+    let body = r#"{"frozen":true}"#;
+    let freeze = page.path("freeze-all");
+    assert_eq!(page.send("POST", &freeze, &[("host", &host)], body).status, 403, "no token in a header");
+    let headers = [("host", &*host), ("x-squall-token", &page.token), ("origin", "http://evil.example")];
+    assert_eq!(page.send("POST", &freeze, &headers, body).status, 403, "from another site");
+    assert!(!control::all_frozen());
+}
+
+#[test]
+fn a_page_gets_all_objects_and_then_the_changed_ones() {
+    let program = Program::new(false);
+    let adaptive = squall::objects::counter::adaptive().named("hot \u{1b}[2J counter");
+    let id = Handle::id(adaptive.handle()).to_string();
+    let (other, other_id) = plain();
+    let mut events = program.page.events();
+    let first = events.rows();
+    assert_eq!(first["full"], true);
+    let seen = row(&first, &id).expect("it is there");
+    assert_eq!((&seen["name"], &seen["frozen"]), (&json!("hot \u{1b}[2J counter"), &json!(false)));
+    assert!(row(&first, &other_id).is_some_and(|row| row["class"] == "Always"));
+    assert_eq!(program.page.post(&format!("object/{id}/freeze"), &json!({ "frozen": true })).status, 200);
+    // Tests beside this one change other objects. A reader that falls behind gets all rows again.
+    loop {
+        let update = events.rows();
+        assert!(update["full"] == true || row(&update, &other_id).is_none(), "it did not change");
+        if row(&update, &id).is_some_and(|row| row["frozen"] == true) {
+            break;
+        }
+    }
+    drop(other);
+    loop {
+        let update = events.rows();
+        let is_absent = update["full"] == true && row(&update, &other_id).is_none();
+        if is_absent || update["gone"].as_array().expect("ids").contains(&json!(other_id)) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_page_gets_more_objects_than_one_answer_has() {
+    let objects: Vec<_> = (0..squall::browse::protocol::OBJECTS_MAX + 3).map(|_| plain()).collect();
+    let program = Program::new(false);
+    let first = program.page.events().rows();
+    let ids: std::collections::HashSet<_> = first["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| row["id"].as_str().expect("an id"))
+        .collect();
+    assert!(objects.iter().all(|(_, id)| ids.contains(&**id)));
+}
+
+#[test]
+fn an_object_is_changed_and_the_change_has_its_author() {
+    let program = Program::new(false);
+    let page = &program.page;
+    let object = squall::objects::counter::adaptive();
+    let id = Handle::id(object.handle()).to_string();
+    object.handle().add(5);
+    let detail = page.get(&format!("object/{id}")).json();
+    assert_eq!(detail["detail"]["id"], id);
+    let form = detail["detail"]["forms"][1].as_str().expect("a name").to_owned();
+    assert_eq!(page.post(&format!("object/{id}/freeze"), &json!({ "frozen": true })).status, 200);
+    let margin = json!({ "name": "margin", "value": "2.5" });
+    assert_eq!(page.post(&format!("object/{id}/set"), &margin).status, 200);
+    let why = page.post(&format!("object/{id}/set"), &json!({ "name": "margin", "value": "x" })).refused(409);
+    assert!(why.contains("margin"), "{why}");
+    let swap = page.post(&format!("object/{id}/swap"), &json!({ "implementation": form })).json();
+    assert_eq!(swap["outcome"], "swapped");
+    assert_eq!(object.handle().total(), 5);
+    let seen = page.get(&format!("object/{id}")).json();
+    assert_eq!(seen["detail"]["form"], form.as_str());
+    assert!(seen["detail"]["last_decision"].as_str().expect("a sentence").contains("swapped by hand"));
+    assert!(seen["swaps"].as_array().expect("swaps").iter().any(|swap| swap["id"] == id));
+    let actions: Vec<_> =
+        seen["actions"].as_array().expect("changes").iter().filter(|one| one["id"] == id).collect();
+    let texts: Vec<_> = actions.iter().map(|one| one["action"].as_str().expect("text")).collect();
+    assert_eq!(texts, ["freeze", "set margin = 2.5", "set margin = x", &format!("swap to {form}")]);
+    assert!(actions.iter().all(|one| one["author"] == AUTHOR), "{actions:?}");
+    assert!(actions[0]["outcome"] == "done" && actions[2]["outcome"] != "done", "{actions:?}");
+    assert!(page.get("object/9999999.1").refused(404).contains("9999999.1"));
+    assert_eq!(page.post(&format!("object/{id}/freeze"), &json!({ "frozen": "yes" })).status, 400);
+}
+
+#[test]
+fn calls_are_counted_on_request() {
+    let program = Program::new(true);
+    let (_object, id) = plain();
+    let mut events = program.page.events();
+    assert_eq!(row(&events.rows(), &id).expect("it is there")["calls_per_s"], json!(null));
+    assert_eq!(program.page.post("count", &json!({ "ids": [&id, "9999999.1"] })).status, 200);
+    while row(&events.rows(), &id).is_none_or(|row| row["calls_per_s"] != 0.0) {}
+    let many = vec![id; 9];
+    assert!(program.page.post("count", &json!({ "ids": many })).refused(400).contains('8'));
+}
+
+#[test]
+fn a_read_only_page_changes_nothing() {
+    let program = Program::new(true);
+    let object = squall::objects::counter::adaptive();
+    let id = Handle::id(object.handle()).to_string();
+    for (path, body) in [
+        (format!("object/{id}/freeze"), json!({ "frozen": true })),
+        (format!("object/{id}/set"), json!({ "name": "margin", "value": "2" })),
+        (format!("object/{id}/swap"), json!({ "implementation": "any" })),
+        ("freeze-all".to_owned(), json!({ "frozen": true })),
+    ] {
+        assert!(program.page.post(&path, &body).refused(403).contains("--read-only"), "{path}");
+    }
+    let seen = program.page.get(&format!("object/{id}")).json();
+    assert_eq!(seen["detail"]["frozen"], false);
+    assert_eq!(program.page.get("program").json()["read_only"], true);
+    assert!(!control::all_frozen());
+}
+
+#[test]
+fn the_end_of_the_program_is_told_and_ends_the_server() {
+    let program = Program::new(false);
+    let mut events = program.page.events();
+    events.rows();
+    let page = program.end();
+    let why = loop {
+        match events.next().expect("the reason comes last") {
+            (name, data) if name == "ended" => break data["why"].as_str().expect("text").to_owned(),
+            _ => {}
+        }
+    };
+    assert!(why.contains(&format!("process {}", std::process::id())) && why.contains("has ended"), "{why}");
+    assert!(events.next().is_none());
+    match page.join().expect("no error") {
+        End::Program(text) => assert_eq!(text, why),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_server_ends_without_a_page() {
+    let program = Program::new(false);
+    assert!(matches!(program.end().join(), Ok(End::Program(_))));
+}
+
+#[test]
+fn rows_are_printed_until_the_reader_is_gone() {
+    let (sender, lines) = mpsc::channel();
+    let print =
+        move |row: &str| sender.send(row.to_owned()).map_err(|_| std::io::ErrorKind::BrokenPipe.into());
+    let program = Program::with(false, Some(Box::new(print)));
+    let (object, id) = plain();
+    let next = || serde_json::from_str::<serde_json::Value>(&lines.recv().expect("a line")).expect("JSON");
+    while next()["id"] != *id {}
+    drop(object);
+    while next() != json!({ "id": id, "state": "gone" }) {}
+    drop(lines);
+    // An object that appears is printed to nobody.
+    let (_object, _) = plain();
+    assert!(matches!(program.page.join(), Ok(End::Output(_))));
+}
+
+/// A program that answers by hand and reports each operation.
+fn record(listener: UnixListener, operations: mpsc::Sender<String>) {
+    let hello = json!({ "ok": { "protocol": 1, "version": "0.1.0", "pid": 1, "program": "it", "all_frozen": false } });
+    let listing = json!({ "ok": { "total": 0, "all_frozen": false, "objects": [] } });
+    let unknown = json!({ "error": { "kind": "bad-request", "message": "unknown variant" } });
+    let (stream, _) = listener.accept().expect("a client");
+    let mut writer = stream.try_clone().expect("a descriptor");
+    for line in BufReader::new(stream).lines() {
+        let request: serde_json::Value = serde_json::from_str(&line.expect("text")).expect("JSON");
+        let operation = request["op"].as_str().expect("an operation").to_owned();
+        let answer = match &*operation {
+            "hello" => &hello,
+            "list" => &listing,
+            _ => &unknown,
+        };
+        let _ = operations.send(operation);
+        if writeln!(writer, "{answer}").is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_program_that_nobody_looks_at_is_not_polled() {
+    let folder = Folder::new();
+    let listener = UnixListener::bind(folder.socket()).expect("free");
+    let (sender, operations) = mpsc::channel();
+    let program = std::thread::spawn(move || record(listener, sender));
+    let page = Page::new(Target::Path(folder.socket()), false, None);
+    // An older program does not know this request.
+    assert_eq!(page.get("program").json()["machine"]["levels"], json!([]));
+    let before: Vec<String> = operations.try_iter().collect();
+    assert_eq!(before, ["hello", "hello", "machine"], "one hello checks the version");
+    let mut events = page.events();
+    assert_eq!(events.rows(), json!({ "full": true, "all_frozen": false, "gone": [], "rows": [] }));
+    assert_eq!(operations.recv().expect("it is polled now"), "list");
+    drop((events, program, page));
+}

@@ -1,0 +1,4 @@
+//! Tests of the page's server over HTTP.
+
+mod common;
+mod http;
