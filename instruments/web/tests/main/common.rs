@@ -62,6 +62,7 @@ impl Program {
 
 /// The page's server, on a thread of its own.
 pub(crate) struct Page {
+    pub(crate) address: String,
     pub(crate) port: u16,
     pub(crate) token: String,
     thread: JoinHandle<Result<End, WebError>>,
@@ -78,7 +79,7 @@ impl Page {
         let address = site.address();
         let parts: Vec<&str> = address.split(['/', ':']).collect();
         let (port, token) = (parts[4].parse().expect("a port"), parts[5].to_owned());
-        Page { port, token, thread: std::thread::spawn(move || site.serve(print)) }
+        Page { address, port, token, thread: std::thread::spawn(move || site.serve(print)) }
     }
 
     /// Waits for the end of the server.

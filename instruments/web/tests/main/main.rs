@@ -1,4 +1,5 @@
-//! Tests of the page's server over HTTP.
+//! Tests of the page's server over HTTP and in a real browser.
 
+mod browser;
 mod common;
 mod http;

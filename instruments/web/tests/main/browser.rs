@@ -1,0 +1,203 @@
+//! The page in a real browser. Skipped with a message where chromedriver or Chromium is not installed.
+//!
+//! Screenshots are kept in `target/tmp/squall-web`.
+
+use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use fantoccini::error::CmdError;
+use fantoccini::{Client, ClientBuilder, Locator};
+use serde_json::json;
+use squall::adapt::control;
+use squall::objects::counter::Counter;
+use squall::{Handle, Owned};
+
+use crate::common::{AUTHOR, Program};
+use crate::http::plain;
+
+/// Pause between two looks at the page.
+const PAUSE: Duration = Duration::from_millis(20);
+const OBJECTS: usize = 10_000;
+
+/// A running chromedriver. Its process group, which has the browser too, is killed when the value is dropped.
+struct Driver {
+    process: Child,
+    address: String,
+    browser: PathBuf,
+}
+
+/// Returns the program of the first of these names that is installed.
+fn installed(names: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|file| file.is_file())
+}
+
+impl Driver {
+    /// Starts chromedriver at a free port. Says so if it is not installed.
+    fn start() -> Option<Driver> {
+        let driver = installed(&["chromedriver"]);
+        let browser = installed(&["chromium-headless-shell", "chromium", "google-chrome"]);
+        let (Some(driver), Some(browser)) = (driver, browser) else {
+            eprintln!("skipped: chromedriver or Chromium is not installed");
+            return None;
+        };
+        let mut command = Command::new(driver);
+        command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+        let mut process = command.spawn().expect("it is installed");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        // The last words are `successfully on port 4711.`.
+        let mut lines = lines.map_while(Result::ok);
+        let started = lines.find(|line| line.contains("successfully on port")).expect("it starts");
+        let port = started.rsplit(' ').next().expect("a word").trim_end_matches('.').to_owned();
+        Some(Driver { process, address: format!("http://127.0.0.1:{port}"), browser })
+    }
+
+    async fn connect(&self) -> Client {
+        let options = json!({
+            "binary": self.browser,
+            // The tests may run as root, and then the sandbox does not work.
+            "args": ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,900"],
+        });
+        let mut builder = ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
+        builder.capabilities(serde_json::Map::from_iter([("goog:chromeOptions".to_owned(), options)]));
+        builder.connect(&self.address).await.expect("a browser")
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.process.id() as i32) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a test with a browser, if one is installed.
+fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Client) -> F) {
+    let Some(driver) = Driver::start() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let browser = driver.connect().await;
+        test(browser.clone()).await.expect("the browser does as told");
+        browser.close().await.expect("it ends");
+    });
+}
+
+/// Returns the text of an element, or an empty text while the page has no such element.
+async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
+    match browser.find(Locator::Css(css)).await {
+        // The page may replace the element at any time.
+        Ok(element) => Ok(element.text().await.unwrap_or_default()),
+        Err(error) if error.is_no_such_element() => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until an element has a text that satisfies the condition.
+async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str) -> bool) -> Result<String, CmdError> {
+    loop {
+        let found = text(browser, css).await?;
+        if is_there(&found) {
+            return Ok(found);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Clicks an element, which the page may replace at any time.
+async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
+    loop {
+        match browser.find(Locator::Css(css)).await?.click().await {
+            Err(error) if error.is_stale_element_reference() => {}
+            other => return other,
+        }
+    }
+}
+
+async fn keep_screenshot(browser: &Client, name: &str) -> Result<(), CmdError> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("squall-web");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join(format!("{name}.png")), browser.screenshot().await?).expect("room");
+    Ok(())
+}
+
+#[test]
+fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
+    let objects: Vec<Owned<_>> =
+        (0..OBJECTS).map(|number| plain().0.named(format!("object {number}"))).collect();
+    let hot = squall::objects::counter::adaptive().named("GET /login requests <b>");
+    let id = Handle::id(hot.handle()).to_string();
+    hot.handle().add(7);
+    let form = control::status(Handle::id(hot.handle())).expect("it is adaptive").forms[1];
+    let program = Program::new(false);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        let number = |text: &str| text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        wait_for(&browser, "#total", |text| number(text) > objects.len()).await?;
+        let drawn = browser.find_all(Locator::Css("#rows .row")).await?.len();
+        assert!((10..100).contains(&drawn), "{drawn} rows are elements");
+        keep_screenshot(&browser, "list").await?;
+        browser.find(Locator::Id("search")).await?.send_keys("login").await?;
+        wait_for(&browser, "#total", |text| text.starts_with("1 of ")).await?;
+        let row = wait_for(&browser, &format!("[data-id='{id}']"), |text| !text.is_empty()).await?;
+        assert!(row.starts_with("GET /login requests <b>"), "{row}");
+        click(&browser, &format!("[data-id='{id}']")).await?;
+        wait_for(&browser, "h1", |text| text.contains(&id)).await?;
+        keep_screenshot(&browser, "object").await?;
+
+        // A refused confirmation changes no object.
+        click(&browser, "#freeze").await?;
+        let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
+        assert!(question.starts_with("Freeze Counter#") && question.contains("login"), "{question}");
+        keep_screenshot(&browser, "confirmation").await?;
+        click(&browser, "#no").await?;
+        assert!(!control::status(Handle::id(hot.handle())).expect("it lives").frozen);
+        click(&browser, "#freeze").await?;
+        click(&browser, "#yes").await?;
+        wait_for(&browser, "#freeze", |text| text == "Thaw").await?;
+        assert!(control::status(Handle::id(hot.handle())).expect("it lives").frozen);
+
+        let choice = browser.find(Locator::Css(&format!("#implementation option[value='{form}']"))).await?;
+        choice.click().await?;
+        click(&browser, "#swap").await?;
+        click(&browser, "#yes").await?;
+        wait_for(&browser, "#message", |text| text == "swap: swapped").await?;
+        wait_for(&browser, "#object", |text| text.contains("swapped by hand")).await?;
+        let page = wait_for(&browser, "#object", |text| text.contains(&format!("swap to {form}"))).await?;
+        assert!(page.contains(AUTHOR), "{page}");
+        keep_screenshot(&browser, "swapped").await?;
+        assert_eq!(control::status(Handle::id(hot.handle())).expect("it lives").form, form);
+        assert_eq!(hot.handle().total(), 7);
+        browser.back().await?;
+        wait_for(&browser, &format!("[data-id='{id}']"), |text| text.contains(&format!("{form}, frozen")))
+            .await?;
+        keep_screenshot(&browser, "changed").await
+    });
+}
+
+#[test]
+fn a_browser_without_the_token_is_refused_and_one_with_it_sees_the_end() {
+    let program = Program::new(true);
+    let (address, port) = (program.page.address.clone(), program.page.port);
+    with_browser(async |browser: Client| {
+        browser.goto(&format!("http://127.0.0.1:{port}/")).await?;
+        wait_for(&browser, "body", |text| text.contains("lacks its token")).await?;
+        browser.goto(&address).await?;
+        wait_for(&browser, "#status", |text| text.starts_with("live") && text.contains("read-only")).await?;
+        let page = program.end();
+        let why = wait_for(&browser, "#ended", |text| !text.is_empty()).await?;
+        assert!(why.contains("has ended"), "{why}");
+        page.join().expect("the server ends too");
+        keep_screenshot(&browser, "ended").await
+    });
+}
