@@ -106,6 +106,8 @@ export class ObjectPage {
     if (detail.implementations.length > 0) {
       const choice = element("select", { id: "implementation", ariaLabel: "implementation" },
         ...detail.implementations.map(name => element("option", { value: name }, shown(name))));
+      if (detail.implementations.includes(this.chosen)) choice.value = this.chosen;
+      choice.onchange = () => { this.chosen = choice.value; };
       const button = element("button", { type: "button", id: "swap" }, "Swap");
       button.onclick = () => this.act(`Swap ${title} to ${choice.value}?`, "Swap", "swap", { implementation: choice.value });
       line.append(choice, button);

@@ -167,8 +167,7 @@ fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
         wait_for(&browser, "#freeze", |text| text == "Thaw").await?;
         assert!(control::status(Handle::id(hot.handle())).expect("it lives").frozen);
 
-        let choice = browser.find(Locator::Css(&format!("#implementation option[value='{form}']"))).await?;
-        choice.click().await?;
+        click(&browser, &format!("#implementation option[value='{form}']")).await?;
         click(&browser, "#swap").await?;
         click(&browser, "#yes").await?;
         wait_for(&browser, "#message", |text| text == "swap: swapped").await?;
