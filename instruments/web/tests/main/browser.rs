@@ -16,7 +16,7 @@ use squall::adapt::control;
 use squall::objects::counter::Counter;
 use squall::{Handle, Owned};
 
-use crate::common::{AUTHOR, Program};
+use crate::common::{AUTHOR, Folder, Program};
 use crate::http::plain;
 
 /// Pause between two looks at the page.
@@ -28,6 +28,8 @@ struct Driver {
     process: Child,
     address: String,
     browser: PathBuf,
+    /// Temporary files of the browser, which a killed browser leaves behind.
+    _files: Folder,
 }
 
 /// Returns the program of the first of these names that is installed.
@@ -49,7 +51,9 @@ impl Driver {
             eprintln!("skipped: chromedriver or Chromium is not installed");
             return None;
         };
+        let files = Folder::new();
         let mut command = Command::new(driver);
+        command.env("TMPDIR", &files.0);
         command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
         let mut process = command.spawn().expect("it is installed");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
@@ -57,7 +61,7 @@ impl Driver {
         let mut lines = lines.map_while(Result::ok);
         let started = lines.find(|line| line.contains("successfully on port")).expect("it starts");
         let port = started.rsplit(' ').next().expect("a word").trim_end_matches('.').to_owned();
-        Some(Driver { process, address: format!("http://127.0.0.1:{port}"), browser })
+        Some(Driver { process, address: format!("http://127.0.0.1:{port}"), browser, _files: files })
     }
 
     async fn connect(&self) -> Client {
