@@ -7,8 +7,8 @@ use crate::protocol::Hello;
 /// A program that does not answer within a second is left out. Empty on systems other than Linux.
 ///
 /// ```
-/// let _server = squall_browse::serve()?;
-/// let programs = squall_browse::programs();
+/// let _server = squall::browse::serve()?;
+/// let programs = squall::browse::programs();
 /// assert!(programs.iter().any(|program| program.pid == std::process::id()));
 /// # Ok::<(), std::io::Error>(())
 /// ```

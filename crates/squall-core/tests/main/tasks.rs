@@ -1,7 +1,7 @@
-//! Futures that a test polls without a runtime, and an object whose calls last as long as the test wants.
+//! Futures that a test polls without a runtime, and an object with calls that last until the test ends them.
 
-use squall_core::swap::Replacement;
 use squall_core::Handle;
+use squall_core::swap::Replacement;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
