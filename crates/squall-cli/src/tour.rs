@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     reading.iter().try_for_each(line)?;
     line("\nThese runs were short. For figures to quote, run `squall bench CASE` on an idle machine.")?;
     line("More commands:")?;
-    line("  squall demo PATH...            shared objects at work, on your own texts")?;
+    line("  squall demo index PATH...      shared objects at work, on your own texts")?;
     line("  squall bench --list            all benchmark cases; options --json, --threads 1,2, --quick")?;
     line("  squall info                    the detected machine and the mode of each primitive")?;
     line("  squall stress objects          a stress test of the objects; --seconds sets its duration")?;

@@ -341,7 +341,7 @@ fn stress_names_its_replay_and_unknown_names_fail() {
     assert!(!squall(&["bench", "percpu", "--threads", "0"]).status.success());
     assert!(!squall(&["frobnicate"]).status.success());
     assert!(!squall(&["demo", "--threads", "0"]).status.success());
-    assert!(!squall(&["demo", "--mib", "0"]).status.success());
+    assert!(!squall(&["demo", "index", "--mib", "0"]).status.success());
     assert!(!squall(&["demo", "index", "--threads", "0"]).status.success());
     assert!(!squall(&["demo", "index", ".", "--query", "two words"]).status.success());
 }

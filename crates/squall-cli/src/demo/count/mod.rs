@@ -26,9 +26,8 @@ use super::progress::Progress;
 use crate::output::{Failure, line};
 use race::lap;
 use row::{Anatomy, KEEPERS, Keeper, Row};
-pub(super) use scan::{by_calls, plainly};
-pub(super) use stats::{Adaptive, TextStats, Totals};
-use stats::{Atomics, Locked, Nothing, Spread};
+use scan::plainly;
+use stats::{Adaptive, Atomics, Locked, Nothing, Spread, TextStats, Totals};
 
 /// Texts beyond this time of a single-threaded count are left out.
 const PLAIN_TIME_MAX: Duration = Duration::from_secs(1);

@@ -75,14 +75,14 @@ impl<S: TextStats + ?Sized> Listener for Teller<'_, S> {
 }
 
 /// Counts one text in plain variables.
-pub(in crate::demo) fn plainly(text: &[u8]) -> Totals {
+pub(super) fn plainly(text: &[u8]) -> Totals {
     let mut totals = Totals { files: 1, ..Totals::default() };
     scan(text, &mut totals);
     totals
 }
 
 /// Counts one text by calls: one per word, one per line, and one for the file. Returns the number of calls.
-pub(in crate::demo) fn by_calls<S: TextStats + ?Sized>(stats: &S, thread: usize, text: &[u8]) -> u64 {
+pub(super) fn by_calls<S: TextStats + ?Sized>(stats: &S, thread: usize, text: &[u8]) -> u64 {
     let counted = Totals { files: 1, ..Totals::default() };
     let mut teller = Teller { stats, counted, calls: 0 };
     scan(text, &mut teller);

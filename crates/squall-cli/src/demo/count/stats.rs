@@ -195,8 +195,6 @@ pub(crate) struct Adaptive {
 }
 
 impl Adaptive {
-    pub(crate) const NAMES: [&str; 4] = ["files", "lines", "words", "bytes"];
-
     pub(crate) fn new() -> Adaptive {
         let owned: [Owned<dyn Counter>; 4] = std::array::from_fn(|_| counter::adaptive());
         let [files, lines, words, bytes] = std::array::from_fn(|index| owned[index].handle());
@@ -211,11 +209,7 @@ impl Adaptive {
         }
     }
 
-    pub(crate) fn words(&self) -> u64 {
-        self.words.total()
-    }
-
-    /// Returns the ids of the counters, in the order of `NAMES`.
+    /// Returns the ids of the counters.
     pub(crate) fn ids(&self) -> [Id; 4] {
         std::array::from_fn(|index| Handle::id(self.owned[index].handle()))
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::plain::{Plain, Totals, Truth};
 use crate::demo::collect::{Collected, Text};
+use crate::output::Failure;
 
 /// The texts, and the correct index of them.
 pub(super) struct Job {
@@ -21,20 +22,20 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Makes a job from the collected texts. If a single-threaded build takes longer than `time`, only the
-    /// first texts are kept.
-    pub(super) fn of(collected: Collected, threads: usize, time: Duration) -> Job {
-        let Collected { mut texts, mut limits, .. } = collected;
+    /// Makes a job from the collected texts.
+    ///
+    /// # Errors
+    /// The texts have no word.
+    pub(super) fn new(collected: Collected, threads: usize) -> Result<Job, Failure> {
+        let Collected { texts, limits, .. } = collected;
         let began = Instant::now();
-        let Plain { words, totals } = Plain::build(&texts, time);
+        let Plain { words, totals } = Plain::build(&texts);
         let alone = began.elapsed();
-        let left = texts.len() - totals.texts as usize;
-        if left > 0 {
-            limits.push(format!("{left} texts were left out to keep the demo short"));
+        if totals.words == 0 {
+            return Err(Failure::new(format!("there is no word to index in {} texts", totals.texts)));
         }
-        texts.truncate(totals.texts as usize);
         let mut order: Vec<u32> = (0..texts.len() as u32).collect();
         order.sort_by_key(|number| Reverse(texts[*number as usize].bytes.len()));
-        Job { texts, order, threads, truth: Truth::new(words), totals, alone, limits }
+        Ok(Job { texts, order, threads, truth: Truth::new(words), totals, alone, limits })
     }
 }

@@ -1,4 +1,4 @@
-//! `squall demo` and `squall demo index`: many threads build a word index of real texts and query it. Then
+//! `squall demo index`: many threads build a word index of real texts and query it. Then
 //! each map in the comparison builds the same index.
 //!
 //! - I1. Each index is compared word by word with the one that one thread builds in plain variables. A
@@ -14,9 +14,7 @@ mod race;
 mod table;
 mod words;
 
-use std::time::Duration;
-
-use super::collect::{Collected, Text};
+use super::collect::Collected;
 use crate::output::{Failure, line};
 use form::Form;
 use job::Job;
@@ -24,26 +22,17 @@ use live::{Index, Told};
 use race::race;
 pub(crate) use words::parse;
 
-/// Texts beyond this time of a single-threaded build are left out, if the index is only built as a
-/// demonstration.
-const PLAIN_TIME_MAX: Duration = Duration::from_millis(250);
 /// The form that builds and answers: the adaptive one, which needs no choice.
 const SERVES: Form = Form::Adaptive;
 /// Maximum number of texts listed in the example answer.
 const EXAMPLE_LISTED: usize = 4;
 
-/// Builds the index, shows it, and compares the maps. Returns the texts for the rest of the demo, and the
-/// first wrong row, if any.
-pub(super) fn show(collected: Collected, threads: usize) -> Result<(Vec<Text>, Option<String>), Failure> {
-    compare(Job::of(collected, threads, PLAIN_TIME_MAX))
-}
-
-/// Like `show`, but with all texts.
-pub(super) fn show_all(collected: Collected, threads: usize) -> Result<(Vec<Text>, Option<String>), Failure> {
-    compare(Job::of(collected, threads, Duration::MAX))
-}
-
-fn compare(job: Job) -> Result<(Vec<Text>, Option<String>), Failure> {
+/// Builds the index, shows it, and compares the maps.
+///
+/// # Errors
+/// The texts have no word, or a row differs from the index of one thread.
+pub(super) fn show(collected: Collected, threads: usize) -> Result<(), Failure> {
+    let job = Job::new(collected, threads)?;
     line(format_args!("{} threads build a word index of {}:", job.threads, said(&job)))?;
     job.limits.iter().try_for_each(|limit| line(format_args!("  ({limit}.)")))?;
     let mut index = Index::build(SERVES, &job, Told::Stdout)?;
@@ -61,12 +50,12 @@ fn compare(job: Job) -> Result<(Vec<Text>, Option<String>), Failure> {
     let rows = race(&job)?;
     table::print(&rows, &job)?;
     let wrong = rows.into_iter().find_map(|row| Some(format!("{}: {}", row.name, row.wrong?)));
-    Ok((job.texts, wrong))
+    wrong.map_or(Ok(()), |wrong| Err(Failure::new(wrong)))
 }
 
 /// Builds the index and prints the texts that contain each of `words`. The words must come from [`parse`].
 pub(super) fn answer(collected: Collected, threads: usize, words: &[String]) -> Result<(), Failure> {
-    let job = Job::of(collected, threads, Duration::MAX);
+    let job = Job::new(collected, threads)?;
     let index = Index::build(SERVES, &job, Told::Terminal)?;
     line(format_args!("Index of {}, identical to that of one thread.", said(&job)))?;
     job.limits.iter().try_for_each(|limit| line(format_args!("  ({limit}.)")))?;

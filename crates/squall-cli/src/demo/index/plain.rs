@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
-use std::time::{Duration, Instant};
 
 use super::keep::{Keep, Posting, Words};
 use super::words::{self, Hasher, WORD_BYTES_MAX};
@@ -31,16 +30,10 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Builds the index of all texts, or of the first ones if it takes longer than `time`.
-    pub(super) fn build(texts: &[Text], time: Duration) -> Plain {
-        let began = Instant::now();
+    /// Builds the index of all texts.
+    pub(super) fn build(texts: &[Text]) -> Plain {
         let mut plain = Plain::default();
-        for (number, text) in (0..).zip(texts) {
-            plain.add(number, &text.bytes);
-            if began.elapsed() > time {
-                break;
-            }
-        }
+        (0..).zip(texts).for_each(|(number, text)| plain.add(number, &text.bytes));
         plain
     }
 
@@ -152,7 +145,7 @@ mod tests {
     #[test]
     fn every_difference_is_found() {
         let text = |text: &str| Text { path: PathBuf::new(), bytes: text.as_bytes().to_vec() };
-        let plain = Plain::build(&[text("a b a"), text(""), text("b")], Duration::MAX);
+        let plain = Plain::build(&[text("a b a"), text(""), text("b")]);
         assert_eq!(plain.totals, Totals { texts: 3, bytes: 6, words: 4, postings: 3 });
         let truth = Truth::new(plain.words);
         let at = |text, count| Posting { text, count };

@@ -103,7 +103,7 @@ fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
     match row.keeper {
         Keeper::Alone => {
             let began = Instant::now();
-            let plain = Plain::build(&job.texts, Duration::MAX);
+            let plain = Plain::build(&job.texts);
             row.laps.push(began.elapsed());
             let difference =
                 (plain.totals != job.totals).then(|| format!("the totals are {:?}", plain.totals));
@@ -161,7 +161,7 @@ mod tests {
         let text = |n: usize| Text { path: PathBuf::new(), bytes: "one two ".repeat(n).into_bytes() };
         let mut collected = Collected::default();
         collected.texts.extend((0..20).map(text));
-        let job = Job::of(collected, 3, Duration::MAX);
+        let job = Job::new(collected, 3).expect("it has words");
         let of = |keeper| Row { keeper, name: "", laps: Vec::new(), swaps: 0, form: None, wrong: None };
         for (keeper, is_wrong) in [(Keeper::Mutex, true), (Keeper::Nobody, false)] {
             let mut row = of(keeper);
