@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-use super::keep::{Keep, Posting, Words};
+use super::keep::{Keep, List, Posting, Words};
 use super::words::{self, Hasher, WORD_BYTES_MAX};
 use crate::demo::collect::Text;
 
@@ -48,7 +48,7 @@ impl Plain {
             let posting = Posting { text: number, count };
             match self.words.get_mut(word) {
                 Some(list) => list.push(posting),
-                None => drop(self.words.insert(word.into(), vec![posting])),
+                None => drop(self.words.insert(word.into(), List::new(posting))),
             }
         }
     }
@@ -65,7 +65,8 @@ pub(super) struct Truth(HashMap<Box<str>, Known, Hasher>);
 
 impl Truth {
     pub(super) fn new(words: Words) -> Truth {
-        let known = words.into_iter().enumerate().map(|(number, (word, mut texts))| {
+        let known = words.into_iter().enumerate().map(|(number, (word, list))| {
+            let mut texts = list.texts();
             texts.sort_unstable();
             (word, Known { number, texts })
         });
@@ -108,7 +109,7 @@ impl Truth {
         let (mut is_seen, mut wrong, mut texts) = (vec![false; self.0.len()], None, Vec::new());
         kept.visit(&mut |word, found| {
             texts.clear();
-            texts.extend_from_slice(found);
+            texts.extend(found.iter());
             texts.sort_unstable();
             let why = match self.0.get(word) {
                 None => "is in no text",
@@ -137,8 +138,8 @@ mod tests {
     impl Keep for Wrong {
         fn post(&self, _: &str, _: Posting) {}
 
-        fn visit(&self, f: &mut dyn FnMut(&str, &[Posting])) {
-            self.0.iter().for_each(|(word, texts)| f(word, texts));
+        fn visit(&self, f: &mut dyn FnMut(&str, &List)) {
+            self.0.iter().for_each(|(word, texts)| f(word, &List::of(texts)));
         }
     }
 
@@ -168,8 +169,9 @@ mod tests {
     fn the_hash_does_not_depend_on_the_order_of_the_words() {
         let hash = |words: Words| Truth::new(words).hash();
         let at = |text| vec![Posting { text, count: 1 }];
-        let of =
-            |words: &[(&str, u32)]| words.iter().map(|(word, text)| (Box::from(*word), at(*text))).collect();
+        let of = |words: &[(&str, u32)]| {
+            words.iter().map(|(word, text)| (Box::from(*word), List::of(&at(*text)))).collect()
+        };
         assert_eq!(hash(of(&[("a", 1), ("b", 2)])), hash(of(&[("b", 2), ("a", 1)])));
         assert_ne!(hash(of(&[("a", 1), ("b", 2)])), hash(of(&[("a", 2), ("b", 1)])));
     }

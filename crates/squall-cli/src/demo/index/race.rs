@@ -14,8 +14,7 @@ use squall::{Handle, Owned, rcu};
 use super::build::Build;
 use super::form::Form;
 use super::job::Job;
-use super::keep::Posting;
-use super::keep::{Keep, Locked, Nothing};
+use super::keep::{Keep, List, Locked, Nothing};
 use super::plain::Plain;
 use super::words::Hasher;
 use crate::demo::laps::{LAPS_TIME, LAPS_TIME_MAX, ROUNDS_MAX, ROUNDS_MIN};
@@ -112,8 +111,8 @@ fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
         }
         Keeper::Nobody => run(row, &Nothing, job, watch),
         Keeper::Mutex => run(row, &Locked::default(), job, watch),
-        Keeper::Dash => run(row, &DashMap::<Box<str>, Vec<Posting>, Hasher>::default(), job, watch),
-        Keeper::Scc => run(row, &scc::HashMap::<Box<str>, Vec<Posting>, Hasher>::default(), job, watch),
+        Keeper::Dash => run(row, &DashMap::<Box<str>, List, Hasher>::default(), job, watch),
+        Keeper::Scc => run(row, &scc::HashMap::<Box<str>, List, Hasher>::default(), job, watch),
         Keeper::Ours(form) => {
             let map = form.make();
             run(row, &map.handle(), job, watch)?;
