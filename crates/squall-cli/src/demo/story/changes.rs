@@ -125,9 +125,9 @@ fn in_words(family: &str, form: &'static str) -> Cow<'static, str> {
     }
 }
 
-/// Replaces Squall's own word for a processor.
+/// Replaces Squall's own words, which a newcomer does not know.
 fn plain(sentence: &str) -> String {
-    sentence.replace("VP ", "processor ")
+    sentence.replace("VP ", "processor ").replace("representative", "part")
 }
 
 /// Wraps a sentence into indented lines.
@@ -165,7 +165,7 @@ mod tests {
         let id = Handle::id(counter.handle());
         let mut changes = Changes::new([("counter", id)]);
         let decide = |verdict| {
-            let why = "9 calls in 3 ms; one part at VP 1 costs an estimated half".to_owned();
+            let why = "9 calls in 3 ms; one representative at VP 1 costs an estimated half".to_owned();
             note(Decision::new(id, "counter", "shared", "distributed", verdict, why));
         };
         decide(Verdict::Held(Held::CoolingDown));
