@@ -181,13 +181,11 @@ pub trait Gate: Send + Sync {
     /// operation returns, other representatives may still be in the previous state.
     fn state(&self) -> GateState;
 
-    /// Begins the operation of a future of [`GateExt`], if `tasks` wait here.
-    ///
-    /// # Errors
-    /// The errors of [`step_unarbitrated`](Gate::step_unarbitrated).
+    /// Asks an arbiter whether a future of [`GateExt`] may begin this operation. Changes nothing, so an
+    /// arbiter that panics or refuses leaves no operation without its future.
     #[doc(hidden)]
-    fn begin(&self, tasks: Arc<Tasks>, operation: Operation) -> Result<bool, GateError> {
-        self.step_unarbitrated(tasks, Step::Begin(operation))
+    fn begin(&self, operation: Operation) {
+        let _ = operation;
     }
 
     /// Returns the list of the tasks that wait here, for the futures of [`GateExt`].
@@ -377,7 +375,10 @@ impl TaskGate for Object {
     fn step(&self, tasks: &Arc<Tasks>, step: Step) -> Result<bool, GateError> {
         let Object(gate) = *self;
         let made = match step {
-            Step::Begin(operation) => gate.try_begin(tasks.clone(), operation),
+            // The operation begins after the permission, where no arbiter can end the call.
+            Step::Begin(operation) => {
+                gate.try_begin(operation).and_then(|()| gate.try_step_unarbitrated(tasks.clone(), step))
+            }
             _ => gate.try_step_unarbitrated(tasks.clone(), step),
         };
         made.unwrap_or_else(|error| match error.reason() {

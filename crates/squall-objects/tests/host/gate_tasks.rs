@@ -140,6 +140,25 @@ fn an_arbiter_refuses_the_begin_of_an_operation_only() {
     });
 }
 
+#[test]
+fn an_arbiter_that_panics_after_the_begin_leaves_the_gate_as_it_was() {
+    both(|owned| {
+        let handle = owned.handle();
+        let arbiter = arbitrate(handle, |call| {
+            call.proceed();
+            panic!("an arbiter fails");
+        });
+        let mut stop = Task::new(handle.stop_async());
+        let mut shutdown = Task::new(handle.shutdown_async());
+        assert!(catch_unwind(AssertUnwindSafe(|| stop.poll())).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| shutdown.poll())).is_err());
+        drop((stop, shutdown));
+        arbiter.unwrap().detach();
+        assert_eq!(handle.state(), GateState::Normal);
+        assert_eq!((handle.stop(), handle.restart(), handle.shutdown()), (Ok(()), Ok(()), Ok(())));
+    });
+}
+
 type Control = Task<Result<(), GateError>>;
 type Entry = Task<Result<Request, ShutDown>>;
 
