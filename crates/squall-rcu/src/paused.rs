@@ -248,18 +248,36 @@ fn co_30_the_reclaimer_takes_over_the_run_of_a_runner_that_does_not_arrive() {
     }
 }
 
+/// Tells a test that its thread has ended.
+#[cfg(not(miri))]
+struct EndFlag(Arc<AtomicBool>);
+
+#[cfg(not(miri))]
+impl Drop for EndFlag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[cfg(not(miri))]
+thread_local! {
+    static END_FLAG: std::cell::OnceCell<EndFlag> = const { std::cell::OnceCell::new() };
+}
+
 /// Runs a tour on the calling thread, which acts as the reclaimer. The first runner stops on its way to the
 /// second VP, and no other runner may start. Returns the number of displaced runs, and the end of the
-/// meeting at which the runner waits.
+/// meeting at which the runner waits. Returns nothing if the runner came so late that it did not stop.
 #[cfg(not(miri))]
-fn tour_with_a_late_runner(vps: &[squall_machine::Vp], capture: Arc<()>) -> (usize, Sender<()>) {
-    use crate::runners::{PERMITTED, run_on_each};
+fn tour_with_a_late_runner(vps: &[squall_machine::Vp], capture: Arc<()>) -> Option<(usize, Sender<()>)> {
+    use crate::runners::{NAME, PERMITTED, run_on_each};
     let (stop, has_stopped, go_on) = meeting();
     let stop = Arc::new(stop);
-    let is_first = AtomicBool::new(true);
+    let (ran, ended) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (runs, ends) = (ran.clone(), ended.clone());
     let function: crate::runners::Function = Arc::new(move |_| {
         let _captured = &capture;
-        if is_first.swap(false, Ordering::SeqCst) {
+        if thread::current().name() == Some(NAME) && !runs.swap(true, Ordering::SeqCst) {
+            END_FLAG.with(|flag| _ = flag.set(EndFlag(ends.clone())));
             let stop = stop.clone();
             // Lasts until the runner ends.
             std::mem::forget(pause::hook(move |name| {
@@ -271,20 +289,33 @@ fn tour_with_a_late_runner(vps: &[squall_machine::Vp], capture: Arc<()>) -> (usi
     });
     PERMITTED.store(1, Ordering::SeqCst);
     let (released, has_stopped) = (go_on.clone(), Mutex::new(has_stopped));
+    let stopped = Arc::new(AtomicBool::new(false));
+    let stops = stopped.clone();
     let hooked = pause::hook(move |name| {
         if name == "tour over" {
             let has_stopped = has_stopped.lock().unwrap();
-            has_stopped.recv().unwrap();
+            // All runs are over. A runner that made one stops, or has found no other VP and ends.
+            while has_stopped.try_recv().is_err() {
+                if !ran.load(Ordering::SeqCst) || ended.load(Ordering::SeqCst) {
+                    return;
+                }
+                thread::yield_now();
+            }
             released.send(()).unwrap();
             // The runner has looked for the tour.
             has_stopped.recv().unwrap();
+            stops.store(true, Ordering::SeqCst);
         }
     });
-    let outcome = run_on_each(vps, &function).unwrap();
+    let outcome = run_on_each(vps, &function);
     drop(hooked);
     PERMITTED.store(usize::MAX, Ordering::SeqCst);
+    if !stopped.load(Ordering::SeqCst) {
+        return None;
+    }
+    let outcome = outcome.unwrap();
     assert_eq!((outcome.placed, outcome.panicked), (1, 0));
-    (outcome.displaced, go_on)
+    Some((outcome.displaced, go_on))
 }
 
 #[cfg(not(miri))]
@@ -297,13 +328,17 @@ fn a_late_runner_alone_holds_up_no_run_and_keeps_no_capture() {
         return;
     };
     let (tell, told) = channel();
-    let capture = Arc::new(());
-    let captured = Arc::downgrade(&capture);
     let tour = thread::spawn(move || {
-        // The last run has no runner.
-        let (displaced, go_on) = tour_with_a_late_runner(&[first, second, first], capture);
-        tell.send((displaced, captured.strong_count())).unwrap();
-        go_on.send(()).unwrap();
+        loop {
+            let capture = Arc::new(());
+            let captured = Arc::downgrade(&capture);
+            // The last run has no runner.
+            let late = tour_with_a_late_runner(&[first, second, first], capture);
+            let Some((displaced, go_on)) = late else { continue };
+            tell.send((displaced, captured.strong_count())).unwrap();
+            go_on.send(()).unwrap();
+            return;
+        }
     });
     let outcome = told.recv_timeout(std::time::Duration::from_secs(60));
     assert_eq!(outcome, Ok((2, 0)), "runs on the guide, and captures kept by the late runner");
