@@ -3,8 +3,8 @@
 use crate::tasks::{PATIENCE, Task, bed, sleeps};
 use squall_core::swap::{Factory, Replacement, State, StateFormats, Swap, SwapFailure};
 use squall_core::{Handle, Owned};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -147,12 +147,56 @@ fn a_task_upgrades_all_objects_of_a_factory() {
         assert_eq!(object.outcome.unwrap().to, std::any::type_name::<Central<2>>());
     }
     assert_eq!(owned.each_ref().map(|owned| owned.get()), [3, 0]);
+}
 
-    // A dropped upgrade leaves all objects to the next one.
-    let mut dropped = Task::new(factory.upgrade_async(central::<3>, |swap| swap));
-    assert!(squall_rcu::pin(|_| dropped.poll().is_pending()), "an operation is open");
+/// Begins an upgrade, and drops it when it has changed the maker.
+fn drop_upgrade(factory: &Factory<dyn Counter>) {
+    let (meets, is_first) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(true)));
+    let (enters, (leave, leaves)) = (meets.clone(), mpsc::channel::<()>());
+    let reader = thread::spawn(move || {
+        enters.wait();
+        squall_rcu::pin(|_| {
+            enters.wait();
+            let _left = leaves.recv();
+        });
+    });
+    // The reader enters after the first wait and before the second, so the second does not end.
+    let first = is_first.clone();
+    let make = move || {
+        if first.swap(false, Ordering::Relaxed) {
+            meets.wait();
+            meets.wait();
+        }
+        central::<3>()
+    };
+    let mut dropped = Task::new(factory.upgrade_async(make, |swap| swap));
+    while is_first.load(Ordering::Relaxed) {
+        assert!(dropped.poll().is_pending(), "an operation is open");
+        thread::yield_now();
+    }
     drop(dropped);
+    leave.send(()).unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_dropped_upgrade_leaves_all_objects_to_the_next_one() {
+    let factory: Factory<dyn Counter> = Factory::new(central::<1>);
+    let before = factory.create();
+    before.add(3);
+    // This one ends in its first wait.
+    let mut early = Task::new(factory.upgrade_async(central::<2>, |swap| swap));
+    assert!(squall_rcu::pin(|_| early.poll().is_pending()), "an operation is open");
+    drop(early);
+    drop_upgrade(&factory);
+    let after = factory.create();
+    after.add(4);
     let upgraded = factory.upgrade(central::<4>, |swap| swap).unwrap();
-    assert!(upgraded.len() == 2 && upgraded.iter().all(|object| object.outcome.is_ok()));
-    assert_eq!(owned.each_ref().map(|owned| owned.get()), [3, 0]);
+    let from = |owned: &Owned<dyn Counter>| {
+        let object = upgraded.iter().find(|object| object.id == Handle::id(owned.handle()));
+        object.unwrap().outcome.as_ref().unwrap().from
+    };
+    assert_eq!(from(&before), std::any::type_name::<Central<1>>());
+    assert_eq!(from(&after), std::any::type_name::<Central<3>>(), "the maker did not change");
+    assert_eq!((upgraded.len(), before.get(), after.get()), (2, 3, 4));
 }
