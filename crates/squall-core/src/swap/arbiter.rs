@@ -2,6 +2,7 @@
 //!
 //! - I1. A call that begins after the return of [`arbitrate`] and before [`Arbiter::detach`] goes through the
 //!   function, whichever implementation serves. A call that begins after the return of `detach` bypasses it.
+//!   Calls of methods with names that end in `_unarbitrated` always bypass it.
 //! - I2. An arbitrating mediator is freed by its owner (`mediator/I3`).
 //!
 //! Cost: see [`arbitrate`].
@@ -29,7 +30,8 @@ use crate::swap::report::{SwapError, SwapFailure};
 
 /// Keeps a function attached to an object's calls, until it is dropped or [detached](Arbiter::detach).
 ///
-/// The function stays attached across swaps of the object.
+/// The function stays attached across swaps of the object. Methods with names that end in `_unarbitrated`
+/// bypass it.
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
@@ -118,7 +120,8 @@ pub fn arbitrate_object(
 /// extends.
 ///
 /// # Errors
-/// [`SwapError`] for the reasons stated at [`arbitrate`], and [`SwapFailure::NoSuchMethod`].
+/// [`SwapError`] for the reasons stated at [`arbitrate`], and [`SwapFailure::NoSuchMethod`], also for a
+/// method with a name that ends in `_unarbitrated`.
 /// # Cost
 /// The cost of [`arbitrate`]: calls of the other methods take the slow path, too.
 ///

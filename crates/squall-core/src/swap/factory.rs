@@ -133,9 +133,9 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// during the upgrade may be swapped, too.
     ///
     /// # Errors
-    /// [`squall_rcu::WaitError`] if the thread cannot wait for a grace period. The factory is then unchanged,
-    /// except after `WaitError::NoFence`: grace periods have become impossible, and the maker may have
-    /// changed.
+    /// [`squall_rcu::WaitError`] if the thread cannot wait for a grace period. There are two such waits. If
+    /// the first fails, the factory is unchanged. If the second fails, the maker has changed, and no object
+    /// was swapped; a new upgrade reaches all objects.
     /// # Panics
     /// If `make` or `limits` panics; objects that were not swapped yet stay unchanged.
     /// # Cost
@@ -170,16 +170,16 @@ impl<I: ?Sized + Interface> Factory<I> {
         Ok(found.into_iter().map(swap).collect())
     }
 
-    /// Upgrades like [`upgrade`](Factory::upgrade), for a task. The future blocks no thread and needs no
-    /// particular runtime: each swap is one of [`Swap::run_async`].
+    /// Upgrades like [`upgrade`](Factory::upgrade), for a task. The future needs no particular runtime. Each
+    /// swap is one of [`Swap::run_async`], which names the two cases in which a poll blocks its thread.
     ///
     /// The first poll begins the upgrade. If the future is dropped before it is ready, the swap at work is
     /// cancelled, and the objects that were swapped before stay so. The maker may have changed; a new
     /// upgrade reaches all objects.
     ///
     /// # Errors
-    /// [`squall_rcu::WaitError`], as of [`squall_rcu::wait_async`]. The factory is then unchanged, except
-    /// after `WaitError::NoFence`: grace periods have become impossible, and the maker may have changed.
+    /// [`squall_rcu::WaitError`], as of [`squall_rcu::wait_async`]. If the first wait fails, the factory is
+    /// unchanged. If the second fails, the maker has changed.
     /// # Panics
     /// As [`upgrade`](Factory::upgrade), in a poll.
     /// # Cost

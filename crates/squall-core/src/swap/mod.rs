@@ -230,18 +230,23 @@ impl<I: ?Sized + Interface> Swap<I> {
         self.run_expecting(new, None)
     }
 
-    /// Swaps the object for `new` like [`run`](Swap::run), for a task. The future blocks no thread and needs
-    /// no particular runtime.
+    /// Swaps the object for `new` like [`run`](Swap::run), for a task. The future needs no particular
+    /// runtime. A poll blocks its thread in two cases only. While the reclaimer is
+    /// [forbidden](squall_rcu::set_reclaimer), it waits for a grace period. If the system refuses the thread
+    /// named below, it does the work of that thread.
     ///
     /// The first poll begins the swap. While the task waits for the calls that began before, other calls go
     /// on. A thread `squall-swap` then does the rest: it waits for the last calls, at most for
-    /// [`drain_timeout`](Swap::drain_timeout), and moves the state. So the exports and imports run there. If
-    /// the system refuses the thread, the poll does the rest, and blocks its thread meanwhile.
+    /// [`drain_timeout`](Swap::drain_timeout), and moves the state. So the exports and imports run there.
+    /// The thread inherits the processor affinity of the thread that polls.
     ///
     /// If the future is dropped before it is ready, the swap is cancelled as by [`Cancel::cancel`]. The drop
-    /// does not wait for the thread. The deadline, and a [`Cancel`], are checked only by the rest of the
-    /// swap. So use a timer of the runtime as the limit. If the future is leaked before the rest has begun,
-    /// the swap never ends, and other swaps of the object fail.
+    /// does not wait for the thread, which lives on until it has ended the swap. If the process ends first,
+    /// an export or import may be cut off.
+    ///
+    /// The deadline, and a [`Cancel`], are checked only by the rest of the swap. So use a timer of the
+    /// runtime as the limit. If the future is leaked before the rest has begun, the swap never ends, and
+    /// other swaps of the object fail.
     ///
     /// # Errors
     /// The errors of [`run`](Swap::run).
