@@ -9,9 +9,11 @@
 //! - I1. A quiescent-do is in `jobs` or in `running` until it has ended. It moves under the lock.
 //! - I2. A barrier ends after all quiescent-dos that were in these lists when its deferred calls had run. So
 //!   it does not matter which threads run them.
-//! - I3. The reclaimer answers waits first: before each job, beside runners, and between deferred calls.
+//! - I3. The reclaimer answers waits before each job, beside runners, and between deferred calls.
 //!
-//! Not promised: an answer while one deferred call of a user runs long on the reclaimer thread.
+//! Not promised: an answer while one deferred call of a user runs long on the reclaimer thread, while that
+//! thread waits for the grace period of other work, or while a barrier there waits for calls that another
+//! thread runs.
 //!
 //! Cost: adding or taking back an entry is a search in a tree.
 
@@ -34,7 +36,8 @@ use crate::wait::{WaitError, may_run, wait_unchecked};
 pub enum RunOn {
     /// Once on each VP of the set.
     Each,
-    /// Once, on any one VP of the set.
+    /// Once, on any VP of the set. The thread may move within the set during the run; the function gets the
+    /// VP on which the run began.
     Any,
 }
 

@@ -117,8 +117,9 @@ impl Marker {
     /// The future blocks no thread: the reclaimer thread waits. Dropping it has no effect. It needs no
     /// particular runtime, so a timer of the task's runtime can limit it.
     ///
-    /// The reclaimer answers waits before its other work. Only one deferred call or quiescent-do that runs
-    /// long on that thread delays them until it ends.
+    /// The reclaimer answers waits before its other work. A deferred call or quiescent-do on that thread
+    /// delays them until it ends. So do waits of that thread: for the grace period of other work, and in a
+    /// barrier for deferred calls that another thread is running.
     ///
     /// While the reclaimer is [forbidden](crate::set_reclaimer), a poll waits for the grace period itself,
     /// and blocks its thread.
