@@ -110,23 +110,6 @@ pub fn measured() -> MachineCosts {
     instructions.with_transfer(if is_reference { None } else { transfer::cost() })
 }
 
-/// Returns the [`measured`] costs with those that a setting for all objects replaces. For a choice that a
-/// family makes outside [`estimate_costs`](crate::family::Family::estimate_costs).
-///
-/// # Cost
-/// That of [`measured`], and about fifteen reads of attributes.
-///
-/// ```
-/// use squall::adapt::{costs, settings};
-///
-/// settings::ALL.set(&settings::LOCKED, 7.0)?;
-/// assert_eq!(costs::for_all().locked_ns, 7.0);
-/// # Ok::<(), squall::policy::attribute::AttributeError>(())
-/// ```
-pub fn for_all() -> MachineCosts {
-    measured().with(&Settings::of_all())
-}
-
 /// Returns `true` if each operation executes full fences.
 fn is_fenced() -> bool {
     !matches!(asym::mode(), Mode::Membarrier | Mode::Fence(FenceReason::Checker))

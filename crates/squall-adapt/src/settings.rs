@@ -13,13 +13,12 @@
 //! # Ok::<(), squall::policy::attribute::AttributeError>(())
 //! ```
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use squall_core::Id;
 
-use squall_policy::attribute::{self, Attribute, ClassValues, InstanceValues, Schema};
+use squall_policy::attribute::{self, Attribute, ClassValues, Schema};
 
 /// `true` if all objects are frozen.
 pub(crate) static ALL_FROZEN: AtomicBool = AtomicBool::new(false);
@@ -147,16 +146,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn of(id: Id) -> Settings {
-        Settings::with(attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA)))
-    }
-
-    /// Returns the settings of an object without values of its own.
-    pub(crate) fn of_all() -> Settings {
-        Settings::with(None)
-    }
-
-    /// Returns the settings of an object with these values of its own, if any.
-    fn with(own: Option<Arc<InstanceValues>>) -> Settings {
+        let own = attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));
         macro_rules! get {
             ($attribute:expr) => {
                 own.as_ref().map_or_else(|| ALL.get(&$attribute), |values| values.get(&$attribute))

@@ -11,20 +11,17 @@
 //! ```
 
 use std::hint::black_box;
-use std::iter::repeat_with;
 use std::thread;
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
-use squall_adapt::{control, settings};
+use squall_adapt::control;
 use squall_core::Handle;
 use squall_machine::{ClusterSize, Machine, Vp};
 use squall_objects::map::{self, Map, MapExt};
 
 const NODES: u32 = 4;
 const KEYS: u64 = 1000;
-/// Sizes of large maps, with hash tables that are full to different degrees.
-const LARGE: [u64; 4] = [10_000, 14_000, 28_000, 56_000];
 const ROUNDS: usize = 400;
 
 type Hasher = FixedState;
@@ -37,36 +34,26 @@ fn on<T>(node: u32, f: impl FnOnce() -> T) -> T {
 
 /// Returns the least time of one call, over many rounds. Each round begins with `before`.
 fn least(before: impl Fn(), call: impl Fn(u64)) -> f64 {
-    least_of(KEYS, before, call)
-}
-
-/// Like [`least`], with so many keys, a multiple of `KEYS`.
-fn least_of(keys: u64, before: impl Fn(), call: impl Fn(u64)) -> f64 {
-    let mut rounds = 0;
     let round = || {
         before();
-        // Other keys in each round, so that a large map is not in the nearest cache.
-        let first = rounds * KEYS % keys;
-        rounds += 1;
         let begun = Instant::now();
-        (first..first + KEYS).for_each(&call);
+        (0..KEYS).for_each(&call);
         begun.elapsed().as_secs_f64() * 1e9 / KEYS as f64
     };
-    repeat_with(round).take(ROUNDS).fold(f64::INFINITY, f64::min)
+    (0..ROUNDS).map(|_| round()).fold(f64::INFINITY, f64::min)
 }
 
 fn read(handle: MapHandle, key: u64) {
     black_box(handle.with(&key, |value| *value));
 }
 
-/// Prints the cost of a read and of a write, for a map with so many keys.
-fn read_and_write(of: &str, handle: MapHandle, keys: u64) {
-    let least = |call: &dyn Fn(u64)| least_of(keys, || (), call);
-    let looked = least(&|key| read(handle, key));
+/// Prints the cost of a read and of a write.
+fn read_and_write(of: &str, handle: MapHandle) {
+    let looked = least(|| (), |key| read(handle, key));
     // A typical load of writes: half of them change a value, the others insert or remove an entry.
-    let updated = least(&|key| _ = black_box(handle.update(&key, |value| value + 1)));
-    let moved = least(&|key| _ = black_box((handle.remove(&key), handle.insert(key, 1)))) / 2.0;
-    println!("{of}, {keys} entries: read {looked:.1} ns, write {:.1} ns", (updated + moved) / 2.0);
+    let updated = least(|| (), |key| _ = black_box(handle.update(&key, |value| value + 1)));
+    let moved = least(|| (), |key| _ = black_box((handle.remove(&key), handle.insert(key, 1)))) / 2.0;
+    println!("{of}: read {looked:.1} ns, write {:.1} ns", (updated + moved) / 2.0);
 }
 
 /// Lets another thread take a map's lock from its owner until the lock has no owner any more.
@@ -115,16 +102,8 @@ fn forms() {
         if of.ends_with("without an owner") {
             disown(map);
         }
-        read_and_write(of, map.handle(), KEYS);
+        read_and_write(of, map.handle());
     }
-    for keys in LARGE {
-        for (of, map) in [("locked, by its owner", &owned), ("shared", &shared)] {
-            (0..keys).for_each(|key| _ = map.handle().set(key, key));
-            read_and_write(of, map.handle(), keys);
-        }
-    }
-    // Keeps the small form at each of these sizes.
-    settings::ALL.set(&settings::LOCKED, 1000.0).expect("it is within the limits");
     [16, 1024, 8192, 65_536].iter().for_each(|entries| swapped(&small, *entries));
 }
 

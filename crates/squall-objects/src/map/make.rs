@@ -260,13 +260,13 @@ where
 {
     family::register(policy::family::<K, V, S>());
     engine::start();
-    let terms = policy::small_terms();
-    if !terms.most.allows(capacity) {
+    if capacity > policy::small_max::<K, V>() {
         type Large<K, V, S> = Single<K, V, S, Table<K, V, S>, ADAPTS>;
         let table = Table::with_capacity_and_hasher(capacity, hasher);
         return OwnedMap(Large::new(table, ()).create(Large::<K, V, S>::SIZE));
     }
     type Small<K, V, S> = Single<K, V, S, Locked<K, V, S>, ADAPTS>;
+    let terms = policy::small_terms();
     let map = Locked::new(capacity, hasher, terms.most, terms.cloners);
     OwnedMap(Small::new(map, terms).create(Small::<K, V, S>::SIZE))
 }

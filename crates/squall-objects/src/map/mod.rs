@@ -44,9 +44,9 @@
 //!
 //! A map grows and shrinks with its entries. A locked map moves all entries at once, under its lock. A
 //! shared map resizes gradually: each writer moves a few buckets. An adaptive map beyond 16,384 entries
-//! becomes a table at once, or beyond 131,072 entries of plain data. The limit is 7,168 entries where a table
-//! costs one thread less. [`limited`] adds a limit of entries or bytes to a map of any form. Replaced and
-//! removed memory waits for its readers, within the bounds of [`squall_rcu::retire`].
+//! becomes a table at once, or beyond 131,072 entries of plain data. [`limited`] adds a limit of entries or
+//! bytes to a map of any form. Replaced and removed memory waits for its readers, within the bounds of
+//! [`squall_rcu::retire`].
 //!
 //! # When not to use a map
 //!

@@ -20,11 +20,9 @@
 //!
 //! A small map that grows becomes a table at once, within its form (`locked/spill.rs`), for two reasons. A
 //! later change would make callers wait longer for the copy. And a thread that fills a map is faster than
-//! any policy. An owner is not sampled, so the growth is also the time to choose the form for one thread. In
-//! a larger hash table each lookup reads two places that are far apart. Where locked instructions are cheap,
-//! a table then costs less.
+//! any policy.
 
-use squall_adapt::costs::{self, MachineCosts, Work};
+use squall_adapt::costs::{MachineCosts, Work};
 use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, Handle, info_of};
@@ -36,15 +34,14 @@ use std::marker::PhantomData;
 use std::mem::needs_drop;
 
 use super::cloners::Cloners;
-use super::locked::{Locked, Most};
+use super::locked::Locked;
 use super::replicated::Replicated;
 use super::single::Single;
 use super::structure::{COPY_CLUSTERS, LockedTerms, has_several_nodes};
 use super::{ADAPTS, Map, Sensors};
 
 /// Name of the form in which an adaptive map begins: like [`locked`](super::locked()), up to 16,384
-/// entries, or up to 131,072 entries of plain data of at most 32 bytes. The limit is 7,168 entries where a
-/// table costs one thread less: if locked instructions are cheap, or if a lock has no owner.
+/// entries, or up to 131,072 entries of plain data of at most 32 bytes.
 pub const SMALL: &str = "small";
 /// Name of the form of a large or shared adaptive map: like [`shared`](super::shared).
 pub const SHARED: &str = "shared";
@@ -53,28 +50,10 @@ pub const SHARED: &str = "shared";
 /// [`replicated`](super::replicated()).
 pub const REPLICATED: &str = "replicated";
 
-/// Number of entries that the small form may have on each machine. The hash table then has 8,192 buckets.
-const SMALL_SURE: usize = 7168;
-
-/// Maximum number of entries in the small form, on this machine. A copy of so many takes a few milliseconds
-/// at most. The growth of `std`'s map to that size takes as long, and its callers wait for that too.
-fn small_max<K, V>() -> usize {
-    let most =
-        if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 };
-    if is_table_cheaper(&costs::for_all()) { SMALL_SURE } else { most }
-}
-
-/// Returns whether a table with more than [`SMALL_SURE`] entries costs one thread less than the small form
-/// does, by a tenth. Three of four calls are assumed to read.
-fn is_table_cheaper(costs: &MachineCosts) -> bool {
-    let time = |read: Work, write: Work| 3.0 * read.ns(costs) + write.ns(costs);
-    let small = if has_owners(costs) { time(LARGE_READ, LARGE_WRITE) } else { time(SMALL_READ, SMALL_WRITE) };
-    small > 1.1 * time(SHARED_READ, SHARED_WRITE)
-}
-
-/// Returns whether a lock has an owner on a machine with these costs. Without `membarrier` no lock has one.
-fn has_owners(costs: &MachineCosts) -> bool {
-    costs.operation_ns == 0.0
+/// Maximum number of entries in the small form. A copy of so many takes a few milliseconds at most. The
+/// growth of `std`'s map to that size takes as long, and its callers wait for that too.
+pub(super) const fn small_max<K, V>() -> usize {
+    if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 }
 }
 
 /// Returns the family of maps of these types.
@@ -89,7 +68,7 @@ where
 
 /// Returns the terms of a small form.
 pub(super) fn small_terms<K: Clone, V: Clone, S: Clone>() -> LockedTerms<K, V, S> {
-    LockedTerms { cloners: Cloners::new(), most: Most { first: SMALL_SURE, decide: small_max::<K, V> } }
+    LockedTerms { cloners: Cloners::new(), most: small_max::<K, V>() }
 }
 
 pub(super) struct Maps<K, V, S>(PhantomData<fn(K, V, S)>);
@@ -165,8 +144,8 @@ where
             fits_lock: detail & SPILLED == 0 && entries <= most,
             // After a swap the lock is new, and a single user becomes its owner. `at_stake_ns` makes the
             // engine wait, so that a moment with one caller does not count.
-            can_be_owned: has_owners(&load.costs) && (!is_small || detail & OWNED != 0),
-            is_large: entries > SMALL_SURE,
+            // Without `membarrier` no lock has an owner.
+            can_be_owned: load.costs.operation_ns == 0.0 && (!is_small || detail & OWNED != 0),
             is_cheap: is_cheap::<V>(),
             bytes: entries * entry_bytes::<K, V>(),
             nodes: if has_several_nodes() { machine().clusters(COPY_CLUSTERS).len() } else { 1 },
@@ -220,10 +199,6 @@ const OWNED_READ: Work = Work { multiplies: 5.9, locked: 0.0, operations: 0.0 };
 const OWNED_WRITE: Work = Work { multiplies: 11.2, locked: 0.0, operations: 0.0 };
 const SMALL_READ: Work = Work { multiplies: 8.1, locked: 2.0, operations: 1.0 };
 const SMALL_WRITE: Work = Work { multiplies: 15.8, locked: 2.0, operations: 1.0 };
-/// Work of the lock's owner in a small form with more than [`SMALL_SURE`] entries: the mean of some sizes, by
-/// the same example. The hash table's lines are less often in the nearest cache, and its probes longer.
-const LARGE_READ: Work = Work { multiplies: 7.6, locked: 0.0, operations: 0.0 };
-const LARGE_WRITE: Work = Work { multiplies: 17.8, locked: 0.0, operations: 0.0 };
 /// Least multiplications to clone a value that is not cheap: an allocation and its end.
 const CLONE: f64 = 40.0;
 const SHARED_READ: Work = Work { multiplies: 6.4, locked: 0.0, operations: 1.0 };
@@ -291,8 +266,6 @@ struct MapLoad {
     fits_lock: bool,
     /// Whether a single user of the small form needs no atomic operation.
     can_be_owned: bool,
-    /// Whether the hash table of the small form is large.
-    is_large: bool,
     /// Whether a clone of a value is cheap.
     is_cheap: bool,
     /// Approximate size of all entries.
@@ -319,10 +292,10 @@ fn estimate(seen: &MapLoad, line: f64, cache_bytes: f64, costs: &MachineCosts) -
     let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
     let copied = if seen.is_cheap { 0.0 } else { (reads + writes) * plain(CLONE) };
     let held = copied
-        + match seen.can_be_owned && seen.callers.len() <= 1 {
-            true if seen.is_large => time(LARGE_READ, LARGE_WRITE),
-            true => time(OWNED_READ, OWNED_WRITE),
-            false => time(SMALL_READ, SMALL_WRITE),
+        + if seen.can_be_owned && seen.callers.len() <= 1 {
+            time(OWNED_READ, OWNED_WRITE)
+        } else {
+            time(SMALL_READ, SMALL_WRITE)
         };
     // The lock is held meanwhile. If that is nearly always, callers wait for each other.
     let busy = ((held + fetched) / 1e9).min(BUSY_MAX);
@@ -369,15 +342,7 @@ mod tests {
     fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> MapLoad {
         let of_node = |(node, vps): (usize, &usize)| vec![Caller { node, reads, writes }; *vps];
         let callers = vps.iter().enumerate().flat_map(of_node).collect();
-        MapLoad {
-            callers,
-            fits_lock: true,
-            can_be_owned: true,
-            is_large: false,
-            is_cheap: true,
-            bytes: 1000,
-            nodes,
-        }
+        MapLoad { callers, fits_lock: true, can_be_owned: true, is_cheap: true, bytes: 1000, nodes }
     }
 
     fn best_of(seen: &MapLoad) -> usize {
@@ -510,17 +475,5 @@ mod tests {
         fenced.operation_ns = 30.0;
         let read = |costs| dearer_on(costs, 1e6, 0.0, false);
         assert!(read(&fenced) < read(&REFERENCE) && read(&fenced) > 1.0);
-    }
-
-    #[test]
-    fn the_largest_small_map_of_one_thread_follows_the_machine() {
-        let mut costs = REFERENCE;
-        assert!(!is_table_cheaper(&costs));
-        costs.locked_ns = 2.0;
-        assert!(is_table_cheaper(&costs), "locked instructions are cheap");
-        costs.multiply_ns = 0.3;
-        assert!(!is_table_cheaper(&costs), "plain work is as cheap");
-        costs.operation_ns = 11.0;
-        assert!(is_table_cheaper(&costs), "the lock has no owner");
     }
 }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::cloners::Cloners;
-use super::locked::{Locked, Most};
+use super::locked::Locked;
 use super::partitioned::Partitioned;
 #[cfg(doc)]
 use super::partitioned_with;
@@ -82,5 +82,5 @@ where
 
 /// Terms of a map that stays under its lock at any number of entries.
 pub(super) fn under_one_lock<K: Clone, V: Clone, S: Clone>() -> LockedTerms<K, V, S> {
-    LockedTerms { cloners: Cloners::new(), most: Most::fixed(usize::MAX) }
+    LockedTerms { cloners: Cloners::new(), most: usize::MAX }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::classes;
 use super::cloners::Cloners;
-use super::locked::{Locked, Most};
+use super::locked::Locked;
 use super::replicated::{LocalCopies, Replicated};
 use super::storage::Storage;
 use super::view::Viewed;
@@ -130,7 +130,7 @@ where
 /// How a locked form clones its contents, and how many entries it may have before a table replaces it.
 pub(super) struct LockedTerms<K, V, S> {
     pub(super) cloners: Cloners<K, V, S>,
-    pub(super) most: Most,
+    pub(super) most: usize,
 }
 
 impl<K, V, S> Clone for LockedTerms<K, V, S> {

@@ -4,7 +4,7 @@
 use crate::common::{Crew, Stop, Time, eventually, on};
 use crate::maps::Form;
 use squall_adapt::decision::Verdict;
-use squall_adapt::{control, costs, settings};
+use squall_adapt::{control, settings};
 use squall_core::{Handle, Id};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
 use squall_objects::map::{Compute, Map, MapExt, OwnedMap, REPLICATED, SHARED, SMALL};
@@ -258,22 +258,6 @@ fn a_large_table_of_one_thread_stays_one_and_a_small_one_goes_back() {
     let decided = control::history(id(large));
     let swaps = decided.iter().filter(|decision| decision.verdict == Verdict::Swapped).count();
     assert_eq!((form(large), swaps), (SHARED, 0), "{decided:?}");
-}
-
-#[test]
-fn the_cost_of_a_locked_instruction_decides_how_large_a_small_map_grows() {
-    let mut time = virtual_time();
-    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
-    // Without `membarrier` the lock has no owner, and a table is cheaper at any cost.
-    let kept = if costs::measured().operation_ns == 0.0 { SMALL } else { SHARED };
-    for (locked_ns, expected) in [(1.0, SHARED), (6.0, kept)] {
-        settings::ALL.set(&settings::LOCKED, locked_ns).unwrap();
-        let map = on(0, || filled(8000));
-        let handle = map.handle();
-        let reads = move |calls| (0..u64::from(calls)).for_each(|key| assert!(handle.get(&key).is_some()));
-        time.with(Crew::of_threads(&[0], CALLS_PER_MS, reads), |time| time.pass(Duration::from_secs(2)));
-        assert_eq!((form(&map), map.len()), (expected, 8000), "{:?}", control::history(id(&map)));
-    }
 }
 
 /// Returns the number of swaps to the small form by the policy.

@@ -49,36 +49,13 @@ pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> 
     /// The table with the entries, once there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
     cloners: Cloners<K, V, S>,
-    most: Most,
     /// Id of the map, for error messages. Set when a representative is made.
     id: OnceLock<Id>,
 }
 
-/// Maximum number of entries under the lock.
-#[derive(Clone, Copy)]
-pub(super) struct Most {
-    /// Number that is always allowed.
-    pub(super) first: usize,
-    /// Returns the maximum, which may depend on the costs of the machine. Called under the lock, when there
-    /// are more entries than `first`. The first call in a process may take a millisecond.
-    pub(super) decide: fn() -> usize,
-}
-
-impl Most {
-    /// Returns a maximum that depends on no cost.
-    pub(super) fn fixed(entries: usize) -> Most {
-        Most { first: entries, decide: || 0 }
-    }
-
-    /// Returns whether so many entries are allowed.
-    pub(super) fn allows(self, entries: usize) -> bool {
-        entries <= self.first || entries <= (self.decide)()
-    }
-}
-
 struct Inner<K, V> {
     map: HashTable<Stored<K, V>>,
-    /// Maximum number of entries under the lock, as far as it was asked for.
+    /// Maximum number of entries under the lock.
     most: usize,
     /// The number given last (I2).
     numbers: u64,
@@ -148,11 +125,11 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + 'static,
 {
-    pub(super) fn new(capacity: usize, hasher: S, most: Most, cloners: Cloners<K, V, S>) -> Locked<K, V, S> {
-        let map = HashTable::with_capacity(if most.allows(capacity) { capacity } else { most.first });
+    pub(super) fn new(capacity: usize, hasher: S, most: usize, cloners: Cloners<K, V, S>) -> Locked<K, V, S> {
+        let map = HashTable::with_capacity(capacity.min(most));
         let (entries, room) = (AtomicUsize::new(0), AtomicUsize::new(map.capacity()));
-        let inner = BiasedLock::new(Inner { map, most: most.first, numbers: 0 });
-        Locked { inner, hasher, entries, room, spilled: OnceLock::new(), cloners, most, id: OnceLock::new() }
+        let inner = BiasedLock::new(Inner { map, most, numbers: 0 });
+        Locked { inner, hasher, entries, room, spilled: OnceLock::new(), cloners, id: OnceLock::new() }
     }
 
     /// Sets the id of the map, for error messages.
@@ -221,24 +198,7 @@ where
     fn end_insertion(&self, inner: LockGuard<'_, K, V>) {
         self.publish_counts(&inner);
         if inner.map.len() > inner.most {
-            self.end_growth(inner);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end_growth(&self, mut inner: LockGuard<'_, K, V>) {
-        let entries = inner.map.len();
-        if self.has_too_many(&mut inner, entries) {
             let _ = self.spill(inner, 0);
         }
-    }
-
-    /// Returns whether so many entries are more than the maximum, and asks for that if needed.
-    fn has_too_many(&self, inner: &mut Inner<K, V>, entries: usize) -> bool {
-        if entries > inner.most {
-            inner.most = inner.most.max((self.most.decide)());
-        }
-        entries > inner.most
     }
 }

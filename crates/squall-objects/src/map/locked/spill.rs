@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{Inner, LockGuard, Locked, Most, Numbered, Stored, drop_entries};
+use super::{Inner, LockGuard, Locked, Numbered, Stored, drop_entries};
 use crate::map::cloners::Cloners;
 
 /// Whether a hash of such a key by such a hasher runs no user code.
@@ -26,15 +26,15 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + 'static,
 {
-    /// Makes a locked form with clones of a table's entries. A table with more entries than allowed is not
+    /// Makes a locked form with clones of a table's entries. A table with more than `most` entries is not
     /// cloned: the new form shares it, as if it had spilled into that table.
     pub(in crate::map) fn of_table(
         table: Arc<Table<K, V, S>>,
-        most: Most,
+        most: usize,
         cloners: Cloners<K, V, S>,
     ) -> Locked<K, V, S> {
         let (hasher, entries) = ((cloners.hasher)(table.hasher()), table.len());
-        if !most.allows(entries) {
+        if entries > most {
             let mut locked = Locked::new(0, hasher, most, cloners);
             locked.spilled = OnceLock::from(table);
             return locked;
@@ -75,8 +75,7 @@ where
             Ok(inner) => inner,
             Err(table) => return table.try_reserve(more),
         };
-        let entries = inner.map.len().saturating_add(more);
-        if !self.has_too_many(&mut inner, entries) {
+        if inner.map.len().saturating_add(more) <= inner.most {
             let Ok(hashes) = self.hashes(&inner) else { return false };
             let reserved = inner.map.try_reserve(more, |entry| self.hash_again(&hashes, entry)).is_ok();
             self.publish_counts(&inner);

@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 const MOST: usize = 8;
 
 fn small() -> Locked<u64, u64, RandomState> {
-    Locked::new(0, RandomState::new(), Most::fixed(MOST), Cloners::new())
+    Locked::new(0, RandomState::new(), MOST, Cloners::new())
 }
 
 fn filled(entries: u64) -> Locked<u64, u64, RandomState> {
@@ -86,7 +86,7 @@ fn len_and_capacity_leave_the_lock_to_its_owner() {
 fn the_owner_inserts_and_removes_on_the_fast_path() {
     assert_eq!(filled(0).biased_put(1, 1), Err((1, 1)), "the lock has no owner");
     assert_eq!(filled(0).biased_take(&1), None, "the lock has no owner");
-    let strings = Locked::<String, u64, _>::new(0, RandomState::new(), Most::fixed(MOST), Cloners::new());
+    let strings = Locked::<String, u64, _>::new(0, RandomState::new(), MOST, Cloners::new());
     let map = filled(4);
     (0..100).for_each(|_| _ = (map.set(1, 1), strings.set("a".into(), 1)));
     if !map.is_biased_to_me() || !strings.is_biased_to_me() {
@@ -136,7 +136,7 @@ fn a_write_by_the_owner_reruns_a_closure() {
 
 #[test]
 fn capacity_is_the_hash_table_s() {
-    let most = Most::fixed(usize::MAX);
+    let most = usize::MAX;
     let map = Locked::<u64, u64, _>::new(5, RandomState::new(), most, Cloners::new());
     let is_so = |step| assert_eq!(map.capacity(), map.inner.lock().map.capacity(), "{step}");
     is_so("made");
@@ -161,26 +161,11 @@ fn capacity_is_the_hash_table_s() {
 }
 
 #[test]
-fn the_maximum_is_asked_for_when_the_first_one_is_exceeded() {
-    for (decide, spills_at) in [((|| 6) as fn() -> usize, 7), (|| 1, 5), (|| 0, 5)] {
-        let map = Locked::new(0, RandomState::new(), Most { first: 4, decide }, Cloners::new());
-        let mut entries = 0_u64..;
-        while map.spilled().is_none() {
-            map.set(entries.next().unwrap(), 0);
-        }
-        assert_eq!((entries.start, map.len()), (spills_at, spills_at as usize));
-        let reserved = Locked::<u64, u64, _>::new(9, RandomState::new(), map.most, Cloners::new());
-        assert!(reserved.capacity() < 9 && reserved.try_reserve(6));
-        assert_eq!(reserved.spilled().is_some(), spills_at < 7);
-    }
-}
-
-#[test]
 fn a_large_table_is_shared_and_a_small_one_is_cloned() {
     for (entries, taken) in [(MOST as u64, false), (MOST as u64 + 1, true)] {
         let table = Arc::new(Table::new());
         (0..entries).for_each(|key| _ = table.set(key, key));
-        let map = Locked::of_table(table.clone(), Most::fixed(MOST), Cloners::new());
+        let map = Locked::of_table(table.clone(), MOST, Cloners::new());
         assert_eq!((map.spilled().is_some_and(|spilled| Arc::ptr_eq(spilled, &table))), taken);
         assert!((0..entries).all(|key| get(&map, key) == Some(key)));
         assert_eq!(Arc::ptr_eq(&map.to_table(), &table), taken);
@@ -326,7 +311,7 @@ impl Hasher for Zero {
 fn a_hasher_that_panics_while_the_hash_table_grows_loses_no_entry() {
     let hashes = Arc::new(AtomicUsize::new(usize::MAX));
     let hasher = FailingHasher(hashes.clone());
-    let map = Locked::<u64, u64, _>::new(100, hasher, Most::fixed(usize::MAX), Cloners::new());
+    let map = Locked::<u64, u64, _>::new(100, hasher, usize::MAX, Cloners::new());
     // Removals from a full hash table leave tombstones, and no room. An insertion then moves the entries in
     // place.
     let full = map.capacity() as u64;
@@ -401,12 +386,7 @@ fn entries_with_failing_clones_stay_under_the_lock() {
         user: thread::current().id(),
         went_under_lock: AtomicUsize::new(0),
     });
-    let map = Arc::new(Locked::<Fragile, Fragile, _>::new(
-        0,
-        RandomState::new(),
-        Most::fixed(MOST),
-        Cloners::new(),
-    ));
+    let map = Arc::new(Locked::<Fragile, Fragile, _>::new(0, RandomState::new(), MOST, Cloners::new()));
     shared.map.set(Arc::downgrade(&map)).ok().unwrap();
     let fragile = |number| Fragile(number, shared.clone());
     let has_so_many = |entries: u64| {
