@@ -4,7 +4,7 @@ use crate::protocol::Hello;
 
 /// Lists the programs of this user that serve inspection at their default path, by process number.
 ///
-/// A program that does not answer within a second is left out. Empty on systems other than Linux.
+/// A program that does not answer within five seconds is left out. Empty on systems other than Linux.
 ///
 /// ```
 /// let _server = squall::browse::serve()?;
@@ -14,7 +14,7 @@ use crate::protocol::Hello;
 /// ```
 #[cfg(all(target_os = "linux", not(miri)))]
 pub fn programs() -> Vec<Hello> {
-    const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+    const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
     let answer = |pid| {
         let target = crate::Target::Process(pid);
         crate::Client::connect_within(&target, TIMEOUT).ok()?.hello().ok()

@@ -19,7 +19,7 @@ use crate::poll::{Command, Poller, TIMEOUT};
 use crate::rows::Update;
 
 /// Time for the pages to read that the program has ended.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(10);
 /// Updates that the reader of the printed rows may leave unread before it gets all rows again.
 const PRINTED_MAX: usize = 16;
 
