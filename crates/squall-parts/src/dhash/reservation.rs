@@ -14,6 +14,7 @@ use crate::dhash::element::Locked;
 use crate::dhash::raw::{DeferredDrops, Element, Shared, run_in_drop, take};
 use crate::dhash::reserve::Step;
 use crate::dhash::{FillError, LocalTable, MasterTable};
+use crate::drops::Drops;
 
 /// The result of a lookup that reserves an absent key.
 #[derive(Debug)]
@@ -441,6 +442,9 @@ where
     /// Ends the reservations of all keys that are reserved from begin to end, like
     /// [`revoke`](MasterTable::revoke). For an object that ends: its waiting callers go on.
     ///
+    /// # Panics
+    /// If a waker or a key panics. The other reservations end before the panic goes on.
+    ///
     /// ```
     /// use squall::parts::dhash::MasterTable;
     /// let pages = MasterTable::<u64, u64, ()>::new(|_| ());
@@ -450,9 +454,11 @@ where
     /// ```
     pub fn revoke_all(&self) {
         let (mut from, mut found) = (Some(0), Vec::new());
+        // A waker that panics must not leave the later reservations, whose waiters sleep, without an end.
+        let mut ends = Drops::default();
         while let Some(at) = from {
             from = self.shared.visit_from(at, &mut found);
-            found.drain(..).for_each(|element| _ = self.shared.end_reserved(&element, None));
+            ends.each(found.drain(..), |element| _ = self.shared.end_reserved(&element, None));
         }
     }
 }

@@ -315,6 +315,26 @@ fn co_56_a_task_waits_without_its_thread() {
     let Poll::Ready(Ok(Lookup::Found(5))) = waits.as_mut().poll(&mut poll(0)) else { panic!() };
 }
 
+/// Wakers that panic must not leave later reservations without an end.
+#[test]
+fn co_56_all_reservations_end_even_if_wakers_panic() {
+    struct Alarm;
+    impl Wake for Alarm {
+        fn wake(self: Arc<Alarm>) {
+            panic!("woken");
+        }
+    }
+    let (master, locals) = numbers();
+    let pages = [1, 2, 3].map(|key| reserve(&locals[0], key));
+    let waker = Waker::from(Arc::new(Alarm));
+    let mut waits = [&1, &2, &3].map(|key| Box::pin(master.find_or_reserve_async(key, |_| ())));
+    for wait in &mut waits {
+        assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| master.revoke_all())).is_err());
+    assert_eq!(pages.each_ref().map(Reservation::is_revoked), [true; 3]);
+}
+
 /// A global part with a number of its own. Counts live instances.
 struct Life(u64, Arc<AtomicU64>);
 
