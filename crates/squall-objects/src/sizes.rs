@@ -10,7 +10,8 @@ use squall_policy::attribute::Attribute;
 ///
 /// Read-mostly values, directories, and replicated or partitioned maps have this attribute. Cached lists and
 /// maps have it unless their form is shared. Setting the attribute swaps the object while threads use it,
-/// like `set_cluster_size`. [`squall_adapt::control::set_attribute`] or a browser sets it.
+/// like `set_cluster_size`. A browser or
+/// [`squall::adapt::control::set_attribute`](squall_adapt::control::set_attribute) sets it.
 ///
 /// ```
 /// use squall::adapt::control;

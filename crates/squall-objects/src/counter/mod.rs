@@ -2,9 +2,11 @@
 //!
 //! | form | adding | asking for the sum | memory |
 //! |---|---|---|---|
-//! | [`shared`] | plain instructions at home, else a locked addition | one cache line | one block |
+//! | [`shared`] | plain instructions on its home VP, else a locked addition | one cache line | one block |
 //! | [`distributed`] | plain instructions on every VP | a line per adding VP | 256 bytes per adding VP |
 //! | [`adaptive`] | as its present form | as its present form | as its present form |
+//!
+//! A VP is a processor, as Squall numbers it. The home VP of a shared counter is the one that created it.
 //!
 //! VPs that add to a shared counter at once contend for its cache line. An [`adaptive`] counter starts as
 //! [`shared`], becomes [`distributed`] while several VPs add, and goes back afterwards.
@@ -23,8 +25,9 @@
 //! assert_eq!(requests.total(), 4000);
 //! ```
 //!
-//! [`squall_adapt::control::history`] lists the decisions about an adaptive counter with their reasons.
-//! [`squall_adapt::control`] and [`squall_adapt::settings`] configure, freeze or query its policy.
+//! [`squall::adapt::control::history`](squall_adapt::control::history) lists the decisions about an adaptive
+//! counter with their reasons. [`squall::adapt::control`](squall_adapt::control) and
+//! [`squall::adapt::settings`](squall_adapt::settings) configure, freeze or query its policy.
 
 mod distributed;
 mod policy;
@@ -153,7 +156,8 @@ pub fn distributed() -> Owned<dyn Counter> {
 
 /// Creates an adaptive counter: it starts in the form of [`shared`] and changes form with its load.
 ///
-/// The first call registers the policy and starts its thread, `squall-adapt`. See [`squall_adapt::engine`].
+/// The first call registers the policy and starts its thread, `squall-adapt`. See
+/// [`squall::adapt::engine`](squall_adapt::engine).
 ///
 /// ```
 /// use squall::Handle;

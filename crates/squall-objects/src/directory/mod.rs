@@ -56,7 +56,7 @@
 //! - Signal handlers must not use a directory. In the child of a fork, calls return an error or panic: see
 //!   [forked children](squall_core#forked-children).
 //!
-//! [`squall_parts::dhash`] has the tables of these objects, for an object of your own.
+//! [`squall::parts::dhash`](squall_parts::dhash) has the tables of these objects, for an object of your own.
 
 mod calls;
 mod distributed;
@@ -327,6 +327,10 @@ where
     /// Ends the key's reservation, if it has one, without waiting for its holder. Returns whether it had one.
     /// The key is then absent, and a fill by the holder returns its entry. No other key is changed:
     /// [`remove`](Parts::remove) removes a key that is present.
+    ///
+    /// Callers that wait for the key within [`update`](Parts::update), [`gather`](Parts::gather),
+    /// [`remove`](Parts::remove) or [`get_or_make`](Parts::get_or_make) go on. Until then each of them keeps
+    /// the directory alive and delays a swap of it.
     ///
     /// ```
     /// use squall::objects::directory::{self, Parts, Revoked};

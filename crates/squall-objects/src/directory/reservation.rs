@@ -20,8 +20,12 @@ use super::Directory;
 /// | [`revoke`](super::Parts::revoke), end of the directory | absent | one of them reserves it, or fails |
 ///
 /// Until then the key is absent for reads and walks. [`Parts::get_or_reserve`](super::Parts::get_or_reserve)
-/// waits, and a swap or the end of the directory does not wait for it. All other calls that lock the key wait
-/// too, within their call: a swap of the directory waits for them, or gives up after its drain timeout.
+/// waits, and a swap or the end of the directory does not wait for it. Calls that lock the key, such as
+/// [`update`](super::Parts::update), [`gather`](super::Parts::gather), [`remove`](super::Parts::remove) and
+/// [`get_or_make`](super::Parts::get_or_make), wait too, within their call. Such a caller keeps the directory
+/// alive. A swap of the directory waits for it, or gives up after its drain timeout. So a holder should end
+/// its reservation by `fill`, `fail` or drop. The end of the directory frees only the callers of
+/// `get_or_reserve`.
 ///
 /// The thread or task that holds a reservation must not wait for the same key: it would wait for itself. A
 /// reservation that is forgotten keeps its key reserved until it is revoked.

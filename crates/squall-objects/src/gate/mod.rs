@@ -6,10 +6,12 @@
 //! | [`shared`] | an atomic addition on one cache line | one line | one block |
 //! | [`distributed`] | plain instructions on the VP's lines | two system calls | a rep and 128 bytes per VP |
 //!
-//! Stopping a distributed gate also reads a cache line twice for each VP that has called.
+//! A VP is a processor, as Squall numbers it. Stopping a distributed gate also reads a cache line twice for
+//! each VP that has called.
 //!
 //! Both forms have one interface, [`Gate`], and are called through a `Handle<dyn Gate>`. [`GateExt`] has the
-//! methods that requests use. [`squall_parts::gate`] states the rules, and has the gates without an object.
+//! methods that requests use. [`squall::parts::gate`](squall_parts::gate) states the rules, and has the gates
+//! without an object.
 //!
 //! ```
 //! use squall::objects::gate::{self, Gate, GateExt};
@@ -90,7 +92,7 @@ use shared::Shared;
 /// ```
 ///
 /// # Source
-/// Appavoo 2005, §4.1.3 (CO-49 to CO-52).
+/// Appavoo 2005, §4.1.3 (CO-49 to CO-52 in `docs/mechanisms.md`).
 #[interface(crate = squall_core)]
 pub trait Gate: Send + Sync {
     /// Enters if the gate is neither stopped nor shut down. A request that has entered must leave.

@@ -14,7 +14,8 @@
 //! most every two milliseconds. The policy reads the lock's monitor and sets the attributes of the
 //! [`squall_lock::ConfigurableLock`]. The KTK papers call such a policy *closely coupled*.
 //!
-//! [`AdaptiveLock::history`] and [`squall_adapt::control::recent`] list the decisions with their reasons.
+//! [`AdaptiveLock::history`] and [`squall::adapt::control::recent`](squall_adapt::control::recent) list the
+//! decisions with their reasons.
 //! From its first decision on, the lock is also a clustered object for browsers ([`LockView`]). The
 //! attributes `freeze`, `dry-run`, `cooldown` and `form` of that object control the policy.
 //! [`AdaptiveLock::set_form`] does the same from the program.

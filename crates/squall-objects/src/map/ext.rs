@@ -183,8 +183,8 @@ where
     ///
     /// One thread at a time constructs a value for the key. The other threads wait. They return its value, or
     /// call their own `value` if it failed. `value` runs outside of an operation, so it may take long and may
-    /// sleep. Inside a closure of a map, or in [`squall_rcu::pin`], a caller does not wait: several may
-    /// construct at once there.
+    /// sleep. Inside a closure of a map, or in [`squall::rcu::pin`](squall_rcu::pin), a caller does not wait:
+    /// several may construct at once there.
     ///
     /// Two threads wait for each other for ever if the `value` of each asks for the key that the other
     /// constructs.

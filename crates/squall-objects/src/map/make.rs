@@ -217,7 +217,7 @@ where
 ///
 /// The locked form clones values for readers, and a change of form clones entries: see the [module](super)
 /// for the duties of clones. The first call starts the policy's thread, `squall-adapt`: see
-/// [`squall_adapt::engine`].
+/// [`squall::adapt::engine`](squall_adapt::engine).
 ///
 /// ```
 /// use squall::objects::map::{self, MapExt};

@@ -37,7 +37,7 @@
 //! |---|---|
 //! | locked | a hash table like `std`'s, and 8 bytes per entry |
 //! | shared | 27 to 46 bytes per entry of two words; two tables while it resizes |
-//! | partitioned | a shared map's for each part; 256 bytes per VP that calls |
+//! | partitioned | a shared map's for each part; 256 bytes per VP (processor) that calls |
 //! | replicated | a shared map's, once more for each cluster that reads an entry |
 //!
 //! # Growth
@@ -46,7 +46,7 @@
 //! shared map resizes gradually: each writer moves a few buckets. An adaptive map beyond 16,384 entries
 //! becomes a table at once, or beyond 131,072 entries of plain data. [`limited`] adds a limit of entries or
 //! bytes to a map of any form. Replaced and removed memory waits for its readers, within the bounds of
-//! [`squall_rcu::retire`].
+//! [`squall::rcu::retire`](squall_rcu::retire).
 //!
 //! # When not to use a map
 //!
@@ -66,7 +66,7 @@
 //! - After a panic in one `Drop`, all other values are dropped: `clear`, `retain` and the drop of the map
 //!   complete their work.
 //!   The first panic then goes on to the caller. A panic on the reclaimer's thread is counted
-//!   ([`squall_rcu::stats`]).
+//!   ([`squall::rcu::stats`](squall_rcu::stats)).
 //!
 //! # Duties of the caller
 //!
@@ -78,8 +78,9 @@
 //! - A hasher must spread the keys. Keys with one hash are compared one after the other: to insert n of them
 //!   takes n² steps. `std`'s hasher, the default, has random keys, so that no client can choose such keys.
 //! - Closures must be short and must not sleep: they run in an operation, which delays the release of
-//!   memory. Builds with debug assertions report one that slept ([`squall_rcu::on_stall`]). A closure that
-//!   changes its own key each time runs forever.
+//!   memory. Builds with debug assertions report one that slept
+//!   ([`squall::rcu::on_stall`](squall_rcu::on_stall)). A closure that changes its own key each time runs
+//!   forever.
 //! - Drops of keys and values must not sleep. They run under no lock: in the call itself for a locked map,
 //!   otherwise after a grace period, perhaps on another thread.
 //! - A signal handler must not use a map. In the child of a fork, calls return an error or panic: see
@@ -146,7 +147,7 @@ pub use store::Store;
 /// The interface of a map. [`MapExt`] has the methods for callers; these are the ones of an implementation.
 ///
 /// # Source
-/// CO-54 to CO-64 (K42's hash tables), HU-15 (Hurricane).
+/// CO-54 to CO-64 (K42's hash tables), HU-15 (Hurricane) in `docs/mechanisms.md`.
 #[interface(crate = squall_core, view = view::MapView)]
 pub trait Map<
     K: Eq + Hash + Send + Sync + 'static,

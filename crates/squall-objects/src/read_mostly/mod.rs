@@ -38,7 +38,7 @@
 //! - There is no poisoning. User closures run under no lock. If one panics, the value is unchanged. A panic
 //!   of a waker comes after the change.
 //! - Concurrent changes block each other in no particular order. Replaced values are freed after a grace
-//!   period; see [`squall_rcu::retire`] for the limit of values that await it.
+//!   period; see [`squall::rcu::retire`](squall_rcu::retire) for the limit of values that await it.
 //!
 //! # Limits
 //! Signal handlers must not read or change a value. The first read of a cluster takes a lock briefly and may
@@ -46,7 +46,8 @@
 //! In the child of a fork, calls return an error or panic: see
 //! [forked children](squall_core#forked-children).
 //!
-//! [`squall_parts::replica`] has the replicas of these objects, for an object of your own.
+//! [`squall::parts::replica`](squall_parts::replica) has the replicas of these objects, for an object of your
+//! own.
 
 mod distributed;
 mod policy;
@@ -517,7 +518,8 @@ pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> 
 /// Creates an adaptive value: it starts in the form of [`shared`] and becomes [`copied`] for each cache while
 /// its load asks for that.
 ///
-/// The first call registers the policy and starts its thread, `squall-adapt`. See [`squall_adapt::engine`].
+/// The first call registers the policy and starts its thread, `squall-adapt`. See
+/// [`squall::adapt::engine`](squall_adapt::engine).
 ///
 /// ```
 /// use squall::objects::read_mostly::{self, ReadMostlyExt};
