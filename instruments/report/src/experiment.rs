@@ -17,6 +17,8 @@ pub struct Experiment {
     pub paper: Paper,
     /// Our measurement, and its differences from the paper's.
     pub here: &'static str,
+    /// Condition of the verdict `agrees`: a part of a sentence, with its limits.
+    pub agrees_if: &'static str,
     /// Command that repeats the measurement alone.
     pub command: &'static str,
     /// Expected duration in seconds: of a quick run, and of a full one.

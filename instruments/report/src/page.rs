@@ -1,4 +1,4 @@
-//! Writes the report: one HTML page that asks for nothing else, and each plot as an SVG file.
+//! Writes the report: one HTML page that loads no other file, and each plot as an SVG file.
 
 use std::fs;
 use std::io;
@@ -77,7 +77,7 @@ pub fn page(done: &[Done], quick: bool) -> String {
                         }
                     }
                 }
-                @for it in done { (section(it)) }
+                @for it in done { (section(it, quick)) }
             }
         }
     };
@@ -86,11 +86,13 @@ pub fn page(done: &[Done], quick: bool) -> String {
 
 fn word(done: &Done) -> Markup {
     let word = done.verdict.word();
-    html! { span class=(word) { (word) } }
+    let shown = if word == "part" { "compared in part" } else { word };
+    html! { span class=(word) { (shown) } }
 }
 
-fn section(done: &Done) -> Markup {
+fn section(done: &Done, quick: bool) -> Markup {
     let it = done.experiment;
+    let again = format!("{}{} --out again", it.command, if quick { " --quick" } else { "" });
     html! {
         section id=(it.id) {
             h2 { (it.id) " · " (it.title) }
@@ -98,13 +100,14 @@ fn section(done: &Done) -> Markup {
             p { "The paper: " (it.paper.found) " " small { (it.paper.source) } }
             p { "Here: " (it.here) }
             p { (word(done)) ": " (done.verdict.why()) }
+            p { small { "It agrees if " (it.agrees_if) } }
             @for plot in &done.found.plots {
                 h3 { (plot.title) " " small { (plot.means.word()) } }
                 (PreEscaped(inline(plot)))
             }
             @if !done.found.figures.is_empty() { (figures(&done.found.figures)) }
             p { small {
-                "Repeat it: " code { (it.command) } ". It took " (done.took.as_secs()) " s."
+                "Repeat it: " code { (again) } ". It took " (done.took.as_secs()) " s."
                 @if done.foreign > FOREIGN_TOLD {
                     " Other programs took " (format!("{:.0}", done.foreign * 100.0))
                     " % of the processors meanwhile, so timed figures may be too high."
@@ -128,12 +131,13 @@ fn figures(figures: &[Figure]) -> Markup {
     }
 }
 
-/// A value with three to four digits.
+/// A value with three to four digits, and at most three decimals.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 
@@ -172,6 +176,19 @@ mod tests {
             assert!(page.contains(&format!("<section id=\"{}\"", it.id)), "{} is missing", it.id);
         }
         assert!(page.contains("Other programs took 20 %"));
+        assert!(page.contains("<code>squall report EX-K1 --out again</code>"));
+    }
+
+    #[test]
+    fn a_quick_page_is_repeated_quickly_and_beside_it() {
+        let page = page(&all_done(|it| (it.alike)()), true);
+        assert!(page.contains("<code>squall report EX-K1 --quick --out again</code>"));
+    }
+
+    #[test]
+    fn a_small_value_keeps_its_digits() {
+        let shown = [0.0351, 1.234, 12.34, 123.4].map(digits);
+        assert_eq!(shown, ["0.035", "1.23", "12.3", "123"]);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) static EX_K1: Experiment = Experiment {
     },
     here: "The paper's clients call a server that counts. Here the threads count directly, so the same steps are \
            steeper. A line holds 8 counters of the array, where the paper's held 16.",
+    agrees_if: "an increment slows down most under a lock, then as an atomic addition, then in the array, there more than \
+                1.5 times. With padding and with Squall it must slow down less than 1.1 times.",
     command: "squall report EX-K1",
     seconds: (60, 300),
     run,

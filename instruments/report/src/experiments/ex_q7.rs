@@ -13,6 +13,7 @@ pub(super) static EX_Q7: Experiment = Experiment {
     },
     here: "The general monitor copies a record to a reader in another thread. A sensor is a word beside the setting \
            that it controls. Compared with a lock and an unlock of std's mutex in the same run.",
+    agrees_if: "a record takes more than twice the mutex's time, and a sensor at most 1.5 times.",
     command: "squall report EX-Q7",
     seconds: (30, 120),
     run,
