@@ -99,13 +99,17 @@ impl fmt::Display for Reason {
             Reason::NotExamined => {
                 f.write_str("the engine has not looked at it in this form: its sensor reported nothing")
             }
-            Reason::EngineOff => f.write_str("the engine's thread is off"),
+            Reason::EngineOff => f.write_str(
+                "the engine's thread is off: unset SQUALL_ADAPT, or call `engine::set_thread(true)`",
+            ),
             Reason::Quiet => f.write_str("it had no calls at the last look"),
             Reason::FewCalls => f.write_str("it had too few calls for an estimate"),
             Reason::NotCounted => {
                 f.write_str("its calls could not be counted: it is being swapped, or has an arbiter")
             }
-            Reason::NotRead => f.write_str("its sensors could not be read"),
+            Reason::NotRead => f.write_str(
+                "its sensors could not be read: an arbiter refused the call, or its estimate panicked",
+            ),
             Reason::Cheapest(None) => f.write_str("no other form was estimated for these calls"),
             Reason::Cheapest(Some((form, times))) if times < 1.05 => {
                 write!(f, "{} would cost about as much", form.about())
