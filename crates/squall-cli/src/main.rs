@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 
 /// Squall: shared objects for servers that scale with the number of processors.
 ///
-/// Without a command, runs the demo: the changing load of a service, with a lock, two crates, and Squall.
+/// Without a command, runs the demo: the changing load of a service, with two locks, two crates, and Squall.
 #[derive(Parser)]
 #[command(name = "squall", version)]
 struct Cli {
@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show the changing load of a service, with a lock, two crates, and Squall; or use your own texts.
+    /// Show the changing load of a service, with two locks, two crates, and Squall; or use your own texts.
     Demo(demo::DemoArgs),
     /// Compare counters and protected reads on this machine, and explain the results.
     Tour,

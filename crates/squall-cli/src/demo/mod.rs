@@ -119,7 +119,7 @@ fn run_index(args: &IndexArgs) -> Result<(), Failure> {
     }
     match fruitless.first() {
         Some(path) if !texts.paths.is_empty() => Err(Failure::new(format!(
-            "{} of the paths contributed no text, such as {path:?}",
+            "{} of the paths contributed no text, such as {path:?}; name files that have text",
             fruitless.len()
         ))),
         _ => Ok(()),

@@ -307,8 +307,8 @@ fn empty_files_and_files_without_words_are_named() {
 }
 
 /// Words of the glossary. A reader of the story does not know them.
-const GLOSSARY: [&str; 6] =
-    ["representative", "quiescence", "mediator", "clustered", "miss handler", "epoch"];
+const GLOSSARY: [&str; 8] =
+    ["representative", "quiescence", "mediator", "clustered", "miss handler", "epoch", "sensor", "arbiter"];
 const PHASES: [&str; 4] = ["one writer", "many writers", "mostly reads", "idle"];
 const STORES: [&str; 5] = [
     "Mutex<HashMap>",

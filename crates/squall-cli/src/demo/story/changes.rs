@@ -113,12 +113,12 @@ fn short(pause: Duration) -> String {
     }
 }
 
-/// Describes a form in words.
+/// Describes a form in the words that `plain` leaves of the form's own description.
 fn in_words(family: &str, form: &'static str) -> Cow<'static, str> {
     match (family, form) {
         ("map", "small") => "a small table under one lock".into(),
-        ("map", "shared") => "one table for many threads".into(),
-        ("map", "replicated") => "a copy per node".into(),
+        ("map", "shared") => "one concurrent table".into(),
+        ("map", "replicated") => "one copy per node".into(),
         ("counter", "shared") => "one number for all processors".into(),
         ("counter", "distributed") => "one number per processor".into(),
         _ => format!("the form {form}").into(),
@@ -127,7 +127,15 @@ fn in_words(family: &str, form: &'static str) -> Cow<'static, str> {
 
 /// Replaces Squall's own words, which a newcomer does not know.
 fn plain(sentence: &str) -> String {
-    sentence.replace("VP ", "processor ").replace("representative", "part")
+    [
+        ("VP ", "processor "),
+        ("representative", "number"),
+        ("its sensor reported nothing", "it reported no load"),
+        ("its sensors", "its readings"),
+        ("an arbiter", "a function before its calls"),
+    ]
+    .iter()
+    .fold(sentence.to_owned(), |told, (own, plain)| told.replace(own, plain))
 }
 
 /// Wraps a sentence into indented lines.
@@ -149,6 +157,7 @@ fn wrapped(sentence: &str) -> Vec<String> {
 mod tests {
     use squall::Handle;
     use squall::adapt::decision::{Held, note};
+    use squall::adapt::stays::Reason;
     use squall::objects::counter;
 
     use super::*;
@@ -173,13 +182,27 @@ mod tests {
         decide(Verdict::Swapped);
         let told = joined(&changes.news());
         let forms = "changed from one number for all processors to one number per processor";
-        let why = "9 calls in 3 ms; one part at processor 1 costs an estimated half";
+        let why = "9 calls in 3 ms; one number at processor 1 costs an estimated half";
         assert!(told.ends_with(&format!("s the counter {forms}: {why}.")), "{told}");
         assert_eq!(changes.news(), Vec::<String>::new());
         decide(Verdict::Failed("swap of a::B<c::D> to e::F: it took too long".to_owned()));
         let told = joined(&changes.news());
         let kept = "could not become one number per processor, and stayed one number for all processors";
         assert!(told.ends_with(&format!("s the counter {kept}: it took too long.")), "{told}");
+    }
+
+    #[test]
+    fn a_form_has_one_name_in_a_sentence() {
+        for (form, about) in [
+            (counter::SHARED, "one representative for all processors"),
+            (counter::DISTRIBUTED, "one representative per processor"),
+        ] {
+            assert_eq!(plain(about), in_words("counter", form));
+        }
+        for reason in [Reason::NotExamined, Reason::NotCounted, Reason::NotRead] {
+            let told = plain(&reason.to_string());
+            assert!(!told.contains("sensor") && !told.contains("arbiter"), "{told}");
+        }
     }
 
     #[test]

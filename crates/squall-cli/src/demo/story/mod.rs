@@ -1,6 +1,6 @@
 //! `squall` without a command, and `squall demo`: the load of a service changes in phases. The same code
-//! keeps its hits under a lock, in two crates, and in Squall objects. Each phase shows the cost for each of
-//! them, and says when and why the Squall objects changed their form.
+//! keeps its hits under two locks, in two crates, and in Squall objects. Each phase shows the cost for each
+//! of them, and says when and why the Squall objects changed their form.
 //!
 //! - I1. The stores take turns in short slices, round after round, with the same threads. Each round begins
 //!   with the next store. A figure is the median of the slices.
@@ -185,14 +185,16 @@ pub(super) fn run(args: &StoryArgs) -> Result<(), Failure> {
             .try_for_each(|said| line(format_args!("  {said}")))?;
         let slices = rows.iter().find(|row| row.is_ours).map(|row| plot::sparkline(&row.slices));
         if let (true, Some(slices)) = (stage.tell_changes()?, slices) {
-            line(format_args!("  Squall's slices in this phase, first to last: {slices}"))?;
+            line(format_args!(
+                "  Squall's slices in this phase, first to last (higher is slower): {slices}"
+            ))?;
         }
         all.push(rows);
     }
     line(format_args!("\nPhase {0} of {0}: {IDLE}. No thread calls.", PHASES.len() + 1))?;
     let used = idle(pace.idle);
     line(format_args!(
-        "  The whole program used {:.1} ms of processor time in {:.1} s. A lock and the two crates run no code here;\n  \
+        "  The whole program used {:.1} ms of processor time in {:.1} s. The locks and the two crates run no code here;\n  \
          Squall's thread wakes up only if it has to look at an object.",
         used.as_secs_f64() * 1e3,
         pace.idle.as_secs_f64()
@@ -200,7 +202,7 @@ pub(super) fn run(args: &StoryArgs) -> Result<(), Failure> {
     stage.tell_changes()?;
     sum_up(&all)?;
     if let Some(wrong) = stage.difference() {
-        return Err(Failure::new(wrong));
+        return Err(Failure::new(format!("{wrong}; please report this")));
     }
     line("Each row counted every hit: its total, and the sum over its pages, are exact.")?;
     try_next(stays)?;
@@ -213,11 +215,11 @@ fn introduce(threads: usize, pace: &Pace) -> Result<(), Failure> {
     line(env::summary())?;
     line(format_args!(
         "\nA service counts the hits of {PAGES} pages in a map, and their total. Its load changes in {} phases.\n\
-         The same code runs with a lock, with two crates, and with a map and a counter of Squall. Those two begin\n\
-         in their simplest form. Squall's engine, a thread in the background, changes the form when the load\n\
+         The same code runs with two locks, with two crates, and with a map and a counter of Squall. The last two\n\
+         begin in their simplest form. Squall's engine, a thread in the background, changes the form when the load\n\
          makes another one cheaper. {threads} threads run on {processors} processors.\n\
-         The rows take turns of {} ms, {} rounds in each phase. A figure is the median time of one operation, as\n\
-         its thread sees it. Shorter is better.",
+         The five stores take turns in slices of {} ms, {} rounds in each phase. A figure is the median\n\
+         time of one operation, as its thread sees it. Shorter is better.",
         PHASES.len() + 1,
         pace.slice.as_millis(),
         pace.rounds
@@ -297,7 +299,11 @@ fn try_next(stays: bool) -> Result<(), Failure> {
     let next = [
         ("top", &*pid, format!("watch {whose}")),
         ("browse", &*pid, "the same in a web browser".to_owned()),
-        ("report", "--quick", "experiments of the literature on this machine, with plots".to_owned()),
+        (
+            "report",
+            "--quick",
+            "experiments of the literature, with plots (five minutes; counts need QEMU)".to_owned(),
+        ),
         ("demo", "index PATH", "a word index of your own texts, in each kind of map".to_owned()),
         ("bench", "--list", "all benchmark cases, with more rivals".to_owned()),
     ];

@@ -6,7 +6,7 @@
 const BAR: f64 = 40.0;
 /// Two times this close to each other count as the same.
 const SAME: f64 = 1.05;
-/// Slices that differ by more than this part of their median are reported.
+/// A middle half of the slices that spreads over more than this part of their median is reported.
 const SPREAD_MAX: f64 = 0.3;
 
 /// The slices of one store in a phase.
@@ -96,7 +96,7 @@ pub(super) fn doubt(rows: &[Row]) -> Option<String> {
     let spread = rows.iter().map(Row::spread).fold(0.0, f64::max);
     (spread > SPREAD_MAX).then(|| {
         format!(
-            "(Slices of one row differ by {:.0} %. Other programs may be using the processors.)",
+            "(The middle half of one row's slices spreads over {:.0} %. Other programs may be using the processors.)",
             spread * 100.0
         )
     })
@@ -150,6 +150,6 @@ mod tests {
         let mut rows = rows(50.0, 50.0);
         assert_eq!(doubt(&rows), None, "single slices count little");
         rows[1].slices = vec![10.0, 20.0, 30.0, 40.0];
-        assert!(doubt(&rows).is_some_and(|doubt| doubt.contains("differ by 67 %")));
+        assert!(doubt(&rows).is_some_and(|doubt| doubt.contains("spreads over 67 %")));
     }
 }
