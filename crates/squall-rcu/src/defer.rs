@@ -49,6 +49,7 @@
 use std::time::{Duration, Instant};
 
 use crate::counts::COUNTS;
+use crate::jobs;
 use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
 use crate::raw::grace::Haste;
 use crate::raw::moment::Moment;
@@ -549,7 +550,8 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 }
 
 /// Waits until every call that any thread deferred before this call has run. Waits also for every
-/// [quiescent-do](crate::quiescent_do) that has begun until then: for its runs, and the drop of its captures.
+/// [quiescent-do](crate::quiescent_do) that has begun until then: for its runs, the drop of its captures, and
+/// the calls that these deferred.
 ///
 /// Returns the number of calls run on this thread. Blocks the thread; a task uses
 /// [`barrier_async`](crate::barrier_async).
@@ -572,11 +574,16 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 pub fn barrier() -> Result<u64, WaitError> {
     may_run()?;
     if !crate::reclaimer::allowed() {
-        crate::jobs::run_jobs(crate::jobs::Workers::Caller, || Some(()));
+        jobs::run_jobs(jobs::Workers::Caller, || Some(()));
     }
-    let calls =
-        with_record(|record| barrier_with(record, || Some(()), || ())).map_err(|_| WaitError::Forked)??;
-    crate::jobs::wait_for_runs()?;
+    let run_calls =
+        || with_record(|record| barrier_with(record, || Some(()), || ())).map_err(|_| WaitError::Forked)?;
+    let ended = jobs::ended_runs();
+    let mut calls = run_calls()?;
+    // Runs that ended meanwhile may have deferred calls, as drops do.
+    if jobs::wait_for_runs()? || jobs::ended_runs() != ended {
+        calls += run_calls()?;
+    }
     Ok(calls)
 }
 

@@ -102,6 +102,8 @@ struct Queue {
     waits: BTreeMap<(Moment, u64), Arc<Done>>,
     /// Waits for the reclaimer's next round.
     rounds: BTreeMap<u64, Arc<Done>>,
+    /// The number of quiescent-dos that have ended.
+    ended: u64,
 }
 
 static QUEUE: Mutex<Queue> = Mutex::new(Queue {
@@ -111,6 +113,7 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue {
     tails: BTreeMap::new(),
     waits: BTreeMap::new(),
     rounds: BTreeMap::new(),
+    ended: 0,
 });
 /// The number of `jobs`. Written under the lock.
 static JOBS: AtomicUsize = AtomicUsize::new(0);
@@ -156,6 +159,7 @@ impl Queue {
     /// Notes the end of a quiescent-do. Returns the barriers that end with it.
     fn end_run(&mut self, number: u64, failed: bool) -> Vec<Arc<Done>> {
         self.running.remove(&number);
+        self.ended += 1;
         let mut ended = Vec::new();
         self.tails.retain(|_, tail| {
             let over = tail.left.remove(&number) && (failed || tail.left.is_empty());
@@ -386,10 +390,17 @@ fn end_barrier(number: u64, passed: Result<(), WaitError>) {
     fill(&ended, passed.map(|()| Quiescent::NONE));
 }
 
-/// Waits until all quiescent-dos that are in the queue, or are being run, have ended.
-pub(crate) fn wait_for_runs() -> Result<(), WaitError> {
+/// Returns the number of quiescent-dos that have ended.
+pub(crate) fn ended_runs() -> u64 {
+    queue().ended
+}
+
+/// Waits until all quiescent-dos that are in the queue, or are being run, have ended. Returns whether there
+/// were any.
+pub(crate) fn wait_for_runs() -> Result<bool, WaitError> {
     let begun = queue().runs();
-    begun.values().try_for_each(|done| wait_for(done).map(drop))
+    begun.values().try_for_each(|done| wait_for(done).map(drop))?;
+    Ok(!begun.is_empty())
 }
 
 /// Blocks the thread until the outcome is there. If the reclaimer is forbidden, the thread does the work.

@@ -160,7 +160,7 @@ pub fn wait_async() -> impl Future<Output = Result<(), WaitError>> + Send + Unpi
 
 /// Waits until every call that any thread deferred before the first poll has run, like
 /// [`barrier`](crate::barrier), for a task. Waits also for every [quiescent-do](crate::quiescent_do) that has
-/// begun until then.
+/// begun until then. Calls that these defer may run later.
 ///
 /// The reclaimer thread runs the calls. Dropping the future has no effect on them. It needs no particular
 /// runtime, so a timer of the task's runtime can limit it.
