@@ -494,9 +494,11 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
         return Err(ControlError::InOperation(id));
     }
     let class = class(id)?;
-    let forms = family::forms_for(class.interface_id);
-    if let Some((family, form)) =
-        forms.into_iter().find(|(family, form)| family.forms()[*form].name() == implementation)
+    // Families of one interface may have forms of the same name. The object's own family comes first.
+    let own =
+        family::of(id).into_iter().flat_map(|(own, _)| (0..own.forms().len()).map(move |form| (own, form)));
+    let mut forms = own.chain(family::forms_for(class.interface_id));
+    if let Some((family, form)) = forms.find(|(family, form)| family.forms()[*form].name() == implementation)
     {
         return Ok(by_hand(id, family, form, BY_HAND).ok_or(ControlError::NoObject(id))??);
     }
