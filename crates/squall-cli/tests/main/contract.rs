@@ -319,6 +319,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
             "locks",
             "alloc",
             "maps",
+            "dhash",
             "fork"
         ]
     );
