@@ -9,7 +9,7 @@
 //!   ran on another processor, unless the system interrupted the spinning thread.
 //! - I2. Samples are hints. Two threads that keep a sample at once may overwrite each other's.
 //!
-//! Cost: one contended acquisition in [`RATE`] reads the clock up to twelve times. Others pay one addition.
+//! Cost: one contended acquisition in `RATE` reads the clock up to twelve times. Others pay one addition.
 
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use std::cell::Cell;
