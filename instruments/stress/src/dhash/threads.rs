@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use squall::{Vp, machine, tables};
-
 use super::counts::{Stat, count};
 use super::tracked::{Reserved, Tracked};
 use super::world::{PLACES, SIZES, World};
 use crate::run::Rng;
 use crate::skeleton::delay::delay;
 use crate::skeleton::lifetime::run_thread;
-use crate::skeleton::placement::switch_vp;
+use crate::skeleton::placement::{discard_tables, switch_vp};
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 12;
@@ -103,12 +101,7 @@ fn fill(world: &'static World, kept: &mut Kept, rng: &mut Rng) {
 fn swap(world: &'static World, rng: &mut Rng) {
     let Some(tracked) = world.any(rng) else { return };
     if rng.one_in(4) {
-        let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
-        match rng.below(8) {
-            0 => tables::discard_all(),
-            1..4 => tables::discard(vp),
-            _ => tables::discard_page_of(vp, tracked.id()),
-        }
+        discard_tables(tracked.id(), rng);
         count(Stat::Discards);
     } else {
         // Fails if a call waits for a handed key, or the directory is gone.

@@ -1,10 +1,7 @@
 //! The data that all threads of the stress share: places for directories, and the handed reservations.
-//!
-//! - I1. The directory shown by a place may be stale. The thread that takes the owner out of a place destroys
-//!   the directory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use squall::objects::directory::{self, OwnedDirectory};
 use squall::{ClusterSize, Owned};
@@ -14,8 +11,8 @@ use super::contents::{Entry, Part};
 use super::counts::{Counts, Stat, count};
 use super::handed::Handed;
 use super::tracked::Tracked;
-use crate::run::{Rng, lock};
-use crate::skeleton;
+use crate::run::Rng;
+use crate::skeleton::{self, places::Places};
 
 /// Number of places.
 pub(super) const PLACES: usize = 4;
@@ -25,16 +22,10 @@ pub(super) const SIZES: [ClusterSize; 5] =
 
 type Owner = OwnedDirectory<u64, Entry, Part>;
 
-#[derive(Default)]
-struct Place {
-    shown: Mutex<Option<Arc<Tracked>>>,
-    vault: Mutex<Option<(Owner, Arc<Tracked>)>>,
-}
-
 pub(crate) struct State {
     /// Number of calling workers.
     pub(super) callers: usize,
-    places: Vec<Place>,
+    places: Places<Owner, Tracked>,
     pub(super) handed: Handed,
     alive: AtomicI64,
     serials: AtomicU64,
@@ -46,7 +37,7 @@ impl World {
     pub(super) fn make(broken: Option<Break>, callers: usize, others: usize) -> &'static World {
         World::leaked(broken, callers + others, |_| State {
             callers,
-            places: (0..PLACES).map(|_| Place::default()).collect(),
+            places: Places::new(PLACES),
             handed: Handed::default(),
             alive: AtomicI64::new(0),
             serials: AtomicU64::new(1),
@@ -64,30 +55,24 @@ impl World {
     }
 
     pub(super) fn any(&self, rng: &mut Rng) -> Option<Arc<Tracked>> {
-        lock(&self.places[rng.below(PLACES as u64) as usize].shown).clone()
+        self.places.any(rng)
     }
 
     /// Puts a directory into each place without one.
     pub(super) fn fill(&'static self, rng: &mut Rng) {
-        for place in &self.places {
-            if lock(&place.vault).is_some() {
-                continue;
-            }
+        self.places.fill(|| {
             let size = SIZES[rng.below(SIZES.len() as u64) as usize];
             let owner: Owner = directory::distributed(size, Part::of);
             let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-            let tracked = Arc::new(Tracked::open(self, serial, owner.handle()));
+            let tracked = Tracked::open(self, serial, owner.handle());
             count(Stat::Opened);
-            let before = lock(&place.shown).replace(Arc::clone(&tracked));
-            // The place was empty, because one thread fills all places.
-            let vault = lock(&place.vault).replace((owner, tracked));
-            drop((before, vault));
-        }
+            (owner, tracked)
+        });
     }
 
     /// Destroys the directory of a place, if any. If `exactly`, drains the callers first and checks the sums.
     pub(super) fn destroy(&self, place: usize, exactly: bool) {
-        let Some((owner, tracked)) = lock(&self.places[place].vault).take() else { return };
+        let Some((owner, tracked)) = self.places.take(place) else { return };
         if exactly {
             tracked.close();
         }
@@ -110,8 +95,7 @@ impl World {
         self.handed.drop_all();
         for place in 0..PLACES {
             self.destroy(place, true);
-            let shown = lock(&self.places[place].shown).take();
-            drop(shown);
         }
+        self.places.hide_all();
     }
 }

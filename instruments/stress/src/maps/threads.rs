@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use squall::ClusterSize;
 use squall::adapt::control;
 use squall::objects::map::{REPLICATED, SHARED, SMALL};
-use squall::{ClusterSize, Vp, machine, tables};
 
 use super::breaks::Break;
 use super::counts::{Stat, count};
@@ -14,7 +14,7 @@ use crate::run::Rng;
 use crate::skeleton::delay::delay;
 use crate::skeleton::expected_panic::catch_silently;
 use crate::skeleton::lifetime::run_thread;
-use crate::skeleton::placement::switch_vp;
+use crate::skeleton::placement::{discard_tables, switch_vp};
 
 /// A thread runs at most two to this power steps.
 const STEPS_LOG: u64 = 12;
@@ -88,12 +88,7 @@ fn swap(world: &'static World, rng: &mut Rng) {
     let Some(tracked) = world.any(rng) else { return };
     match rng.below(8) {
         0 => {
-            let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
-            match rng.below(8) {
-                0 => tables::discard_all(),
-                1..4 => tables::discard(vp),
-                _ => tables::discard_page_of(vp, tracked.id()),
-            }
+            discard_tables(tracked.id(), rng);
             count(Stat::Discards);
         }
         1 | 2 => {

@@ -1,15 +1,12 @@
 //! The maps stress, as the skeleton runs it.
 
-use std::thread;
 use std::time::Duration;
-
-use squall::rcu::barrier;
 
 use super::breaks::Break;
 use super::threads::{OTHERS, Role, body};
 use super::world::World;
 use crate::run::{Rng, Run, Violation};
-use crate::skeleton::cleanup::{ProcessSnapshot, drain_until_clean};
+use crate::skeleton::cleanup::{ProcessSnapshot, drain_values};
 use crate::skeleton::run_state::RunState;
 use crate::skeleton::supervisor::{Body, SUPERVISOR_STREAM, Supervised, Supervisor};
 use crate::skeleton::worker::Worker;
@@ -17,9 +14,6 @@ use crate::skeleton::workload::Workload;
 
 /// The stream of random numbers for making the first maps.
 const FIRST_STREAM: u64 = SUPERVISOR_STREAM - 5;
-/// Maximum number of barriers at the end, and the sleep before each.
-const ROUNDS: u32 = 1_000;
-const PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) struct MapsWorkload(&'static World);
 
@@ -74,16 +68,7 @@ impl Workload for MapsWorkload {
         let world = self.0;
         world.end();
         world.run_state.violation().map_or(Ok(()), Err)?;
-        let round = || {
-            // Representatives are dropped on their VP, by the next thread that runs there.
-            thread::sleep(PAUSE);
-            barrier().map(drop).map_err(|error| format!("a barrier at the end failed: {error}"))
-        };
-        let remaining = || match world.alive() {
-            0 => None,
-            alive => Some(format!("{alive} values were not dropped although all maps were destroyed")),
-        };
-        drain_until_clean(ROUNDS, round, remaining)
+        drain_values(|| world.alive(), "values were not dropped although all maps were destroyed")
     }
 
     fn report(&self, _elapsed: Duration) -> Vec<(&'static str, u64)> {

@@ -1,32 +1,23 @@
 //! The data that all threads of the stress share: places for maps.
-//!
-//! - I1. The map shown by a place may be stale. The thread that takes the owner out of a place destroys the
-//!   map.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use super::any_map::{self, AnyOwnedMap};
 use super::breaks::Break;
 use super::counts::{Counts, Stat, count};
 use super::token::Token;
 use super::tracked_map::TrackedMap;
-use crate::run::{Rng, lock};
-use crate::skeleton;
+use crate::run::Rng;
+use crate::skeleton::{self, places::Places};
 
 /// Number of places.
 pub(super) const PLACES: usize = 8;
 
-#[derive(Default)]
-struct Place {
-    shown: Mutex<Option<Arc<TrackedMap>>>,
-    vault: Mutex<Option<(AnyOwnedMap, Arc<TrackedMap>)>>,
-}
-
 pub(crate) struct State {
     /// Number of calling workers.
     pub(super) callers: usize,
-    places: Vec<Place>,
+    places: Places<AnyOwnedMap, TrackedMap>,
     alive: AtomicI64,
     serials: AtomicU64,
 }
@@ -37,7 +28,7 @@ impl World {
     pub(super) fn make(broken: Option<Break>, callers: usize, others: usize) -> &'static World {
         World::leaked(broken, callers + others, |_| State {
             callers,
-            places: (0..PLACES).map(|_| Place::default()).collect(),
+            places: Places::new(PLACES),
             alive: AtomicI64::new(0),
             serials: AtomicU64::new(1),
         })
@@ -54,32 +45,26 @@ impl World {
     }
 
     pub(super) fn any(&self, rng: &mut Rng) -> Option<Arc<TrackedMap>> {
-        lock(&self.places[rng.below(PLACES as u64) as usize].shown).clone()
+        self.places.any(rng)
     }
 
     /// Puts a map into each place without one.
     pub(super) fn fill(&'static self, rng: &mut Rng) {
-        for place in &self.places {
-            if lock(&place.vault).is_some() {
-                continue;
-            }
+        self.places.fill(|| {
             let (map, is_adaptive) = any_map::any(rng);
             let serial = self.serials.fetch_add(1, Ordering::Relaxed);
-            let tracked = Arc::new(TrackedMap::open(self, serial, map.handle(), is_adaptive));
+            let tracked = TrackedMap::open(self, serial, map.handle(), is_adaptive);
             count(Stat::Made);
             if let AnyOwnedMap::Cached(_) = map {
                 count(Stat::Cached);
             }
-            let before = lock(&place.shown).replace(Arc::clone(&tracked));
-            // The place was empty, because one thread fills all places.
-            let vault = lock(&place.vault).replace((map, tracked));
-            drop((before, vault));
-        }
+            (map, tracked)
+        });
     }
 
     /// Destroys the map of a place, if any. If `exactly`, drains the writers first and checks the map.
     pub(super) fn destroy(&self, place: usize, exactly: bool) {
-        let Some((map, tracked)) = lock(&self.places[place].vault).take() else { return };
+        let Some((map, tracked)) = self.places.take(place) else { return };
         if exactly {
             tracked.close();
         }
@@ -98,8 +83,7 @@ impl World {
     pub(super) fn end(&self) {
         for place in 0..PLACES {
             self.destroy(place, true);
-            let shown = lock(&self.places[place].shown).take();
-            drop(shown);
         }
+        self.places.hide_all();
     }
 }

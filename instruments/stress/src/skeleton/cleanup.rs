@@ -85,6 +85,24 @@ impl ProcessSnapshot {
     }
 }
 
+/// Runs barriers until no value is alive. Representatives are dropped on their VP, by the next thread that
+/// runs there, so each barrier comes after a sleep.
+///
+/// # Errors
+/// The number of values that remain, with `remain` for the rest of the sentence, or the error of a barrier.
+pub(crate) fn drain_values(alive: impl Fn() -> i64, remain: &str) -> Result<(), String> {
+    const ROUNDS: u32 = 1_000;
+    const PAUSE: Duration = Duration::from_millis(5);
+    let round = || {
+        thread::sleep(PAUSE);
+        barrier().map(drop).map_err(|error| format!("a barrier at the end failed: {error}"))
+    };
+    drain_until_clean(ROUNDS, round, || match alive() {
+        0 => None,
+        alive => Some(format!("{alive} {remain}")),
+    })
+}
+
 /// Runs `round` until `remaining` returns `None`, at most `rounds` times.
 ///
 /// # Errors

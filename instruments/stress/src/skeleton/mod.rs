@@ -18,6 +18,7 @@ pub(crate) mod expected_panic;
 pub(crate) mod lifecycle;
 pub(crate) mod lifetime;
 pub(crate) mod placement;
+pub(crate) mod places;
 pub(crate) mod run_state;
 pub(crate) mod store_buffer;
 pub(crate) mod supervisor;

@@ -2,6 +2,7 @@
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use squall::{Id, tables};
 use squall_machine::topology::VirtualSpec;
 use squall_machine::{Machine, Vp, machine};
 
@@ -21,6 +22,16 @@ pub(crate) fn choose_machine(real: bool) {
     if let Ok(spec) = VirtualSpec::new(nodes, caches, cores, threads) {
         // Refused if the machine is in use; the run then uses it as it is.
         let _ = Machine::set_virtual(spec);
+    }
+}
+
+/// Discards translation tables: all of them, those of one VP, or, mostly, the page of this object on one VP.
+pub(crate) fn discard_tables(id: Id, rng: &mut Rng) {
+    let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
+    match rng.below(8) {
+        0 => tables::discard_all(),
+        1..4 => tables::discard(vp),
+        _ => tables::discard_page_of(vp, id),
     }
 }
 
