@@ -5,7 +5,8 @@
 //! search for an order of all calls that respects this knowledge and in which a sequential [`Spec`] gives the
 //! same answers ([`check`]). If no such order exists, the object is wrong.
 //!
-//! [`maps`] generates the load: checks for any concurrent map that implements a trait.
+//! [`maps`] generates the load: checks for any concurrent map that implements a trait. [`tasks`] runs futures
+//! in tests.
 //!
 //! Limits: the search is exponential. It is divided where no call is in progress ([`history`]). It never
 //! visits the same set of calls with the same state twice, and reports when it gives up. A history that
@@ -25,6 +26,7 @@ pub mod maps;
 pub mod record;
 pub mod rng;
 pub mod spec;
+pub mod tasks;
 
 pub use check::{Checker, Refused};
 pub use history::{Call, Event, History};

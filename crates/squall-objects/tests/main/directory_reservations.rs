@@ -1,13 +1,13 @@
 //! Reservations of directories: keys with entries that are made later.
 
 use crate::common::{alone, on};
+use squall_history::tasks::block_on;
 use squall_machine::ClusterSize;
 use squall_objects::directory::{self, Busy, FillError, Lookup, OwnedDirectory, Parts, Reservation, Revoked};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 type Uses = OwnedDirectory<u64, u64, u64>;
@@ -31,24 +31,6 @@ fn await_entry(of: &Uses, key: u64) -> Result<Option<u64>, FillError> {
 fn await_waiters(reserved: &Reservation<u64, u64, u64>, waiters: usize) {
     while reserved.waiters() < waiters {
         thread::yield_now();
-    }
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Unpark>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        thread::park();
     }
 }
 

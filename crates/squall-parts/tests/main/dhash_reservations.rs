@@ -1,12 +1,12 @@
 //! Tests of reserved keys: elements that are handed out empty and filled later.
 
 use squall_history::rng::Rng;
+use squall_history::tasks::block_on;
 use squall_parts::dhash::{
     Busy, FillError, LocalTable, Locking, Lookup, MasterTable, Reservation, Revoked, Verdict,
 };
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
@@ -45,24 +45,6 @@ struct Bell(AtomicU64);
 impl Wake for Bell {
     fn wake(self: Arc<Bell>) {
         self.0.fetch_add(1, SeqCst);
-    }
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Unpark>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        thread::park();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the futures of a gate. `squall-objects` tests them with both forms.
 
+use squall_history::tasks::block_on;
 use squall_parts::gate::{GateError, GateState, SharedGate, ShutDown};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 
 /// A waker that counts its calls.
@@ -46,25 +47,6 @@ impl Wake for Broken {
 /// Polls a future whose waker panics.
 fn poll_broken<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
     future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Broken))))
-}
-
-struct Unparks(Thread);
-
-impl Wake for Unparks {
-    fn wake(self: Arc<Unparks>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unparks(thread::current())));
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        thread::park();
-    }
 }
 
 #[test]

@@ -18,7 +18,6 @@
 //!
 //! Not checked: the order between different keys.
 
-mod block_on;
 mod breaks;
 mod contents;
 mod counts;

@@ -24,8 +24,8 @@ use squall::objects::directory::{
 };
 use squall::swap::Swap;
 use squall::{ClusterSize, Handle, Id};
+use squall_history::tasks::block_on;
 
-use super::block_on::block_on;
 use super::breaks::Break;
 use super::contents::{Entry, NotFilled, Part};
 use super::counts::{Stat, count};

@@ -1,4 +1,4 @@
-//! Runs a future on the calling thread.
+//! Runs futures in tests, without a runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,8 +13,12 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for the output of a future.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+/// Runs a future to its end on the calling thread, which sleeps until the future's waker is called.
+///
+/// ```
+/// assert_eq!(squall_history::tasks::block_on(async { 7 }), 7);
+/// ```
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
     loop {
