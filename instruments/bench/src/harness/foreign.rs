@@ -23,7 +23,7 @@ const SLICE_LOST_NS_MIN: f64 = 100_000.0;
 /// A round is disturbed if more than this part of the processors' time went to other programs.
 const ROUND_LOST: f64 = 0.08;
 /// Length of a tick of `/proc/stat`, in nanoseconds; the kernel's USER_HZ is 100 on x86-64 and aarch64.
-const TICK_NS: f64 = 10_000_000.0;
+pub const TICK_NS: f64 = 10_000_000.0;
 
 /// Processor time of this process.
 pub(crate) fn process_cpu_ns() -> u64 {
@@ -106,8 +106,8 @@ impl RoundWatch<'_> {
     }
 }
 
-/// Ticks in which one of `processors` was busy or stolen.
-fn busy_ticks(processors: &[usize]) -> Option<u64> {
+/// Ticks of [`TICK_NS`] in which one of `processors` was busy or stolen. `None` without `/proc/stat`.
+pub fn busy_ticks(processors: &[usize]) -> Option<u64> {
     parse_stat(&std::fs::read_to_string("/proc/stat").ok()?, processors)
 }
 

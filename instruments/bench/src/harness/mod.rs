@@ -20,6 +20,7 @@ use crate::env;
 use pool::{Placement, Pool, Shared, Slice};
 
 pub(crate) use foreign::{Lost, RoundWatch, SliceWatch, field, preemptions, process_cpu_ns};
+pub use foreign::{TICK_NS, busy_ticks};
 pub use plan::Plan;
 pub use progress::{RunError, Step};
 pub(crate) use stats::{median, paired_ratio, quantile, spread};
