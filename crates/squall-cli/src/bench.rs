@@ -3,11 +3,12 @@
 use std::io::IsTerminal;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use squall_bench::{Case, Plan, Step, Table, Text, env, rows, run_case};
 
 use crate::args::parse_count;
 use crate::output::{Failure, line};
+use crate::progress::bar;
 
 #[derive(Args)]
 pub(crate) struct BenchArgs {
@@ -157,13 +158,7 @@ pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
     pub(crate) fn new() -> Bar {
-        // Indicatif draws on stderr, and only if stderr is a terminal.
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
-        let bar = ProgressBar::new(0);
-        match style {
-            Ok(style) => Bar(bar.with_style(style)),
-            Err(_) => Bar(bar),
-        }
+        Bar(bar(0, "{msg} {wide_bar} {pos}/{len}"))
     }
 
     pub(crate) fn show(&self, step: Step<'_>) {

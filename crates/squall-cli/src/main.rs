@@ -14,6 +14,7 @@ mod info;
 mod info_words;
 mod locality;
 mod output;
+mod progress;
 mod report;
 #[cfg(test)]
 mod serial;

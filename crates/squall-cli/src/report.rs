@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use squall_report::{ALL, Done, Experiment, Progress, page};
 
 use crate::output::{Failure, line};
+use crate::progress::bar;
 
 #[derive(Args)]
 pub(crate) struct ReportArgs {
@@ -97,11 +98,7 @@ struct Bar(ProgressBar);
 
 impl Bar {
     fn new() -> Bar {
-        let bar = ProgressBar::new(0);
-        match ProgressStyle::with_template("{pos}/{len} {msg}") {
-            Ok(style) => Bar(bar.with_style(style)),
-            Err(_) => Bar(bar),
-        }
+        Bar(bar(0, "{pos}/{len} {msg}"))
     }
 
     fn show(&self, at: &Progress<'_>) {
