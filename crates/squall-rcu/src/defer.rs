@@ -580,8 +580,9 @@ pub fn barrier() -> Result<u64, WaitError> {
         || with_record(|record| barrier_with(record, || Some(()), || ())).map_err(|_| WaitError::Forked)?;
     let ended = jobs::ended_runs();
     let mut calls = run_calls()?;
+    jobs::wait_for_runs()?;
     // Runs that ended meanwhile may have deferred calls, as drops do.
-    if jobs::wait_for_runs()? || jobs::ended_runs() != ended {
+    if jobs::ended_runs() != ended {
         calls += run_calls()?;
     }
     Ok(calls)

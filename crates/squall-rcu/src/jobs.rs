@@ -11,9 +11,8 @@
 //!   it does not matter which threads run them.
 //! - I3. The reclaimer answers waits before each job, beside runners, and between deferred calls.
 //!
-//! Not promised: an answer while one deferred call of a user runs long on the reclaimer thread, while that
-//! thread waits for the grace period of other work, or while a barrier there waits for calls that another
-//! thread runs.
+//! Not promised: an answer while the reclaimer thread runs one deferred call of a user, waits for the grace
+//! period of other work, or waits in a barrier for calls of another thread.
 //!
 //! Cost: adding or taking back an entry is a search in a tree.
 
@@ -368,8 +367,9 @@ fn run_one(number: u64, passed: Result<(), WaitError>, workers: Workers) {
     let done = job.done.clone();
     // The drop of the function's captures is the caller's code.
     let _ = run_caught(|| drop(job));
-    fill(&done, outcome);
+    // Before its waiters are told, so that a barrier among them sees the number of ended runs.
     let barriers = queue().end_run(number, outcome.is_err());
+    fill(&done, outcome);
     fill_all(&barriers, outcome.map(|_| Quiescent::NONE));
 }
 
@@ -395,12 +395,10 @@ pub(crate) fn ended_runs() -> u64 {
     queue().ended
 }
 
-/// Waits until all quiescent-dos that are in the queue, or are being run, have ended. Returns whether there
-/// were any.
-pub(crate) fn wait_for_runs() -> Result<bool, WaitError> {
+/// Waits until all quiescent-dos that are in the queue, or are being run, have ended.
+pub(crate) fn wait_for_runs() -> Result<(), WaitError> {
     let begun = queue().runs();
-    begun.values().try_for_each(|done| wait_for(done).map(drop))?;
-    Ok(!begun.is_empty())
+    begun.values().try_for_each(|done| wait_for(done).map(drop))
 }
 
 /// Blocks the thread until the outcome is there. If the reclaimer is forbidden, the thread does the work.
