@@ -336,7 +336,7 @@ where
     pub(super) local_of: LocalOf<G, L>,
 }
 
-/// Takes the function of a caller, which runs once.
+/// Takes the function of a caller. It runs once.
 pub(super) fn take<T>(then: &mut Option<T>) -> T {
     then.take().expect("a caller's function was taken twice")
 }
