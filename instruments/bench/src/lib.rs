@@ -48,6 +48,8 @@ pub mod env;
 pub use case::{Case, Missing, Role, Variant};
 pub use cases::{all, find};
 pub use exact::run_exact;
-pub use harness::{Outcome, Plan, RunError, Step, SubjectResult, TICK_NS, Table, busy_ticks, run_case};
+pub use harness::{
+    Outcome, Plan, RunError, Step, SubjectResult, TICK_NS, Table, busy_ticks, process_cpu_ns, run_case,
+};
 pub use report::{Row, Text, rows};
 pub use rivals::allocators::{Owned, in_child};

@@ -25,8 +25,8 @@ const ROUND_LOST: f64 = 0.08;
 /// Length of a tick of `/proc/stat`, in nanoseconds; the kernel's USER_HZ is 100 on x86-64 and aarch64.
 pub const TICK_NS: f64 = 10_000_000.0;
 
-/// Processor time of this process.
-pub(crate) fn process_cpu_ns() -> u64 {
+/// Processor time of this process, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
     let t = clock_gettime(ClockId::ProcessCPUTime);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }

@@ -19,8 +19,8 @@ use crate::case::{Case, Missing, Role, Scale, Setting, Spec, Subject, Variant};
 use crate::env;
 use pool::{Placement, Pool, Shared, Slice};
 
-pub(crate) use foreign::{Lost, RoundWatch, SliceWatch, field, preemptions, process_cpu_ns};
-pub use foreign::{TICK_NS, busy_ticks};
+pub(crate) use foreign::{Lost, RoundWatch, SliceWatch, field, preemptions};
+pub use foreign::{TICK_NS, busy_ticks, process_cpu_ns};
 pub use plan::Plan;
 pub use progress::{RunError, Step};
 pub(crate) use stats::{median, paired_ratio, quantile, spread};

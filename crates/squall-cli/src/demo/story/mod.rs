@@ -21,9 +21,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::{Args, CommandFactory};
-use rustix::time::{ClockId, clock_gettime};
 use squall::adapt::engine::{EngineState, thread_state};
-use squall_bench::env;
+use squall_bench::{env, process_cpu_ns};
 
 use super::laps::new_table;
 use super::progress::Progress;
@@ -256,13 +255,9 @@ fn serve(must: bool) -> Result<Option<squall::browse::Server>, Failure> {
 
 /// Waits, and returns the processor time that the process used meanwhile.
 fn idle(time: Duration) -> Duration {
-    let used = || {
-        let spent = clock_gettime(ClockId::ProcessCPUTime);
-        Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec.unsigned_abs() as u32)
-    };
-    let before = used();
+    let before = process_cpu_ns();
     thread::sleep(time);
-    used().saturating_sub(before)
+    Duration::from_nanos(process_cpu_ns().saturating_sub(before))
 }
 
 /// Prints the medians of all phases.
