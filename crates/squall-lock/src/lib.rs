@@ -20,6 +20,7 @@ mod parking;
 mod rw;
 mod steps;
 mod two_bit;
+mod vp;
 
 pub use biased::{BiasedGuard, BiasedLock};
 #[cfg(feature = "adaptive-lock")]
@@ -39,3 +40,5 @@ pub use rw::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
 #[doc(hidden)]
 pub use steps::{NoSteps, Steps};
 pub use two_bit::{LockedPtr, LockedPtrGuard, TwoBitGuard, TwoBits, Word};
+#[doc(hidden)]
+pub use vp::{VpLock, VpLockGuard};

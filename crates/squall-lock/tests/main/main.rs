@@ -10,5 +10,6 @@ mod litmus;
 mod lock;
 mod rw;
 mod two_bit;
+mod vp;
 #[cfg(all(debug_assertions, target_os = "linux", not(miri)))]
 mod waits;

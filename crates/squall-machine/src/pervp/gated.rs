@@ -41,7 +41,7 @@ use std::mem::offset_of;
 
 /// Value of `home` while the gate is closed. It equals no VP, and no negative `cpu_id` of a thread without
 /// sequences.
-const NOWHERE: u32 = i32::MAX.cast_unsigned();
+pub(super) const NOWHERE: u32 = i32::MAX.cast_unsigned();
 
 /// A `u64` count, initially zero, with a gate.
 ///
