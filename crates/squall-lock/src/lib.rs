@@ -41,4 +41,7 @@ pub use rw::{DistributedReadGuard, DistributedRwLock, DistributedWriteGuard};
 pub use steps::{NoSteps, Steps};
 pub use two_bit::{LockedPtr, LockedPtrGuard, TwoBitGuard, TwoBits, Word};
 #[doc(hidden)]
+#[cfg(loom)]
+#[doc(hidden)]
+pub use vp::Vp as ModelVp;
 pub use vp::{VpLock, VpLockGuard};

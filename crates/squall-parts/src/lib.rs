@@ -7,6 +7,7 @@
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;
 
+pub mod bag;
 #[cfg(feature = "directories")]
 pub mod dhash;
 mod drops;

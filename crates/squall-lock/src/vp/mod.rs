@@ -32,7 +32,7 @@ use crate::lock::{Lock, LockGuard};
 #[cfg(any(loom, squall_model))]
 use model::GatedMark;
 #[cfg(loom)]
-use model::Vp;
+pub use model::Vp;
 #[cfg(not(loom))]
 use squall_machine::Vp;
 #[cfg(not(any(loom, squall_model)))]

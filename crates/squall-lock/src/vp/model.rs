@@ -17,7 +17,8 @@ pub struct Vp(u32);
 
 #[cfg(loom)]
 impl Vp {
-    pub(super) fn new(index: u32) -> Vp {
+    /// The VP with this index.
+    pub fn new(index: u32) -> Vp {
         Vp(index)
     }
 

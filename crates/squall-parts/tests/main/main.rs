@@ -4,6 +4,7 @@
 //! `dhash_drops` switches the reclaimer thread on and off.
 #![cfg(not(loom))]
 
+mod bag;
 mod dhash;
 mod dhash_reservations;
 #[cfg(not(miri))]

@@ -7,9 +7,9 @@
 use std::sync::atomic::Ordering;
 
 #[cfg(any(loom, squall_model))]
-static WEAKENED: [std::sync::atomic::AtomicU64; 2] = [const { std::sync::atomic::AtomicU64::new(0) }; 2];
+static WEAKENED: [std::sync::atomic::AtomicU64; 4] = [const { std::sync::atomic::AtomicU64::new(0) }; 4];
 
-/// A named fence or ordering of a protocol: an index below 128, unique within the crate that checks it.
+/// A named fence or ordering of a protocol: an index below 256, unique within the crate that checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site(pub u32);
 
@@ -33,10 +33,11 @@ impl Site {
 /// Weakens exactly the given sites until the next call. Model builds only.
 #[cfg(any(loom, squall_model))]
 pub fn set(sites: &[Site]) {
-    let mask = sites.iter().fold(0u128, |mask, site| mask | 1 << site.0);
-    // SeqCst: the model that reads it starts after this; no partner is needed.
-    WEAKENED[0].store(mask as u64, Ordering::SeqCst);
-    WEAKENED[1].store((mask >> 64) as u64, Ordering::SeqCst);
+    for (first, word) in (0..).step_by(64).zip(&WEAKENED) {
+        let within = sites.iter().filter_map(|site| site.0.checked_sub(first)).filter(|bit| *bit < 64);
+        // SeqCst: the model that reads it starts after this; no partner is needed.
+        word.store(within.fold(0, |mask, bit| mask | 1 << bit), Ordering::SeqCst);
+    }
 }
 
 /// Environment variable that lists sites by number, separated by commas, for [`check`].

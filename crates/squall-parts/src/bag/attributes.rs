@@ -1,0 +1,112 @@
+//! The attributes of a bag: its strategy and the strategy's constants, which can change while it is used.
+
+use squall_sys::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::fmt;
+
+/// The way in which a bag distributes its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Strategy {
+    /// All elements are in the first shard.
+    Centralized,
+    /// A client with an empty shard takes one element of another shard.
+    Distributed,
+    /// A client with an empty shard takes up to [`bulk`](Attributes::bulk) elements of another shard.
+    BulkTransfer,
+    /// Bulk transfers, and an idle client takes elements of others before it needs them.
+    BackgroundPull,
+    /// Bulk transfers, and an idle client gives elements to the next shard if it has many.
+    BackgroundPush,
+    /// As with [`BackgroundPush`](Strategy::BackgroundPush), but only to shards with far fewer elements.
+    EstimatedPush,
+}
+
+impl Strategy {
+    /// All strategies, in the order of the thesis.
+    pub const ALL: [Strategy; 6] = [
+        Strategy::Centralized,
+        Strategy::Distributed,
+        Strategy::BulkTransfer,
+        Strategy::BackgroundPull,
+        Strategy::BackgroundPush,
+        Strategy::EstimatedPush,
+    ];
+}
+
+/// The attributes of a [`Bag`](super::Bag). Each may change at any time; the next call reads it.
+///
+/// Numbers count elements, except [`idle_events`](Attributes::idle_events). The default values are those of
+/// the thesis.
+pub struct Attributes {
+    strategy: AtomicU8,
+    numbers: [AtomicUsize; NUMBERS],
+}
+
+const NUMBERS: usize = 6;
+
+/// Makes the reading and the setting method of each number.
+macro_rules! numbers {
+    ($($index:literal $name:ident $set:ident $default:literal $doc:literal)*) => {
+        const DEFAULTS: [usize; NUMBERS] = [$($default),*];
+
+        impl Attributes {
+            $(
+                #[doc = concat!("Returns ", $doc, " The default is ", stringify!($default), ".")]
+                pub fn $name(&self) -> usize {
+                    // Relaxed: no order is promised.
+                    self.numbers[$index].load(Ordering::Relaxed)
+                }
+
+                #[doc = concat!("Sets ", $doc)]
+                pub fn $set(&self, value: usize) {
+                    self.numbers[$index].store(value, Ordering::Relaxed);
+                }
+            )*
+        }
+    };
+}
+
+numbers! {
+    0 bulk set_bulk 50 "the most elements of one transfer; 0 counts as 1."
+    1 idle_events set_idle_events 100 "the number of idle events after which an idle client acts once."
+    2 pull_below set_pull_below 1024 "the size of a shard below which its idle client pulls."
+    3 push_above set_push_above 20000 "the size of a shard above which its idle client pushes."
+    4 estimate_step set_estimate_step 500 "the change of a shard's size after which its estimate is renewed."
+    5 push_margin set_push_margin 2048 "the least difference to the estimate of a shard that gets elements."
+}
+
+impl Attributes {
+    pub(super) fn new() -> Attributes {
+        Attributes {
+            strategy: AtomicU8::new(Strategy::EstimatedPush as u8),
+            numbers: DEFAULTS.map(AtomicUsize::new),
+        }
+    }
+
+    /// Returns the strategy. The default is [`EstimatedPush`](Strategy::EstimatedPush), the best of the
+    /// thesis.
+    #[inline]
+    pub fn strategy(&self) -> Strategy {
+        // Relaxed: every strategy finds the elements that another one left (`bag/I4`).
+        Strategy::ALL[usize::from(self.strategy.load(Ordering::Relaxed))]
+    }
+
+    /// Sets the strategy. Elements stay where they are, and all calls still find them.
+    pub fn set_strategy(&self, strategy: Strategy) {
+        self.strategy.store(strategy as u8, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attributes")
+            .field("strategy", &self.strategy())
+            .field("bulk", &self.bulk())
+            .field("idle_events", &self.idle_events())
+            .field("pull_below", &self.pull_below())
+            .field("push_above", &self.push_above())
+            .field("estimate_step", &self.estimate_step())
+            .field("push_margin", &self.push_margin())
+            .finish()
+    }
+}
