@@ -44,11 +44,11 @@ fn one_is_inside_at_a_time_while_gates_open_and_close() {
                 locks[(random >> 10) as usize % locks.len()].lock().add();
                 added += 1;
             }
-            if random >> 5 & 127 == 0 {
-                if let Some(mut twice) = locks[(random >> 10) as usize % locks.len()].try_lock() {
-                    twice.add();
-                    added += 1;
-                }
+            if random >> 5 & 127 == 0
+                && let Some(mut twice) = locks[(random >> 10) as usize % locks.len()].try_lock()
+            {
+                twice.add();
+                added += 1;
             }
             if random >> 6 & 15 == 0 {
                 thread::yield_now();
