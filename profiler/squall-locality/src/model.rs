@@ -163,6 +163,52 @@ impl Model {
         self.misses(line, ops, 1.0).all() * self.latency(line.touches.len() as f64)
     }
 
+    /// Expected transfers and upgrades of the whole run, by distance.
+    ///
+    /// Working threads have processors in the order of their numbers. [`Model::cluster`] processors form a
+    /// cluster. A transfer comes from the last writer, and each write by others is equally likely to be the
+    /// last. An upgrade invalidates the last other user. Unlike the [curve](Model::curve), the sum contains
+    /// lines that are shared rarely, such as those of new memory. It uses counts alone, and no clock.
+    #[must_use]
+    pub fn misses_by_distance(&self, lines: &Lines, ops: Option<u64>) -> ByDistance {
+        let mut working: Vec<usize> =
+            (0..lines.threads.len()).filter(|at| lines.threads[*at].works).collect();
+        working.sort_by_key(|at| lines.threads[*at].head.number);
+        let mut cluster_of = vec![None; lines.threads.len()];
+        for (processor, thread) in working.into_iter().enumerate() {
+            cluster_of[thread] = Some(processor as u32 / self.cluster.max(1));
+        }
+        let mut sum = ByDistance::default();
+        for line in &lines.shared {
+            // Cluster, visits and writing visits of each user.
+            let users: Vec<(u32, f64, f64)> = line
+                .touches
+                .iter()
+                .filter_map(|touch| {
+                    let (visits, writes) = self.visits(line, touch, ops);
+                    Some((cluster_of[touch.thread]?, visits, writes))
+                })
+                .collect();
+            for (at, &(cluster, v, w)) in users.iter().enumerate() {
+                // Visits and writes of others: in this cluster, and in other ones.
+                let mut others = [(0.0, 0.0); 2];
+                for &(of, visits, writes) in users.iter().enumerate().filter(|it| it.0 != at).map(|it| it.1) {
+                    let distance = &mut others[usize::from(of != cluster)];
+                    *distance = (distance.0 + visits, distance.1 + writes);
+                }
+                let (visits, writes) = (others[0].0 + others[1].0, others[0].1 + others[1].1);
+                let misses = expected(v, w, visits, writes);
+                let part = |far: f64, all: f64| if all > 0.0 { far / all } else { 0.0 };
+                let far = misses.transfers * part(others[1].1, writes)
+                    + misses.upgrades * part(others[1].0, visits);
+                sum.far += far;
+                sum.near += misses.all() - far;
+            }
+        }
+        let kept = lines.one_in() as f64;
+        ByDistance { near: sum.near * kept, far: sum.far * kept }
+    }
+
     /// Time per operation and speed-up for other numbers of processors.
     #[must_use]
     pub fn curve(&self, lines: &Lines, ops: Option<u64>, processors: &[u32]) -> Vec<Point> {
@@ -192,20 +238,17 @@ impl Model {
             // Each user but the first fetches the line once.
             return Misses { transfers: line.touches.len().saturating_sub(1) as f64, upgrades: 0.0 };
         }
-        let part = |of: f64, others: f64| if of > 0.0 { of * others / (of + others) } else { 0.0 };
         let visits: Vec<(f64, f64)> =
             line.touches.iter().map(|touch| self.visits(line, touch, ops)).collect();
         let all: f64 = visits.iter().map(|visits| visits.0).sum();
         let all_writes: f64 = visits.iter().map(|visits| visits.1).sum();
-        let mut misses = Misses::default();
+        let mut sum = Misses::default();
         for (v, w) in visits {
-            let (others, others_write) = ((all * scale - v).max(0.0), (all_writes * scale - w).max(0.0));
-            misses.transfers += part(v, others_write);
-            // Writes that find the line not exclusive, and are transfers.
-            let come = if w > 0.0 { w * others_write / (v + others_write) } else { 0.0 };
-            misses.upgrades += (part(w, others) - come).max(0.0);
+            let misses = expected(v, w, (all * scale - v).max(0.0), (all_writes * scale - w).max(0.0));
+            sum.transfers += misses.transfers;
+            sum.upgrades += misses.upgrades;
         }
-        misses
+        sum
     }
 
     /// Visits and writing visits of a thread (assumptions 2 and 3).
@@ -248,6 +291,25 @@ impl Model {
         }
         thread_ns.max(line_ns)
     }
+}
+
+/// Returns the expected misses of a user with `v` visits, `w` of them writing, while others visit the line
+/// `others` times and write it `others_write` times (assumption 4).
+fn expected(v: f64, w: f64, others: f64, others_write: f64) -> Misses {
+    let part = |of: f64, others: f64| if of > 0.0 { of * others / (of + others) } else { 0.0 };
+    // Writes that find the line not exclusive, and are transfers.
+    let come = if w > 0.0 { w * others_write / (v + others_write) } else { 0.0 };
+    Misses { transfers: part(v, others_write), upgrades: (part(w, others) - come).max(0.0) }
+}
+
+/// Expected transfers and upgrades by the distance of the two processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ByDistance {
+    /// Within a cluster.
+    pub near: f64,
+    /// Between clusters.
+    pub far: f64,
 }
 
 /// Expected misses of a line's users.

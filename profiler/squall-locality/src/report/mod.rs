@@ -75,6 +75,11 @@ pub struct Report {
     pub transfers_at_most: u64,
     /// `transfers_at_most` per operation.
     pub transfers_per_op_at_most: Option<f64>,
+    /// Transfers and upgrades per operation within a cluster, as the model expects them. Lines that are
+    /// shared rarely count, too.
+    pub near_misses_per_op_by_model: Option<f64>,
+    /// Transfers and upgrades per operation between clusters, as the model expects them.
+    pub far_misses_per_op_by_model: Option<f64>,
     /// Number of lines in each phase.
     pub phases: Phases,
     /// Sampling: one line in this many was kept. If 1, all counts are exact. Otherwise sums over lines are
@@ -369,10 +374,12 @@ fn build(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Repo
         lines.shared.iter().fold(0u64, |sum, line| sum.saturating_add(f(line))).saturating_mul(kept)
     };
     let (shared, transfers) = (sum(|line| line.write_shared_accesses), sum(|line| line.transfers_at_most));
-    let per_op = |count: u64| {
+    let misses_per_op = |count: f64| {
         let ops = request.rules.ops? as f64 * threads as f64;
-        (ops > 0.0).then(|| count as f64 / ops)
+        (ops > 0.0).then(|| count / ops)
     };
+    let per_op = |count: u64| misses_per_op(count as f64);
+    let misses = request.model.misses_by_distance(lines, request.rules.ops);
     let dearest = by_cost(lines, request);
     let objects = Objects::new(log, inherited);
     let mut symbols = Symbols::default();
@@ -410,6 +417,8 @@ fn build(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Repo
         falsely_shared_accesses: sum(|line| line.false_accesses),
         transfers_at_most: transfers,
         transfers_per_op_at_most: per_op(transfers),
+        near_misses_per_op_by_model: misses_per_op(misses.near),
+        far_misses_per_op_by_model: misses_per_op(misses.far),
         phases: phases(lines),
         one_line_in: kept,
         accesses_lost: lines.lost,

@@ -197,3 +197,27 @@ fn plain_stores_to_own_bytes_are_cheaper_than_atomic_ones() {
     // Bytes that others write as well must be fetched.
     assert_eq!(transfers(How { plainly: true, ..ATOMICALLY }), 800.0);
 }
+
+/// Four threads on two clusters of two processors, each pair with a line of its own, and one line for all.
+#[test]
+fn misses_are_told_by_the_distance_of_the_last_writer() {
+    let model = Model::preset("server").expect("a known preset").with_topology("nodes:2,cores:2");
+    let model = model.expect("a topology");
+    let mut rules = Rules::new(Some(60), 64);
+    rules.with_main = true;
+    let misses = |lines_of: &dyn Fn(u32) -> u64| {
+        let tables = (0..4).map(|number| {
+            let line = lines_of(number);
+            table(1, number, &[Access { line, writes: 60, kind: insn::ATOMIC, ..WRITES }])
+        });
+        let files: Vec<_> = std::iter::once(whole_log(1)).chain(tables).collect();
+        model.misses_by_distance(&Lines::fold(&sources(files), 1, rules), Some(60))
+    };
+    let pairs = misses(&|number| 5 + u64::from(number / 2));
+    assert_eq!((pairs.near, pairs.far), (120.0, 0.0));
+    let across = misses(&|number| 5 + u64::from(number % 2));
+    assert_eq!((across.near, across.far), (0.0, 120.0));
+    // Three others write the line equally often, and one of them is in the cluster.
+    let all = misses(&|_| 5);
+    assert!((all.near - 60.0).abs() < 1e-9 && (all.far - 120.0).abs() < 1e-9, "{all:?}");
+}
