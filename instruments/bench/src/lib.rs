@@ -38,6 +38,7 @@ mod ours_map;
 mod ours_rcu;
 mod ours_read_mostly;
 mod ours_swap;
+mod ours_touch;
 mod report;
 mod rivals;
 mod uncounted;

@@ -13,12 +13,19 @@ pub struct Counts {
     pub write_shared: f64,
     /// Time of an operation by the model of a server, with one processor per thread, in nanoseconds.
     pub modelled_ns: f64,
+    /// Transfers and upgrades of lines that the model expects within a node of the topology.
+    pub near_misses: f64,
+    /// Transfers and upgrades of lines that the model expects between nodes. Lines that are shared rarely
+    /// count too.
+    pub far_misses: f64,
 }
 
 #[derive(Deserialize)]
 struct Report {
     accesses_per_op: Option<f64>,
     write_shared_accesses_per_op: Option<f64>,
+    near_misses_per_op_by_model: Option<f64>,
+    far_misses_per_op_by_model: Option<f64>,
     curve: Vec<Point>,
     incomplete: Vec<String>,
 }
@@ -42,6 +49,8 @@ impl Counts {
             accesses: report.accesses_per_op.unwrap_or(f64::NAN),
             write_shared: report.write_shared_accesses_per_op.unwrap_or(f64::NAN),
             modelled_ns: modelled.map_or(f64::NAN, |point| point.ns_per_op),
+            near_misses: report.near_misses_per_op_by_model.unwrap_or(f64::NAN),
+            far_misses: report.far_misses_per_op_by_model.unwrap_or(f64::NAN),
         })
     }
 }
@@ -55,10 +64,12 @@ mod tests {
         let json = |incomplete: &str| {
             format!(
                 "{{\"accesses_per_op\":7.5,\"write_shared_accesses_per_op\":1.0,\"incomplete\":[{incomplete}],\
+                 \"near_misses_per_op_by_model\":2.0,\"far_misses_per_op_by_model\":3.0,\
                  \"curve\":[{{\"processors\":8,\"ns_per_op\":90.0}}]}}"
             )
         };
-        let counts = Counts { accesses: 7.5, write_shared: 1.0, modelled_ns: 90.0 };
+        let counts =
+            Counts { accesses: 7.5, write_shared: 1.0, modelled_ns: 90.0, near_misses: 2.0, far_misses: 3.0 };
         assert_eq!(Counts::parse(&json(""), 8), Ok(counts));
         assert_eq!(Counts::parse(&json("\"killed\""), 8), Err(Missing("killed".to_owned())));
         assert!(Counts::parse(&json(""), 4).is_ok_and(|counts| counts.modelled_ns.is_nan()));

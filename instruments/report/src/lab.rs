@@ -71,11 +71,20 @@ impl<'a> Lab<'a> {
         rows.map(Times).map_err(|error| Missing(format!("squall bench {case}: {error}")))
     }
 
-    /// Counts the accesses of one subject, with exactly `ops` operations in each of `threads` threads.
+    /// Counts the accesses of one subject, with exactly `ops` operations in each of `threads` threads. Each
+    /// thread has a processor, and all processors are in one node.
     ///
     /// # Errors
     /// No emulator is installed, or the run failed.
     pub fn count(&mut self, loop_: Loop<'_>) -> Result<Counts, Missing> {
+        self.count_on(&format!("cores:{}", loop_.threads.next_power_of_two()), loop_)
+    }
+
+    /// Counts like [`count`](Lab::count), on a machine of this topology. Thread `i` has processor `i`.
+    ///
+    /// # Errors
+    /// No emulator is installed, or the run failed.
+    pub fn count_on(&mut self, topology: &str, loop_: Loop<'_>) -> Result<Counts, Missing> {
         let Loop { case, subject, variant, threads, ops } = loop_;
         (self.step)(&format!("count {case} {variant} {subject}, {threads} threads"));
         let (threads_text, ops_text) = (threads.to_string(), ops.to_string());
@@ -86,9 +95,7 @@ impl<'a> Lab<'a> {
         if !variant.is_empty() {
             args.extend(["--variant", variant]);
         }
-        // One processor per thread, as on a machine with that many.
-        let topology = format!("cores:{}", threads.next_power_of_two());
-        let text = self.squall(&args, &[("SQUALL_TOPOLOGY", &topology)])?;
+        let text = self.squall(&args, &[("SQUALL_TOPOLOGY", topology)])?;
         Counts::parse(&text, threads)
     }
 

@@ -5,6 +5,7 @@ mod alloc;
 pub(crate) mod call;
 pub(crate) mod cell;
 mod counter;
+pub(crate) mod first_touch;
 pub(crate) mod gather;
 mod invoke;
 pub(crate) mod lifecycle;
@@ -45,6 +46,7 @@ static CASES: &[&Case] = &[
     &map::CHURN,
     &map::MEMORY,
     &map::ADAPT,
+    &first_touch::CASE,
     &serve::CASE,
     &alloc::CASE,
     &alloc::REMOTE,

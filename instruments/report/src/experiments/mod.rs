@@ -2,6 +2,7 @@
 
 mod ex_k1;
 mod ex_k13;
+mod ex_k7;
 mod ex_k9;
 mod ex_q2;
 mod ex_q7;
@@ -14,6 +15,7 @@ use crate::Experiment;
 /// All experiments, in the order of the report.
 pub const ALL: &[&Experiment] = &[
     &ex_k1::EX_K1,
+    &ex_k7::EX_K7,
     &ex_k9::EX_K9,
     &ex_k13::EX_K13,
     &ex_t1::EX_T1,
