@@ -2,6 +2,7 @@
 
 mod ex_k1;
 mod ex_k13;
+mod ex_k14;
 mod ex_k7;
 mod ex_k9;
 mod ex_q2;
@@ -18,6 +19,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_k7::EX_K7,
     &ex_k9::EX_K9,
     &ex_k13::EX_K13,
+    &ex_k14::EX_K14,
     &ex_t1::EX_T1,
     &ex_t2::EX_T2,
     &ex_t7::EX_T7,

@@ -17,12 +17,14 @@
 //!   without, alternately; `paced_*` are the durations of those swaps. `beside_*`: one more thread swaps
 //!   instead, and sleeps in between. It has no processor of its own if the callers occupy all. The rival's
 //!   loss then shows the scheduler's part.
+//! - The variant `contended` has other metrics: see `contended.rs`.
 //!
 //! - I1. The results of the calls are checked, as a sum over a batch; and so is the sum of the distributed
 //!   counter, which moves with every swap of it. A lost or doubled call ends the run with an error.
 //! - I2. All phases of a round follow each other at once, so they meet one state of the machine. A figure is
 //!   a quantile over all rounds. Only the throughput comparisons look for foreign load.
 
+mod contended;
 pub(super) mod crew;
 mod figures;
 mod phases;
@@ -60,6 +62,7 @@ pub(super) static CASE: Case = Case {
         variant("reps-8-state-16m", "eight representatives, 16 MiB in eight parts"),
         variant("reps-64-state-64k", "sixty-four representatives, 64 KiB in sixty-four parts"),
         variant("reps-64-state-16m", "sixty-four representatives, 16 MiB in sixty-four parts"),
+        variant(CONTENDED, "an object under a lock, swapped at contention and at random times"),
     ],
     subjects: &[
         Spec::ours("squall", calling::<crate::ours_core::Called>(true)),
@@ -76,6 +79,8 @@ pub(super) static CASE: Case = Case {
 
 /// The variant with rivals.
 const NULL: &str = "null";
+/// The variant in which the object's contention sensor triggers swaps.
+const CONTENDED: &str = "contended";
 
 /// Makes the subject that calls through `R`, in the one variant that compares calls. In other variants the
 /// subject with `to_tell` reports a machine that is too small.
@@ -124,6 +129,9 @@ fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String>
     // The subjects have already reported the error.
     let Ok(shape) = Shape::of(name) else { return Ok(Vec::new()) };
     let (lengths, threads) = (Lengths::new(quick), setting.threads);
+    if name == CONTENDED {
+        return contended::measure(threads, &lengths);
+    }
     let ours = Ours::new(shape)?;
     let mut against = (name == NULL).then(|| Against::new(threads));
     let mut seen = Seen::default();
