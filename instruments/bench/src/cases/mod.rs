@@ -4,6 +4,7 @@ mod adapt;
 mod alloc;
 pub(crate) mod call;
 pub(crate) mod cell;
+mod cluster_size;
 mod counter;
 pub(crate) mod first_touch;
 pub(crate) mod gather;
@@ -47,6 +48,7 @@ static CASES: &[&Case] = &[
     &map::MEMORY,
     &map::ADAPT,
     &first_touch::CASE,
+    &cluster_size::CASE,
     &serve::CASE,
     &alloc::CASE,
     &alloc::REMOTE,
