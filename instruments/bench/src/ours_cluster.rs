@@ -1,7 +1,10 @@
 //! Subjects `squall-*` of the cases about cluster sizes, used as an application would.
 
 use squall::ClusterSize;
+use squall::objects::cached::{self, CachedMapExt, Form, OwnedCachedMap};
 use squall::objects::directory::{self, OwnedDirectory, Parts};
+
+use crate::cases::matmul::Block;
 
 /// Keys of the case `cluster-size`: a directory with a part of each key for each cluster.
 pub(crate) struct Keys(OwnedDirectory<u64, (), u64>);
@@ -29,5 +32,27 @@ impl Keys {
     #[inline]
     pub(crate) fn question(&self, key: u64) -> u64 {
         self.0.gather(&key, 0, |sum, (), uses| *sum += *uses).expect("the key is there")
+    }
+}
+
+/// Blocks of the case `matmul`: a map with copies in each cluster that reads them.
+pub(crate) struct Blocks(OwnedCachedMap<usize, Block>);
+
+impl Blocks {
+    /// Makes a map with copies for clusters of `size` processors.
+    pub(crate) fn new(size: u32) -> Blocks {
+        Blocks(cached::map(Form::distributed(ClusterSize::fixed(size))))
+    }
+
+    /// Replaces a block.
+    #[inline]
+    pub(crate) fn set(&self, number: usize, block: Block) {
+        self.0.set(number, block);
+    }
+
+    /// Calls `f` with a block.
+    #[inline]
+    pub(crate) fn with<R>(&self, number: usize, f: impl FnOnce(&Block) -> R) -> R {
+        self.0.with(&number, f).expect("the block is there")
     }
 }

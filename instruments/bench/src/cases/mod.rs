@@ -12,6 +12,7 @@ mod invoke;
 pub(crate) mod lifecycle;
 mod lock;
 pub(crate) mod map;
+pub(crate) mod matmul;
 pub(crate) mod miss;
 pub(crate) mod monitor;
 mod object_memory;
@@ -49,6 +50,7 @@ static CASES: &[&Case] = &[
     &map::ADAPT,
     &first_touch::CASE,
     &cluster_size::CASE,
+    &matmul::CASE,
     &serve::CASE,
     &alloc::CASE,
     &alloc::REMOTE,

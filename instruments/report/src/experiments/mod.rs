@@ -1,5 +1,6 @@
 //! The registry: one file per experiment.
 
+mod ex_h6;
 mod ex_h7;
 mod ex_k1;
 mod ex_k13;
@@ -26,6 +27,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_t7::EX_T7,
     &ex_q2::EX_Q2,
     &ex_q7::EX_Q7,
+    &ex_h6::EX_H6,
     &ex_h7::EX_H7,
 ];
 
