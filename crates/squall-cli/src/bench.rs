@@ -132,7 +132,7 @@ fn measure(case: &'static Case, plan: &Plan, json: bool) -> Result<(), Failure> 
         return Err(failure);
     }
     for (name, why) in outcome?.missing {
-        eprintln!("squall: case {}: rival {name} is missing: {why}", case.name);
+        eprintln!("squall: case {}: {name} is missing: {why}", case.name);
     }
     Ok(())
 }

@@ -197,7 +197,7 @@ impl Subject for Fresh {
     fn worker(&self, _: usize) -> Worker<'_> {
         squall::rcu::register().expect("the thread cannot register");
         let mut batch = Batch::new(self.make);
-        Box::new(move |ops| batch.run(ops))
+        Box::new(move |ops| batch.run(ops, |count, objects| first_calls(count, objects)))
     }
 }
 

@@ -156,7 +156,7 @@ fn serving_has_a_row_for_each_store_and_metrics_for_its_times() {
         assert!(value("ratio", ratio) > 0.0, "{ratio}");
     }
     // A missing memcached is reported and is not a failure.
-    let told = stderr(&output).contains("rival memcached is missing");
+    let told = stderr(&output).contains("memcached is missing");
     assert!(told != rows.iter().any(|row| row.get("subject").is_some_and(|subject| subject == "memcached")));
 }
 

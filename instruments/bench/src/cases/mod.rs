@@ -9,6 +9,7 @@ mod counter;
 pub(crate) mod first_touch;
 pub(crate) mod gather;
 mod invoke;
+mod invoke_parts;
 pub(crate) mod lifecycle;
 mod lock;
 pub(crate) mod map;
@@ -37,6 +38,7 @@ static CASES: &[&Case] = &[
     &swap::CASE,
     &adapt::CASE,
     &invoke::CASE,
+    &invoke_parts::CASE,
     &object_memory::CASE,
     &monitor::CASE,
     &lock::LOCK,

@@ -3,6 +3,9 @@
 //! - I1. Only the function [`first_calls`] is timed. It is not inlined, so that an instrument can be told to
 //!   count in it alone.
 
+use std::iter::Copied;
+use std::slice::Iter;
+
 use squall::{Handle, Owned};
 
 use crate::objects::{Probe, sum_of_calls};
@@ -34,12 +37,13 @@ impl Batch {
         Batch { make, objects: Vec::with_capacity(room), references: Vec::with_capacity(room) }
     }
 
-    pub(crate) fn run(&mut self, ops: u64) {
+    /// Makes `ops` first calls, by `calls`, which gets a number of objects and their handles.
+    pub(crate) fn run(&mut self, ops: u64, calls: impl Fn(u64, Copied<Iter<'_, Handle<dyn Probe>>>)) {
         let mut left = ops;
         while left > 0 {
             let count = left.min(BATCH);
             uncounted(|| self.refill(count));
-            first_calls(count, self.references.iter().copied());
+            calls(count, self.references.iter().copied());
             left -= count;
         }
         uncounted(|| self.end());

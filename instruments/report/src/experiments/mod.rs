@@ -7,6 +7,7 @@ mod ex_k13;
 mod ex_k14;
 mod ex_k7;
 mod ex_k9;
+mod ex_q1;
 mod ex_q2;
 mod ex_q7;
 mod ex_t1;
@@ -25,6 +26,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_t1::EX_T1,
     &ex_t2::EX_T2,
     &ex_t7::EX_T7,
+    &ex_q1::EX_Q1,
     &ex_q2::EX_Q2,
     &ex_q7::EX_Q7,
     &ex_h6::EX_H6,
