@@ -1,11 +1,11 @@
 //! `squall report`: runs experiments of the literature and writes a page with plots.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use squall_report::{ALL, Done, Experiment, Progress, page};
+use squall_report::{ALL, Done, Experiment, Lab, Missing, Progress, page, readme};
 
 use crate::output::{Failure, line};
 use crate::progress::bar;
@@ -27,15 +27,21 @@ pub(crate) struct ReportArgs {
     /// Folder of the page and the plots. It is created.
     #[arg(long, value_name = "DIR", default_value = "squall-report")]
     out: PathBuf,
+    /// Instead of experiments, draw the plot of Squall's README: FILE for light pages, and a file beside it
+    /// for dark ones.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["experiments", "list", "quick", "json", "out"])]
+    readme: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.readme {
+        return draw_readme(file);
+    }
     let chosen = chosen(&args.experiments)?;
     if args.list {
         return chosen.iter().try_for_each(|it| list(it, args.json));
     }
-    let squall = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find the binary squall: {error}")))?;
+    let squall = own_binary()?;
     let bar = Bar::new();
     let mut told = Ok(());
     let done = squall_report::run(&chosen, &squall, args.quick, &mut |at| bar.show(&at), &mut |done| {
@@ -51,6 +57,24 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         line(format_args!("The page is {}", args.out.join("index.html").display()))?;
     }
     Ok(())
+}
+
+fn own_binary() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::new(format!("cannot find the binary squall: {error}")))
+}
+
+/// Draws the plot of the README.
+fn draw_readme(file: &Path) -> Result<(), Failure> {
+    let bar = bar(0, "{msg}");
+    let mut step = |step: &str| {
+        bar.set_message(step.to_owned());
+        bar.tick();
+    };
+    let plot = readme::count(&mut Lab::new(&own_binary()?, false, &mut step));
+    bar.finish_and_clear();
+    let plot = plot.map_err(|Missing(why)| Failure::new(why))?;
+    let files = readme::write(&plot, file).map_err(|error| Failure::new(error.to_string()))?;
+    files.iter().try_for_each(|file| line(file.display()))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {

@@ -25,6 +25,7 @@ mod lab;
 mod load;
 pub mod page;
 mod plot;
+pub mod readme;
 mod run;
 
 pub use experiment::{Done, Experiment, Paper, Verdict};

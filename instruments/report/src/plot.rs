@@ -23,6 +23,10 @@ const fn series_colour(index: usize) -> RGBColor {
     RGBColor(7, 8, (index % COLOURS) as u8)
 }
 
+/// Colours of text and of rules on a light and on a dark page.
+const LIGHT_LINES: [&str; 2] = ["#222", "#ddd"];
+const DARK_LINES: [&str; 2] = ["#ddd", "#3a3e44"];
+
 /// Number of colours; further series begin again with the first.
 const COLOURS: usize = 8;
 
@@ -39,8 +43,10 @@ pub(crate) fn style() -> String {
         let each = colours.iter().enumerate().map(|(index, colour)| format!("--s{index}:{colour}"));
         each.collect::<Vec<_>>().join(";")
     };
+    let ([ink, rule], [dark_ink, dark_rule]) = (LIGHT_LINES, DARK_LINES);
     format!(
-        ":root{{--ink:#222;--rule:#ddd;{}}}@media(prefers-color-scheme:dark){{:root{{--ink:#ddd;--rule:#3a3e44;{}}}}}",
+        ":root{{--ink:{ink};--rule:{rule};{}}}\
+         @media(prefers-color-scheme:dark){{:root{{--ink:{dark_ink};--rule:{dark_rule};{}}}}}",
         list(&LIGHT),
         list(&DARK)
     )
@@ -55,6 +61,27 @@ pub fn svg(plot: &Plot) -> String {
         Some(at) => format!("{}<style>{}</style>{}", &inner[..=at], style(), &inner[at + 1..]),
         None => inner,
     }
+}
+
+/// The page around a plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Light,
+    Dark,
+}
+
+/// The plot as an SVG file with the colours of one kind of page. A page with a theme of its own chooses the
+/// file.
+pub(crate) fn fixed(plot: &Plot, page: Page) -> String {
+    let ([ink, rule], colours) = match page {
+        Page::Light => (LIGHT_LINES, LIGHT),
+        Page::Dark => (DARK_LINES, DARK),
+    };
+    let mut text = inline(plot).replace("var(--ink)", ink).replace("var(--rule)", rule);
+    for (index, colour) in colours.into_iter().enumerate() {
+        text = text.replace(&format!("var(--s{index})"), colour);
+    }
+    text
 }
 
 /// The plot as SVG in a page that has the style.
@@ -179,6 +206,25 @@ mod tests {
     fn a_plot_without_points_is_drawn() {
         for log in [false, true] {
             assert!(svg(&plot(log, Vec::new())).starts_with("<svg "));
+        }
+    }
+
+    #[test]
+    fn a_plot_for_one_kind_of_page_has_its_colours() {
+        let plot = plot(false, vec![(1.0, 2.0), (2.0, 9.0)]);
+        let [light, dark] = [Page::Light, Page::Dark].map(|page| fixed(&plot, page));
+        assert!(light.contains(LIGHT[0]) && dark.contains(DARK[0]) && light != dark);
+        assert!(!light.contains("var(") && !dark.contains("var("));
+    }
+
+    #[test]
+    fn a_plot_asks_for_nothing_else() {
+        for it in crate::ALL.iter().flat_map(|it| (it.alike)().plots) {
+            let text = svg(&it);
+            for outside in ["<script", "<image", "<use", "href", "url(", "@import", "@font-face"] {
+                assert!(!text.contains(outside), "{} has {outside}", it.name);
+            }
+            assert_eq!(text.matches("http").count(), text.matches("http://www.w3.org/2000/svg").count());
         }
     }
 

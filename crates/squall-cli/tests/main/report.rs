@@ -43,3 +43,14 @@ fn a_missing_instrument_gives_part_and_a_page() {
     fs::remove_dir_all(&folder).expect("remove the folder");
     assert!(page.contains("EX-T7") && page.contains("/no/emulator"));
 }
+
+#[test]
+fn the_plot_of_the_readme_needs_its_instrument() {
+    let file = std::env::temp_dir().join(format!("squall-readme-{}.svg", std::process::id()));
+    let mut command = common::squall();
+    command.args(["report", "--readme"]).arg(&file).env("SQUALL_EMULATOR", "/no/emulator");
+    let output = common::run(&mut command);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("/no/emulator"), "{}", stderr(&output));
+    assert!(!file.exists(), "a plot without counts was written");
+}

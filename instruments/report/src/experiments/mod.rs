@@ -58,6 +58,12 @@ mod tests {
         }
     }
 
+    /// The limit of a quick run of all.
+    #[test]
+    fn a_quick_run_takes_at_most_eleven_minutes() {
+        assert!(ALL.iter().map(|it| it.seconds.0).sum::<u32>() <= 11 * 60);
+    }
+
     #[test]
     fn ids_are_unique_and_found() {
         let ids: BTreeSet<&str> = ALL.iter().map(|it| it.id).collect();
