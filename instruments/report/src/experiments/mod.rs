@@ -12,6 +12,7 @@ mod ex_q2;
 mod ex_q7;
 mod ex_t1;
 mod ex_t2;
+mod ex_t3;
 mod ex_t4;
 mod ex_t7;
 
@@ -26,6 +27,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_k14::EX_K14,
     &ex_t1::EX_T1,
     &ex_t2::EX_T2,
+    &ex_t3::EX_T3,
     &ex_t4::EX_T4,
     &ex_t7::EX_T7,
     &ex_q1::EX_Q1,
