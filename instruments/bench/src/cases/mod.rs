@@ -25,6 +25,7 @@ mod rcu_wait;
 mod request_counter;
 pub(crate) mod rwlock;
 mod serve;
+mod shared_keys;
 pub(crate) mod swap;
 
 use crate::case::Case;
@@ -53,6 +54,7 @@ static CASES: &[&Case] = &[
     &first_touch::CASE,
     &cluster_size::CASE,
     &matmul::CASE,
+    &shared_keys::CASE,
     &serve::CASE,
     &alloc::CASE,
     &alloc::REMOTE,

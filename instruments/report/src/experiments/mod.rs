@@ -2,6 +2,7 @@
 
 mod ex_h6;
 mod ex_h7;
+mod ex_h4;
 mod ex_k1;
 mod ex_k13;
 mod ex_k14;
@@ -35,6 +36,7 @@ pub const ALL: &[&Experiment] = &[
     &ex_q7::EX_Q7,
     &ex_h6::EX_H6,
     &ex_h7::EX_H7,
+    &ex_h4::EX_H4,
 ];
 
 /// Finds an experiment by its id, in either case.
@@ -60,10 +62,11 @@ mod tests {
         }
     }
 
-    /// The limit of a quick run of all.
+    /// The limit of a quick run of all, with at least ten plots.
     #[test]
-    fn a_quick_run_takes_at_most_eleven_minutes() {
+    fn a_quick_run_takes_at_most_eleven_minutes_and_draws_ten_plots() {
         assert!(ALL.iter().map(|it| it.seconds.0).sum::<u32>() <= 11 * 60);
+        assert!(ALL.iter().map(|it| (it.alike)().plots.len()).sum::<usize>() >= 10);
     }
 
     #[test]
