@@ -1,8 +1,8 @@
 //! The registry: one file per experiment.
 
+mod ex_h4;
 mod ex_h6;
 mod ex_h7;
-mod ex_h4;
 mod ex_k1;
 mod ex_k13;
 mod ex_k14;
@@ -34,9 +34,9 @@ pub const ALL: &[&Experiment] = &[
     &ex_q1::EX_Q1,
     &ex_q2::EX_Q2,
     &ex_q7::EX_Q7,
+    &ex_h4::EX_H4,
     &ex_h6::EX_H6,
     &ex_h7::EX_H7,
-    &ex_h4::EX_H4,
 ];
 
 /// Finds an experiment by its id, in either case.
