@@ -14,6 +14,7 @@ use squall_core::{ClassInfo, Handle, Id, Interface, class_of, name_of};
 use squall_sys::fork::forked;
 
 use crate::calls::{Calls, count_calls};
+use crate::decision;
 pub use crate::decision::{Decision, Held, Verdict, history, recent};
 use crate::engine::{self, EngineState, by_hand, thread_state};
 use crate::family;
@@ -25,6 +26,8 @@ use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, I
 
 /// Deadline of a swap by hand.
 const BY_HAND: Duration = Duration::from_secs(1);
+/// Author of changes by the program itself.
+const PROGRAM: &str = "the program";
 /// Longest span of a call count.
 const SAMPLE_MAX: Duration = Duration::from_secs(1);
 
@@ -165,7 +168,26 @@ impl From<AttributeError> for ControlError {
 pub fn statuses() -> Vec<Status> {
     let mut ids = known();
     ids.sort();
-    ids.into_iter().filter_map(status).collect()
+    statuses_of(&ids).into_iter().flatten().collect()
+}
+
+/// Returns the status of each of these objects, in this order. The option is empty if the object was
+/// destroyed or is not adaptive.
+///
+/// # Cost
+/// One pass over the recorded decisions, for any number of objects.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::statuses_of;
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let statuses = statuses_of(&[Handle::id(hits.handle())]);
+/// assert_eq!(statuses[0].as_ref().unwrap().form, "shared");
+/// ```
+pub fn statuses_of(ids: &[Id]) -> Vec<Option<Status>> {
+    let mut latest = decision::latest(ids);
+    ids.iter().map(|id| status_with(*id, latest.remove(id))).collect()
 }
 
 /// Returns the ids of the objects that the engine has a record of.
@@ -186,6 +208,11 @@ fn known() -> Vec<Id> {
 /// assert!(squall::adapt::control::status(Handle::id(hits.handle())).is_none());
 /// ```
 pub fn status(id: Id) -> Option<Status> {
+    statuses_of(&[id]).pop().flatten()
+}
+
+/// Returns the status of an adaptive object, with this decision as the latest.
+fn status_with(id: Id, last: Option<Decision>) -> Option<Status> {
     let (family, form) = family::of(id)?;
     let settings = settings::Settings::of(id);
     let known = engine::state()
@@ -206,7 +233,7 @@ pub fn status(id: Id) -> Option<Status> {
         bytes,
         contended_per_s,
         stays: Stays { reason, seen: seen.filter(|_| reason.rests_on_calls()) },
-        last: history(id).pop(),
+        last,
     })
 }
 
@@ -372,6 +399,26 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
 /// assert!(matches!(refused, Err(ControlError::NotAdaptive(..))));
 /// ```
 pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError> {
+    set_attribute_by(id, name, text, PROGRAM)
+}
+
+/// Like [`set_attribute`], but names the author. If the attribute is set by a swap, the reason of the
+/// recorded [`Decision`] is `requested by`, followed by `author`.
+///
+/// # Errors
+/// [`ControlError`], as for [`set_attribute`].
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{attributes, set_attribute_by};
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let id = Handle::id(hits.handle());
+/// set_attribute_by(id, "margin", "2.5", "ann, with a debugger")?;
+/// assert!(attributes(id)?.iter().any(|attribute| attribute.name == "margin" && attribute.value == "2.5"));
+/// # Ok::<(), squall::adapt::control::ControlError>(())
+/// ```
+pub fn set_attribute_by(id: Id, name: &str, text: &str, author: &str) -> Result<(), ControlError> {
     let class = class(id)?;
     if let Some(live) = live::named(id, &class, name) {
         if squall_rcu::in_operation() {
@@ -379,7 +426,7 @@ pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError>
         }
         let swapped = live.set(id, &class, text, BY_HAND)?;
         if let Some(report) = swapped.ok_or(ControlError::NoObject(id))?? {
-            engine::replaced(id, &class, report.to, &report);
+            engine::replaced(id, &class, report.to, &report, author);
         }
         return Ok(());
     }
@@ -490,6 +537,26 @@ pub fn implementations(id: Id) -> Vec<&'static str> {
 /// assert!(matches!(refused, Err(ControlError::NoImplementation { .. })));
 /// ```
 pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
+    swap_by(id, implementation, PROGRAM)
+}
+
+/// Like [`swap`], but names the author. The reason of the recorded [`Decision`] is `requested by`, followed
+/// by `author`.
+///
+/// # Errors
+/// [`ControlError`]; the object keeps serving as before.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{history, swap_by};
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let id = Handle::id(hits.handle());
+/// swap_by(id, "distributed", "ann, with a debugger")?;
+/// assert_eq!(history(id)[0].why, "requested by ann, with a debugger");
+/// # Ok::<(), squall::adapt::control::ControlError>(())
+/// ```
+pub fn swap_by(id: Id, implementation: &str, author: &str) -> Result<SwapReport, ControlError> {
     if squall_rcu::in_operation() {
         return Err(ControlError::InOperation(id));
     }
@@ -500,7 +567,7 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     let mut forms = own.chain(family::forms_for(class.interface_id));
     if let Some((family, form)) = forms.find(|(family, form)| family.forms()[*form].name() == implementation)
     {
-        return Ok(by_hand(id, family, form, BY_HAND).ok_or(ControlError::NoObject(id))??);
+        return Ok(by_hand(id, family, form, BY_HAND, author).ok_or(ControlError::NoObject(id))??);
     }
     let replace = implementations_list()
         .iter()
@@ -509,7 +576,7 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     match replace {
         Some((name, replace)) => {
             let report = replace(id).ok_or(ControlError::NoObject(id))??;
-            engine::replaced(id, &class, name, &report);
+            engine::replaced(id, &class, name, &report, author);
             Ok(report)
         }
         None => Err(ControlError::NoImplementation {

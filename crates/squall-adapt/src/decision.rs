@@ -1,6 +1,6 @@
 //! Decisions of policies, with their reasons.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -172,6 +172,23 @@ pub fn history(id: Id) -> Vec<Decision> {
     lock().iter().filter(|decision| decision.id == id).cloned().collect()
 }
 
+/// Returns the latest decision about each of these objects, if there is one. Looks at each decision once.
+pub(crate) fn latest(ids: &[Id]) -> HashMap<Id, Decision> {
+    if squall_sys::fork::forked() {
+        return HashMap::new();
+    }
+    let wanted: HashSet<Id> = ids.iter().copied().collect();
+    let mut found: HashMap<Id, Decision> = HashMap::new();
+    for decision in lock().iter().rev() {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
+        if wanted.contains(&decision.id) {
+            found.entry(decision.id).or_insert_with(|| decision.clone());
+        }
+    }
+    found
+}
+
 impl Decision {
     /// Creates a decision of a custom policy, to be [recorded](note). Its time is now, without a swap by the
     /// engine. For an example see [`Decision`].
@@ -229,3 +246,36 @@ fn announce(decision: &Decision) {
 
 #[cfg(not(feature = "tracing"))]
 fn announce(_: &Decision) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Number of decisions that `latest` has looked at.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn the_latest_decisions_about_all_objects_take_one_pass() {
+        // Slots that no other test uses.
+        let ids: Vec<Id> = (0..100).map(|slot| Id::from_parts(900_000 + slot, 1).expect("an id")).collect();
+        for to in ["first", "second"] {
+            for id in &ids[..50] {
+                note(Decision::new(*id, "counter", "shared", to, Verdict::DryRun, String::new()));
+            }
+        }
+        LOOKS.set(0);
+        let found = latest(&ids);
+        assert!((100..=RECENT_MAX).contains(&LOOKS.get()), "{} looks", LOOKS.get());
+        assert!(found.len() == 50 && found.values().all(|decision| decision.to == "second"), "{found:?}");
+        LOOKS.set(0);
+        let statuses = crate::control::statuses_of(&ids);
+        assert!(
+            statuses.len() == ids.len() && statuses.iter().all(Option::is_none),
+            "no object has these ids"
+        );
+        assert!(LOOKS.get() <= RECENT_MAX, "{} looks", LOOKS.get());
+    }
+}

@@ -79,7 +79,7 @@ fn a_decision_is_an_event_with_its_reason() {
         "from=\"small\";",
         "to=\"large\";",
         "verdict=swapped by hand;",
-        "why=\"requested by hand\";",
+        "why=\"requested by the program\";",
         "took_us=",
         "pause_us=",
     ] {

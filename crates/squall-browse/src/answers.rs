@@ -3,6 +3,9 @@
 //! - I1. A request that only reads writes no memory that a call reads. It uses snapshots of the inspection
 //!   and the records of `control`.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -49,13 +52,16 @@ fn perform(request: Request) -> Result<String, Refusal> {
         Request::Attributes { id } => text(&attributes(find(&id)?.id)?),
         Request::Actions {} => text(&actions::recent()),
         Request::Machine {} => text(&machine()),
-        Request::Set { id, name, value, .. } => done(control::set_attribute(find(&id)?.id, &name, &value)),
+        Request::Set { id, name, value, author } => {
+            done(control::set_attribute_by(find(&id)?.id, &name, &value, &requester(author.as_deref())))
+        }
         Request::Freeze { id, .. } => done(control::freeze(find(&id)?.id, true)),
         Request::Thaw { id, .. } => done(control::freeze(find(&id)?.id, false)),
         Request::FreezeAll { .. } => freeze_all(true),
         Request::ThawAll { .. } => freeze_all(false),
-        Request::Swap { id, implementation, .. } => {
-            let report = control::swap(find(&id)?.id, &implementation).map_err(refuse)?;
+        Request::Swap { id, implementation, author } => {
+            let author = requester(author.as_deref());
+            let report = control::swap_by(find(&id)?.id, &implementation, &author).map_err(refuse)?;
             text(&swap_view(&report))
         }
         Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
@@ -93,7 +99,14 @@ fn hello() -> Hello {
         program: program.map_or("unknown".to_owned(), |name| name.to_string_lossy().into_owned()),
         all_frozen: control::all_frozen(),
         records_authors: true,
+        instance: Some(instance()),
     }
+}
+
+/// Returns the random number of this run of the program.
+fn instance() -> u64 {
+    static INSTANCE: OnceLock<u64> = OnceLock::new();
+    *INSTANCE.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
 
 /// Returns the allocator's statistics. Does not set the allocator up if the program does not use it.
@@ -167,6 +180,23 @@ pub(crate) fn shortened(text: &str) -> String {
     short
 }
 
+/// Returns the author of a change, as the reason of a decision names it: with escaped control characters and
+/// characters that change the direction of writing.
+fn requester(author: Option<&str>) -> String {
+    let Some(author) = author else { return "a client that gave no name".to_owned() };
+    let mut shown = String::new();
+    for letter in shortened(author).chars() {
+        match letter {
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                shown.extend(letter.escape_default());
+            }
+            _ if letter.is_control() => shown.extend(letter.escape_default()),
+            _ => shown.push(letter),
+        }
+    }
+    shown
+}
+
 fn key(id: Id) -> (u32, u32) {
     (id.slot(), id.generation())
 }
@@ -187,13 +217,7 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
             "\"after\" goes with \"sort\":\"id\" only, because the other orders change all the time";
         return Err(Refusal::new(RefusalKind::BadRequest, message));
     }
-    let mut statuses = control::statuses();
-    statuses.sort_by_key(|status| key(status.id));
-    let status_of = |id: Id| {
-        let found = statuses.binary_search_by_key(&key(id), |status| key(status.id));
-        found.ok().map(|index| &statuses[index])
-    };
-    let mut objects: Vec<(ObjectInfo, Option<&Status>)> = squall_core::snapshot()
+    let mut objects: Vec<ObjectInfo> = squall_core::snapshot()
         .into_iter()
         .filter(|object| query.interface.as_deref().is_none_or(|part| object.interface.contains(part)))
         .filter(|object| {
@@ -201,43 +225,37 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
             part.is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
         })
         .filter(|object| after.is_none_or(|after| key(object.id) > key(after)))
-        .map(|object| {
-            let status = status_of(object.id);
-            (object, status)
-        })
         .collect();
     order(&mut objects, query.sort);
     let total = objects.len();
     objects.truncate(query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX));
-    // Objects without sharing are not among `statuses`, but may still belong to a family.
-    let full = |(object, status): &(ObjectInfo, Option<&Status>)| match status {
-        Some(status) => view(object, Some(status)),
-        None => view(object, control::status(object.id).as_ref()),
-    };
-    let objects = objects.iter().map(full).collect();
-    Ok(Listing { total, all_frozen: control::all_frozen(), objects })
+    let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
+    let statuses = control::statuses_of(&ids);
+    let objects = objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref()));
+    Ok(Listing { total, all_frozen: control::all_frozen(), objects: objects.collect() })
 }
 
 /// Sorts the largest first, and equal ones by id. Ids grow.
-fn order(objects: &mut [(ObjectInfo, Option<&Status>)], sort: Sort) {
-    objects.sort_by_key(|(object, _)| key(object.id));
-    let by = |amount: fn(&(ObjectInfo, Option<&Status>)) -> f64| {
-        move |one: &(ObjectInfo, Option<&Status>), other: &(ObjectInfo, Option<&Status>)| {
-            amount(other).total_cmp(&amount(one))
-        }
+fn order(objects: &mut [ObjectInfo], sort: Sort) {
+    objects.sort_by_key(|object| key(object.id));
+    let mut by = |amount: &dyn Fn(&ObjectInfo) -> f64| {
+        objects.sort_by(|one, other| amount(other).total_cmp(&amount(one)));
     };
     match sort {
         Sort::Id => {}
-        Sort::Bytes => objects.sort_by(by(|(object, _)| object.bytes as f64)),
-        Sort::Misses => objects.sort_by(by(|(object, _)| object.misses as f64)),
-        Sort::Reps => objects.sort_by(by(|(object, _)| object.reps.len() as f64)),
-        Sort::Contended => {
-            objects.sort_by(by(|(_, status)| status.map_or(-1.0, |status| status.contended_per_s)))
-        }
-        Sort::Swaps => {
-            objects.sort_by(by(|(_, status)| status.map_or(-1.0, |status| status.swaps_count as f64)))
-        }
+        Sort::Bytes => by(&|object| object.bytes as f64),
+        Sort::Misses => by(&|object| object.misses as f64),
+        Sort::Reps => by(&|object| object.reps.len() as f64),
+        Sort::Contended => by_status(by, |status| status.contended_per_s),
+        Sort::Swaps => by_status(by, |status| status.swaps_count as f64),
     }
+}
+
+/// Sorts by an amount of the objects that the engine knows. The others come last.
+fn by_status(mut by: impl FnMut(&dyn Fn(&ObjectInfo) -> f64), amount: fn(&Status) -> f64) {
+    let amounts: HashMap<Id, f64> =
+        control::statuses().iter().map(|status| (status.id, amount(status))).collect();
+    by(&|object| amounts.get(&object.id).copied().unwrap_or(-1.0));
 }
 
 fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
@@ -407,6 +425,12 @@ mod tests {
         let long = find(&"9".repeat(60_000)).expect_err("no id");
         assert!(long.message.len() < 200, "{long}");
         assert_eq!(find("16777215.4294967295").expect_err("nobody").kind, RefusalKind::NoObject);
+    }
+
+    #[test]
+    fn an_author_cannot_control_a_terminal() {
+        assert_eq!(requester(Some("O'Brien \u{1b}[2J\u{202e}")), "O'Brien \\u{1b}[2J\\u{202e}");
+        assert_eq!(requester(None), "a client that gave no name");
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub enum Request {
         name: String,
         /// New value, as text.
         value: String,
-        /// Author of the change, for the [log](Request::Actions).
+        /// Author of the change, for the [log](Request::Actions) and for the reason of a decision.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
     },
@@ -123,7 +123,7 @@ pub enum Request {
         id: String,
         /// Name of the implementation, as the program registered it.
         implementation: String,
-        /// Author of the change, for the [log](Request::Actions).
+        /// Author of the change, for the [log](Request::Actions) and for the reason of a decision.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
     },
@@ -272,6 +272,10 @@ pub struct Hello {
     /// `true` if requests that change something may name their author.
     #[serde(default)]
     pub records_authors: bool,
+    /// Random number of this run of the program. Another number means that all ids mean other objects. Absent
+    /// in the answer of an older version.
+    #[serde(default)]
+    pub instance: Option<u64>,
 }
 
 /// A list of objects.

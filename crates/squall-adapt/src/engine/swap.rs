@@ -151,12 +151,18 @@ pub(super) fn conclude(
     }
 }
 
+/// Returns the reason of a decision by hand.
+fn requested(author: &str) -> String {
+    format!("requested by {author}")
+}
+
 /// Swaps an object by hand for a form of a family. Returns an empty option if it was destroyed.
 pub(crate) fn by_hand(
     id: Id,
     family: &'static dyn AnyFamily,
     form: usize,
     within: Duration,
+    author: &str,
 ) -> Option<Result<SwapReport, SwapError>> {
     let began = now();
     let place = if form == 0 { family.read(id).ok().and_then(|reading| reading.place) } else { None };
@@ -185,7 +191,7 @@ pub(crate) fn by_hand(
         to: family.forms()[form].name(),
         place: shape.place,
         verdict: Verdict::ByHand,
-        why: "requested by hand".into(),
+        why: requested(author),
         readings: String::new(),
         took: now().saturating_sub(began),
         report: Some(report.clone()),
@@ -194,7 +200,7 @@ pub(crate) fn by_hand(
 }
 
 /// Records a swap by hand to an implementation that belongs to no family.
-pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &SwapReport) {
+pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &SwapReport, author: &str) {
     remember(Decision {
         at: SystemTime::now(),
         id,
@@ -208,7 +214,7 @@ pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &
         to: name,
         place: None,
         verdict: Verdict::ByHand,
-        why: "requested by hand".into(),
+        why: requested(author),
         readings: String::new(),
         took: report.total(),
         report: Some(report.clone()),

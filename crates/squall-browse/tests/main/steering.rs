@@ -170,4 +170,7 @@ fn a_change_is_recorded_with_its_author_and_its_outcome() {
     assert!(seen[2].0 == "set width = 4" && seen[2].2.contains("does not adapt"), "{seen:?}");
     assert_eq!(seen[3], ("swap to broken", Some("ann\n"), "the program panicked"));
     assert_eq!(seen.len(), 4, "what is read is not recorded");
+    let decisions = ann.history(&id).expect("an answer");
+    let reasons: Vec<_> = decisions.iter().map(|decision| &*decision.why).collect();
+    assert_eq!(reasons, ["requested by a client that gave no name", "requested by ann\\n"]);
 }

@@ -10,6 +10,7 @@ use squall_machine::{Cluster, Vp, VpSet};
 use squall_sys::sync::atomic::Ordering;
 use std::any::TypeId;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -197,12 +198,12 @@ pub fn snapshot() -> Vec<ObjectInfo> {
     // In a forked child the lock of the list below may be held forever.
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return Vec::new() };
     let mut objects = all(tables, |slot| look(tables, slot));
-    for_each_held(|object| {
-        let held = describe(tables, object, ObjectState::Ending);
-        // The object may have been alive when its slot was looked at.
-        objects.retain(|seen| seen.id != held.id);
-        objects.push(held);
-    });
+    let mut held = Vec::new();
+    for_each_held(|object| held.push(describe(tables, object, ObjectState::Ending)));
+    // Such an object may have been alive when its slot was looked at.
+    let ids: HashSet<Id> = held.iter().map(|object| object.id).collect();
+    objects.retain(|seen| !ids.contains(&seen.id));
+    objects.append(&mut held);
     objects
 }
 
