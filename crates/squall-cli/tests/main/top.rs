@@ -222,7 +222,10 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let history = rows(&top(&["--history", &id, "--json"]));
     let last = history.last().expect("a decision");
     assert_eq!((&last["to"], &last["verdict"]), (&other.into(), &"swapped by hand".into()), "{last}");
-    assert!(stdout(&top(&["--history", &id])).contains("swapped by hand"));
+    let why = last["why"].as_str().expect("a reason");
+    assert!(why.starts_with("requested by squall top, user "), "{why}");
+    let told = stdout(&top(&["--history", &id]));
+    assert!(told.contains("swapped by hand") && told.contains(why), "{told}");
     assert_eq!(row(&top(&["--thaw", &id, "--json"]))["frozen"], false);
     assert_eq!(object.handle().total(), 5);
 }

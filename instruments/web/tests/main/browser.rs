@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
 use fantoccini::error::CmdError;
+use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use serde_json::json;
 use squall::adapt::control;
@@ -174,8 +176,13 @@ fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
         click(&browser, &format!("#implementation option[value='{form}']")).await?;
         click(&browser, "#swap").await?;
         click(&browser, "#yes").await?;
-        wait_for(&browser, "#message", |text| text == "swap: swapped").await?;
-        wait_for(&browser, "#object", |text| text.contains("swapped by hand")).await?;
+        wait_for(&browser, "#message", |text| {
+            text.starts_with("Swap, Counter#") && text.ends_with(": swapped")
+        })
+        .await?;
+        let reason = format!("requested by {AUTHOR}");
+        wait_for(&browser, "#object", |text| text.contains("swapped by hand") && text.contains(&reason))
+            .await?;
         let page = wait_for(&browser, "#object", |text| text.contains(&format!("swap to {form}"))).await?;
         assert!(page.contains(AUTHOR), "{page}");
         keep_screenshot(&browser, "swapped").await?;
@@ -185,6 +192,96 @@ fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
         wait_for(&browser, &format!("[data-id='{id}']"), |text| text.contains(&format!("{form}, frozen")))
             .await?;
         keep_screenshot(&browser, "changed").await
+    });
+}
+
+#[test]
+fn an_update_takes_away_no_click_no_entry_and_no_focus() {
+    let object = squall::objects::counter::adaptive().named("unsteady");
+    let id = Handle::id(object.handle());
+    let margin = || {
+        let attributes = control::attributes(id).expect("it is adaptive");
+        attributes.into_iter().find(|attribute| attribute.name == "margin").expect("an attribute").value
+    };
+    let before = margin();
+    let program = Program::new(false);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        browser.find(Locator::Id("search")).await?.send_keys(&id.to_string()).await?;
+        let row = format!("[data-id='{id}']");
+        wait_for(&browser, &row, |text| !text.is_empty()).await?;
+        let element = browser.find(Locator::Css(&row)).await?;
+        let mouse = || MouseActions::new("mouse".to_owned());
+        let over = PointerAction::MoveToElement { element, duration: None, x: 0.0, y: 0.0 };
+        let press = mouse().then(over).then(PointerAction::Down { button: MOUSE_BUTTON_LEFT });
+        browser.perform_actions(press).await?;
+        control::freeze(id, true).expect("it is adaptive");
+        wait_for(&browser, &row, |text| text.contains("frozen")).await?;
+        browser.perform_actions(mouse().then(PointerAction::Up { button: MOUSE_BUTTON_LEFT })).await?;
+        wait_for(&browser, "h1", |text| text.contains("unsteady")).await?;
+
+        let field = browser.find(Locator::Css("input[name='margin']")).await?;
+        field.clear().await?;
+        field.send_keys("2.5").await?;
+        field.send_keys(&char::from(Key::Tab).to_string()).await?;
+        control::freeze(id, false).expect("it is adaptive");
+        wait_for(&browser, "#freeze", |text| text == "Freeze").await?;
+        let enter = char::from(Key::Enter).to_string();
+        let focused = browser.active_element().await?;
+        assert_eq!(focused.text().await?, "Set");
+        focused.send_keys(&enter).await?;
+        let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
+        assert!(question.ends_with(&format!("from {before} to 2.5?")), "{question}");
+        // A key that is held down confirms nothing.
+        let cancel = browser.active_element().await?;
+        assert_eq!(cancel.text().await?, "Cancel");
+        cancel.send_keys(&enter).await?;
+        wait_for(&browser, "#question", str::is_empty).await?;
+        assert_eq!(margin(), before);
+        browser.active_element().await?.send_keys(&enter).await?;
+        click(&browser, "#yes").await?;
+        wait_for(&browser, "#message", |text| text.contains("unsteady") && text.ends_with(": done")).await?;
+        assert_eq!(margin(), "2.5");
+        wait_for(&browser, "#object", |text| text.contains("set margin = 2.5")).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_read_only_page_has_nothing_to_change_and_says_what_is_missing() {
+    let object = squall::objects::counter::adaptive();
+    let id = Handle::id(object.handle());
+    let program = Program::new(true);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        wait_for(&browser, "#status", |text| text.contains("read-only")).await?;
+        wait_for(&browser, "#no-count", |text| text.contains("calls/s are missing")).await?;
+        assert!(!browser.find(Locator::Id("counting")).await?.is_displayed().await?);
+        assert!(!browser.find(Locator::Id("freeze-all")).await?.is_displayed().await?);
+        browser.goto(&format!("{address}#{id}")).await?;
+        wait_for(&browser, "h1", |text| text.contains(&id.to_string())).await?;
+        assert!(browser.find_all(Locator::Css("#object .act")).await?.is_empty());
+        Ok(())
+    });
+}
+
+#[test]
+fn ten_pages_of_one_browser_follow_the_program() {
+    let (_object, id) = plain();
+    let program = Program::new(false);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        for _ in 0..10 {
+            let window = browser.new_window(false).await?;
+            browser.switch_to_window(window.handle).await?;
+            browser.goto(&address).await?;
+            wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+            browser.find(Locator::Id("search")).await?.send_keys(&id).await?;
+            wait_for(&browser, &format!("[data-id='{id}']"), |text| !text.is_empty()).await?;
+        }
+        Ok(())
     });
 }
 

@@ -2,4 +2,6 @@
 
 mod browser;
 mod common;
+mod connection;
 mod http;
+mod scripted;
