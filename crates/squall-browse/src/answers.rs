@@ -17,30 +17,33 @@ use squall_machine::ClusterSize;
 use squall_policy::attribute::AttributeInfo;
 
 use crate::actions;
+use crate::changes;
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
-    Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView,
-    Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
+    Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, OPERATIONS, ObjectView, Refusal,
+    RefusalKind, RepView, Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
 };
+use crate::session::Session;
 use crate::short;
 
 /// Largest number of representatives listed individually.
 const REPS_LISTED_MAX: usize = 1024;
 
 /// Answers a request with the text after `"ok":`, and records it if it is a change.
-pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
-    let action = actions::Action::begin(&request);
-    let answer = perform(request);
+pub(crate) fn answer(request: Request, session: &mut Session) -> Result<String, Refusal> {
+    let action = actions::Action::begin(&request, session);
+    let answer = perform(request, session);
     if let Some(action) = action {
         action.end(answer.as_ref().err().map(|refusal| refusal.message.as_str()));
     }
     answer
 }
 
-fn perform(request: Request) -> Result<String, Refusal> {
+fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
     match request {
         Request::Hello {} => text(&hello()),
         Request::List(query) => text(&list(&query)?),
+        Request::Changes {} => text(&changes::next(&mut session.sent)),
         Request::Object { id } => text(&detail(&find(&id)?)),
         Request::History { id } => text(&decisions(control::history(find(&id)?.id))),
         Request::Decisions {} => text(&decisions(control::recent())),
@@ -53,14 +56,18 @@ fn perform(request: Request) -> Result<String, Refusal> {
         Request::Actions {} => text(&actions::recent()),
         Request::Machine {} => text(&machine()),
         Request::Set { id, name, value, author } => {
-            done(control::set_attribute_by(find(&id)?.id, &name, &value, &requester(author.as_deref())))
+            let author = session.author(author.as_deref());
+            done(control::set_attribute_by(find(&id)?.id, &name, &value, &author))
+        }
+        Request::Unset { id, name, .. } => {
+            text(&control::unset_attribute(find(&id)?.id, &name).map_err(refuse)?)
         }
         Request::Freeze { id, .. } => done(control::freeze(find(&id)?.id, true)),
         Request::Thaw { id, .. } => done(control::freeze(find(&id)?.id, false)),
         Request::FreezeAll { .. } => freeze_all(true),
         Request::ThawAll { .. } => freeze_all(false),
         Request::Swap { id, implementation, author } => {
-            let author = requester(author.as_deref());
+            let author = session.author(author.as_deref());
             let report = control::swap_by(find(&id)?.id, &implementation, &author).map_err(refuse)?;
             text(&swap_view(&report))
         }
@@ -100,6 +107,7 @@ fn hello() -> Hello {
         all_frozen: control::all_frozen(),
         records_authors: true,
         instance: Some(instance()),
+        operations: OPERATIONS.map(str::to_owned).to_vec(),
     }
 }
 
@@ -180,23 +188,6 @@ pub(crate) fn shortened(text: &str) -> String {
     short
 }
 
-/// Returns the author of a change, as the reason of a decision names it: with escaped control characters and
-/// characters that change the direction of writing.
-fn requester(author: Option<&str>) -> String {
-    let Some(author) = author else { return "a client that gave no name".to_owned() };
-    let mut shown = String::new();
-    for letter in shortened(author).chars() {
-        match letter {
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                shown.extend(letter.escape_default());
-            }
-            _ if letter.is_control() => shown.extend(letter.escape_default()),
-            _ => shown.push(letter),
-        }
-    }
-    shown
-}
-
 fn key(id: Id) -> (u32, u32) {
     (id.slot(), id.generation())
 }
@@ -217,48 +208,79 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
             "\"after\" goes with \"sort\":\"id\" only, because the other orders change all the time";
         return Err(Refusal::new(RefusalKind::BadRequest, message));
     }
-    let mut objects: Vec<ObjectInfo> = squall_core::snapshot()
-        .into_iter()
-        .filter(|object| query.interface.as_deref().is_none_or(|part| object.interface.contains(part)))
-        .filter(|object| {
-            let part = query.name.as_deref();
-            part.is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
-        })
-        .filter(|object| after.is_none_or(|after| key(object.id) > key(after)))
-        .collect();
-    order(&mut objects, query.sort);
-    let total = objects.len();
-    objects.truncate(query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX));
+    let limit = query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX);
+    let (objects, total) = match query.sort {
+        Sort::Id => page(query, after, limit),
+        _ => sorted(query, limit),
+    };
     let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
     let statuses = control::statuses_of(&ids);
     let objects = objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref()));
     Ok(Listing { total, all_frozen: control::all_frozen(), objects: objects.collect() })
 }
 
-/// Sorts the largest first, and equal ones by id. Ids grow.
-fn order(objects: &mut [ObjectInfo], sort: Sort) {
-    objects.sort_by_key(|object| key(object.id));
-    let mut by = |amount: &dyn Fn(&ObjectInfo) -> f64| {
-        objects.sort_by(|one, other| amount(other).total_cmp(&amount(one)));
-    };
-    match sort {
-        Sort::Id => {}
-        Sort::Bytes => by(&|object| object.bytes as f64),
-        Sort::Misses => by(&|object| object.misses as f64),
-        Sort::Reps => by(&|object| object.reps.len() as f64),
-        Sort::Contended => by_status(by, |status| status.contended_per_s),
-        Sort::Swaps => by_status(by, |status| status.swaps_count as f64),
+fn is_wanted(query: &ListQuery, object: &ObjectInfo) -> bool {
+    query.interface.as_deref().is_none_or(|part| object.interface.contains(part))
+        && query
+            .name
+            .as_deref()
+            .is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
+}
+
+/// Returns the objects after this one in the order of ids, and the total. Describes only objects that are
+/// listed or filtered out.
+fn page(query: &ListQuery, mut after: Option<Id>, limit: usize) -> (Vec<ObjectInfo>, usize) {
+    let has_total = after.is_none() && query.interface.is_none() && query.name.is_none();
+    let mut objects = Vec::new();
+    loop {
+        // One object more tells whether any is left out.
+        let wanted = limit + 1 - objects.len();
+        let part = squall_core::snapshot_after(after, wanted);
+        let is_last = part.len() < wanted;
+        after = part.last().map(|last| last.id);
+        objects.extend(part.into_iter().filter(|object| is_wanted(query, object)));
+        if is_last || objects.len() > limit {
+            break;
+        }
     }
+    let total = match objects.last() {
+        Some(last) if has_total && objects.len() > limit => {
+            objects.len() + squall_core::count_after(Some(last.id))
+        }
+        _ => objects.len(),
+    };
+    objects.truncate(limit);
+    (objects, total)
 }
 
-/// Sorts by an amount of the objects that the engine knows. The others come last.
-fn by_status(mut by: impl FnMut(&dyn Fn(&ObjectInfo) -> f64), amount: fn(&Status) -> f64) {
-    let amounts: HashMap<Id, f64> =
-        control::statuses().iter().map(|status| (status.id, amount(status))).collect();
-    by(&|object| amounts.get(&object.id).copied().unwrap_or(-1.0));
+/// Returns the first objects of this order, the largest first and equal ones by id, and the total.
+fn sorted(query: &ListQuery, limit: usize) -> (Vec<ObjectInfo>, usize) {
+    let mut objects = squall_core::snapshot();
+    objects.retain(|object| is_wanted(query, object));
+    objects.sort_by_key(|object| key(object.id));
+    let loads = |amount: fn(&(Id, f64, u64)) -> f64| -> HashMap<Id, f64> {
+        control::__loads().iter().map(|load| (load.0, amount(load))).collect()
+    };
+    let loads = match query.sort {
+        Sort::Contended => loads(|(_, contended_per_s, _)| *contended_per_s),
+        Sort::Swaps => loads(|(_, _, swaps)| *swaps as f64),
+        _ => HashMap::new(),
+    };
+    let amount = |object: &ObjectInfo| match query.sort {
+        Sort::Id => 0.0,
+        Sort::Bytes => object.bytes as f64,
+        Sort::Misses => object.misses as f64,
+        Sort::Reps => object.reps.len() as f64,
+        // Objects that the engine does not know come last.
+        Sort::Contended | Sort::Swaps => loads.get(&object.id).copied().unwrap_or(-1.0),
+    };
+    objects.sort_by(|one, other| amount(other).total_cmp(&amount(one)));
+    let total = objects.len();
+    objects.truncate(limit);
+    (objects, total)
 }
 
-fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
+pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
     ObjectView {
         id: object.id.to_string(),
         name: object.name.as_deref().map(str::to_owned),
@@ -284,6 +306,7 @@ fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
         contended_per_s: status.map(|status| status.contended_per_s).filter(|rate| rate.is_finite()),
         swaps: status.map_or(0, |status| status.swaps_count),
         frozen: status.is_some_and(|status| status.frozen),
+        frozen_all: control::all_frozen(),
         dry_run: status.is_some_and(|status| status.dry_run),
         stays: status.map(|status| status.stays.to_string()),
         last_decision: status.and_then(|status| status.last.as_ref()).map(sentence),
@@ -314,7 +337,8 @@ fn detail(object: &ObjectInfo) -> Detail {
         rep_list: reps.collect(),
         attributes: attributes(object.id).unwrap_or_default(),
         implementations: control::implementations(object.id).iter().map(|name| (*name).to_owned()).collect(),
-        last: status.and_then(|status| status.last).as_ref().map(decision_view),
+        last: status.as_ref().and_then(|status| status.last.as_ref()).map(decision_view),
+        frozen_by: status.and_then(|status| actions::freeze_of(status.frozen.then_some(object.id))),
     }
 }
 
@@ -354,6 +378,9 @@ fn decision_view(decision: &Decision) -> DecisionView {
         to: decision.to.to_owned(),
         place: decision.place.map(|vp| vp.index()),
         verdict: decision.verdict.to_string(),
+        author: decision.author.as_ref().map(ToString::to_string),
+        uid: decision.author.as_ref().and_then(|author| author.uid),
+        pid: decision.author.as_ref().and_then(|author| author.pid),
         why: decision.why.clone(),
         readings: decision.readings().to_owned(),
         took_us: micros(decision.took),
@@ -414,8 +441,26 @@ fn micros(span: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    #[squall_macros::interface(crate = squall_core)]
+    pub(crate) trait Plain: Send + Sync {
+        fn one(&self) -> u32;
+    }
+
+    struct One;
+
+    impl Plain for One {
+        fn one(&self) -> u32 {
+            1
+        }
+    }
+
+    /// Creates an object.
+    pub(crate) fn plain() -> squall_core::Owned<dyn Plain> {
+        squall_core::shared(One)
+    }
 
     #[test]
     fn malformed_ids_are_refused_and_truncated_in_errors() {
@@ -425,12 +470,6 @@ mod tests {
         let long = find(&"9".repeat(60_000)).expect_err("no id");
         assert!(long.message.len() < 200, "{long}");
         assert_eq!(find("16777215.4294967295").expect_err("nobody").kind, RefusalKind::NoObject);
-    }
-
-    #[test]
-    fn an_author_cannot_control_a_terminal() {
-        assert_eq!(requester(Some("O'Brien \u{1b}[2J\u{202e}")), "O'Brien \\u{1b}[2J\\u{202e}");
-        assert_eq!(requester(None), "a client that gave no name");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::connect::{Stream, connect};
 #[cfg(not(all(target_os = "linux", not(miri))))]
 use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
-    ActionView, Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing,
+    ActionView, Answer, AttributeView, CallsView, Changes, DecisionView, Detail, Hello, ListQuery, Listing,
     MachineView, MemoryView, RefusalKind, Request, SwapView, VERSION,
 };
 use crate::target::{ClientError, Target};
@@ -87,7 +87,8 @@ impl Client {
     }
 
     /// Sets the author that the program records for the further changes of this client. The program cannot
-    /// verify it. A program with an older version of Squall does not record it.
+    /// verify it. So it adds the user and the process that the kernel reports, unless the author ends with
+    /// `user NAME` of that very user. A program with an older version of Squall does not record it.
     pub fn set_author(&mut self, author: impl Into<String>) {
         self.author = self.records_authors.then(|| author.into());
     }
@@ -132,6 +133,28 @@ impl Client {
     /// ```
     pub fn list(&mut self, query: &ListQuery) -> Result<Listing, ClientError> {
         self.ask(&Request::List(query.clone()))
+    }
+
+    /// Lists the rows that changed since the previous calls of this function: at first all rows. One call
+    /// returns a part; [`Changes::complete`] tells the last part.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. A program with an older version of Squall refuses: see
+    /// [`Hello::operations`].
+    ///
+    /// ```
+    /// use squall::browse::{Builder, Client, Target};
+    /// # let path = std::env::temp_dir().join(format!("squall-doc-changes-{}.sock", std::process::id()));
+    /// # let server = Builder::new().path(&path).serve()?;
+    /// # let mut client = Client::connect(&Target::Path(path))?;
+    /// let first = client.changes()?;
+    /// assert!(first.complete && first.objects.len() == first.total);
+    /// let second = client.changes()?;
+    /// assert!(second.objects.is_empty() && second.gone.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn changes(&mut self) -> Result<Changes, ClientError> {
+        self.ask(&Request::Changes {})
     }
 
     /// Asks for one object in detail.
@@ -214,6 +237,17 @@ impl Client {
     pub fn set(&mut self, id: &str, name: &str, value: &str) -> Result<(), ClientError> {
         let author = self.author.clone();
         self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned(), author })
+    }
+
+    /// Unsets an attribute of an object, so that the value of its class, or the default, applies again.
+    /// Returns `true` if the object had a value of its own.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. A program with an older version of Squall refuses: see
+    /// [`Hello::operations`].
+    pub fn unset(&mut self, id: &str, name: &str) -> Result<bool, ClientError> {
+        let author = self.author.clone();
+        self.ask(&Request::Unset { id: id.to_owned(), name: name.to_owned(), author })
     }
 
     /// Freezes an object, so that its policy does not change it, or thaws it.

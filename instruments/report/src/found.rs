@@ -130,6 +130,18 @@ impl Found {
         self.figures.iter().find(|figure| figure.name == name).map_or(f64::NAN, |figure| figure.value)
     }
 
+    /// The names of figures and points without a number, since a bench left them out.
+    #[must_use]
+    pub fn without_value(&self) -> Vec<String> {
+        let figures = self.figures.iter().filter(|it| it.value.is_nan()).map(|it| it.name.clone());
+        let curves = self.plots.iter().flat_map(|plot| plot.series.iter().map(move |series| (plot, series)));
+        let points = curves.flat_map(|(plot, series)| {
+            let missing = series.points.iter().filter(|(_, y)| y.is_nan());
+            missing.map(move |(x, _)| format!("{}, {} at {x}", plot.name, series.name))
+        });
+        figures.chain(points).collect()
+    }
+
     /// The series of a plot, or an empty one.
     #[must_use]
     pub fn series(&self, plot: &str, name: &str) -> Series {

@@ -38,6 +38,21 @@ impl<'a> Lab<'a> {
     /// # Errors
     /// The bench failed.
     pub fn bench(&mut self, case: &str, variant: &str, threads: &[usize]) -> Result<Times, Missing> {
+        self.bench_on("", case, variant, threads)
+    }
+
+    /// Times a case as [`bench`](Lab::bench) does, on virtual processors with this topology. An empty text
+    /// means the machine's own.
+    ///
+    /// # Errors
+    /// The bench failed.
+    pub fn bench_on(
+        &mut self,
+        topology: &str,
+        case: &str,
+        variant: &str,
+        threads: &[usize],
+    ) -> Result<Times, Missing> {
         (self.step)(&format!("time {case} {variant}"));
         let mut args = vec!["bench", case, "--json"];
         if self.quick {
@@ -50,7 +65,8 @@ impl<'a> Lab<'a> {
         if !list.is_empty() {
             args.extend(["--threads", &list]);
         }
-        let text = self.squall(&args, &[])?;
+        let environment = [("SQUALL_TOPOLOGY", topology)];
+        let text = self.squall(&args, if topology.is_empty() { &[] } else { &environment })?;
         let rows = text.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>();
         rows.map(Times).map_err(|error| Missing(format!("squall bench {case}: {error}")))
     }

@@ -55,11 +55,12 @@ pub fn run(
 /// The verdict on an outcome. If something is missing it is `part`, since a predicate also fails without its
 /// figures.
 fn judge(experiment: &Experiment, outcome: Result<Found, Missing>) -> (Found, Verdict) {
-    let found = match outcome {
+    let mut found = match outcome {
         Ok(found) => found,
         Err(Missing(why)) => return (Found::default(), Verdict::Part(why)),
     };
     let mut verdict = (experiment.verdict)(&found);
+    found.missing.extend(found.without_value());
     if !found.missing.is_empty() {
         verdict = Verdict::Part(format!("{}; missing: {}", verdict.why(), found.missing.join("; ")));
     }
@@ -95,5 +96,9 @@ mod tests {
         found.missing.push("the times".to_owned());
         let (_, verdict) = judge(experiment, Ok(found));
         assert!(verdict.word() == "part" && verdict.why().ends_with("; missing: the times"));
+        let mut found = (experiment.alike)();
+        found.plots[0].series[0].points[0].1 = f64::NAN;
+        let (_, verdict) = judge(experiment, Ok(found));
+        assert!(verdict.word() == "part" && verdict.why().ends_with("; missing: ex-k1, under a lock at 1"));
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the server and the client over real sockets.
 
+mod adaptive;
 mod common;
 #[path = "../../../squall-rcu/tests/forked/mod.rs"]
 mod forked;

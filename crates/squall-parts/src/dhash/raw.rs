@@ -63,6 +63,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::dhash::fill::{FillError, Filled, Waiting, Wakes};
 use crate::dhash::platform::{LockScope, Set, Store};
 use crate::dhash::{Verdict, sites};
+use crate::drops::drop_payload;
 
 /// The element of a key in the master's table.
 pub(crate) struct Element<K, G> {
@@ -432,8 +433,7 @@ pub(crate) fn run_in_drop(remove: impl FnOnce()) {
     if !std::thread::panicking() {
         remove();
     } else if let Err(payload) = catch_unwind(AssertUnwindSafe(remove)) {
-        // Its drop is user code, which could panic here.
-        std::mem::forget(payload);
+        drop_payload(payload);
     }
 }
 

@@ -19,13 +19,13 @@ use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 use std::future::Future;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll, Waker};
 
 use super::{GateError, Rejected, ShutDown, refuse_forked, sites};
+use crate::drops::drop_payload;
 use crate::replica::Watch;
 
 /// The tasks that wait at one gate. A gate makes them when its first task waits.
@@ -62,8 +62,7 @@ fn wake_caught(watch: &Watch) {
         return watch.wake();
     }
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| watch.wake())) {
-        // Its drop may panic too; that second payload is leaked.
-        mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload))));
+        drop_payload(payload);
     }
 }
 

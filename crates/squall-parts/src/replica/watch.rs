@@ -17,9 +17,9 @@ use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::{Mutex, MutexGuard};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
+use crate::drops::Drops;
 use crate::replica::sites;
 
 /// The waiters for the next change of an object. Used by subscriptions; each wake-up wakes all waiters.
@@ -136,8 +136,8 @@ impl Watch {
     /// Wakes all waiters. Call it after the change.
     ///
     /// # Panics
-    /// If a waker panics. All wakers are called first; the first payload is then raised again. A thread that
-    /// is panicking already leaks it.
+    /// If a waker panics. All wakers are called first; the first panic then goes on, unless the thread is
+    /// panicking already.
     pub fn wake(&self) {
         // Pairs with the fence in `register`.
         if !sites::WAKE.is_weak() {
@@ -158,22 +158,8 @@ impl Watch {
         // Relaxed: as in `unregister`.
         self.waiting.store(0, Ordering::Relaxed);
         drop(wakers);
-        let mut first = None;
-        for (_, waker) in left {
-            // No state of the watch is half changed here (I2).
-            match catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                Err(payload) if first.is_none() => first = Some(payload),
-                // Its drop may panic too; that second payload is leaked.
-                Err(payload) => std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload)))),
-                Ok(()) => {}
-            }
-        }
-        match first {
-            // A second panic would abort the process.
-            Some(payload) if std::thread::panicking() => std::mem::forget(payload),
-            Some(payload) => resume_unwind(payload),
-            None => {}
-        }
+        // No state of the watch is half changed here (I2). The first panic goes on after the last call.
+        Drops::default().each(left, |(_, waker)| waker.wake());
     }
 }
 

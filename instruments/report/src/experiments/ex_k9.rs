@@ -12,7 +12,8 @@ pub(super) static EX_K9: Experiment = Experiment {
                 the same for any number.",
     },
     here: "A representative is the object's part that serves one processor. A read adds up all parts one after the other, or \
-           first within groups of processors (clusters), then the groups' sums. Updates are timed on all processors.",
+           first within groups of processors (clusters), then the groups' sums. The 64 processors are virtual ones, and one \
+           thread reads. Updates are timed on all real processors.",
     agrees_if: "8 times as many representatives make a read 4 to 16 times as long, and an update on all processors takes \
                 less than 1.5 times its time on one.",
     command: "squall report EX-K9",
@@ -25,12 +26,14 @@ pub(super) static EX_K9: Experiment = Experiment {
 
 const REPRESENTATIVES: [(usize, &str); 5] =
     [(1, "reps-1"), (2, "reps-2"), (8, "reps-8"), (32, "reps-32"), (64, "reps-64")];
+/// 64 virtual processors, since each representative serves one.
+const TOPOLOGY: &str = "nodes:4,caches:2,cores:4,threads:2";
 const UPDATE: &str = "update on all processors, relative to one thread";
 
 fn run(lab: &mut Lab<'_>) -> Result<Found, Missing> {
     let (mut flat, mut tree) = (Vec::new(), Vec::new());
     for (count, variant) in REPRESENTATIVES {
-        let times = lab.bench("gather", variant, &[1])?;
+        let times = lab.bench_on(TOPOLOGY, "gather", variant, &[1])?;
         flat.push((count as f64, times.ns("squall-flat", 1)));
         tree.push((count as f64, times.ns("squall-tree", 1)));
     }
