@@ -34,6 +34,9 @@ const PAGE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 const COUNTED_MAX: usize = 8;
 const COUNT_MS: u64 = 20;
 
+/// Largest number of decisions, of swaps and of changes in the view of the whole program.
+const LOG_MAX: usize = 200;
+
 /// Policy for the browser: the page uses this server alone.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -106,6 +109,8 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/{token}/", get(|| asset(Path((String::new(), String::new())))))
         .route("/{token}/{file}", get(asset))
         .route("/{token}/program", get(program))
+        .route("/{token}/log", get(log))
+        .route("/{token}/memory", get(memory))
         .route("/{token}/rows/{page}/{since}", get(rows))
         .route("/{token}/count", post(count))
         .route("/{token}/freeze-all", post(freeze_all))
@@ -246,6 +251,7 @@ async fn program(State(shared): Site) -> Response {
         "version": shared.hello.version,
         "read_only": shared.read_only,
         "author": shared.author,
+        "records_authors": shared.hello.records_authors,
         "interval_ms": u64::try_from(shared.interval.min(PAGE_INTERVAL_MAX).as_millis()).unwrap_or(u64::MAX),
         "machine": shared.machine,
     }))
@@ -293,10 +299,40 @@ async fn object(State(shared): Site, Path((_, id)): Path<(String, String)>) -> R
             "history": client.history(&id)?,
             "swaps": swaps,
             "actions": actions,
-            "now_ms": SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64),
+            "now_ms": now_ms(),
         }))
     })
     .await
+}
+
+/// Returns the time in milliseconds since 1970. The program runs on the same machine.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Returns the latest entries, as the program gives them: oldest first.
+fn latest<T>(mut entries: Vec<T>) -> Vec<T> {
+    entries.drain(..entries.len().saturating_sub(LOG_MAX));
+    entries
+}
+
+/// Returns the latest decisions, swaps and changes by people of all objects.
+async fn log(State(shared): Site) -> Result<Response, Failed> {
+    read(&shared, |client| {
+        Ok(json!({
+            "decisions": latest(client.decisions()?),
+            "swaps": latest(client.swaps()?),
+            "actions": latest(or_default(client.actions())?),
+            "now_ms": now_ms(),
+        }))
+    })
+    .await
+}
+
+/// Returns the statistics of the locality allocator.
+async fn memory(State(shared): Site) -> Result<Response, Failed> {
+    read(&shared, |client| Ok(json!({ "memory": or_default(client.memory())?, "now_ms": now_ms() }))).await
 }
 
 #[derive(Deserialize)]

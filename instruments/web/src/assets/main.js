@@ -1,10 +1,14 @@
 // The page: requests to the server, the choice of the view, and changes after a confirmation.
 
 import { List } from "./list.js";
+import { LogView, MemoryView } from "./log.js";
 import { ObjectPage } from "./object.js";
-import { element, shown } from "./text.js";
+import { element, shown, span } from "./text.js";
+import { write } from "./part.js";
 
 const TIMEOUT_MS = 15_000;
+/** Shortest time without an answer that the page reports. */
+const SILENCE_MS = 4000;
 
 const byId = id => document.getElementById(id);
 const token = location.pathname.split("/")[1];
@@ -32,64 +36,71 @@ const ask = (path, body) => request(path, body === undefined ? { signal: AbortSi
 });
 
 /** Shows a text, and writes it only if it changed: a screen reader reads each writing. */
-function write(id, text, isBad) {
+function say(id, text, isBad = false) {
   const place = byId(id);
   if (place.textContent !== text) place.replaceChildren(element("span", { className: isBad ? "bad" : "" }, text));
 }
 
 /** Shows the outcome of the last change. */
-const tell = (text, isBad = false) => write("message", shown(text), isBad);
+const tell = (text, isBad = false) => say("message", shown(text), isBad);
 
 /** Asks the user for a confirmation, then the server for the change. */
-async function act(what, question, yes, path, body) {
+async function act(verb, what, question, path, body) {
   const dialog = byId("confirm");
   if (dialog.open) return;
+  const { author, records_authors } = site.program;
   byId("question").textContent = shown(question);
-  byId("author").textContent = shown(`The program records the author: ${site.program.author}`);
-  byId("yes").textContent = yes;
+  byId("author").textContent = records_authors === false
+    ? "The program uses an older Squall, which records no authors."
+    : shown(`The program records the author: ${author}`);
+  byId("yes").textContent = verb;
   dialog.returnValue = "";
   dialog.showModal();
   await new Promise(resolve => dialog.addEventListener("close", resolve, { once: true }));
   if (dialog.returnValue !== "yes") return;
-  tell(`${yes}, ${what}: waiting for the program`);
+  tell(`${verb} ${what}: waiting for the program`);
   try {
     const answer = await ask(path, body);
-    tell(`${yes}, ${what}: ${answer?.outcome ?? "done"}`);
+    tell(`${verb} ${what}: ${answer?.outcome ?? "done"}`);
   } catch (error) {
-    tell(`${yes}, ${what}: ${error.message}`, true);
+    tell(`${verb} ${what}: ${error.message}`, true);
   }
 }
 
-const site = { ask, act, tell, program: null, allFrozen: false, hasEnded: false };
+const site = { ask, act, tell, program: null, allFrozen: false, hasEnded: false, isPaused: false };
 const list = new List(site);
-const page = new ObjectPage(site);
+site.rowOf = id => list.rows.get(id);
+const views = { list, object: new ObjectPage(site), log: new LogView(site), memory: new MemoryView(site) };
+const { object } = views;
+let view = list;
 
-/** Shows the list, or the object that the address names after the hash sign. */
+/** Shows the view that the address names after the hash sign: an object's id, `log`, `memory`, or nothing for the list. */
 function route() {
   // An id has no characters that the address escapes.
-  const id = location.hash.slice(1);
-  byId("list").hidden = id !== "";
-  byId("object").hidden = id === "";
-  if (id === "") {
-    page.leave();
-    list.draw();
-  } else {
-    page.show(id);
-  }
+  const name = location.hash.slice(1);
+  const wanted = name === "" ? "list" : name in views ? name : "object";
+  if (views[wanted] !== view) view.leave();
+  view = views[wanted];
+  for (const id of Object.keys(views)) byId(id).hidden = id !== wanted;
+  document.querySelectorAll("nav a").forEach(link => {
+    link.ariaCurrent = link.hash.slice(1) === name ? "page" : null;
+  });
+  tell("");
+  view.show(name);
 }
 
 function showFrozen() {
   const button = byId("freeze-all");
   button.hidden = site.program.read_only;
   button.textContent = site.allFrozen ? "Thaw all" : "Freeze all";
-  write("all-frozen", site.allFrozen ? "all objects are frozen" : "");
+  byId("all-frozen").hidden = !site.allFrozen;
 }
 
 byId("freeze-all").onclick = () => {
   const frozen = !site.allFrozen;
   const question = frozen ? "Freeze all objects, so that no policy changes any of them?"
     : "Thaw all objects, except those that were frozen one by one?";
-  act("all objects", question, frozen ? "Freeze all" : "Thaw all", "freeze-all", { frozen });
+  act(frozen ? "Freeze all" : "Thaw all", "objects", question, "freeze-all", { frozen });
 };
 
 /** Ends all requests. What was seen last stays readable. */
@@ -97,26 +108,49 @@ function end(why) {
   site.hasEnded = true;
   byId("ended").hidden = false;
   byId("ended").textContent = shown(why);
-  write("status", "ended", true);
+  say("status", "ended", true);
+  byId("pause").hidden = true;
   document.querySelectorAll(".act").forEach(control => { control.disabled = true; });
   if (byId("confirm").open) byId("confirm").close("");
 }
 
 const pause = ms => new Promise(resolve => { setTimeout(resolve, ms); });
+let resume = () => {};
+let heard = performance.now();
 
-/** Returns when the page is visible. A hidden page asks for nothing. */
-async function visible() {
-  while (document.hidden) {
-    await new Promise(resolve => document.addEventListener("visibilitychange", resolve, { once: true }));
+/** Returns when the page is visible and not paused. Otherwise it asks for nothing. */
+async function isWatched() {
+  while (document.hidden || site.isPaused) {
+    await new Promise(resolve => { resume = resolve; });
+    heard = performance.now();
   }
 }
+
+document.addEventListener("visibilitychange", () => resume());
+byId("pause").onclick = () => {
+  site.isPaused = !site.isPaused;
+  byId("pause").textContent = site.isPaused ? "Resume" : "Pause";
+  if (site.isPaused) say("status", "paused");
+  resume();
+};
+
+/** Says for how long there was no answer. */
+function showSilence() {
+  const silence = performance.now() - heard;
+  const isSilent = silence > SILENCE_MS && !document.hidden && !site.isPaused && !site.hasEnded;
+  if (isSilent) say("status", "not up to date: squall browse does not answer", true);
+  write(byId("silence"), isSilent ? `since ${span(Math.floor(silence / 1000) * 1000)}` : "");
+}
+
+setInterval(showSilence, 1000);
 
 /** Takes over an answer with rows. */
 function update(answer) {
   site.allFrozen = answer.all_frozen;
   showFrozen();
   list.update(answer);
-  page.update();
+  object.sample();
+  if (view !== list) view.update();
 }
 
 /** Asks for the changed rows once in each interval, until the program ends. */
@@ -125,9 +159,10 @@ async function follow() {
   const live = `live, Squall ${version}${read_only ? ", read-only" : ""}`;
   let [number, connections] = [0, 1];
   for (;;) {
-    await visible();
+    await isWatched();
     try {
       const answer = await ask(`rows/${pageNumber}/${number}`);
+      heard = performance.now();
       if (answer.ended) return end(answer.ended);
       if (answer.rows) {
         number = answer.number;
@@ -135,11 +170,11 @@ async function follow() {
         connections = answer.connections;
         update(answer);
       }
-      write("status", answer.lost ? shown(`not up to date: ${answer.lost}`) : live, Boolean(answer.lost));
+      if (!site.isPaused) say("status", answer.lost ? shown(`not up to date: ${answer.lost}`) : live, Boolean(answer.lost));
     } catch (error) {
       // Another squall browse has another token.
       if (error.status === 403) return end(error.message);
-      write("status", shown(`not up to date: ${error.message}`), true);
+      say("status", shown(`not up to date: ${error.message}`), true);
     }
     await pause(interval_ms);
   }
@@ -151,7 +186,7 @@ async function start() {
       site.program = await ask("program");
     } catch (error) {
       if (error.status === 403) return end(error.message);
-      write("status", shown(error.message), true);
+      say("status", shown(error.message), true);
       await pause(1000);
     }
   }
@@ -160,6 +195,7 @@ async function start() {
   document.title = `${shown(program)} - squall browse`;
   byId("count-label").hidden = read_only;
   byId("no-count").hidden = !read_only;
+  byId("pause").hidden = false;
   addEventListener("hashchange", route);
   route();
   await follow();

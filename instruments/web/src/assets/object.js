@@ -1,45 +1,17 @@
-// One object: its representatives, decisions, attributes, swaps and changes, and the actions on it.
+// One object: its rates, representatives, decisions, swaps, changes and attributes, and the actions on it.
 
-import { drawTopology } from "./topology.js";
-import { age, bytes, count, element, showAges, shown, span } from "./text.js";
-
-function table(heads, rows) {
-  if (rows.length === 0) return element("p", { className: "weak" }, "none");
-  const line = (tag, cells) => element("tr", {}, ...cells.map(cell => element(tag, {}, cell)));
-  return element("table", {}, line("th", heads), ...rows.map(cells => line("td", cells)));
-}
-
-function facts(pairs) {
-  const made = pairs.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, shown(`${text}`))]);
-  return element("dl", {}, ...made);
-}
-
-const place = decision => decision.place === null ? "" : ` at VP ${decision.place}`;
-const outcome = swap => `${swap.total_us} \u00b5s, longest pause ${swap.longest_pause_us} \u00b5s`;
-
-/** A part of the page. It is drawn again only if its data changed, so that focus and selection stay. */
-class Part {
-  constructor(draw) {
-    this.node = element("div");
-    this.draw = draw;
-  }
-
-  update(data) {
-    const text = JSON.stringify(data);
-    if (text === this.text) return;
-    this.text = text;
-    const { activeElement } = document;
-    const focused = this.node.contains(activeElement) ? activeElement.id : "";
-    this.node.replaceChildren(...this.draw(data));
-    if (focused !== "") document.getElementById(focused)?.focus();
-  }
-}
+import { Curves } from "./curves.js";
+import { View, actionTable, decisionTable, swapTable } from "./log.js";
+import { drawReps } from "./topology.js";
+import { bytes, count, element, shown, span } from "./text.js";
+import { Facts, Part, Table, write } from "./part.js";
 
 /** The attributes. A value that the user is entering stays. */
 class Attributes {
-  constructor(set) {
+  constructor(set, unset) {
     this.node = element("div");
     this.set = set;
+    this.unset = unset;
     this.cells = new Map();
   }
 
@@ -48,165 +20,169 @@ class Attributes {
     if (text !== this.text) {
       this.text = text;
       this.cells.clear();
-      const rows = attributes.map(attribute => this.row(attribute, mayAct));
-      this.node.replaceChildren(table(["name", "value", "from", "range", "default", "about", ""], rows));
+      const heads = ["name", "value", "from", "range", "default", "about", ""];
+      const table = new Table(heads, attribute => this.row(attribute, mayAct));
+      table.update(attributes);
+      this.node.replaceChildren(table.node);
     }
     for (const { name, value, unit, from } of attributes) {
       const cell = this.cells.get(name);
-      const texts = [shown(`${value} ${unit}`), shown(from)];
-      [cell.value, cell.from].forEach((node, index) => {
-        if (node.textContent !== texts[index]) node.textContent = texts[index];
-      });
+      write(cell.value, shown(`${value} ${unit}`));
+      write(cell.from, shown(from));
       if (cell.input?.value === cell.known) cell.input.value = value;
       cell.known = value;
+      if (cell.unset) cell.unset.hidden = from !== "instance";
     }
   }
 
   row(attribute, mayAct) {
     const { name } = attribute;
-    const cell = { value: element("span"), from: element("span"), input: null, known: attribute.value };
+    const cell = { value: element("span"), from: element("span"), input: null, unset: null, known: attribute.value };
     this.cells.set(name, cell);
     const cells = [shown(name), cell.value, cell.from, shown(attribute.range), shown(attribute.default), shown(attribute.about)];
     if (!mayAct) return cells;
     cell.input = element("input", { value: attribute.value, size: 8, ariaLabel: `value of ${name}`, name, className: "act" });
     const button = element("button", { type: "button", className: "act" }, "Set");
     button.onclick = () => this.set(name, cell.known, cell.input.value);
-    return [...cells, element("span", { className: "acts" }, cell.input, button)];
+    if (this.unset !== null) {
+      const title = "ends the object's own value, so that its class's value or the default holds";
+      cell.unset = element("button", { type: "button", className: "act unset", title }, "Unset");
+      cell.unset.onclick = () => this.unset(name, cell.known);
+    }
+    return [...cells, element("span", { className: "acts" }, cell.input, button, cell.unset)];
   }
 }
 
-export class ObjectPage {
+export class ObjectPage extends View {
   constructor(site) {
-    this.site = site;
-    this.section = document.getElementById("object");
+    super(site, "object");
     this.id = null;
   }
 
   leave() {
+    super.leave();
     this.id = null;
     this.section.replaceChildren();
   }
 
   show(id) {
-    if (this.id === id) return;
+    if (this.id !== id) this.open(id);
+    super.show();
+  }
+
+  path() {
+    return `object/${encodeURIComponent(this.id)}`;
+  }
+
+  /** Opens another object. Shows the data of its row until the program has sent the rest. */
+  open(id) {
     this.id = id;
     this.isGone = false;
-    this.title = `object ${shown(id)}`;
-    this.failure = element("p", { className: "bad", role: "status", hidden: true });
+    const { program } = this.site;
+    const unset = program.operations?.includes("unset") ?? false;
+    this.heading = element("h1");
     this.parts = {
-      facts: new Part(data => [element("h1", {}, this.title), facts(data)]),
+      facts: new Facts(),
       actions: new Part(data => [this.actions(data)]),
-      reps: new Part(detail => this.reps(detail)),
-      decisions: new Part(history => [element("h2", {}, "Decisions"),
-        table(["when", "decision", "reason", "swap", "readings"], history.toReversed().map(one => [
-          age(one.at_ms), shown(`${one.from} to ${one.to}${place(one)}: ${one.verdict}`), shown(one.why),
-          one.swap === null ? "" : outcome(one.swap), shown(one.readings),
-        ]))]),
-      attributes: new Attributes((name, before, value) => this.act(
-        `Set ${name} of ${this.title} from ${before} to ${value}?`, "Set", "set", { name, value })),
-      swaps: new Part(swaps => [element("h2", {}, "Swaps"),
-        table(["when", "swap", "outcome", "duration", "calls"], swaps.toReversed().map(one => [
-          age(one.began_ms), shown(`${one.from} to ${one.to}`), shown(one.outcome), outcome(one),
-          `${one.forwarded} forwarded, ${one.blocked} waited`,
-        ]))]),
-      changes: new Part(actions => [element("h2", {}, "Changes by people"),
-        table(["when", "change", "author", "outcome"], actions.toReversed().map(one => [
-          age(one.at_ms), shown(one.action), shown(one.author ?? "unknown"), shown(one.outcome),
-        ]))]),
+      curves: new Curves(),
+      drawing: new Part(data => drawReps(program.machine, data)),
+      reps: new Table(["cluster", "made by VP", "held by calls"],
+        rep => [`${rep.cluster ?? "-"}`, `${rep.vp ?? "-"}`, `${rep.holds}`]),
+      decisions: decisionTable(null),
+      swaps: swapTable(null),
+      actionLog: actionTable(null),
+      attributes: new Attributes((name, before, value) => this.act("Set", `${name} of `,
+        `Set ${name} of ${this.title} from ${before} to ${value}?`, "set", { name, value }),
+      !unset ? null : (name, value) => this.act("Unset", `${name} of `,
+        `End the own value ${value} of ${name} of ${this.title}?`, "unset", { name })),
     };
-    const { facts: top, actions, reps, decisions, attributes, swaps, changes } = this.parts;
-    const heading = element("h2", {}, "Attributes");
-    this.body = element("div", { hidden: true }, ...[top, actions, reps, decisions].map(part => part.node), heading,
-      ...[attributes, swaps, changes].map(part => part.node));
-    this.section.replaceChildren(this.failure, this.body);
-    this.load();
+    const { parts } = this;
+    this.repsHeading = element("h2");
+    const list = element("details", {}, element("summary", {}, "as a list"), parts.reps.node);
+    const section = (title, part) => [element("h2", {}, title), part.node];
+    this.body = element("div", { hidden: true }, parts.actions.node, parts.curves.node,
+      this.repsHeading, parts.drawing.node, list,
+      ...section("Decisions", parts.decisions), ...section("Swaps", parts.swaps),
+      ...section("Changes by people", parts.actionLog), ...section("Attributes", parts.attributes));
+    this.section.replaceChildren(this.heading, this.failure, parts.facts.node, this.body);
+    this.failure.hidden = true;
+    this.sample();
+    const row = this.site.rowOf(id);
+    this.drawTitle(row ?? { id, interface: "object", name: null });
+    if (row) parts.facts.update([["class", row.className], ["form", row.form ?? "not adaptive"], ["memory", bytes(row.bytes)]]);
+  }
+
+  drawTitle({ id, name, interface: kind }) {
+    this.title = `${kind}#${shown(id)}${name === null ? "" : ` "${shown(name)}"`}`;
+    write(this.heading, this.title);
+  }
+
+  /** Takes the rates of the object from its latest row. */
+  sample() {
+    const row = this.id === null ? undefined : this.site.rowOf(this.id);
+    if (row) this.parts.curves.add(row, performance.now());
   }
 
   /** Loads the object again. Not all that the page shows is in the object's row. */
   update() {
-    if (this.id !== null && !this.isGone) this.load();
+    return this.isGone || this.site.hasEnded ? undefined : super.update();
   }
 
-  /** Loads the object. There is one request at a time, so that answers come in order. */
-  async load() {
-    this.again = this.isLoading;
-    if (this.isLoading) return;
-    this.isLoading = true;
-    do {
-      this.again = false;
-      const { id } = this;
-      try {
-        const answer = await this.site.ask(`object/${encodeURIComponent(id)}`);
-        if (this.id === id) this.draw(answer);
-      } catch (error) {
-        if (this.id === id) this.fail(error);
-      }
-    } while (this.again && this.id !== null);
-    this.isLoading = false;
-  }
-
-  /** Shows why the page is not up to date. The last data stays. */
   fail(error) {
-    this.failure.hidden = false;
-    this.failure.textContent = shown(error.message);
+    super.fail(error);
     this.isGone = error.status === 404;
     if (this.isGone) this.section.querySelectorAll(".act").forEach(control => { control.disabled = true; });
   }
 
-  async act(question, yes, action, body) {
-    await this.site.act(this.title, question, yes, `object/${encodeURIComponent(this.id)}/${action}`, body);
-    this.update();
+  async act(verb, what, question, action, body) {
+    const path = `${this.path()}/${action}`;
+    await this.site.act(verb, `${what}${this.title}`, question, path, body);
+    if (this.isShown) this.update();
   }
 
-  draw({ detail, history, swaps, actions, now_ms }) {
-    const named = detail.name === null ? "" : ` "${shown(detail.name)}"`;
-    this.title = `${detail.interface}#${detail.id}${named}`;
-    this.failure.hidden = true;
+  draw({ detail, history, swaps, actions }) {
     this.body.hidden = false;
+    this.drawTitle(detail);
     const { parts, site } = this;
     const mayAct = !site.program.read_only && !site.hasEnded;
+    const { reps, kind, rep_list, translations } = detail;
     parts.facts.update([
-      ["class", `${detail.class_path}, ${detail.kind}, ${detail.state}`],
+      ["class", `${detail.class_path}, ${kind}, ${detail.state}`],
       ["form", detail.form === null ? "not adaptive" : `${detail.form}, one of ${detail.forms.join(", ")}`],
-      ["memory", `${bytes(detail.bytes)}, ${bytes(detail.value_bytes)} of it in fields`],
-      ["misses", count(detail.misses)],
-      ["contended/s", count(detail.contended_per_s)],
-      ["made", `${span(detail.age_ms)} ago at ${detail.made_at}`],
-      ["interface", detail.interface_source],
       ...(detail.dry_run ? [["dry run", "its policy only records its decisions"]] : []),
       ...(detail.stays === null ? [] : [["stays", detail.stays]]),
+      ["memory", `${bytes(detail.bytes)}, ${bytes(detail.value_bytes)} of it in fields`],
+      ["misses", count(detail.misses)],
+      ["made", `${span(detail.age_ms)} ago at ${detail.made_at}`],
+      ["interface", detail.interface_source],
     ]);
-    const own = detail.attributes.find(attribute => attribute.name === "freeze");
-    parts.actions.update({ mayAct, isAdaptive: detail.form !== null, implementations: detail.implementations,
-      isFrozen: own === undefined ? detail.frozen : own.value === "true", withAll: site.allFrozen });
-    const { reps, kind, rep_list, translations } = detail;
-    parts.reps.update({ reps, kind, rep_list, translations });
-    parts.decisions.update(history);
+    // An older program does not send the object's own freeze apart from the freeze of all objects.
+    const own = detail.frozen_all === undefined ? detail.attributes.find(({ name }) => name === "freeze") : undefined;
+    const isFrozen = own === undefined ? detail.frozen : own.value === "true";
+    parts.actions.update({ mayAct, isAdaptive: detail.form !== null, implementations: detail.implementations, isFrozen,
+      withAll: site.allFrozen });
+    write(this.repsHeading, `Root and representatives: ${reps}`);
+    parts.drawing.update({ reps, kind, rep_list, translations });
+    parts.reps.update(rep_list);
+    parts.decisions.update(history.toReversed());
+    parts.swaps.update(swaps.toReversed());
+    parts.actionLog.update(actions.toReversed());
     parts.attributes.update(detail.attributes, mayAct);
-    parts.swaps.update(swaps);
-    parts.changes.update(actions);
-    showAges(this.section, now_ms);
   }
 
-  reps(detail) {
-    const rows = detail.rep_list.map(rep => [`${rep.cluster ?? "-"}`, `${rep.vp ?? "-"}`, `${rep.holds}`]);
-    const list = element("details", {}, element("summary", {}, "as a list"),
-      table(["cluster", "made by VP", "held by calls"], rows));
-    return [element("h2", {}, `Root and representatives: ${detail.reps}`),
-      drawTopology(this.site.program.machine, detail), list].filter(node => node !== null);
-  }
-
+  /** Buttons that freeze and swap. */
   actions({ mayAct, isAdaptive, implementations, isFrozen, withAll }) {
     const line = element("div", { className: "acts" });
     if (!mayAct) return line;
     if (isAdaptive) {
-      const yes = isFrozen ? "Thaw" : "Freeze";
-      const question = isFrozen ? `Thaw ${this.title}, so that its policy may change it?`
+      const verb = isFrozen ? "Thaw" : "Freeze";
+      const later = withAll ? " All objects stay frozen until all are thawed." : "";
+      const question = isFrozen ? `Thaw ${this.title}, so that its policy may change it?${later}`
         : `Freeze ${this.title}, so that its policy does not change it?`;
-      const button = element("button", { type: "button", id: "freeze", className: "act" }, yes);
-      button.onclick = () => this.act(question, yes, "freeze", { frozen: !isFrozen });
+      const button = element("button", { type: "button", id: "freeze", className: "act" }, verb);
+      button.onclick = () => this.act(verb, "", question, "freeze", { frozen: !isFrozen });
       line.append(button);
-      if (withAll) line.append(element("span", { className: "weak" }, "frozen with all objects, until all are thawed"));
+      if (isFrozen) line.append(element("span", { className: "mark" }, "frozen"));
     }
     if (implementations.length > 0) {
       const choice = element("select", { id: "implementation", className: "act", ariaLabel: "implementation" },
@@ -215,7 +191,7 @@ export class ObjectPage {
       choice.onchange = () => { this.chosen = choice.value; };
       const button = element("button", { type: "button", id: "swap", className: "act" }, "Swap");
       const later = isAdaptive && !isFrozen && !withAll ? " Its policy may swap it back later, unless it is frozen." : "";
-      button.onclick = () => this.act(`Swap ${this.title} to ${choice.value}?${later}`, "Swap", "swap",
+      button.onclick = () => this.act("Swap", "", `Swap ${this.title} to ${choice.value}?${later}`, "swap",
         { implementation: choice.value });
       line.append(choice, button);
     }

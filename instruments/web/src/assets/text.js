@@ -53,3 +53,11 @@ export function showAges(below, now) {
     if (made.textContent !== text) made.textContent = text;
   });
 }
+
+/** Makes an element of a drawing. */
+export function shape(tag, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
