@@ -7,30 +7,33 @@ import { Facts, Part, Table } from "./part.js";
 const place = decision => decision.place === null ? "" : ` at VP ${decision.place}`;
 const duration = swap => `${swap.total_us} \u00b5s, longest pause ${swap.longest_pause_us} \u00b5s`;
 const link = (id, text) => element("a", { href: `#${id}` }, shown(text));
-/** A link to the object of an entry, or a text for all objects. */
-function target(site, { id, name }) {
-  if (id === null) return "all objects";
+
+/** The column of the object, in tables of all objects of a site. */
+const objectHead = site => site === null ? [] : ["object"];
+
+function objectCell(site, { id, name }) {
+  if (site === null) return [];
+  if (id === null) return ["all objects"];
   const known = name ?? site.rowOf(id)?.name;
-  return link(id, known ? `${id} "${known}"` : id);
+  return [link(id, known ? `${id} "${known}"` : id)];
 }
-const optional = (wanted, cells) => wanted ? cells : [];
 
 /** Makes the table of decisions: of all objects of a site, or of one. */
 export const decisionTable = site => new Table(
-  ["when", ...optional(site, ["object"]), "decision", "reason", "swap", "readings"],
-  one => [age(one.at_ms), ...optional(site, [target(site, one)]), shown(`${one.from} to ${one.to}${place(one)}: ${one.verdict}`),
+  ["when", ...objectHead(site), "decision", "reason", "swap", "readings"],
+  one => [age(one.at_ms), ...objectCell(site, one), shown(`${one.from} to ${one.to}${place(one)}: ${one.verdict}`),
     shown(one.why), one.swap === null ? "" : duration(one.swap), shown(one.readings)]);
 
 /** Makes the table of swaps: of all objects of a site, or of one. */
 export const swapTable = site => new Table(
-  ["when", ...optional(site, ["object"]), "swap", "outcome", "duration", "calls"],
-  one => [age(one.began_ms), ...optional(site, [target(site, one)]), shown(`${one.from} to ${one.to}`), shown(one.outcome),
+  ["when", ...objectHead(site), "swap", "outcome", "duration", "calls"],
+  one => [age(one.began_ms), ...objectCell(site, one), shown(`${one.from} to ${one.to}`), shown(one.outcome),
     duration(one), `${one.forwarded} forwarded, ${one.blocked} waited`]);
 
 /** Makes the table of changes by people: of all objects of a site, or of one. */
 export const actionTable = site => new Table(
-  ["when", ...optional(site, ["object"]), "change", "author", "outcome"],
-  one => [age(one.at_ms), ...optional(site, [target(site, one)]), shown(one.action), shown(one.author ?? "unknown"),
+  ["when", ...objectHead(site), "change", "author", "outcome"],
+  one => [age(one.at_ms), ...objectCell(site, one), shown(one.action), shown(one.author ?? "unknown"),
     shown(one.outcome)]);
 
 /** A view that loads its data at each poll, with one request at a time, so that answers come in order. */
