@@ -23,7 +23,13 @@ async function request(path, options) {
   } catch {
     throw new Error("no connection to squall browse: it has ended, or does not answer");
   }
-  const answer = await response.json().catch(() => ({ error: `the answer to ${path} has the status ${response.status}` }));
+  const text = await response.text();
+  let answer;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    answer = { error: text.trim() || `the answer to ${path} has the status ${response.status}` };
+  }
   if (!response.ok) throw Object.assign(new Error(answer.error), { status: response.status });
   return answer;
 }

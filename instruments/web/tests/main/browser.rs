@@ -88,7 +88,7 @@ impl Drop for Driver {
 }
 
 /// Runs a test with a browser, if one is installed.
-fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Client) -> F) {
+pub(crate) fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Client) -> F) {
     let Some(driver) = Driver::start() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -99,7 +99,7 @@ fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Clie
 }
 
 /// Returns the text of an element, or an empty text while the page has no such element.
-async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
+pub(crate) async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
     match browser.find(Locator::Css(css)).await {
         // The page may replace the element at any time.
         Ok(element) => Ok(element.text().await.unwrap_or_default()),
@@ -109,7 +109,7 @@ async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
 }
 
 /// Waits until an element has a text that satisfies the condition.
-async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str) -> bool) -> Result<String, CmdError> {
+pub(crate) async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str) -> bool) -> Result<String, CmdError> {
     loop {
         let found = text(browser, css).await?;
         if is_there(&found) {
@@ -120,7 +120,7 @@ async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str) -> bool) 
 }
 
 /// Clicks an element, which the page may replace at any time.
-async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
+pub(crate) async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
     loop {
         match browser.find(Locator::Css(css)).await?.click().await {
             Err(error) if error.is_stale_element_reference() => {}
@@ -129,7 +129,7 @@ async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
     }
 }
 
-async fn keep_screenshot(browser: &Client, name: &str) -> Result<(), CmdError> {
+pub(crate) async fn keep_screenshot(browser: &Client, name: &str) -> Result<(), CmdError> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("squall-web");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join(format!("{name}.png")), browser.screenshot().await?).expect("room");

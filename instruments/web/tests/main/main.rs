@@ -4,4 +4,5 @@ mod browser;
 mod common;
 mod connection;
 mod http;
+mod page;
 mod scripted;

@@ -1,5 +1,6 @@
 //! A program that answers as a test tells it, and reports each request.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
@@ -28,6 +29,9 @@ pub(crate) struct State {
     /// Objects of the listing.
     pub(crate) objects: Vec<Value>,
     pub(crate) instance: u64,
+    pub(crate) all_frozen: bool,
+    /// Answers to further requests, by their name.
+    pub(crate) answers: HashMap<&'static str, Value>,
 }
 
 /// The program. Its requests are in `operations`.
@@ -42,7 +46,13 @@ impl Scripted {
         let folder = Folder::new();
         let listener = UnixListener::bind(folder.socket()).expect("free");
         let (sender, operations) = mpsc::channel();
-        let state = State { reaction: Reaction::Answers, objects: Vec::new(), instance: 1 };
+        let state = State {
+            reaction: Reaction::Answers,
+            objects: Vec::new(),
+            instance: 1,
+            all_frozen: false,
+            answers: HashMap::new(),
+        };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         // Ends with the test's process.
@@ -102,13 +112,17 @@ fn serve(stream: UnixStream, operations: &mpsc::Sender<String>, state: &Mutex<St
 }
 
 fn answer(operation: &str, state: &State) -> Value {
+    if let Some(answer) = state.answers.get(operation) {
+        return json!({ "ok": answer });
+    }
     match operation {
         "hello" => json!({ "ok": {
             "protocol": 1, "version": "0.1.0", "pid": 1, "program": "it", "all_frozen": false, "records_authors": true,
             "instance": state.instance,
         } }),
         "list" => {
-            json!({ "ok": { "total": state.objects.len(), "all_frozen": false, "objects": state.objects } })
+            let State { objects, all_frozen, .. } = state;
+            json!({ "ok": { "total": objects.len(), "all_frozen": all_frozen, "objects": objects } })
         }
         "freeze" => json!({ "ok": null }),
         // An older program does not know other requests.
