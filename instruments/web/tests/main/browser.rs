@@ -122,7 +122,7 @@ pub(crate) async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str
 /// Clicks an element, which the page may replace at any time.
 pub(crate) async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
     loop {
-        match browser.find(Locator::Css(css)).await?.click().await {
+        match browser.wait().for_element(Locator::Css(css)).await?.click().await {
             Err(error) if error.is_stale_element_reference() => {}
             other => return other,
         }
@@ -177,7 +177,7 @@ fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
         click(&browser, "#swap").await?;
         click(&browser, "#yes").await?;
         wait_for(&browser, "#message", |text| {
-            text.starts_with("Swap, Counter#") && text.ends_with(": swapped")
+            text.starts_with("Swap Counter#") && text.ends_with(": swapped")
         })
         .await?;
         let reason = format!("requested by {AUTHOR}");
@@ -221,7 +221,7 @@ fn an_update_takes_away_no_click_no_entry_and_no_focus() {
         browser.perform_actions(mouse().then(PointerAction::Up { button: MOUSE_BUTTON_LEFT })).await?;
         wait_for(&browser, "h1", |text| text.contains("unsteady")).await?;
 
-        let field = browser.find(Locator::Css("input[name='margin']")).await?;
+        let field = browser.wait().for_element(Locator::Css("input[name='margin']")).await?;
         field.clear().await?;
         field.send_keys("2.5").await?;
         field.send_keys(&char::from(Key::Tab).to_string()).await?;

@@ -113,6 +113,15 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         assert_eq!(run(&browser, "return document.activeElement.closest('.row').dataset.id").await?, json!("2.1"));
         link.click().await?;
         wait_until(&browser, "return location.hash", json!("#2.1")).await?;
+        click(&browser, "nav a").await?;
+        // The link covers all cells.
+        run(
+            &browser,
+            "const place = document.querySelector(`[data-id='10.1'] > .nil`).getBoundingClientRect(); \
+             document.elementFromPoint(place.x + place.width / 2, place.y + place.height / 2).click()",
+        )
+        .await?;
+        wait_until(&browser, "return location.hash", json!("#10.1")).await?;
 
         open(&browser, &page, "#10.1").await?;
         let input = browser.wait().for_element(Locator::Css("input[name=margin]")).await?;
