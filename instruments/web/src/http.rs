@@ -118,6 +118,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/{token}/object/{id}/freeze", post(freeze))
         .route("/{token}/object/{id}/swap", post(swap))
         .route("/{token}/object/{id}/set", post(set))
+        .route("/{token}/object/{id}/unset", post(unset))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), guard))
         .with_state(shared)
@@ -252,6 +253,7 @@ async fn program(State(shared): Site) -> Response {
         "read_only": shared.read_only,
         "author": shared.author,
         "records_authors": shared.hello.records_authors,
+        "operations": shared.hello.operations,
         "interval_ms": u64::try_from(shared.interval.min(PAGE_INTERVAL_MAX).as_millis()).unwrap_or(u64::MAX),
         "machine": shared.machine,
     }))
@@ -413,4 +415,19 @@ async fn set(
 ) -> Result<Response, Failed> {
     let Set { name, value } = parse(&body)?;
     change(&shared, move |client| client.set(&id, &name, &value).map(Value::from)).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unset {
+    name: String,
+}
+
+async fn unset(
+    State(shared): Site,
+    Path((_, id)): Path<(String, String)>,
+    body: Bytes,
+) -> Result<Response, Failed> {
+    let Unset { name } = parse(&body)?;
+    change(&shared, move |client| client.unset(&id, &name).map(Value::from)).await
 }

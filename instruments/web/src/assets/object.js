@@ -160,7 +160,7 @@ export class ObjectPage extends View {
     const own = detail.frozen_all === undefined ? detail.attributes.find(({ name }) => name === "freeze") : undefined;
     const isFrozen = own === undefined ? detail.frozen : own.value === "true";
     parts.actions.update({ mayAct, isAdaptive: detail.form !== null, implementations: detail.implementations, isFrozen,
-      withAll: site.allFrozen });
+      withAll: site.allFrozen, freezer: isFrozen ? detail.frozen_by?.author ?? null : null });
     write(this.repsHeading, `Root and representatives: ${reps}`);
     parts.drawing.update({ reps, kind, rep_list, translations });
     parts.reps.update(rep_list);
@@ -171,7 +171,7 @@ export class ObjectPage extends View {
   }
 
   /** Buttons that freeze and swap. */
-  actions({ mayAct, isAdaptive, implementations, isFrozen, withAll }) {
+  actions({ mayAct, isAdaptive, implementations, isFrozen, withAll, freezer }) {
     const line = element("div", { className: "acts" });
     if (!mayAct) return line;
     if (isAdaptive) {
@@ -182,7 +182,7 @@ export class ObjectPage extends View {
       const button = element("button", { type: "button", id: "freeze", className: "act" }, verb);
       button.onclick = () => this.act(verb, "", question, "freeze", { frozen: !isFrozen });
       line.append(button);
-      if (isFrozen) line.append(element("span", { className: "mark" }, "frozen"));
+      if (isFrozen) line.append(element("span", { className: "mark" }, freezer === null ? "frozen" : `frozen by ${shown(freezer)}`));
     }
     if (implementations.length > 0) {
       const choice = element("select", { id: "implementation", className: "act", ariaLabel: "implementation" },

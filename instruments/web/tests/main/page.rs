@@ -4,10 +4,12 @@ use fantoccini::error::CmdError;
 use fantoccini::key::Key;
 use fantoccini::{Client, Locator};
 use serde_json::{Value, json};
+use squall::Handle;
+use squall::adapt::control;
 use squall::browse::protocol::ObjectView;
 
 use crate::browser::{click, keep_screenshot, text, wait_for, with_browser};
-use crate::common::{AUTHOR, Page};
+use crate::common::{AUTHOR, Page, Program};
 use crate::scripted::Scripted;
 
 /// Returns the row of a plain object.
@@ -45,7 +47,7 @@ fn detail(row: &Value) -> Value {
 }
 
 fn attribute(name: &str, value: &str, from: &str) -> Value {
-    json!({ "name": name, "kind": "it", "value": value, "unit": "", "default": "1.0", "range": "any", "about": "it",
+    json!({ "name": name, "kind": "number", "value": value, "unit": "", "default": "1.0", "range": "any", "about": "it",
         "from": from })
 }
 
@@ -408,6 +410,51 @@ fn the_whole_program_has_views_and_a_pause() {
         assert_eq!(text(&browser, "#status").await?, "paused");
         click(&browser, "#pause").await?;
         wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_value_of_the_object_itself_is_unset() {
+    let object = squall::objects::counter::adaptive().named("the one to set");
+    let id = Handle::id(object.handle());
+    let program = Program::new(false);
+    let margin = || {
+        let attributes = control::attributes(id).expect("it is adaptive");
+        attributes.into_iter().find(|attribute| attribute.name == "margin").expect("an attribute").value
+    };
+    let before = margin();
+    with_browser(async |browser: Client| {
+        open(&browser, &program.page, &format!("#{id}")).await?;
+        wait_for(&browser, "#object", |text| text.contains("margin")).await?;
+        let unset = "return [...document.querySelectorAll('.unset')].filter(button => !button.hidden).length";
+        assert_eq!(run(&browser, unset).await?, json!(0), "it has no value of its own");
+        control::set_attribute(id, "margin", "2.75").expect("allowed");
+        wait_until(&browser, unset, json!(1)).await?;
+        click(&browser, ".unset:not([hidden])").await?;
+        let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
+        assert!(question.starts_with("End the own value 2.75 of margin of Counter#"), "{question}");
+        click(&browser, "#yes").await?;
+        wait_for(&browser, "#message", |text| text.starts_with("Unset margin of") && text.ends_with(": done")).await?;
+        wait_until(&browser, unset, json!(0)).await?;
+        assert_eq!(margin(), before);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_older_program_gets_no_request_that_it_does_not_know() {
+    let program = program();
+    let hello = json!({ "protocol": 1, "version": "0.0.9", "pid": 1, "program": "old", "all_frozen": false });
+    program.state().answers.insert("hello", hello);
+    let page = Page::new(program.target(), false, None);
+    with_browser(async |browser: Client| {
+        open(&browser, &page, "#10.1").await?;
+        wait_for(&browser, "#object", |text| text.contains("margin")).await?;
+        assert!(browser.find_all(Locator::Css(".unset")).await?.is_empty());
+        click(&browser, "#freeze").await?;
+        let author = wait_for(&browser, "#author", |text| !text.is_empty()).await?;
+        assert!(author.ends_with("records no authors."), "{author}");
         Ok(())
     });
 }

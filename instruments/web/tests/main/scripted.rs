@@ -118,7 +118,7 @@ fn answer(operation: &str, state: &State) -> Value {
     match operation {
         "hello" => json!({ "ok": {
             "protocol": 1, "version": "0.1.0", "pid": 1, "program": "it", "all_frozen": false, "records_authors": true,
-            "instance": state.instance,
+            "instance": state.instance, "operations": ["unset"],
         } }),
         "list" => {
             let State { objects, all_frozen, .. } = state;
