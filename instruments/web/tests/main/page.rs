@@ -112,7 +112,10 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         program.state().objects[0]["contended_per_s"] = json!(5.0);
         wait_until(&browser, IDS, json!(["2.1", "10.1"])).await?;
         assert!(row.text().await?.contains('5'), "the element is still there");
-        assert_eq!(run(&browser, "return document.activeElement.closest('.row').dataset.id").await?, json!("2.1"));
+        assert_eq!(
+            run(&browser, "return document.activeElement.closest('.row').dataset.id").await?,
+            json!("2.1")
+        );
         link.click().await?;
         wait_until(&browser, "return location.hash", json!("#2.1")).await?;
         click(&browser, "nav a").await?;
@@ -129,7 +132,8 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         let input = browser.wait().for_element(Locator::Css("input[name=margin]")).await?;
         input.send_keys("7").await?;
         let set = |value: &str| {
-            let changed = json!([attribute("freeze", "false", "default"), attribute("margin", value, "instance")]);
+            let changed =
+                json!([attribute("freeze", "false", "default"), attribute("margin", value, "instance")]);
             program.state().answers.get_mut("object").expect("details")["attributes"] = changed;
         };
         // The value is not in the object's row.
@@ -144,7 +148,10 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         program.state().answers.get_mut("object").expect("details")["misses"] = json!(77);
         wait_for(&browser, "dl", |text| text.contains("77")).await?;
         let selected = run(&browser, "return getSelection().toString()").await?;
-        assert!(selected.as_str().is_some_and(|text| text.contains("hot") && text.contains("77")), "{selected}");
+        assert!(
+            selected.as_str().is_some_and(|text| text.contains("hot") && text.contains("77")),
+            "{selected}"
+        );
         click(&browser, "input[name=margin] + button").await?;
         let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
         assert_eq!(question, r#"Set margin of Session#10.1 "hot" from 2.25 to 1.578?"#);
@@ -171,7 +178,7 @@ fn a_confirmation_is_refused_unless_the_user_agrees() {
             wait_until(&browser, is_open, json!(false)).await?;
             assert_eq!(text(&browser, "#message").await?, "");
         }
-        // A close by the page, such as at the end of the program, agrees to nothing either.
+        // The page also closes the question at the end of the program. That is a refusal.
         freeze.click().await?;
         run(&browser, "document.getElementById('confirm').close()").await?;
         assert!(!program.requests().contains(&"freeze".to_owned()));
@@ -195,7 +202,7 @@ fn the_freeze_of_all_objects_is_shown_apart() {
         assert_eq!(text(&browser, "#freeze-all").await?, "Thaw all");
         let row = text(&browser, "[data-id='10.1']").await?;
         assert!(row.contains("hot") && !row.contains("frozen"), "{row}");
-        // The object's own freeze is what its button changes.
+        // The button changes the freeze of the object itself.
         click(&browser, "[data-id='10.1'] a").await?;
         wait_for(&browser, "#freeze", |text| text == "Freeze").await?;
         keep_screenshot(&browser, "all-frozen").await?;
@@ -252,13 +259,14 @@ fn a_page_says_that_it_hears_nothing_and_that_another_server_has_its_address() {
         wait_for(&browser, "#status", |text| text.contains("does not answer")).await?;
         wait_for(&browser, "#silence", |text| text.starts_with("since ")).await?;
         open(&browser, &page, "").await?;
-        let refusal = "squall browse: the address lacks its token; use the address that squall browse printed";
+        let refusal =
+            "squall browse: the address lacks its token; use the address that squall browse printed";
         let refuse = format!("window.fetch = async () => new Response('{refusal}', {{ status: 403 }})");
         run(&browser, &refuse).await?;
         let why = wait_for(&browser, "#ended", |text| !text.is_empty()).await?;
         assert_eq!(why, refusal);
         assert_eq!(text(&browser, "#status").await?, "ended");
-        // The last rows stay readable, but nothing can be changed.
+        // The last rows stay readable. All changes are disabled.
         browser.find(Locator::Id("search")).await?.send_keys("hot").await?;
         wait_for(&browser, "#total", |text| text == "1 of 2 objects").await?;
         assert!(browser.find(Locator::Id("freeze-all")).await?.attr("disabled").await?.is_some());
@@ -314,7 +322,10 @@ fn search_and_order_are_kept_in_the_address() {
         click(&browser, &head(2)).await?;
         wait_until(&browser, IDS, json!(["10.1", "3.1", "2.1"])).await?;
         assert_eq!(run(&browser, sort).await?, json!(["none", "descending", "none", "none", "none"]));
-        assert_eq!(run(&browser, "return document.activeElement.parentElement.role").await?, json!("columnheader"));
+        assert_eq!(
+            run(&browser, "return document.activeElement.parentElement.role").await?,
+            json!("columnheader")
+        );
         let search = browser.find(Locator::Id("search")).await?;
         for (words, found) in [
             ("session (pl", json!(["2.1"])),
@@ -350,7 +361,8 @@ fn a_screen_reader_gets_each_text_once() {
         wait_for(&browser, "#object", |text| text.contains("virtual topology")).await?;
         click(&browser, "summary").await?;
         wait_for(&browser, "details", |text| text.contains("1 1 2")).await?;
-        let drawing = run(&browser, "return document.querySelector('svg[role=img] > title').textContent").await?;
+        let drawing =
+            run(&browser, "return document.querySelector('svg[role=img] > title').textContent").await?;
         assert_eq!(drawing, json!("0 representatives, on VPs 1"));
         run(
             &browser,
@@ -375,7 +387,8 @@ fn the_whole_program_has_views_and_a_pause() {
     let program = program();
     let mut state = program.state();
     state.answers.insert("decisions", json!([decision("10.1")]));
-    let action = json!({ "at_ms": 1, "id": null, "action": "freeze all", "author": "bob", "outcome": "done" });
+    let action =
+        json!({ "at_ms": 1, "id": null, "action": "freeze all", "author": "bob", "outcome": "done" });
     state.answers.insert("actions", json!([action]));
     let memory = json!({ "mode": "restartable", "vp_bytes_max": 4096, "nodes": [{ "used_bytes": 8192, "free_bytes": 1 }],
         "vps": [{ "vp": 1, "cached_bytes": 7, "outbox_count": 0, "classes": [{ "block_bytes": 64, "used": 3 }] }] });
@@ -394,7 +407,10 @@ fn the_whole_program_has_views_and_a_pause() {
         keep_screenshot(&browser, "curves").await?;
         click(&browser, "nav a:last-child").await?;
         let memory = wait_for(&browser, "#memory", |text| text.contains("restartable")).await?;
-        assert!(memory.contains("virtual topology") && memory.contains("64 B") && memory.contains("8192 B"), "{memory}");
+        assert!(
+            memory.contains("virtual topology") && memory.contains("64 B") && memory.contains("8192 B"),
+            "{memory}"
+        );
 
         click(&browser, "#pause").await?;
         wait_for(&browser, "#status", |text| text == "paused").await?;
@@ -404,7 +420,7 @@ fn the_whole_program_has_views_and_a_pause() {
              window.fetch = (path, options) => { window.asked += 1; return send(path, options); }",
         )
         .await?;
-        // A paused page asks only for what the user opens.
+        // A paused page sends requests only if the user opens a view.
         click(&browser, "nav a:nth-child(2)").await?;
         wait_until(&browser, "return window.asked", json!(1)).await?;
         assert_eq!(text(&browser, "#status").await?, "paused");
@@ -435,7 +451,10 @@ fn a_value_of_the_object_itself_is_unset() {
         let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
         assert!(question.starts_with("End the own value 2.75 of margin of Counter#"), "{question}");
         click(&browser, "#yes").await?;
-        wait_for(&browser, "#message", |text| text.starts_with("Unset margin of") && text.ends_with(": done")).await?;
+        wait_for(&browser, "#message", |text| {
+            text.starts_with("Unset margin of") && text.ends_with(": done")
+        })
+        .await?;
         wait_until(&browser, unset, json!(0)).await?;
         assert_eq!(margin(), before);
         Ok(())
