@@ -77,6 +77,15 @@ fn program() -> Scripted {
     program
 }
 
+/// Freezes the object 10.1.
+fn freeze(program: &Scripted) {
+    let mut state = program.state();
+    state.objects[1]["frozen"] = json!(true);
+    let details = state.answers.get_mut("object").expect("details");
+    details["frozen"] = json!(true);
+    details["attributes"][0] = attribute("freeze", "true", "instance");
+}
+
 /// Opens the page, and waits until it is live.
 async fn open(browser: &Client, page: &Page, rest: &str) -> Result<(), CmdError> {
     browser.goto(&format!("{}{rest}", page.address)).await?;
@@ -206,12 +215,7 @@ fn the_freeze_of_all_objects_is_shown_apart() {
         click(&browser, "[data-id='10.1'] a").await?;
         wait_for(&browser, "#freeze", |text| text == "Freeze").await?;
         keep_screenshot(&browser, "all-frozen").await?;
-        let mut state = program.state();
-        state.objects[1]["frozen"] = json!(true);
-        let details = state.answers.get_mut("object").expect("details");
-        details["frozen"] = json!(true);
-        details["attributes"][0] = attribute("freeze", "true", "instance");
-        drop(state);
+        freeze(&program);
         wait_for(&browser, "#freeze", |text| text == "Thaw").await?;
         click(&browser, "#freeze").await?;
         let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
