@@ -47,13 +47,15 @@ fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
         Request::Object { id } => text(&detail(&find(&id)?)),
         Request::History { id } => text(&decisions(control::history(find(&id)?.id))),
         Request::Decisions {} => text(&decisions(control::recent())),
-        Request::Swaps {} => {
-            text(&latest(squall_core::swap::recent()).iter().map(swap_view).collect::<Vec<_>>())
-        }
+        Request::Swaps { id } => text(&swaps(id.as_deref())?),
         Request::Memory {} => text(&memory()),
         Request::Implementations { id } => text(&control::implementations(find(&id)?.id)),
         Request::Attributes { id } => text(&attributes(find(&id)?.id)?),
-        Request::Actions {} => text(&actions::recent()),
+        Request::Actions { id } => {
+            let mut actions = actions::recent();
+            actions.retain(|action| id.is_none() || action.id.is_none() || action.id == id);
+            text(&actions)
+        }
         Request::Machine {} => text(&machine()),
         Request::Set { id, name, value, author } => {
             let author = session.author(author.as_deref());
@@ -168,6 +170,14 @@ fn machine() -> MachineView {
         levels: ClusterSize::LEVELS.into_iter().map(level).collect(),
         online: machine.online().iter().map(|vp| vp.index()).collect(),
     }
+}
+
+/// Returns the latest swaps of one object, or of all.
+fn swaps(id: Option<&str>) -> Result<Vec<SwapView>, Refusal> {
+    let id = id.map(parse_id).transpose()?;
+    let mut swaps = squall_core::swap::recent();
+    swaps.retain(|swap| id.is_none_or(|id| swap.id == id));
+    Ok(latest(swaps).iter().map(swap_view).collect())
 }
 
 fn parse_id(id: &str) -> Result<Id, Refusal> {

@@ -186,7 +186,24 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn swaps(&mut self) -> Result<Vec<SwapView>, ClientError> {
-        self.ask(&Request::Swaps {})
+        self.ask(&Request::Swaps { id: None })
+    }
+
+    /// Lists the latest swaps of one object, oldest first.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    ///
+    /// # Cost
+    /// A program with an older version of Squall sends the swaps of all objects.
+    pub fn swaps_of(&mut self, id: &str) -> Result<Vec<SwapView>, ClientError> {
+        match self.ask(&Request::Swaps { id: Some(id.to_owned()) }) {
+            Err(error) if error.is_bad_request() => {
+                let all = self.swaps()?;
+                Ok(all.into_iter().filter(|swap| swap.id == id).collect())
+            }
+            answer => answer,
+        }
     }
 
     /// Lists the latest changes that clients asked for, oldest first.
@@ -194,7 +211,24 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn actions(&mut self) -> Result<Vec<ActionView>, ClientError> {
-        self.ask(&Request::Actions {})
+        self.ask(&Request::Actions { id: None })
+    }
+
+    /// Lists the latest changes of one object, and of all objects together, that clients asked for. Oldest first.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    ///
+    /// # Cost
+    /// A program with an older version of Squall sends all changes.
+    pub fn actions_of(&mut self, id: &str) -> Result<Vec<ActionView>, ClientError> {
+        match self.ask(&Request::Actions { id: Some(id.to_owned()) }) {
+            Err(error) if error.is_bad_request() => {
+                let all = self.actions()?;
+                Ok(all.into_iter().filter(|action| action.id.as_ref().is_none_or(|of| of == id)).collect())
+            }
+            answer => answer,
+        }
     }
 
     /// Asks for the topology that the program uses.

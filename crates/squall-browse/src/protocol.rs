@@ -86,11 +86,19 @@ pub enum Request {
     /// Lists the latest decisions about all objects, oldest first. Answered with [`DecisionView`]s.
     Decisions {},
     /// Lists the latest changes that clients asked for, oldest first. Answered with [`ActionView`]s.
-    Actions {},
+    Actions {
+        /// Lists only those of this object and of all objects together. Absent: all changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
     /// Asks for the topology that the program uses. Answered with a [`MachineView`].
     Machine {},
     /// Lists the latest swaps of the program, oldest first. Answered with [`SwapView`]s.
-    Swaps {},
+    Swaps {
+        /// Lists only those of this object. Absent: all swaps.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
     /// Asks for the statistics of the locality allocator. Answered with a [`MemoryView`].
     Memory {},
     /// Lists the names of the implementations that an object can be swapped to.

@@ -292,15 +292,11 @@ fn news_json(news: &News) -> String {
 
 async fn object(State(shared): Site, Path((_, id)): Path<(String, String)>) -> Result<Response, Failed> {
     read(&shared, move |client| {
-        let mut swaps = client.swaps()?;
-        swaps.retain(|swap| swap.id == id);
-        let mut actions = or_default(client.actions())?;
-        actions.retain(|action| action.id.as_ref().is_none_or(|of| *of == id));
         Ok(json!({
             "detail": client.object(&id)?,
             "history": client.history(&id)?,
-            "swaps": swaps,
-            "actions": actions,
+            "swaps": client.swaps_of(&id)?,
+            "actions": or_default(client.actions_of(&id))?,
             "now_ms": now_ms(),
         }))
     })

@@ -7,5 +7,6 @@ mod forked;
 mod fuzz;
 mod hostile;
 mod looking;
+mod of_one;
 mod process;
 mod steering;

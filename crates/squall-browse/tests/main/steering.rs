@@ -11,7 +11,7 @@ use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{Handle, Id, Owned, swappable};
 
 #[squall_macros::interface(crate = squall_core)]
-trait Tally: Send + Sync {
+pub(crate) trait Tally: Send + Sync {
     fn add(&self, n: u64);
     fn sum(&self) -> u64;
 }
@@ -37,7 +37,7 @@ impl<const KIND: u8> State for Sum<KIND> {
     }
 }
 
-fn tally() -> Owned<dyn Tally> {
+pub(crate) fn tally() -> Owned<dyn Tally> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         control::register::<dyn Tally>("first", |_| Replacement::swappable(Sum::<1>::default()));
