@@ -22,6 +22,7 @@ mod target;
 pub use client::Client;
 pub use programs::programs;
 pub use server::{Builder, Server, THREAD_NAME};
+pub use session::author;
 pub use target::{ClientError, Target};
 
 /// Serves inspection and control of this program's objects to its user, with `squall top PID`.

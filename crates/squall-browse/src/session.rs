@@ -16,6 +16,23 @@ pub(crate) struct Peer {
     pub(crate) pid: Option<u32>,
 }
 
+/// Returns an author for [`Client::set_author`](crate::Client::set_author): a tool, and the user of this
+/// process. The program takes this author as it is.
+///
+/// ```
+/// let author = squall::browse::author("my tool");
+/// assert!(author.starts_with("my tool, user "));
+/// ```
+pub fn author(tool: &str) -> String {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let uid = rustix::process::geteuid().as_raw();
+        format!("{tool}, user {}", user_of(uid).unwrap_or_else(|| uid.to_string()))
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    tool.to_owned()
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
@@ -38,12 +55,11 @@ impl Session {
         let Some(Peer { uid, pid }) = self.peer else {
             return Author::new(claimed.as_deref().unwrap_or("a client without a name"));
         };
-        let user = std::fs::read_to_string("/etc/passwd").ok().and_then(|users| name_of(&users, uid));
-        author(claimed.as_deref(), user.as_deref(), uid, pid)
+        checked(claimed.as_deref(), user_of(uid).as_deref(), uid, pid)
     }
 }
 
-fn author(claimed: Option<&str>, user: Option<&str>, uid: u32, pid: Option<u32>) -> Author {
+fn checked(claimed: Option<&str>, user: Option<&str>, uid: u32, pid: Option<u32>) -> Author {
     let uid_text = uid.to_string();
     let user = user.unwrap_or(&uid_text);
     let process = pid.map_or("a process of another container".to_owned(), |pid| format!("process {pid}"));
@@ -54,6 +70,11 @@ fn author(claimed: Option<&str>, user: Option<&str>, uid: u32, pid: Option<u32>)
         Some(claimed) => format!("{claimed} (kernel: user {user}, {process})"),
     };
     Author::new(&text).with_peer(uid, pid)
+}
+
+/// Returns the name of a user, if this system has it in a file.
+fn user_of(uid: u32) -> Option<String> {
+    name_of(&std::fs::read_to_string("/etc/passwd").ok()?, uid)
 }
 
 /// Returns the name of a user in the text of `/etc/passwd`.
@@ -75,7 +96,7 @@ mod tests {
         let users = "root:x:0:0:root:/:/bin/sh\nbad line\nann:x:1000:1000::/:/bin/sh\n";
         let user = name_of(users, 1000);
         assert_eq!((user.as_deref(), name_of(users, 7)), (Some("ann"), None));
-        let named = |claimed| author(claimed, Some("ann"), 1000, Some(4711)).to_string();
+        let named = |claimed| checked(claimed, Some("ann"), 1000, Some(4711)).to_string();
         assert_eq!(named(Some("squall top, user ann")), "squall top, user ann");
         assert_eq!(named(Some("squall top, user 1000")), "squall top, user 1000");
         assert_eq!(
@@ -84,7 +105,7 @@ mod tests {
         );
         assert_eq!(named(Some("user ann's bob")), "user ann's bob (kernel: user ann, process 4711)");
         assert_eq!(named(None), "user ann, process 4711");
-        let unknown = author(Some("bob\n"), None, 7, None);
+        let unknown = checked(Some("bob\n"), None, 7, None);
         assert_eq!(unknown.to_string(), "bob\\n (kernel: user 7, a process of another container)");
         assert_eq!((unknown.uid, unknown.pid), (Some(7), None));
         assert_eq!(Session::default().author(None).to_string(), "a client without a name");

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &BrowseArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         interval: Duration::from_millis(args.interval),
         timeout: Duration::from_secs(10),
-        author: author("squall browse"),
+        author: squall::browse::author("squall browse"),
     })?;
     let print: Option<Print> = if args.json {
         line(serde_json::json!({ "address": site.address() }))?;
@@ -87,13 +87,6 @@ fn find(text: &str) -> Result<Target, Failure> {
             Err(Failure::new(format!("several programs are named {text:?}; give a number: {}", list(pids))))
         }
     }
-}
-
-/// Returns the author of changes: the command and the user.
-pub(crate) fn author(command: &str) -> String {
-    let uid = rustix::process::geteuid().as_raw();
-    let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
-    format!("{command}, user {}", user.unwrap_or_else(|| uid.to_string()))
 }
 
 impl From<WebError> for Failure {

@@ -49,6 +49,7 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
         row.misses_per_s.map_or_else(|| format!("({})", text::count(object.misses as f64)), text::count);
     let frozen = match (object.frozen, object.dry_run, &object.family) {
         (true, ..) => "yes",
+        (_, _, Some(_)) if object.frozen_all => "with all",
         (_, true, _) => "dry run",
         (_, _, Some(_)) => "no",
         (_, _, None) => "-",

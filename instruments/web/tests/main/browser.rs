@@ -184,11 +184,11 @@ fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
             text.starts_with("Swap Counter#") && text.ends_with(": swapped")
         })
         .await?;
-        let reason = format!("requested by {AUTHOR}");
+        let reason = format!("requested by {}", *AUTHOR);
         wait_for(&browser, "#object", |text| text.contains("swapped by hand") && text.contains(&reason))
             .await?;
         let page = wait_for(&browser, "#object", |text| text.contains(&format!("swap to {form}"))).await?;
-        assert!(page.contains(AUTHOR), "{page}");
+        assert!(page.contains(&**AUTHOR), "{page}");
         keep_screenshot(&browser, "swapped").await?;
         assert_eq!(control::status(Handle::id(hot.handle())).expect("it lives").form, form);
         assert_eq!(hot.handle().total(), 7);

@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -69,7 +71,11 @@ pub(crate) struct Page {
 }
 
 /// Author of the page's changes.
-pub(crate) const AUTHOR: &str = "ann, squall browse";
+pub(crate) static AUTHOR: LazyLock<String> = LazyLock::new(|| {
+    let own = std::fs::metadata("/proc/self").expect("this process");
+    // The program takes a claim as it is if it ends with the true user.
+    format!("ann, squall browse, user {}", own.uid())
+});
 
 impl Page {
     pub(crate) fn new(target: Target, read_only: bool, print: Option<Print>) -> Page {
@@ -84,7 +90,7 @@ impl Page {
             read_only: false,
             interval: Duration::from_millis(20),
             timeout: Duration::from_secs(10),
-            author: AUTHOR.to_owned(),
+            author: AUTHOR.clone(),
         }
     }
 

@@ -163,7 +163,7 @@ fn a_change_after_an_eviction_is_carried_out_with_its_author() {
     let actions = page.get(&format!("object/{id}")).json()["actions"].clone();
     let own: Vec<_> =
         actions.as_array().expect("changes").iter().filter(|one| one["id"] == id.to_string()).collect();
-    assert!(own.len() == 2 && own.iter().all(|one| one["author"] == AUTHOR), "{own:?}");
+    assert!(own.len() == 2 && own.iter().all(|one| one["author"] == *AUTHOR), "{own:?}");
 }
 
 #[test]

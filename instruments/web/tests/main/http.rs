@@ -149,9 +149,9 @@ fn an_object_is_changed_and_the_change_has_its_author() {
         seen["actions"].as_array().expect("changes").iter().filter(|one| one["id"] == id).collect();
     let texts: Vec<_> = actions.iter().map(|one| one["action"].as_str().expect("text")).collect();
     assert_eq!(texts, ["freeze", "set margin = 2.5", "set margin = x", &format!("swap to {form}")]);
-    assert!(actions.iter().all(|one| one["author"] == AUTHOR), "{actions:?}");
+    assert!(actions.iter().all(|one| one["author"] == *AUTHOR), "{actions:?}");
     assert!(actions[0]["outcome"] == "done" && actions[2]["outcome"] != "done", "{actions:?}");
-    assert_eq!(seen["history"][0]["why"], format!("requested by {AUTHOR}"));
+    assert_eq!(seen["history"][0]["why"], format!("requested by {}", *AUTHOR));
     assert!(page.get("object/9999999.1").refused(404).contains("9999999.1"));
     assert_eq!(page.post(&format!("object/{id}/freeze"), &json!({ "frozen": "yes" })).status, 400);
 }
