@@ -439,6 +439,39 @@ pub fn set_attribute_by(id: Id, name: &str, text: &str, author: &str) -> Result<
     Ok(())
 }
 
+/// Resets an attribute of an object to the value of its class, or to its default value, and names the author
+/// as [`set_attribute_by`] does. Returns `true` if the object had a value of its own.
+///
+/// # Errors
+/// [`ControlError`]: the object was destroyed or has no attributes, or has none of this name.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{attributes, set_attribute, unset_attribute_by};
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let id = Handle::id(hits.handle());
+/// set_attribute(id, "margin", "2.5")?;
+/// assert!(unset_attribute_by(id, "margin", "ann, with a debugger")?);
+/// assert!(attributes(id)?.iter().all(|attribute| attribute.value != "2.5"));
+/// # Ok::<(), squall::adapt::control::ControlError>(())
+/// ```
+pub fn unset_attribute_by(id: Id, name: &str, author: &str) -> Result<bool, ControlError> {
+    let class = class(id)?;
+    if let Some(live) = live::named(id, &class, name) {
+        let before = live.text(id);
+        set_attribute_by(id, name, &live.default_text(), author)?;
+        return Ok(before != live.text(id));
+    }
+    let values = match attribute::values_of(id) {
+        Some(values) => values,
+        None => values(id)?,
+    };
+    let was_set = values.unset(name)?;
+    engine::wake(id);
+    Ok(was_set)
+}
+
 type Replace = Arc<dyn Fn(Id) -> Option<Result<SwapReport, SwapError>> + Send + Sync>;
 
 /// An implementation registered by hand.

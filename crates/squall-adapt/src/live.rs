@@ -65,6 +65,16 @@ impl Live {
         catch_unwind(AssertUnwindSafe(|| (self.read)(id))).ok().flatten()
     }
 
+    /// Returns the value as text, if the object has the attribute.
+    pub(crate) fn text(&self, id: Id) -> Option<String> {
+        self.read(id).map(|bits| self.attribute.show(bits))
+    }
+
+    /// Returns the default value as text.
+    pub(crate) fn default_text(&self) -> String {
+        self.attribute.default_text()
+    }
+
     /// Sets the attribute if its value differs. Returns an empty option if the object was destroyed or no
     /// longer has the attribute.
     pub(crate) fn set(

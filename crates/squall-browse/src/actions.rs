@@ -17,6 +17,13 @@ fn log() -> MutexGuard<'static, VecDeque<ActionView>> {
     LOG.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
+/// Client behind a connection, as the kernel reports it. Empty in tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) pid: Option<u32>,
+    pub(crate) uid: Option<u32>,
+}
+
 /// A change before its outcome is known.
 ///
 /// A change that panics is recorded when the value is dropped.
@@ -24,7 +31,7 @@ pub(crate) struct Action(Option<ActionView>);
 
 impl Action {
     /// Begins the record of a request, if it is a change.
-    pub(crate) fn begin(request: &Request) -> Option<Action> {
+    pub(crate) fn begin(request: &Request, peer: Peer) -> Option<Action> {
         let (id, action, author) = match request {
             Request::Freeze { id, author } => (Some(id), "freeze".to_owned(), author),
             Request::Thaw { id, author } => (Some(id), "thaw".to_owned(), author),
@@ -36,6 +43,7 @@ impl Action {
             Request::Set { id, name, value, author } => {
                 (Some(id), format!("set {} = {}", shortened(name), shortened(value)), author)
             }
+            Request::Unset { id, name, author } => (Some(id), format!("reset {}", shortened(name)), author),
             _ => return None,
         };
         Some(Action(Some(ActionView {
@@ -43,6 +51,8 @@ impl Action {
             id: id.map(|id| shortened(id)),
             action,
             author: author.as_deref().map(shortened),
+            uid: peer.uid,
+            pid: peer.pid,
             outcome: "the program panicked".to_owned(),
         })))
     }

@@ -16,7 +16,7 @@ use squall_core::{Id, ObjectInfo, ObjectKind, ObjectState};
 use squall_machine::ClusterSize;
 use squall_policy::attribute::AttributeInfo;
 
-use crate::actions;
+use crate::actions::{self, Peer};
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
     Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView,
@@ -28,8 +28,8 @@ use crate::short;
 const REPS_LISTED_MAX: usize = 1024;
 
 /// Answers a request with the text after `"ok":`, and records it if it is a change.
-pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
-    let action = actions::Action::begin(&request);
+pub(crate) fn answer(request: Request, peer: Peer) -> Result<String, Refusal> {
+    let action = actions::Action::begin(&request, peer);
     let answer = perform(request);
     if let Some(action) = action {
         action.end(answer.as_ref().err().map(|refusal| refusal.message.as_str()));
@@ -54,6 +54,10 @@ fn perform(request: Request) -> Result<String, Refusal> {
         Request::Machine {} => text(&machine()),
         Request::Set { id, name, value, author } => {
             done(control::set_attribute_by(find(&id)?.id, &name, &value, &requester(author.as_deref())))
+        }
+        Request::Unset { id, name, author } => {
+            let author = requester(author.as_deref());
+            text(&control::unset_attribute_by(find(&id)?.id, &name, &author).map_err(refuse)?)
         }
         Request::Freeze { id, .. } => done(control::freeze(find(&id)?.id, true)),
         Request::Thaw { id, .. } => done(control::freeze(find(&id)?.id, false)),
@@ -321,7 +325,7 @@ fn detail(object: &ObjectInfo) -> Detail {
 fn attributes(id: Id) -> Result<Vec<AttributeView>, Refusal> {
     let attributes: Vec<AttributeInfo> = control::attributes(id).map_err(refuse)?;
     let view = |attribute: AttributeInfo| AttributeView {
-        name: attribute.name.to_string(),
+        name: attribute.path(),
         kind: attribute.kind.to_string(),
         value: attribute.value.to_string(),
         unit: attribute.unit.to_string(),

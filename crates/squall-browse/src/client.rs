@@ -216,6 +216,16 @@ impl Client {
         self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned(), author })
     }
 
+    /// Resets an attribute of an object to the value of its class, or to its default value. Returns `true` if
+    /// the object had a value of its own.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    pub fn unset(&mut self, id: &str, name: &str) -> Result<bool, ClientError> {
+        let author = self.author.clone();
+        self.ask(&Request::Unset { id: id.to_owned(), name: name.to_owned(), author })
+    }
+
     /// Freezes an object, so that its policy does not change it, or thaws it.
     ///
     /// # Errors

@@ -89,6 +89,17 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
     },
+    /// Resets an attribute of an object to the value of its class, or to its default value. Answered with
+    /// `true` if the object had a value of its own.
+    Unset {
+        /// Id of the object, as text.
+        id: String,
+        /// Name of the attribute.
+        name: String,
+        /// Author of the change, for the [log](Request::Actions) and for the reason of a decision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
     /// Freezes an object, so that its policy does not change it.
     Freeze {
         /// Id of the object, as text.
@@ -382,7 +393,7 @@ pub struct RepView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttributeView {
-    /// Name.
+    /// Name, after the name of the operation and a dot if it applies to one operation.
     pub name: String,
     /// Type of the attribute's values.
     pub kind: String,
@@ -445,6 +456,10 @@ pub struct ActionView {
     pub action: String,
     /// Author of the change, as the client named itself. May contain control characters.
     pub author: Option<String>,
+    /// User of the client's process, as the kernel reported it.
+    pub uid: Option<u32>,
+    /// Client's process, as the kernel reported it.
+    pub pid: Option<u32>,
     /// `done`, or the reason of the refusal.
     pub outcome: String,
 }

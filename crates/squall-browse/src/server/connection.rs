@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::actions::Peer;
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
 
 /// State of a client after a step.
@@ -43,6 +44,8 @@ pub(super) enum Input {
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: OwnedFd,
+    /// Client, as the kernel reported it.
+    pub(super) peer: Peer,
     input: Vec<u8>,
     /// Position in `input` at which the next request begins.
     begin: usize,
@@ -62,9 +65,10 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Creates a connection on a non-blocking socket.
-    pub(super) fn new(socket: OwnedFd, now: Instant) -> Connection {
+    pub(super) fn new(socket: OwnedFd, peer: Peer, now: Instant) -> Connection {
         Connection {
             socket,
+            peer,
             input: Vec::new(),
             begin: 0,
             searched: 0,
@@ -199,7 +203,7 @@ mod tests {
     fn pair() -> (UnixStream, Connection) {
         let (client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("a socket");
-        (client, Connection::new(server.into(), Instant::now()))
+        (client, Connection::new(server.into(), Peer::default(), Instant::now()))
     }
 
     fn inputs(connection: &mut Connection) -> Vec<Input> {

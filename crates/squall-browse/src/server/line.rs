@@ -2,18 +2,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::actions::Peer;
 use crate::protocol::{Answer, Refusal, RefusalKind, Request};
 
 /// Answers a request with one line.
-pub(crate) type Handler = Box<dyn FnMut(Request) -> Result<String, Refusal> + Send>;
+pub(crate) type Handler = Box<dyn FnMut(Request, Peer) -> Result<String, Refusal> + Send>;
 
 /// Answers one line with one line.
-pub(super) fn answer_line(handler: &mut Handler, line: &[u8]) -> String {
+pub(super) fn answer_line(handler: &mut Handler, line: &[u8], peer: Peer) -> String {
     let request = match serde_json::from_slice::<Request>(line) {
         Ok(request) => request,
         Err(error) => return refused(bad_request(line, &error)),
     };
-    match catch_unwind(AssertUnwindSafe(|| handler(request))) {
+    match catch_unwind(AssertUnwindSafe(|| handler(request, peer))) {
         Ok(Ok(payload)) => format!("{{\"ok\":{payload}}}"),
         Ok(Err(refusal)) => refused(refusal),
         Err(panic) => {

@@ -12,6 +12,7 @@ use rustix::process::geteuid;
 use super::Limits;
 use super::connection::{Connection, Input, Life};
 use super::line::{Handler, answer_line, refused};
+use crate::actions::Peer;
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
 
 /// Pause in accepting clients after the system had no descriptor or memory for one.
@@ -111,9 +112,10 @@ impl Serving {
             // The client has gone, or the error concerns it alone.
             Err(_) => return,
         };
-        if let Err(refusal) = check_user(&socket) {
-            return turn_away(&socket, refusal);
-        }
+        let peer = match check_user(&socket) {
+            Ok(peer) => peer,
+            Err(refusal) => return turn_away(&socket, refusal),
+        };
         if self.clients.len() >= self.limits.clients_max {
             let silent = |client: &Connection| {
                 client.is_idle() && now.duration_since(client.heard) >= self.limits.silence
@@ -126,20 +128,22 @@ impl Serving {
             };
             self.clients.swap_remove(index);
         }
-        self.clients.push(Connection::new(socket, now));
+        self.clients.push(Connection::new(socket, peer, now));
     }
 }
 
 const ROOT: u32 = 0;
 
-/// Checks that the client is the same user, or root.
+/// Returns the client, if it is the same user, or root.
 ///
 /// The mode of the socket already ensures this. The check is for a socket with a changed mode, and for a
 /// custom path.
-fn check_user(socket: &OwnedFd) -> Result<(), Refusal> {
+fn check_user(socket: &OwnedFd) -> Result<Peer, Refusal> {
     let own = geteuid();
     match squall_sys::peer::peer(socket.as_fd()) {
-        Ok(peer) if peer.uid == own.as_raw() || peer.uid == ROOT => Ok(()),
+        Ok(peer) if peer.uid == own.as_raw() || peer.uid == ROOT => {
+            Ok(Peer { pid: peer.pid, uid: Some(peer.uid) })
+        }
         Ok(peer) => {
             let message = format!(
                 "user {} may not inspect this program; only user {} and root may",
@@ -180,7 +184,7 @@ fn turn(
     if client.has_input() {
         match client.next(now) {
             Input::Request(line) => {
-                let answer = answer_line(handler, &line);
+                let answer = answer_line(handler, &line, client.peer);
                 return client.answer(answer, Instant::now());
             }
             Input::Broken(kind) => return client.end_with(broken(kind), now),

@@ -29,15 +29,19 @@ fn looking_makes_no_call_miss() {
     let misses = || info_of(Handle::id(program.object.handle())).expect("it lives").misses;
     let before = misses();
     let mut client = program.client();
-    for _ in 0..20 {
+    let vps = squall_machine::machine().online().iter().count() as u64;
+    for _ in 0..20 + vps {
         client.list(&ListQuery::default()).expect("an answer");
         client.object(&program.id()).expect("an answer");
         client.history(&program.id()).expect("an answer");
         client.implementations(&program.id()).expect("an answer");
         client.decisions().expect("an answer");
         client.swaps().expect("an answer");
+        // Misses if its entry was taken away.
+        program.object.handle().add(1);
     }
-    assert_eq!(misses(), before, "an entry that was taken away would be missed");
+    // The first call on each VP misses. The thread may have moved.
+    assert!(misses() < before + vps, "{} misses", misses() - before);
 }
 
 #[test]

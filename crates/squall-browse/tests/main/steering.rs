@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{Program, alone};
 use squall_adapt::control;
-use squall_browse::protocol::RefusalKind;
+use squall_browse::protocol::{ActionView, RefusalKind};
 use squall_browse::{Builder, ClientError};
 use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{Handle, Id, Owned, swappable};
@@ -170,6 +170,8 @@ fn a_change_is_recorded_with_its_author_and_its_outcome() {
     assert!(seen[2].0 == "set width = 4" && seen[2].2.contains("does not adapt"), "{seen:?}");
     assert_eq!(seen[3], ("swap to broken", Some("ann\n"), "the program panicked"));
     assert_eq!(seen.len(), 4, "what is read is not recorded");
+    let own = |action: &ActionView| action.pid == Some(std::process::id()) && action.uid.is_some();
+    assert!(actions.iter().all(own), "the kernel names the client's process: {actions:?}");
     let decisions = ann.history(&id).expect("an answer");
     let reasons: Vec<_> = decisions.iter().map(|decision| &*decision.why).collect();
     assert_eq!(reasons, ["requested by a client that gave no name", "requested by ann\\n"]);
