@@ -17,6 +17,9 @@ function facts(pairs) {
 const place = decision => decision.place === null ? "" : ` at VP ${decision.place}`;
 const outcome = swap => `${swap.total_us} \u00b5s, longest pause ${swap.longest_pause_us} \u00b5s`;
 
+/** The author as the client named itself, and its process as the kernel reported it. */
+const author = change => `${change.author ?? "unknown"}${change.uid === null ? "" : ` (process ${change.pid ?? "?"} of user ${change.uid})`}`;
+
 /** A part of the page. It is drawn again only if its data changed, so that focus and selection stay. */
 class Part {
   constructor(draw) {
@@ -37,9 +40,9 @@ class Part {
 
 /** The attributes. A value that the user is entering stays. */
 class Attributes {
-  constructor(set) {
+  constructor(set, reset) {
     this.node = element("div");
-    this.set = set;
+    Object.assign(this, { set, reset });
     this.cells = new Map();
   }
 
@@ -58,6 +61,7 @@ class Attributes {
         if (node.textContent !== texts[index]) node.textContent = texts[index];
       });
       if (cell.input?.value === cell.known) cell.input.value = value;
+      if (cell.reset) cell.reset.hidden = from !== "instance" && from !== "operation";
       cell.known = value;
     }
   }
@@ -71,7 +75,9 @@ class Attributes {
     cell.input = element("input", { value: attribute.value, size: 8, ariaLabel: `value of ${name}`, name, className: "act" });
     const button = element("button", { type: "button", className: "act" }, "Set");
     button.onclick = () => this.set(name, cell.known, cell.input.value);
-    return [...cells, element("span", { className: "acts" }, cell.input, button)];
+    cell.reset = element("button", { type: "button", className: "act" }, "Reset");
+    cell.reset.onclick = () => this.reset(name, cell.known);
+    return [...cells, element("span", { className: "acts" }, cell.input, button, cell.reset)];
   }
 }
 
@@ -103,7 +109,8 @@ export class ObjectPage {
           one.swap === null ? "" : outcome(one.swap), shown(one.readings),
         ]))]),
       attributes: new Attributes((name, before, value) => this.act(
-        `Set ${name} of ${this.title} from ${before} to ${value}?`, "Set", "set", { name, value })),
+        `Set ${name} of ${this.title} from ${before} to ${value}?`, "Set", "set", { name, value }), (name, before) => this.act(
+        `Reset ${name} of ${this.title} from ${before} to the value of its class?`, "Reset", "reset", { name })),
       swaps: new Part(swaps => [element("h2", {}, "Swaps"),
         table(["when", "swap", "outcome", "duration", "calls"], swaps.toReversed().map(one => [
           age(one.began_ms), shown(`${one.from} to ${one.to}`), shown(one.outcome), outcome(one),
@@ -111,7 +118,7 @@ export class ObjectPage {
         ]))]),
       changes: new Part(actions => [element("h2", {}, "Changes by people"),
         table(["when", "change", "author", "outcome"], actions.toReversed().map(one => [
-          age(one.at_ms), shown(one.action), shown(one.author ?? "unknown"), shown(one.outcome),
+          age(one.at_ms), shown(one.action), shown(author(one)), shown(one.outcome),
         ]))]),
     };
     const { facts: top, actions, reps, decisions, attributes, swaps, changes } = this.parts;
