@@ -74,7 +74,8 @@ pub(crate) struct Update {
 
 /// Rows of the latest poll, with the number of the poll that changed each.
 pub(crate) struct Rows {
-    known: BTreeMap<String, Arc<Row>>,
+    /// Rows in the order of their ids as numbers.
+    known: BTreeMap<(u64, u64), Arc<Row>>,
     /// Objects that are gone, the latest last, with the number of the poll that missed each.
     gone: VecDeque<(u64, String)>,
     /// Number of the latest poll whose gone objects are forgotten.
@@ -93,6 +94,12 @@ pub(crate) struct Rows {
 /// Rounds a rate, so that a row does not change for an invisible difference.
 fn rounded(rate: f64) -> f64 {
     (rate * 10.0).round() / 10.0
+}
+
+/// Returns the slot and the generation of an id.
+fn order(id: &str) -> (u64, u64) {
+    let (slot, generation) = id.split_once('.').unwrap_or((id, ""));
+    (slot.parse().unwrap_or(u64::MAX), generation.parse().unwrap_or(0))
 }
 
 impl Rows {
@@ -127,13 +134,14 @@ impl Rows {
         let mut before = std::mem::take(&mut self.known);
         for object in objects {
             let json = self.encode(object, seconds);
-            let same = before.remove(&object.id).filter(|row| row.json == json);
+            let key = order(&object.id);
+            let same = before.remove(&key).filter(|row| row.json == json);
             is_changed |= same.is_none();
             let row = same.unwrap_or_else(|| Arc::new(Row { id: object.id.clone(), json, changed: number }));
-            self.known.insert(object.id.clone(), row);
+            self.known.insert(key, row);
         }
         is_changed |= !before.is_empty();
-        self.gone.extend(before.into_keys().map(|id| (number, id)));
+        self.gone.extend(before.into_values().map(|row| (number, row.id.clone())));
         while self.gone.len() > GONE_MAX {
             self.forgotten = self.gone.pop_front().map_or(0, |(number, _)| number);
         }
@@ -238,6 +246,13 @@ mod tests {
         let fifth = rows.since(fourth.number);
         assert!(fifth.rows.is_empty() && fifth.number > fourth.number && !fifth.all_frozen, "{fifth:?}");
         assert!(rows.since(fifth.number + 1).full, "the number of another server");
+    }
+
+    #[test]
+    fn all_rows_are_in_the_order_of_their_numbers() {
+        let mut rows = Rows::new(Duration::from_secs(1));
+        rows.compare(&[object("2.1", 0), object("10.1", 0), object("10.0", 0)], false, Instant::now());
+        assert_eq!(ids(&rows.since(0)), ["2.1", "10.0", "10.1"]);
     }
 
     #[test]

@@ -6,6 +6,20 @@ import { drawReps } from "./topology.js";
 import { bytes, count, element, shown, span } from "./text.js";
 import { Facts, Part, Table, write } from "./part.js";
 
+const inFront = ({ phase, target, replacement, method }) => `in front of ${target}, phase ${phase}`
+  + (replacement === null ? "" : `; a swap to ${replacement}`) + (method === null ? "" : `; for calls of ${method}`);
+
+/** Draws the object that this one is a part of, and its own parts, as links. */
+function relations({ whole, linked, number }) {
+  const line = ({ id, name, interface: kind, class: className }) => [element("a", { href: `#${id}` }, shown(`${kind}#${id}`)),
+    shown(`${name === null ? "" : ` "${name}"`} (${className})`)];
+  const list = element("ul", { id: "relations" });
+  if (whole) list.append(element("li", {}, "part of ", ...line(whole)));
+  for (const part of linked) list.append(element("li", {}, "part: ", ...line(part)));
+  if (number > linked.length) list.append(element("li", {}, `and ${number - linked.length} more parts`));
+  return whole || linked.length > 0 ? [element("h2", {}, "Part of and parts"), list] : [];
+}
+
 /** The attributes. A value that the user is entering stays. */
 class Attributes {
   constructor(set, unset) {
@@ -88,6 +102,7 @@ export class ObjectPage extends View {
       drawing: new Part(data => drawReps(program.machine, data)),
       reps: new Table(["cluster", "made by VP", "held by calls"],
         rep => [`${rep.cluster ?? "-"}`, `${rep.vp ?? "-"}`, `${rep.holds}`]),
+      relations: new Part(relations),
       decisions: decisionTable(null),
       swaps: swapTable(null),
       actionLog: actionTable(null),
@@ -101,7 +116,7 @@ export class ObjectPage extends View {
     const list = element("details", {}, element("summary", {}, "as a list"), parts.reps.node);
     const section = (title, part) => [element("h2", {}, title), part.node];
     this.body = element("div", { hidden: true }, parts.actions.node, parts.curves.node,
-      this.repsHeading, parts.drawing.node, list,
+      this.repsHeading, parts.drawing.node, list, parts.relations.node,
       ...section("Decisions", parts.decisions), ...section("Swaps", parts.swaps),
       ...section("Changes by people", parts.actionLog), ...section("Attributes", parts.attributes));
     this.section.replaceChildren(this.heading, this.failure, parts.facts.node, this.body);
@@ -151,6 +166,7 @@ export class ObjectPage extends View {
       ["form", detail.form === null ? "not adaptive" : `${detail.form}, one of ${detail.forms.join(", ")}`],
       ...(detail.dry_run ? [["dry run", "its policy only records its decisions"]] : []),
       ...(detail.stays === null ? [] : [["stays", detail.stays]]),
+      ...(detail.mediator ? [["mediator", inFront(detail.mediator)]] : []),
       ["memory", `${bytes(detail.bytes)}, ${bytes(detail.value_bytes)} of it in fields`],
       ["misses", count(detail.misses)],
       ["made", `${span(detail.age_ms)} ago at ${detail.made_at}`],
@@ -164,6 +180,7 @@ export class ObjectPage extends View {
     write(this.repsHeading, `Root and representatives: ${reps}`);
     parts.drawing.update({ reps, kind, rep_list, translations });
     parts.reps.update(rep_list);
+    parts.relations.update({ whole: detail.whole, linked: detail.parts ?? [], number: detail.parts_count ?? 0 });
     parts.decisions.update(history.toReversed());
     parts.swaps.update(swaps.toReversed());
     parts.actionLog.update(actions.toReversed());

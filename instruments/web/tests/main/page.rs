@@ -466,6 +466,29 @@ fn a_value_of_the_object_itself_is_unset() {
 }
 
 #[test]
+fn relations_are_links() {
+    let program = program();
+    let other = |id: &str| json!({ "id": id, "name": "<i>", "interface": "It", "class": "Of" });
+    let mut state = program.state();
+    let details = state.answers.get_mut("object").expect("details");
+    details["whole"] = other("2.1");
+    details["parts"] = json!([other("3.1")]);
+    details["parts_count"] = json!(5);
+    details["mediator"] = json!({ "phase": "forward", "target": "A", "replacement": "B", "method": null });
+    drop(state);
+    let page = Page::new(program.target(), true, None);
+    with_browser(async |browser: Client| {
+        open(&browser, &page, "#10.1").await?;
+        let relations = wait_for(&browser, "#relations", |text| !text.is_empty()).await?;
+        assert_eq!(relations, "part of It#2.1 \"<i>\" (Of)\npart: It#3.1 \"<i>\" (Of)\nand 4 more parts");
+        let page = text(&browser, "#object").await?;
+        assert!(page.contains("in front of A, phase forward; a swap to B"), "{page}");
+        click(&browser, "#relations a").await?;
+        wait_until(&browser, "return location.hash", json!("#2.1")).await
+    });
+}
+
+#[test]
 fn an_older_program_gets_no_request_that_it_does_not_know() {
     let program = program();
     let hello = json!({ "protocol": 1, "version": "0.0.9", "pid": 1, "program": "old", "all_frozen": false });
