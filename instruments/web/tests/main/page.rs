@@ -181,7 +181,10 @@ fn a_confirmation_is_refused_unless_the_user_agrees() {
         for key in [Key::Enter, Key::Escape] {
             freeze.send_keys(&String::from(char::from(Key::Enter))).await?;
             wait_until(&browser, is_open, json!(true)).await?;
-            assert_eq!(text(&browser, "#author").await?, format!("The program records the author: {}", *AUTHOR));
+            assert_eq!(
+                text(&browser, "#author").await?,
+                format!("The program records the author: {}", *AUTHOR)
+            );
             assert_eq!(browser.active_element().await?.attr("id").await?.as_deref(), Some("no"));
             browser.active_element().await?.send_keys(&String::from(char::from(key))).await?;
             wait_until(&browser, is_open, json!(false)).await?;
@@ -468,17 +471,22 @@ fn a_value_of_the_object_itself_is_unset() {
 #[test]
 fn relations_are_links() {
     let program = program();
-    let other = |id: &str| json!({ "id": id, "name": "<i>", "interface": "It", "class": "Of" });
-    let mut state = program.state();
-    let details = state.answers.get_mut("object").expect("details");
-    details["whole"] = other("2.1");
-    details["parts"] = json!([other("3.1")]);
-    details["parts_count"] = json!(5);
-    details["mediator"] = json!({ "phase": "forward", "target": "A", "replacement": "B", "method": null });
-    drop(state);
     let page = Page::new(program.target(), true, None);
     with_browser(async |browser: Client| {
-        open(&browser, &page, "#10.1").await?;
+        open(&browser, &page, "").await?;
+        // Adds the relations to the answers about the object.
+        run(
+            &browser,
+            "const other = id => ({ id, name: '<i>', interface: 'It', class: 'Of' }); \
+             const mediator = { phase: 'forward', target: 'A', replacement: 'B', method: null }; \
+             const more = { whole: other('2.1'), parts: [other('3.1')], parts_count: 5, mediator }; \
+             const send = window.fetch; window.fetch = async (path, options) => { \
+                 const answer = await send(path, options); if (!path.startsWith('object/')) return answer; \
+                 const data = await answer.json(); Object.assign(data.detail, more); \
+                 return new Response(JSON.stringify(data)); }; \
+             location.hash = '#10.1'",
+        )
+        .await?;
         let relations = wait_for(&browser, "#relations", |text| !text.is_empty()).await?;
         assert_eq!(relations, "part of It#2.1 \"<i>\" (Of)\npart: It#3.1 \"<i>\" (Of)\nand 4 more parts");
         let page = text(&browser, "#object").await?;
