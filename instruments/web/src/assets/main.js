@@ -44,7 +44,8 @@ const ask = (path, body) => request(path, body === undefined ? { signal: AbortSi
 /** Shows a text, and writes it only if it changed: a screen reader reads each writing. */
 function say(id, text, isBad = false) {
   const place = byId(id);
-  if (place.textContent !== text) place.replaceChildren(element("span", { className: isBad ? "bad" : "" }, text));
+  if (place.textContent === text) return;
+  place.replaceChildren(...text === "" ? [] : [element("span", { className: isBad ? "bad" : "" }, text)]);
 }
 
 /** Shows the outcome of the last change. */

@@ -92,6 +92,7 @@ export class ObjectPage extends View {
   open(id) {
     this.id = id;
     this.isGone = false;
+    this.chosen = null;
     const { program } = this.site;
     const unset = program.operations?.includes("unset") ?? false;
     this.heading = element("h1");
@@ -175,7 +176,7 @@ export class ObjectPage extends View {
     // An older program does not send the object's own freeze apart from the freeze of all objects.
     const own = detail.frozen_all === undefined ? detail.attributes.find(({ name }) => name === "freeze") : undefined;
     const isFrozen = own === undefined ? detail.frozen : own.value === "true";
-    parts.actions.update({ mayAct, isAdaptive: detail.form !== null, implementations: detail.implementations, isFrozen,
+    parts.actions.update({ mayAct, form: detail.form, implementations: detail.implementations, isFrozen,
       withAll: site.allFrozen, freezer: isFrozen ? detail.frozen_by?.author ?? null : null });
     write(this.repsHeading, `Root and representatives: ${reps}`);
     parts.drawing.update({ reps, kind, rep_list, translations });
@@ -188,7 +189,8 @@ export class ObjectPage extends View {
   }
 
   /** Buttons that freeze and swap. */
-  actions({ mayAct, isAdaptive, implementations, isFrozen, withAll, freezer }) {
+  actions({ mayAct, form, implementations, isFrozen, withAll, freezer }) {
+    const isAdaptive = form !== null;
     const line = element("div", { className: "acts" });
     if (!mayAct) return line;
     if (isAdaptive) {
@@ -204,7 +206,8 @@ export class ObjectPage extends View {
     if (implementations.length > 0) {
       const choice = element("select", { id: "implementation", className: "act", ariaLabel: "implementation" },
         ...implementations.map(name => element("option", { value: name }, shown(name))));
-      if (implementations.includes(this.chosen)) choice.value = this.chosen;
+      const other = implementations.find(name => name !== form) ?? implementations[0];
+      choice.value = implementations.includes(this.chosen) ? this.chosen : other;
       choice.onchange = () => { this.chosen = choice.value; };
       const button = element("button", { type: "button", id: "swap", className: "act" }, "Swap");
       const later = isAdaptive && !isFrozen && !withAll ? " Its policy may swap it back later, unless it is frozen." : "";

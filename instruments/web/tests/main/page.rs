@@ -450,6 +450,8 @@ fn a_value_of_the_object_itself_is_unset() {
     with_browser(async |browser: Client| {
         open(&browser, &program.page, &format!("#{id}")).await?;
         wait_for(&browser, "#object", |text| text.contains("margin")).await?;
+        let chosen = "return document.getElementById('implementation').value";
+        assert_eq!(run(&browser, chosen).await?, json!("distributed"), "the object is shared now");
         let unset = "return [...document.querySelectorAll('.unset')].filter(button => !button.hidden).length";
         assert_eq!(run(&browser, unset).await?, json!(0), "it has no value of its own");
         control::set_attribute(id, "margin", "2.75").expect("allowed");
