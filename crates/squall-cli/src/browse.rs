@@ -19,8 +19,8 @@ pub(crate) struct BrowseArgs {
     #[arg(long, value_name = "P", default_value_t = 0)]
     port: u16,
     /// Print JSON, one object per line: the address, then all objects, then each object that changes. An
-    /// object that is gone has the state "gone". A line {"lost": REASON} says that there is no connection now,
-    /// and {"lost": null} that there is one again.
+    /// object that is gone has the state "gone". A line {"lost": REASON} says that there is no connection
+    /// now, and {"lost": null} that there is one again.
     #[arg(long)]
     json: bool,
     /// Refuse all changes from the page. It cannot count calls either, because a count slows these calls.

@@ -64,7 +64,8 @@ pub(crate) fn controls_terminal(letter: char) -> bool {
         || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes all characters but newlines that control a terminal. A message may contain texts of another program.
+/// Escapes all characters but newlines that control a terminal. A message may contain texts of another
+/// program.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {

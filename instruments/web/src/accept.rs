@@ -1,8 +1,8 @@
 //! Connections of browsers.
 //!
 //! Problem: every user of the machine can connect to the port, and hold connections open without a request.
-//! Idea: a connection without a complete head of a request is closed after a few seconds, and so many are served
-//! at once that a browser soon gets one.
+//! Idea: a connection without a complete head of a request is closed after a few seconds, and so many are
+//! served at once that a browser soon gets one.
 //!
 //! - I1. At most [`CONNECTIONS_MAX`] connections are open. Further ones wait in the kernel.
 

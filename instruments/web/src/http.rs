@@ -26,7 +26,7 @@ use crate::rows::Update;
 /// Time that a request for rows waits for the program, before the page is told that the program is slow.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest time between two requests of a page that looks. Longer than a page's interval and `PATIENCE`.
-const LOOKS_EVERY: Duration = Duration::from_secs(5);
+const LOOKS_EVERY: Duration = Duration::from_secs(10);
 /// Longest interval of a page.
 const PAGE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// Largest number of objects with calls counted by one request, and the span of each count. All other
@@ -119,6 +119,11 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/{token}/object/{id}/swap", post(swap))
         .route("/{token}/object/{id}/set", post(set))
         .route("/{token}/object/{id}/unset", post(unset))
+        .fallback(|| async { Failed(StatusCode::NOT_FOUND, "there is no such request".to_owned()) })
+        .method_not_allowed_fallback(|| async {
+            let why = "reading is GET, and changing is POST".to_owned();
+            Failed(StatusCode::METHOD_NOT_ALLOWED, why)
+        })
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), guard))
         .with_state(shared)
@@ -219,7 +224,7 @@ async fn act<T: Send + 'static>(
     command(shared, change).await?.map_err(|error| {
         let is_unknown = matches!(&error, AskError::Failed(error) if !error.is_refusal());
         let Failed(status, why) = error.into();
-        let warning = "; whether the program carried the change out is unknown";
+        let warning = "; whether the program made the change is unknown: look at the changes by people";
         Failed(status, if is_unknown { why + warning } else { why })
     })
 }
@@ -234,7 +239,9 @@ async fn change(
 }
 
 fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failed> {
-    serde_json::from_slice(body).map_err(|error| Failed(StatusCode::BAD_REQUEST, error.to_string()))
+    serde_json::from_slice(body).map_err(|error| {
+        Failed(StatusCode::BAD_REQUEST, format!("the body of the request is not as expected: {error}"))
+    })
 }
 
 async fn asset(Path((_, file)): Path<(String, String)>) -> Response {
@@ -340,26 +347,29 @@ struct Count {
 }
 
 /// Counts the calls of some objects, which slows these calls. Their rows have the rates from the next poll
-/// on.
+/// on. Answers with the reasons for those that cannot be counted.
 async fn count(State(shared): Site, body: Bytes) -> Result<Response, Failed> {
     let Count { ids } = parse(&body)?;
     if ids.len() > COUNTED_MAX {
         let why = format!("the calls of at most {COUNTED_MAX} objects are counted at once");
         return Err(Failed(StatusCode::BAD_REQUEST, why));
     }
-    act(&shared, move |poller| {
-        for id in &ids {
-            match poller.act(|client| client.sample(id, COUNT_MS)) {
-                Ok(calls) => poller.counted(id, calls.per_s()),
+    let refused = act(&shared, move |poller| {
+        let mut refused = Vec::new();
+        for id in ids {
+            match poller.act(|client| client.sample(&id, COUNT_MS)) {
+                Ok(calls) => poller.counted(&id, calls.per_s()),
                 // The object is gone, is being swapped, or has another arbiter.
-                Err(AskError::Failed(error)) if error.is_refusal() => {}
+                Err(AskError::Failed(error)) if error.is_refusal() => {
+                    refused.push(json!({ "id": id, "why": error.to_string() }));
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(refused)
     })
     .await?;
-    Ok(as_json(&Value::Null))
+    Ok(as_json(&json!({ "refused": refused })))
 }
 
 #[derive(Deserialize)]

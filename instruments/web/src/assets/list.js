@@ -248,7 +248,8 @@ export class List {
     this.turn = this.turn % rows.length + ids.length;
     this.isCounting = true;
     try {
-      await site.ask("count", { ids });
+      const { refused } = await site.ask("count", { ids });
+      if (refused.length > 0) site.tell(`no count of object ${refused[0].id}: ${refused[0].why}`, true);
     } catch (error) {
       this.counting.checked = false;
       site.tell(error.message, true);

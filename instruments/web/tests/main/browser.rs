@@ -237,7 +237,7 @@ fn an_update_takes_away_no_click_no_entry_and_no_focus() {
         focused.send_keys(&enter).await?;
         let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
         assert!(question.ends_with(&format!("from {before} to 2.5?")), "{question}");
-        // A key that is held down confirms nothing.
+        // A key that is held down does not confirm.
         let cancel = browser.active_element().await?;
         assert_eq!(cancel.text().await?, "Cancel");
         cancel.send_keys(&enter).await?;

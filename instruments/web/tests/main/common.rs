@@ -95,7 +95,10 @@ impl Page {
     }
 
     pub(crate) fn with(options: Options, print: Option<Print>) -> Page {
-        let site = Site::open(options).expect("it serves");
+        Page::serve(Site::open(options).expect("it serves"), print)
+    }
+
+    pub(crate) fn serve(site: Site, print: Option<Print>) -> Page {
         let address = site.address();
         let parts: Vec<&str> = address.split(['/', ':']).collect();
         let (port, token) = (parts[4].parse().expect("a port"), parts[5].to_owned());
@@ -147,9 +150,19 @@ impl Page {
         self.send("POST", &self.path(file), &headers, &body.to_string())
     }
 
-    /// Returns the changes after the update with this number.
-    pub(crate) fn rows(&self, since: u64) -> Value {
+    /// Returns the changes after the update with this number, or the reason why they are missing.
+    pub(crate) fn news(&self, since: u64) -> Value {
         self.get(&format!("rows/7/{since}")).json()
+    }
+
+    /// Returns the changes after the update with this number. On a busy machine, the program may be late.
+    pub(crate) fn rows(&self, since: u64) -> Value {
+        loop {
+            let answer = self.news(since);
+            if answer["rows"].is_array() || answer["ended"].is_string() {
+                return answer;
+            }
+        }
     }
 
     /// Follows the rows, as a page does.
@@ -160,7 +173,7 @@ impl Page {
     /// Asks for rows until an answer satisfies the condition, and returns it.
     pub(crate) fn wait_for(&self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let answer = self.rows(0);
+            let answer = self.news(0);
             if is_it(&answer) {
                 return answer;
             }
@@ -182,7 +195,7 @@ impl Follower<'_> {
     /// Returns the next update with a change, or the end.
     pub(crate) fn next(&mut self) -> Value {
         loop {
-            let answer = self.page.rows(self.number);
+            let answer = self.page.news(self.number);
             match answer["number"].as_u64() {
                 Some(number) if number == self.number => {}
                 Some(number) => {

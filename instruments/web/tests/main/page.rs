@@ -181,7 +181,10 @@ fn a_confirmation_is_refused_unless_the_user_agrees() {
         for key in [Key::Enter, Key::Escape] {
             freeze.send_keys(&String::from(char::from(Key::Enter))).await?;
             wait_until(&browser, is_open, json!(true)).await?;
-            assert_eq!(text(&browser, "#author").await?, format!("The program records the author: {AUTHOR}"));
+            assert_eq!(
+                text(&browser, "#author").await?,
+                format!("The program records the author: {}", *AUTHOR)
+            );
             assert_eq!(browser.active_element().await?.attr("id").await?.as_deref(), Some("no"));
             browser.active_element().await?.send_keys(&String::from(char::from(key))).await?;
             wait_until(&browser, is_open, json!(false)).await?;
