@@ -355,7 +355,7 @@ fn detail(object: &ObjectInfo) -> Detail {
 fn attributes(id: Id) -> Result<Vec<AttributeView>, Refusal> {
     let attributes: Vec<AttributeInfo> = control::attributes(id).map_err(refuse)?;
     let view = |attribute: AttributeInfo| AttributeView {
-        name: attribute.name.to_string(),
+        name: attribute.path(),
         kind: attribute.kind.to_string(),
         value: attribute.value.to_string(),
         unit: attribute.unit.to_string(),

@@ -214,7 +214,8 @@ impl Client {
         self.ask(&Request::Actions { id: None })
     }
 
-    /// Lists the latest changes of one object, and of all objects together, that clients asked for. Oldest first.
+    /// Lists the latest changes of one object, and of all objects together, that clients asked for. The oldest
+    /// comes first.
     ///
     /// # Errors
     /// The errors of [`Client::hello`].

@@ -462,7 +462,7 @@ pub struct RepView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttributeView {
-    /// Name.
+    /// Name; `operation.name` for the value of one operation.
     pub name: String,
     /// Type of the attribute's values.
     pub kind: String,

@@ -198,7 +198,7 @@ fn since(at_ms: u64) -> String {
     text::span(at.elapsed().map_or(0, |ago| ago.as_millis() as u64))
 }
 
-/// Says who froze an object, if a client did.
+/// Formats the change by which a client froze an object.
 fn freeze_line(freeze: &ActionView) -> String {
     let author = freeze.author.as_deref().unwrap_or("a client without a name");
     format!("{}: by {}, {} ago", freeze.action, text::escaped(author), since(freeze.at_ms))
