@@ -248,13 +248,15 @@ async fn asset(Path((_, file)): Path<(String, String)>) -> Response {
 
 /// Returns the program and its topology. Sends the program no request.
 async fn program(State(shared): Site) -> Response {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     as_json(&json!({
         "program": shared.hello.program,
         "pid": shared.hello.pid,
         "version": shared.hello.version,
         "read_only": shared.read_only,
         "author": shared.author,
-        "interval_ms": u64::try_from(shared.interval.min(PAGE_INTERVAL_MAX).as_millis()).unwrap_or(u64::MAX),
+        "interval_ms": millis(shared.interval.min(PAGE_INTERVAL_MAX)),
+        "poll_ms": millis(shared.interval),
         "machine": shared.machine,
     }))
 }

@@ -129,9 +129,10 @@ export class ObjectPage {
     this.load();
   }
 
-  /** Loads the object again. Not all that the page shows is in the object's row. */
+  /** Loads the object again, at most once in an interval. Not all that the page shows is in the object's row. */
   update() {
-    if (this.id !== null && !this.isGone) this.load();
+    if (this.id === null || this.isGone) return;
+    if (performance.now() - this.loadedAt >= this.site.program.poll_ms) this.load();
   }
 
   /** Loads the object. There is one request at a time, so that answers come in order. */
@@ -141,6 +142,7 @@ export class ObjectPage {
     this.isLoading = true;
     do {
       this.again = false;
+      this.loadedAt = performance.now();
       const { id } = this;
       try {
         const answer = await this.site.ask(`object/${encodeURIComponent(id)}`);
@@ -162,7 +164,7 @@ export class ObjectPage {
 
   async act(question, yes, action, body) {
     await this.site.act(this.title, question, yes, `object/${encodeURIComponent(this.id)}/${action}`, body);
-    this.update();
+    if (this.id !== null) this.load();
   }
 
   draw({ detail, history, swaps, actions, now_ms }) {
@@ -199,8 +201,10 @@ export class ObjectPage {
     const rows = detail.rep_list.map(rep => [`${rep.cluster ?? "-"}`, `${rep.vp ?? "-"}`, `${rep.holds}`]);
     const list = element("details", {}, element("summary", {}, "as a list"),
       table(["cluster", "made by VP", "held by calls"], rows));
-    return [element("h2", {}, `Root and representatives: ${detail.reps}`),
-      drawTopology(this.site.program.machine, detail), list].filter(node => node !== null);
+    const { machine } = this.site.program;
+    const topology = machine.is_virtual ? ", on a virtual topology" : "";
+    return [element("h2", {}, `Root and representatives: ${detail.reps}${topology}`),
+      drawTopology(machine, detail), list].filter(node => node !== null);
   }
 
   actions({ mayAct, isAdaptive, implementations, isFrozen, withAll }) {
