@@ -253,6 +253,7 @@ async fn asset(Path((_, file)): Path<(String, String)>) -> Response {
 
 /// Returns the program and its topology. Sends the program no request.
 async fn program(State(shared): Site) -> Response {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     as_json(&json!({
         "program": shared.hello.program,
         "pid": shared.hello.pid,
@@ -261,7 +262,8 @@ async fn program(State(shared): Site) -> Response {
         "author": shared.author,
         "records_authors": shared.hello.records_authors,
         "operations": shared.hello.operations,
-        "interval_ms": u64::try_from(shared.interval.min(PAGE_INTERVAL_MAX).as_millis()).unwrap_or(u64::MAX),
+        "interval_ms": millis(shared.interval.min(PAGE_INTERVAL_MAX)),
+        "poll_ms": millis(shared.interval),
         "machine": shared.machine,
     }))
 }

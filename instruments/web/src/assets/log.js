@@ -47,19 +47,25 @@ export class View {
 
   show() {
     this.isShown = true;
-    this.update();
+    this.load();
   }
 
   leave() {
     this.isShown = false;
   }
 
-  async update() {
+  /** Loads the data again, at most once in an interval. */
+  update() {
+    if (performance.now() - this.loadedAt >= this.site.program.poll_ms) this.load();
+  }
+
+  async load() {
     this.again = this.isLoading === true;
     if (this.again) return;
     this.isLoading = true;
     do {
       this.again = false;
+      this.loadedAt = performance.now();
       const path = this.path();
       const isStill = () => this.isShown && this.path() === path;
       try {

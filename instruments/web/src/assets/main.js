@@ -7,8 +7,8 @@ import { element, shown, span } from "./text.js";
 import { write } from "./part.js";
 
 const TIMEOUT_MS = 15_000;
-/** Shortest time without an answer that the page reports. */
-const SILENCE_MS = 4000;
+/** Shortest time without an answer that the page reports. A page asks every two seconds, and an answer may take as long. */
+const SILENCE_MS = 6000;
 
 const byId = id => document.getElementById(id);
 const token = location.pathname.split("/")[1];

@@ -140,8 +140,8 @@ export class ObjectPage extends View {
   }
 
   /** Loads the object again. Not all that the page shows is in the object's row. */
-  update() {
-    return this.isGone || this.site.hasEnded ? undefined : super.update();
+  load() {
+    return this.isGone || this.site.hasEnded ? undefined : super.load();
   }
 
   fail(error) {
@@ -153,7 +153,7 @@ export class ObjectPage extends View {
   async act(verb, what, question, action, body) {
     const path = `${this.path()}/${action}`;
     await this.site.act(verb, `${what}${this.title}`, question, path, body);
-    if (this.isShown) this.update();
+    if (this.isShown) this.load();
   }
 
   draw({ detail, history, swaps, actions }) {

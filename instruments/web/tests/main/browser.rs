@@ -18,8 +18,9 @@ use squall::adapt::control;
 use squall::objects::counter::Counter;
 use squall::{Handle, Owned};
 
-use crate::common::{AUTHOR, Folder, Program};
+use crate::common::{AUTHOR, Folder, Page, Program};
 use crate::http::plain;
+use crate::scripted::{Reaction, Scripted};
 
 /// Pause between two looks at the page.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -267,6 +268,25 @@ fn a_read_only_page_has_nothing_to_change_and_says_what_is_missing() {
         browser.goto(&format!("{address}#{id}")).await?;
         wait_for(&browser, "h1", |text| text.contains(&id.to_string())).await?;
         assert!(browser.find_all(Locator::Css("#object .act")).await?.is_empty());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_page_says_that_the_program_is_lost_and_found() {
+    let program = Scripted::new();
+    let page = Page::new(program.target(), false, None);
+    let address = page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+        program.react(Reaction::Closes);
+        wait_for(&browser, "#status", |text| text.starts_with("not up to date: ")).await?;
+        program.react(Reaction::IsFull);
+        wait_for(&browser, "#status", |text| text.contains("8 clients are connected")).await?;
+        program.react(Reaction::Answers);
+        wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+        wait_for(&browser, "#message", |text| text == "connected to the program again").await?;
         Ok(())
     });
 }
