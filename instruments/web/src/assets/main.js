@@ -85,7 +85,7 @@ let view = list;
 function route() {
   // An id has no characters that the address escapes.
   const name = location.hash.slice(1);
-  const wanted = name === "" ? "list" : name in views ? name : "object";
+  const wanted = name === "" ? "list" : Object.hasOwn(views, name) ? name : "object";
   if (views[wanted] !== view) view.leave();
   view = views[wanted];
   for (const id of Object.keys(views)) byId(id).hidden = id !== wanted;

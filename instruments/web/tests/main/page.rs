@@ -290,8 +290,10 @@ fn the_page_starts_late_and_at_any_address() {
     let program = program();
     let page = Page::new(program.target(), false, None);
     with_browser(async |browser: Client| {
-        open(&browser, &page, "#%").await?;
-        wait_for(&browser, "h1", |text| !text.is_empty()).await?;
+        for name in ["#%", "#constructor"] {
+            open(&browser, &page, name).await?;
+            wait_for(&browser, "h1", |text| !text.is_empty()).await?;
+        }
         // The first request fails, and is sent again.
         run(
             &browser,
