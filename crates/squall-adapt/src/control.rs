@@ -5,6 +5,7 @@
 
 use std::any::TypeId;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,13 +15,14 @@ use squall_core::{ClassInfo, Handle, Id, Interface, class_of, name_of};
 use squall_sys::fork::forked;
 
 use crate::calls::{Calls, count_calls};
-pub use crate::decision::{Decision, Held, Verdict, history, recent};
-use crate::engine::{self, EngineState, by_hand, thread_state};
-use crate::family;
+use crate::decision;
+pub use crate::decision::{Author, Decision, Held, Verdict, history, recent};
+use crate::engine::{self, EngineState, Record, by_hand, thread_state};
+use crate::family::{self, AnyFamily};
 use crate::live;
 pub use crate::live::PlannedSwap;
 use crate::settings;
-use crate::stays::{Reason, Stays};
+use crate::stays::{Reason, Seen, Stays};
 use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
 
 /// Deadline of a swap by hand.
@@ -40,8 +42,10 @@ pub struct Status {
     pub form: &'static str,
     /// Names of the forms that it can have. The first is the one in which it began.
     pub forms: Vec<&'static str>,
-    /// `true` if the object is frozen, individually or with all others.
+    /// `true` if the object itself is frozen.
     pub frozen: bool,
+    /// `true` if all objects are frozen ([`freeze_all`]). The engine leaves the object as it is then, too.
+    pub frozen_all: bool,
     /// `true` if the engine only records its decisions about the object.
     pub dry_run: bool,
     /// Number of swaps that the engine knows of.
@@ -83,6 +87,8 @@ pub enum ControlError {
     TooLong(Id, Duration),
     /// The call was made inside an operation, where a thread must not wait.
     InOperation(Id),
+    /// The value of this attribute is determined by the implementation of the object, so it cannot be unset.
+    NotUnset(Id, String),
 }
 
 impl fmt::Display for ControlError {
@@ -113,6 +119,11 @@ impl fmt::Display for ControlError {
             ControlError::InOperation(id) => write!(
                 f,
                 "object {} cannot be controlled inside an operation, where a thread must not wait; do it outside",
+                Named(*id)
+            ),
+            ControlError::NotUnset(id, name) => write!(
+                f,
+                "attribute `{name}` of object {} cannot be unset: its implementation determines the value; set it",
                 Named(*id)
             ),
         }
@@ -165,7 +176,75 @@ impl From<AttributeError> for ControlError {
 pub fn statuses() -> Vec<Status> {
     let mut ids = known();
     ids.sort();
-    ids.into_iter().filter_map(status).collect()
+    statuses_of(&ids).into_iter().flatten().collect()
+}
+
+/// Returns the status of each of these objects, in this order. The status is `None` if the object was
+/// destroyed or is not adaptive, or if its family panicked.
+///
+/// # Cost
+/// Linear in the number of these objects, whatever the number of other objects and of decisions.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::statuses_of;
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let statuses = statuses_of(&[Handle::id(hits.handle())]);
+/// assert_eq!(statuses[0].as_ref().unwrap().form, "shared");
+/// ```
+pub fn statuses_of(ids: &[Id]) -> Vec<Option<Status>> {
+    /// Number of records that are read under one lock of the engine's state.
+    const RECORDS: usize = 256;
+    let families = family::registered();
+    let is_off = matches!(thread_state(), EngineState::Off | EngineState::Failed);
+    let mut statuses = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(RECORDS) {
+        let records: Vec<Option<Noted>> = if forked() {
+            ids.iter().map(|_| None).collect()
+        } else {
+            let state = engine::state();
+            ids.iter().map(|id| state.records.get(id).map(Noted::of)).collect()
+        };
+        for (id, noted) in ids.iter().zip(records) {
+            let status = || status_of(*id, &families, is_off, noted.unwrap_or_default());
+            statuses.push(catch_unwind(AssertUnwindSafe(status)).unwrap_or_else(|panic| {
+                // The drop of a payload may panic, so it is leaked.
+                std::mem::forget(panic);
+                None
+            }));
+        }
+    }
+    statuses
+}
+
+/// The facts of an object's record that its status needs.
+#[derive(Default)]
+struct Noted {
+    swaps_count: u64,
+    bytes: usize,
+    contended_per_s: f64,
+    stays: Option<Reason>,
+    seen: Option<Seen>,
+}
+
+impl Noted {
+    fn of(record: &Record) -> Noted {
+        let Record { swaps_count, contended_per_s, stays, seen, reading, .. } = record;
+        let (swaps_count, contended_per_s, stays, seen) = (*swaps_count, *contended_per_s, *stays, *seen);
+        Noted { swaps_count, bytes: reading.bytes, contended_per_s, stays, seen }
+    }
+}
+
+/// Not public: returns the contended calls per second and the number of swaps of each object that the engine
+/// has a record of. Clients sort by them.
+#[doc(hidden)]
+pub fn __loads() -> Vec<(Id, f64, u64)> {
+    if forked() {
+        return Vec::new();
+    }
+    let state = engine::state();
+    state.records.iter().map(|(id, record)| (*id, record.contended_per_s, record.swaps_count)).collect()
 }
 
 /// Returns the ids of the objects that the engine has a record of.
@@ -186,27 +265,26 @@ fn known() -> Vec<Id> {
 /// assert!(squall::adapt::control::status(Handle::id(hits.handle())).is_none());
 /// ```
 pub fn status(id: Id) -> Option<Status> {
-    let (family, form) = family::of(id)?;
-    let settings = settings::Settings::of(id);
-    let known = engine::state()
-        .records
-        .get(&id)
-        .map(|r| (r.swaps_count, r.reading.bytes, r.contended_per_s, r.stays, r.seen));
-    let (swaps_count, bytes, contended_per_s, stays, seen) = known.unwrap_or_default();
-    let is_off = matches!(thread_state(), EngineState::Off | EngineState::Failed);
-    let reason = stays.unwrap_or(if is_off { Reason::EngineOff } else { Reason::NotExamined });
+    statuses_of(&[id]).pop().flatten()
+}
+
+fn status_of(id: Id, families: &[&'static dyn AnyFamily], is_off: bool, noted: Noted) -> Option<Status> {
+    let (family, form) = family::of_among(families, id)?;
+    let (frozen, dry_run) = settings::flags(id);
+    let reason = noted.stays.unwrap_or(if is_off { Reason::EngineOff } else { Reason::NotExamined });
     Some(Status {
         id,
         family: family.name(),
         form: family.forms()[form].name(),
         forms: family.forms().iter().map(|form| form.name()).collect(),
-        frozen: settings.freeze,
-        dry_run: settings.dry_run,
-        swaps_count,
-        bytes,
-        contended_per_s,
-        stays: Stays { reason, seen: seen.filter(|_| reason.rests_on_calls()) },
-        last: history(id).pop(),
+        frozen,
+        frozen_all: all_frozen(),
+        dry_run,
+        swaps_count: noted.swaps_count,
+        bytes: noted.bytes,
+        contended_per_s: noted.contended_per_s,
+        stays: Stays { reason, seen: noted.seen.filter(|_| reason.rests_on_calls()) },
+        last: decision::latest(id).map(Arc::unwrap_or_clone),
     })
 }
 
@@ -372,6 +450,30 @@ pub fn register_attribute<I: ?Sized + Interface, T: Value>(
 /// assert!(matches!(refused, Err(ControlError::NotAdaptive(..))));
 /// ```
 pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError> {
+    set(id, name, text, None)
+}
+
+/// Like [`set_attribute`], but names the author. If the attribute is set by a swap, the recorded [`Decision`]
+/// names the author, too.
+///
+/// # Errors
+/// [`ControlError`], as for [`set_attribute`].
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{Author, attributes, set_attribute_by};
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let id = Handle::id(hits.handle());
+/// set_attribute_by(id, "margin", "2.5", &Author::new("ann, with a debugger"))?;
+/// assert!(attributes(id)?.iter().any(|attribute| attribute.name == "margin" && attribute.value == "2.5"));
+/// # Ok::<(), squall::adapt::control::ControlError>(())
+/// ```
+pub fn set_attribute_by(id: Id, name: &str, text: &str, author: &Author) -> Result<(), ControlError> {
+    set(id, name, text, Some(author))
+}
+
+fn set(id: Id, name: &str, text: &str, author: Option<&Author>) -> Result<(), ControlError> {
     let class = class(id)?;
     if let Some(live) = live::named(id, &class, name) {
         if squall_rcu::in_operation() {
@@ -379,7 +481,7 @@ pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError>
         }
         let swapped = live.set(id, &class, text, BY_HAND)?;
         if let Some(report) = swapped.ok_or(ControlError::NoObject(id))?? {
-            engine::replaced(id, &class, report.to, &report);
+            engine::replaced(id, &class, report.to, &report, author);
         }
         return Ok(());
     }
@@ -390,6 +492,41 @@ pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError>
     values.set_text(name, text)?;
     engine::wake(id);
     Ok(())
+}
+
+/// Unsets an attribute of an object, so that the value for all objects, or the default, applies again.
+/// Returns `true` if the object had a value of its own.
+///
+/// # Errors
+/// [`ControlError`]: the object was destroyed or has no attribute of this name, or its implementation
+/// determines the value of the attribute.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{freeze, set_attribute, status, unset_attribute};
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let id = Handle::id(hits.handle());
+/// freeze(id, true)?;
+/// assert!(status(id).unwrap().frozen);
+/// assert!(unset_attribute(id, "freeze")?);
+/// assert!(!status(id).unwrap().frozen);
+/// # Ok::<(), squall::adapt::control::ControlError>(())
+/// ```
+pub fn unset_attribute(id: Id, name: &str) -> Result<bool, ControlError> {
+    let class = class(id)?;
+    if live::named(id, &class, name).is_some() {
+        return Err(ControlError::NotUnset(id, name.to_owned()));
+    }
+    let Some(values) = attribute::values_of(id) else {
+        family::of(id).ok_or(ControlError::NotAdaptive(id, class.class))?;
+        // An unknown name is an error here, too.
+        settings::ALL.get_text(name)?;
+        return Ok(false);
+    };
+    let was_set = values.unset(name)?;
+    engine::wake(id);
+    Ok(was_set)
 }
 
 type Replace = Arc<dyn Fn(Id) -> Option<Result<SwapReport, SwapError>> + Send + Sync>;
@@ -490,6 +627,31 @@ pub fn implementations(id: Id) -> Vec<&'static str> {
 /// assert!(matches!(refused, Err(ControlError::NoImplementation { .. })));
 /// ```
 pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
+    swap_for(id, implementation, None)
+}
+
+/// Like [`swap`], but names the author. The recorded [`Decision`] names the author, too.
+///
+/// # Errors
+/// [`ControlError`]; the object keeps serving as before.
+///
+/// ```
+/// use squall::Handle;
+/// use squall::adapt::control::{Author, history, swap_by};
+///
+/// let hits = squall::objects::counter::adaptive();
+/// let id = Handle::id(hits.handle());
+/// let ann = Author::new("ann, with a debugger");
+/// swap_by(id, "distributed", &ann)?;
+/// let decision = &history(id)[0];
+/// assert_eq!((&*decision.why, &decision.author), ("requested by ann, with a debugger", &Some(ann)));
+/// # Ok::<(), squall::adapt::control::ControlError>(())
+/// ```
+pub fn swap_by(id: Id, implementation: &str, author: &Author) -> Result<SwapReport, ControlError> {
+    swap_for(id, implementation, Some(author))
+}
+
+fn swap_for(id: Id, implementation: &str, author: Option<&Author>) -> Result<SwapReport, ControlError> {
     if squall_rcu::in_operation() {
         return Err(ControlError::InOperation(id));
     }
@@ -500,7 +662,7 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     let mut forms = own.chain(family::forms_for(class.interface_id));
     if let Some((family, form)) = forms.find(|(family, form)| family.forms()[*form].name() == implementation)
     {
-        return Ok(by_hand(id, family, form, BY_HAND).ok_or(ControlError::NoObject(id))??);
+        return Ok(by_hand(id, family, form, BY_HAND, author).ok_or(ControlError::NoObject(id))??);
     }
     let replace = implementations_list()
         .iter()
@@ -509,7 +671,7 @@ pub fn swap(id: Id, implementation: &str) -> Result<SwapReport, ControlError> {
     match replace {
         Some((name, replace)) => {
             let report = replace(id).ok_or(ControlError::NoObject(id))??;
-            engine::replaced(id, &class, name, &report);
+            engine::replaced(id, &class, name, &report, author);
             Ok(report)
         }
         None => Err(ControlError::NoImplementation {

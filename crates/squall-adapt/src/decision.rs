@@ -1,8 +1,8 @@
 //! Decisions of policies, with their reasons.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use squall_core::swap::SwapReport;
@@ -42,6 +42,8 @@ pub struct Decision {
     pub place: Option<Vp>,
     /// Action taken on the decision.
     pub verdict: Verdict,
+    /// Author of a swap by hand, if the author is known.
+    pub author: Option<Author>,
     /// Reason of the decision, as a sentence. [`readings`](Decision::readings) has the numbers.
     pub why: String,
     pub(crate) readings: String,
@@ -49,6 +51,65 @@ pub struct Decision {
     pub took: Duration,
     /// Report of the swap, if there was one.
     pub report: Option<SwapReport>,
+}
+
+/// Author of a change by hand.
+///
+/// The name is for people. It is at most 128 characters long. Control characters in it, and characters that
+/// change the direction of writing, are escaped.
+///
+/// ```
+/// use squall::adapt::decision::Author;
+///
+/// let author = Author::new("ann, with a debugger\n").with_peer(1000, Some(4711));
+/// assert_eq!(author.to_string(), "ann, with a debugger\\n");
+/// assert_eq!((author.uid, author.pid), (Some(1000), Some(4711)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Author {
+    name: Arc<str>,
+    /// User of the client that asked for the change, as the kernel reports it.
+    pub uid: Option<u32>,
+    /// Process of that client, as the kernel reports it.
+    pub pid: Option<u32>,
+}
+
+impl Author {
+    /// Creates an author with this name.
+    pub fn new(name: &str) -> Author {
+        const CHARS_MAX: usize = 128;
+        let mut shown = String::new();
+        for letter in name.chars().take(CHARS_MAX) {
+            if letter.is_control() || is_format(letter) {
+                shown.extend(letter.escape_default());
+            } else {
+                shown.push(letter);
+            }
+        }
+        Author { name: shown.into(), uid: None, pid: None }
+    }
+
+    /// Adds the user and the process that the kernel reports for the author's connection.
+    pub fn with_peer(self, uid: u32, pid: Option<u32>) -> Author {
+        Author { uid: Some(uid), pid, ..self }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for Author {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Returns `true` for a character that changes the direction of writing or ends a line.
+fn is_format(letter: char) -> bool {
+    matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Action taken on a decision.
@@ -141,9 +202,43 @@ impl fmt::Display for Decision {
 /// Number of decisions kept for the whole process.
 const RECENT_MAX: usize = 1024;
 
-static RECENT: Mutex<VecDeque<Decision>> = Mutex::new(VecDeque::new());
+/// The latest decisions, oldest first.
+#[derive(Debug)]
+struct Recent {
+    list: VecDeque<Arc<Decision>>,
+    /// Number of the first decision in the list. Each further one has the next number.
+    first: u64,
+    /// Number of the latest decision about each object. All of them are in the list.
+    latest: BTreeMap<Id, u64>,
+}
 
-fn lock() -> MutexGuard<'static, VecDeque<Decision>> {
+impl Recent {
+    const fn new() -> Recent {
+        Recent { list: VecDeque::new(), first: 0, latest: BTreeMap::new() }
+    }
+
+    /// Adds a decision. Returns the one that it pushes out.
+    fn push(&mut self, decision: Arc<Decision>) -> Option<Arc<Decision>> {
+        let forgotten = if self.list.len() >= RECENT_MAX { self.list.pop_front() } else { None };
+        if let Some(forgotten) = &forgotten {
+            if self.latest.get(&forgotten.id) == Some(&self.first) {
+                self.latest.remove(&forgotten.id);
+            }
+            self.first += 1;
+        }
+        self.latest.insert(decision.id, self.first + self.list.len() as u64);
+        self.list.push_back(decision);
+        forgotten
+    }
+
+    fn latest(&self, id: Id) -> Option<&Arc<Decision>> {
+        self.list.get((self.latest.get(&id)? - self.first) as usize)
+    }
+}
+
+static RECENT: Mutex<Recent> = Mutex::new(Recent::new());
+
+fn lock() -> MutexGuard<'static, Recent> {
     // Only a failed allocation panics under this lock, and it leaves the list intact.
     RECENT.lock().unwrap_or_else(|poison| poison.into_inner())
 }
@@ -160,7 +255,11 @@ fn lock() -> MutexGuard<'static, VecDeque<Decision>> {
 /// assert_eq!(recent()[0].to, "distributed");
 /// ```
 pub fn recent() -> Vec<Decision> {
-    if squall_sys::fork::forked() { Vec::new() } else { lock().iter().cloned().collect() }
+    if squall_sys::fork::forked() {
+        return Vec::new();
+    }
+    let recent: Vec<Arc<Decision>> = lock().list.iter().cloned().collect();
+    recent.into_iter().map(Arc::unwrap_or_clone).collect()
 }
 
 /// Returns the latest decisions about one object, the newest last. A swap is recorded when it is complete, so
@@ -169,7 +268,14 @@ pub fn history(id: Id) -> Vec<Decision> {
     if squall_sys::fork::forked() {
         return Vec::new();
     }
-    lock().iter().filter(|decision| decision.id == id).cloned().collect()
+    let about: Vec<Arc<Decision>> =
+        lock().list.iter().filter(|decision| decision.id == id).cloned().collect();
+    about.into_iter().map(Arc::unwrap_or_clone).collect()
+}
+
+/// Returns the latest decision about one object, without a search.
+pub(crate) fn latest(id: Id) -> Option<Arc<Decision>> {
+    if squall_sys::fork::forked() { None } else { lock().latest(id).cloned() }
 }
 
 impl Decision {
@@ -184,8 +290,8 @@ impl Decision {
         why: String,
     ) -> Decision {
         let (at, name, readings) = (SystemTime::now(), name_of(id), String::new());
-        let (place, took, report) = (None, Duration::ZERO, None);
-        Decision { at, id, name, family, from, to, place, verdict, why, readings, took, report }
+        let (place, author, took, report) = (None, None, Duration::ZERO, None);
+        Decision { at, id, name, family, from, to, place, verdict, author, why, readings, took, report }
     }
 
     /// Returns the sensor readings, call counts and cost estimates that the decision rests on, as text. Empty
@@ -211,21 +317,56 @@ pub fn note(decision: Decision) {
 /// Records a decision and announces it to listeners.
 pub(crate) fn remember(decision: Decision) {
     announce(&decision);
-    let mut recent = lock();
-    let forgotten = if recent.len() >= RECENT_MAX { recent.pop_front() } else { None };
-    recent.push_back(decision);
-    drop(recent);
+    let decision = Arc::new(decision);
+    let forgotten = lock().push(decision);
+    // Dropped outside the lock.
     drop(forgotten);
 }
 
 #[cfg(feature = "tracing")]
 fn announce(decision: &Decision) {
-    let Decision { id, family, from, to, verdict, why, readings, took, report, .. } = decision;
+    let Decision { id, family, from, to, verdict, author, why, readings, took, report, .. } = decision;
+    let author = author.as_ref().map(Author::name);
     let name = decision.name.as_ref().map(ToString::to_string);
     let pause_us = report.as_ref().map(|report| report.longest_pause.as_micros() as u64);
     let took_us = took.as_micros() as u64;
-    tracing::info!(target: "squall::adapt", %id, name, family, from, to, %verdict, why, readings, took_us, pause_us, "{decision}");
+    tracing::info!(target: "squall::adapt", %id, name, family, from, to, %verdict, author, why, readings, took_us, pause_us, "{decision}");
 }
 
 #[cfg(not(feature = "tracing"))]
 fn announce(_: &Decision) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_decision_about_an_object_is_found_until_it_is_pushed_out() {
+        let id = |slot| Id::from_parts(slot, 1).expect("an id");
+        let decision = |slot, to| {
+            Arc::new(Decision::new(id(slot), "counter", "shared", to, Verdict::DryRun, String::new()))
+        };
+        let mut recent = Recent::new();
+        recent.push(decision(1, "first"));
+        recent.push(decision(2, "second"));
+        recent.push(decision(1, "third"));
+        let found = |recent: &Recent, slot| recent.latest(id(slot)).map(|decision| decision.to);
+        assert_eq!((found(&recent, 1), found(&recent, 2)), (Some("third"), Some("second")));
+        for slot in 3..RECENT_MAX as u32 {
+            assert!(recent.push(decision(slot, "more")).is_none());
+        }
+        let oldest = recent.push(decision(5000, "more")).expect("the list is full");
+        assert_eq!((oldest.to, found(&recent, 1)), ("first", Some("third")), "a later decision is kept");
+        recent.push(decision(5001, "more"));
+        recent.push(decision(5002, "more"));
+        assert_eq!((found(&recent, 1), found(&recent, 2), found(&recent, 3)), (None, None, Some("more")));
+        assert_eq!((recent.list.len(), recent.latest.len()), (RECENT_MAX, RECENT_MAX));
+    }
+
+    #[test]
+    fn an_author_cannot_control_a_terminal() {
+        let author = Author::new("O'Brien \u{1b}[2J\u{202e}");
+        assert_eq!(author.to_string(), "O'Brien \\u{1b}[2J\\u{202e}");
+        assert_eq!(Author::new(&"ä".repeat(500)).name().chars().count(), 128);
+    }
+}

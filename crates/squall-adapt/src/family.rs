@@ -472,8 +472,17 @@ pub(crate) fn is_registered(family: &'static impl Family) -> bool {
 
 /// Returns the family of an object, and the index of its present form.
 pub(crate) fn of(id: Id) -> Option<(&'static dyn AnyFamily, usize)> {
+    of_among(&registered(), id)
+}
+
+/// Returns the families registered so far, for [`of_among`].
+pub(crate) fn registered() -> Vec<&'static dyn AnyFamily> {
+    families().clone()
+}
+
+/// Like [`of`], for one object of many.
+pub(crate) fn of_among(known: &[&'static dyn AnyFamily], id: Id) -> Option<(&'static dyn AnyFamily, usize)> {
     let class = class_of(id)?;
-    let known = families().clone();
     known.iter().find_map(|family| {
         let form = family.forms().iter().position(|form| (form.class)() == class.type_id)?;
         (family.interface_id() == class.interface_id).then_some((*family, form))

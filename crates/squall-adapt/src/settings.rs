@@ -144,6 +144,13 @@ pub(crate) struct Settings {
     pub(crate) deadline: Duration,
 }
 
+/// Returns whether an object itself is frozen, and whether its policy only records its decisions.
+pub(crate) fn flags(id: Id) -> (bool, bool) {
+    let own = attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));
+    let get = |attribute| own.as_ref().map_or_else(|| ALL.get(attribute), |values| values.get(attribute));
+    (get(&FREEZE), ALL_DRY_RUN.load(Ordering::Relaxed) || get(&DRY))
+}
+
 impl Settings {
     pub(crate) fn of(id: Id) -> Settings {
         let own = attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));

@@ -72,6 +72,7 @@ fn a_decision_is_an_event_with_its_reason() {
     control::swap(id, "large").unwrap();
     let events = EVENTS.lock().unwrap().clone();
     assert_eq!(events.len(), 1, "{events:?}");
+    assert!(!events[0].contains("author="), "the program has no name");
     for part in [
         &format!("id={id};"),
         "name=\"GET /login\\\\n\";",
@@ -79,10 +80,13 @@ fn a_decision_is_an_event_with_its_reason() {
         "from=\"small\";",
         "to=\"large\";",
         "verdict=swapped by hand;",
-        "why=\"requested by hand\";",
+        "why=\"requested by the program\";",
         "took_us=",
         "pause_us=",
     ] {
         assert!(events[0].contains(part), "no {part} in {}", events[0]);
     }
+    control::swap_by(id, "small", &control::Author::new("ann")).unwrap();
+    let event = EVENTS.lock().unwrap().pop().unwrap();
+    assert!(event.contains("author=\"ann\";") && event.contains("why=\"requested by ann\";"), "{event}");
 }

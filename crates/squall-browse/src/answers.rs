@@ -3,6 +3,9 @@
 //! - I1. A request that only reads writes no memory that a call reads. It uses snapshots of the inspection
 //!   and the records of `control`.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -14,48 +17,60 @@ use squall_machine::ClusterSize;
 use squall_policy::attribute::AttributeInfo;
 
 use crate::actions;
+use crate::changes;
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
-    Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView,
-    Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
+    Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, OPERATIONS, ObjectView, Refusal,
+    RefusalKind, RepView, Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
 };
+use crate::session::Session;
 use crate::short;
 
 /// Largest number of representatives listed individually.
 const REPS_LISTED_MAX: usize = 1024;
 
 /// Answers a request with the text after `"ok":`, and records it if it is a change.
-pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
-    let action = actions::Action::begin(&request);
-    let answer = perform(request);
+pub(crate) fn answer(request: Request, session: &mut Session) -> Result<String, Refusal> {
+    let action = actions::Action::begin(&request, session);
+    let answer = perform(request, session);
     if let Some(action) = action {
         action.end(answer.as_ref().err().map(|refusal| refusal.message.as_str()));
     }
     answer
 }
 
-fn perform(request: Request) -> Result<String, Refusal> {
+fn perform(request: Request, session: &mut Session) -> Result<String, Refusal> {
     match request {
         Request::Hello {} => text(&hello()),
         Request::List(query) => text(&list(&query)?),
+        Request::Changes {} => text(&changes::next(&mut session.sent)),
         Request::Object { id } => text(&detail(&find(&id)?)),
         Request::History { id } => text(&decisions(control::history(find(&id)?.id))),
         Request::Decisions {} => text(&decisions(control::recent())),
-        Request::Swaps {} => {
-            text(&latest(squall_core::swap::recent()).iter().map(swap_view).collect::<Vec<_>>())
-        }
+        Request::Swaps { id } => text(&swaps(id.as_deref())?),
         Request::Memory {} => text(&memory()),
         Request::Implementations { id } => text(&control::implementations(find(&id)?.id)),
         Request::Attributes { id } => text(&attributes(find(&id)?.id)?),
-        Request::Actions {} => text(&actions::recent()),
+        Request::Actions { id } => {
+            let mut actions = actions::recent();
+            actions.retain(|action| id.is_none() || action.id.is_none() || action.id == id);
+            text(&actions)
+        }
         Request::Machine {} => text(&machine()),
-        Request::Set { id, name, value, .. } => done(control::set_attribute(find(&id)?.id, &name, &value)),
+        Request::Set { id, name, value, author } => {
+            let author = session.author(author.as_deref());
+            done(control::set_attribute_by(find(&id)?.id, &name, &value, &author))
+        }
+        Request::Unset { id, name, .. } => {
+            text(&control::unset_attribute(find(&id)?.id, &name).map_err(refuse)?)
+        }
         Request::Freeze { id, .. } => done(control::freeze(find(&id)?.id, true)),
         Request::Thaw { id, .. } => done(control::freeze(find(&id)?.id, false)),
         Request::FreezeAll { .. } => freeze_all(true),
         Request::ThawAll { .. } => freeze_all(false),
-        Request::Swap { id, implementation, .. } => {
-            let report = control::swap(find(&id)?.id, &implementation).map_err(refuse)?;
+        Request::Swap { id, implementation, author } => {
+            let author = session.author(author.as_deref());
+            let report = control::swap_by(find(&id)?.id, &implementation, &author).map_err(refuse)?;
             text(&swap_view(&report))
         }
         Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
@@ -93,7 +108,15 @@ fn hello() -> Hello {
         program: program.map_or("unknown".to_owned(), |name| name.to_string_lossy().into_owned()),
         all_frozen: control::all_frozen(),
         records_authors: true,
+        instance: Some(instance()),
+        operations: OPERATIONS.map(str::to_owned).to_vec(),
     }
+}
+
+/// Returns the random number of this run of the program.
+fn instance() -> u64 {
+    static INSTANCE: OnceLock<u64> = OnceLock::new();
+    *INSTANCE.get_or_init(|| RandomState::new().hash_one(std::process::id()))
 }
 
 /// Returns the allocator's statistics. Does not set the allocator up if the program does not use it.
@@ -149,6 +172,14 @@ fn machine() -> MachineView {
     }
 }
 
+/// Returns the latest swaps of one object, or of all.
+fn swaps(id: Option<&str>) -> Result<Vec<SwapView>, Refusal> {
+    let id = id.map(parse_id).transpose()?;
+    let mut swaps = squall_core::swap::recent();
+    swaps.retain(|swap| id.is_none_or(|id| swap.id == id));
+    Ok(latest(swaps).iter().map(swap_view).collect())
+}
+
 fn parse_id(id: &str) -> Result<Id, Refusal> {
     id.parse().map_err(|_| {
         let message = format!("{:?} is not an id; an id is SLOT.GENERATION, such as 17.3", shortened(id));
@@ -187,60 +218,79 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
             "\"after\" goes with \"sort\":\"id\" only, because the other orders change all the time";
         return Err(Refusal::new(RefusalKind::BadRequest, message));
     }
-    let mut statuses = control::statuses();
-    statuses.sort_by_key(|status| key(status.id));
-    let status_of = |id: Id| {
-        let found = statuses.binary_search_by_key(&key(id), |status| key(status.id));
-        found.ok().map(|index| &statuses[index])
+    let limit = query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX);
+    let (objects, total) = match query.sort {
+        Sort::Id => page(query, after, limit),
+        _ => sorted(query, limit),
     };
-    let mut objects: Vec<(ObjectInfo, Option<&Status>)> = squall_core::snapshot()
-        .into_iter()
-        .filter(|object| query.interface.as_deref().is_none_or(|part| object.interface.contains(part)))
-        .filter(|object| {
-            let part = query.name.as_deref();
-            part.is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
-        })
-        .filter(|object| after.is_none_or(|after| key(object.id) > key(after)))
-        .map(|object| {
-            let status = status_of(object.id);
-            (object, status)
-        })
-        .collect();
-    order(&mut objects, query.sort);
-    let total = objects.len();
-    objects.truncate(query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX));
-    // Objects without sharing are not among `statuses`, but may still belong to a family.
-    let full = |(object, status): &(ObjectInfo, Option<&Status>)| match status {
-        Some(status) => view(object, Some(status)),
-        None => view(object, control::status(object.id).as_ref()),
-    };
-    let objects = objects.iter().map(full).collect();
-    Ok(Listing { total, all_frozen: control::all_frozen(), objects })
+    let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
+    let statuses = control::statuses_of(&ids);
+    let objects = objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref()));
+    Ok(Listing { total, all_frozen: control::all_frozen(), objects: objects.collect() })
 }
 
-/// Sorts the largest first, and equal ones by id. Ids grow.
-fn order(objects: &mut [(ObjectInfo, Option<&Status>)], sort: Sort) {
-    objects.sort_by_key(|(object, _)| key(object.id));
-    let by = |amount: fn(&(ObjectInfo, Option<&Status>)) -> f64| {
-        move |one: &(ObjectInfo, Option<&Status>), other: &(ObjectInfo, Option<&Status>)| {
-            amount(other).total_cmp(&amount(one))
-        }
-    };
-    match sort {
-        Sort::Id => {}
-        Sort::Bytes => objects.sort_by(by(|(object, _)| object.bytes as f64)),
-        Sort::Misses => objects.sort_by(by(|(object, _)| object.misses as f64)),
-        Sort::Reps => objects.sort_by(by(|(object, _)| object.reps.len() as f64)),
-        Sort::Contended => {
-            objects.sort_by(by(|(_, status)| status.map_or(-1.0, |status| status.contended_per_s)))
-        }
-        Sort::Swaps => {
-            objects.sort_by(by(|(_, status)| status.map_or(-1.0, |status| status.swaps_count as f64)))
+fn is_wanted(query: &ListQuery, object: &ObjectInfo) -> bool {
+    query.interface.as_deref().is_none_or(|part| object.interface.contains(part))
+        && query
+            .name
+            .as_deref()
+            .is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
+}
+
+/// Returns the objects after this one in the order of ids, and the total. Describes only objects that are
+/// listed or filtered out.
+fn page(query: &ListQuery, mut after: Option<Id>, limit: usize) -> (Vec<ObjectInfo>, usize) {
+    let has_total = after.is_none() && query.interface.is_none() && query.name.is_none();
+    let mut objects = Vec::new();
+    loop {
+        // One object more tells whether any is left out.
+        let wanted = limit + 1 - objects.len();
+        let part = squall_core::snapshot_after(after, wanted);
+        let is_last = part.len() < wanted;
+        after = part.last().map(|last| last.id);
+        objects.extend(part.into_iter().filter(|object| is_wanted(query, object)));
+        if is_last || objects.len() > limit {
+            break;
         }
     }
+    let total = match objects.last() {
+        Some(last) if has_total && objects.len() > limit => {
+            objects.len() + squall_core::count_after(Some(last.id))
+        }
+        _ => objects.len(),
+    };
+    objects.truncate(limit);
+    (objects, total)
 }
 
-fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
+/// Returns the first objects of this order, the largest first and equal ones by id, and the total.
+fn sorted(query: &ListQuery, limit: usize) -> (Vec<ObjectInfo>, usize) {
+    let mut objects = squall_core::snapshot();
+    objects.retain(|object| is_wanted(query, object));
+    objects.sort_by_key(|object| key(object.id));
+    let loads = |amount: fn(&(Id, f64, u64)) -> f64| -> HashMap<Id, f64> {
+        control::__loads().iter().map(|load| (load.0, amount(load))).collect()
+    };
+    let loads = match query.sort {
+        Sort::Contended => loads(|(_, contended_per_s, _)| *contended_per_s),
+        Sort::Swaps => loads(|(_, _, swaps)| *swaps as f64),
+        _ => HashMap::new(),
+    };
+    let amount = |object: &ObjectInfo| match query.sort {
+        Sort::Id => 0.0,
+        Sort::Bytes => object.bytes as f64,
+        Sort::Misses => object.misses as f64,
+        Sort::Reps => object.reps.len() as f64,
+        // Objects that the engine does not know come last.
+        Sort::Contended | Sort::Swaps => loads.get(&object.id).copied().unwrap_or(-1.0),
+    };
+    objects.sort_by(|one, other| amount(other).total_cmp(&amount(one)));
+    let total = objects.len();
+    objects.truncate(limit);
+    (objects, total)
+}
+
+pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
     ObjectView {
         id: object.id.to_string(),
         name: object.name.as_deref().map(str::to_owned),
@@ -266,6 +316,7 @@ fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
         contended_per_s: status.map(|status| status.contended_per_s).filter(|rate| rate.is_finite()),
         swaps: status.map_or(0, |status| status.swaps_count),
         frozen: status.is_some_and(|status| status.frozen),
+        frozen_all: control::all_frozen(),
         dry_run: status.is_some_and(|status| status.dry_run),
         stays: status.map(|status| status.stays.to_string()),
         last_decision: status.and_then(|status| status.last.as_ref()).map(sentence),
@@ -296,14 +347,15 @@ fn detail(object: &ObjectInfo) -> Detail {
         rep_list: reps.collect(),
         attributes: attributes(object.id).unwrap_or_default(),
         implementations: control::implementations(object.id).iter().map(|name| (*name).to_owned()).collect(),
-        last: status.and_then(|status| status.last).as_ref().map(decision_view),
+        last: status.as_ref().and_then(|status| status.last.as_ref()).map(decision_view),
+        frozen_by: status.and_then(|status| actions::freeze_of(status.frozen.then_some(object.id))),
     }
 }
 
 fn attributes(id: Id) -> Result<Vec<AttributeView>, Refusal> {
     let attributes: Vec<AttributeInfo> = control::attributes(id).map_err(refuse)?;
     let view = |attribute: AttributeInfo| AttributeView {
-        name: attribute.name.to_string(),
+        name: attribute.path(),
         kind: attribute.kind.to_string(),
         value: attribute.value.to_string(),
         unit: attribute.unit.to_string(),
@@ -336,6 +388,9 @@ fn decision_view(decision: &Decision) -> DecisionView {
         to: decision.to.to_owned(),
         place: decision.place.map(|vp| vp.index()),
         verdict: decision.verdict.to_string(),
+        author: decision.author.as_ref().map(ToString::to_string),
+        uid: decision.author.as_ref().and_then(|author| author.uid),
+        pid: decision.author.as_ref().and_then(|author| author.pid),
         why: decision.why.clone(),
         readings: decision.readings().to_owned(),
         took_us: micros(decision.took),
@@ -396,8 +451,26 @@ fn micros(span: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    #[squall_macros::interface(crate = squall_core)]
+    pub(crate) trait Plain: Send + Sync {
+        fn one(&self) -> u32;
+    }
+
+    struct One;
+
+    impl Plain for One {
+        fn one(&self) -> u32 {
+            1
+        }
+    }
+
+    /// Creates an object.
+    pub(crate) fn plain() -> squall_core::Owned<dyn Plain> {
+        squall_core::shared(One)
+    }
 
     #[test]
     fn malformed_ids_are_refused_and_truncated_in_errors() {

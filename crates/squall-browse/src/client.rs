@@ -10,7 +10,7 @@ use crate::connect::{Stream, connect};
 #[cfg(not(all(target_os = "linux", not(miri))))]
 use crate::elsewhere::{Stream, connect};
 use crate::protocol::{
-    ActionView, Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing,
+    ActionView, Answer, AttributeView, CallsView, Changes, DecisionView, Detail, Hello, ListQuery, Listing,
     MachineView, MemoryView, RefusalKind, Request, SwapView, VERSION,
 };
 use crate::target::{ClientError, Target};
@@ -87,7 +87,8 @@ impl Client {
     }
 
     /// Sets the author that the program records for the further changes of this client. The program cannot
-    /// verify it. A program with an older version of Squall does not record it.
+    /// verify it. So it adds the user and the process that the kernel reports, unless the author ends with
+    /// `user NAME` of that very user. A program with an older version of Squall does not record it.
     pub fn set_author(&mut self, author: impl Into<String>) {
         self.author = self.records_authors.then(|| author.into());
     }
@@ -134,6 +135,28 @@ impl Client {
         self.ask(&Request::List(query.clone()))
     }
 
+    /// Lists the rows that changed since the previous calls of this function: at first all rows. One call
+    /// returns a part; [`Changes::complete`] tells the last part.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. A program with an older version of Squall refuses: see
+    /// [`Hello::operations`].
+    ///
+    /// ```
+    /// use squall::browse::{Builder, Client, Target};
+    /// # let path = std::env::temp_dir().join(format!("squall-doc-changes-{}.sock", std::process::id()));
+    /// # let server = Builder::new().path(&path).serve()?;
+    /// # let mut client = Client::connect(&Target::Path(path))?;
+    /// let first = client.changes()?;
+    /// assert!(first.complete && first.objects.len() == first.total);
+    /// let second = client.changes()?;
+    /// assert!(second.objects.is_empty() && second.gone.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn changes(&mut self) -> Result<Changes, ClientError> {
+        self.ask(&Request::Changes {})
+    }
+
     /// Asks for one object in detail.
     ///
     /// # Errors
@@ -163,7 +186,24 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn swaps(&mut self) -> Result<Vec<SwapView>, ClientError> {
-        self.ask(&Request::Swaps {})
+        self.ask(&Request::Swaps { id: None })
+    }
+
+    /// Lists the latest swaps of one object, oldest first.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    ///
+    /// # Cost
+    /// A program with an older version of Squall sends the swaps of all objects.
+    pub fn swaps_of(&mut self, id: &str) -> Result<Vec<SwapView>, ClientError> {
+        match self.ask(&Request::Swaps { id: Some(id.to_owned()) }) {
+            Err(error) if error.is_bad_request() => {
+                let all = self.swaps()?;
+                Ok(all.into_iter().filter(|swap| swap.id == id).collect())
+            }
+            answer => answer,
+        }
     }
 
     /// Lists the latest changes that clients asked for, oldest first.
@@ -171,7 +211,25 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::hello`].
     pub fn actions(&mut self) -> Result<Vec<ActionView>, ClientError> {
-        self.ask(&Request::Actions {})
+        self.ask(&Request::Actions { id: None })
+    }
+
+    /// Lists the latest changes of one object, and of all objects together, that clients asked for. The oldest
+    /// comes first.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`].
+    ///
+    /// # Cost
+    /// A program with an older version of Squall sends all changes.
+    pub fn actions_of(&mut self, id: &str) -> Result<Vec<ActionView>, ClientError> {
+        match self.ask(&Request::Actions { id: Some(id.to_owned()) }) {
+            Err(error) if error.is_bad_request() => {
+                let all = self.actions()?;
+                Ok(all.into_iter().filter(|action| action.id.as_ref().is_none_or(|of| of == id)).collect())
+            }
+            answer => answer,
+        }
     }
 
     /// Asks for the topology that the program uses.
@@ -214,6 +272,17 @@ impl Client {
     pub fn set(&mut self, id: &str, name: &str, value: &str) -> Result<(), ClientError> {
         let author = self.author.clone();
         self.ask(&Request::Set { id: id.to_owned(), name: name.to_owned(), value: value.to_owned(), author })
+    }
+
+    /// Unsets an attribute of an object, so that the value of its class, or the default, applies again.
+    /// Returns `true` if the object had a value of its own.
+    ///
+    /// # Errors
+    /// The errors of [`Client::hello`]. A program with an older version of Squall refuses: see
+    /// [`Hello::operations`].
+    pub fn unset(&mut self, id: &str, name: &str) -> Result<bool, ClientError> {
+        let author = self.author.clone();
+        self.ask(&Request::Unset { id: id.to_owned(), name: name.to_owned(), author })
     }
 
     /// Freezes an object, so that its policy does not change it, or thaws it.

@@ -3,6 +3,7 @@
 
 mod actions;
 mod answers;
+mod changes;
 mod client;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod connect;
@@ -14,12 +15,14 @@ mod paths;
 mod programs;
 pub mod protocol;
 mod server;
+mod session;
 mod short;
 mod target;
 
 pub use client::Client;
 pub use programs::programs;
 pub use server::{Builder, Server, THREAD_NAME};
+pub use session::author;
 pub use target::{ClientError, Target};
 
 /// Serves inspection and control of this program's objects to its user, with `squall top PID`.
@@ -31,8 +34,9 @@ pub use target::{ClientError, Target};
 /// # Errors
 /// See [`Builder::serve`]. On systems other than Linux, `Unsupported`.
 /// # Cost
-/// One thread, which sleeps while there is no request. Calls of objects have no extra cost, with two
-/// exceptions: calls of an object while they are counted, and while it is swapped.
+/// One thread from this call on. It sleeps while there is no request. While no client is connected, it is the
+/// only cost: the buffers of a client are freed with its connection. Calls of objects have no extra cost,
+/// with two exceptions: calls of an object while they are counted, and while it is swapped.
 ///
 /// ```
 /// use squall::browse::{Client, Target, protocol::ListQuery};

@@ -29,6 +29,29 @@ pub const EVENTS_MAX: usize = 1024;
 pub const ACTIONS_MAX: usize = 256;
 /// Longest span of a call count, in milliseconds.
 pub const SAMPLE_MS_MAX: u64 = 1000;
+/// Names of the operations of this version: the `op` of each [`Request`].
+pub const OPERATIONS: [&str; 20] = [
+    "hello",
+    "list",
+    "changes",
+    "object",
+    "history",
+    "decisions",
+    "actions",
+    "machine",
+    "swaps",
+    "memory",
+    "implementations",
+    "attributes",
+    "set",
+    "unset",
+    "freeze",
+    "thaw",
+    "freeze-all",
+    "thaw-all",
+    "swap",
+    "sample",
+];
 
 /// A request.
 ///
@@ -47,6 +70,9 @@ pub enum Request {
     Hello {},
     /// Lists objects. Answered with a [`Listing`].
     List(ListQuery),
+    /// Lists the rows that changed since the earlier requests of this kind on this connection: at first all
+    /// rows. Answered with [`Changes`].
+    Changes {},
     /// Asks for one object in detail. Answered with a [`Detail`].
     Object {
         /// Id of the object, as text.
@@ -60,11 +86,19 @@ pub enum Request {
     /// Lists the latest decisions about all objects, oldest first. Answered with [`DecisionView`]s.
     Decisions {},
     /// Lists the latest changes that clients asked for, oldest first. Answered with [`ActionView`]s.
-    Actions {},
+    Actions {
+        /// Lists only those of this object and of all objects together. Absent: all changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
     /// Asks for the topology that the program uses. Answered with a [`MachineView`].
     Machine {},
     /// Lists the latest swaps of the program, oldest first. Answered with [`SwapView`]s.
-    Swaps {},
+    Swaps {
+        /// Lists only those of this object. Absent: all swaps.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
     /// Asks for the statistics of the locality allocator. Answered with a [`MemoryView`].
     Memory {},
     /// Lists the names of the implementations that an object can be swapped to.
@@ -85,6 +119,17 @@ pub enum Request {
         name: String,
         /// New value, as text.
         value: String,
+        /// Author of the change, for the [log](Request::Actions) and for the reason of a decision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        author: Option<String>,
+    },
+    /// Unsets an attribute of an object, so that the value of its class, or the default, applies again.
+    /// Answered with `true` if the object had a value of its own.
+    Unset {
+        /// Id of the object, as text.
+        id: String,
+        /// Name of the attribute.
+        name: String,
         /// Author of the change, for the [log](Request::Actions).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
@@ -123,7 +168,7 @@ pub enum Request {
         id: String,
         /// Name of the implementation, as the program registered it.
         implementation: String,
-        /// Author of the change, for the [log](Request::Actions).
+        /// Author of the change, for the [log](Request::Actions) and for the reason of a decision.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         author: Option<String>,
     },
@@ -272,18 +317,51 @@ pub struct Hello {
     /// `true` if requests that change something may name their author.
     #[serde(default)]
     pub records_authors: bool,
+    /// Random number of this run of the program. Another number means that all ids mean other objects. Absent
+    /// in the answer of an older version.
+    #[serde(default)]
+    pub instance: Option<u64>,
+    /// Names of the requests that the program knows: their `op`. Empty in the answer of an older version.
+    #[serde(default)]
+    pub operations: Vec<String>,
+}
+
+impl Hello {
+    /// Returns `true` if both come from the same run of the same program, so that ids mean the same objects.
+    pub fn is_same_program(&self, other: &Hello) -> bool {
+        (self.pid, self.instance) == (other.pid, other.instance)
+    }
 }
 
 /// A list of objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Listing {
-    /// Number of objects that match the query, including those left out here.
+    /// Number of objects that match the query, including those left out here. With `after`, or with a filter
+    /// and [`Sort::Id`], all objects that are left out count as one.
     pub total: usize,
     /// `true` if all objects are frozen.
     pub all_frozen: bool,
     /// The objects, in the requested order.
     pub objects: Vec<ObjectView>,
+}
+
+/// Rows that changed since the previous scan of this connection. A scan takes one or more requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Changes {
+    /// `true` if this answer ends the scan. Otherwise the next request continues it.
+    pub complete: bool,
+    /// The objects that are new, or have another row than before, in the order of their ids. A row with only
+    /// another age is not sent.
+    pub objects: Vec<ObjectView>,
+    /// Ids of the objects that are gone. Sent with the answer that ends the scan.
+    pub gone: Vec<String>,
+    /// Number of objects whose rows the client has got.
+    pub total: usize,
+    /// `true` if all objects are frozen.
+    pub all_frozen: bool,
 }
 
 /// One object, as a row of a list.
@@ -321,8 +399,11 @@ pub struct ObjectView {
     pub contended_per_s: Option<f64>,
     /// Number of swaps that the engine knows of.
     pub swaps: u64,
-    /// `true` if its policy is frozen.
+    /// `true` if the object itself is frozen.
     pub frozen: bool,
+    /// `true` if all objects are frozen. Its policy changes nothing in both cases.
+    #[serde(default)]
+    pub frozen_all: bool,
     /// `true` if its policy only records its decisions.
     pub dry_run: bool,
     /// Reason why it keeps its present form, as a sentence, if it is adaptive.
@@ -360,6 +441,9 @@ pub struct Detail {
     pub implementations: Vec<String>,
     /// The latest decision about the object.
     pub last: Option<DecisionView>,
+    /// The change by which a client froze the object or, if it is not frozen itself, all objects.
+    #[serde(default)]
+    pub frozen_by: Option<ActionView>,
 }
 
 /// One representative.
@@ -378,7 +462,7 @@ pub struct RepView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AttributeView {
-    /// Name.
+    /// Name; `operation.name` for the value of one operation.
     pub name: String,
     /// Type of the attribute's values.
     pub kind: String,
@@ -417,6 +501,15 @@ pub struct DecisionView {
     pub place: Option<usize>,
     /// Action taken.
     pub verdict: String,
+    /// Author of a swap by hand, if the program knows it. See [`ActionView::author`].
+    #[serde(default)]
+    pub author: Option<String>,
+    /// User of the client that asked for it, as the kernel reports it.
+    #[serde(default)]
+    pub uid: Option<u32>,
+    /// Process of that client, as the kernel reports it.
+    #[serde(default)]
+    pub pid: Option<u32>,
     /// Reason, as a sentence.
     pub why: String,
     /// Sensor readings, call counts and cost estimates that the decision rests on.
@@ -439,8 +532,13 @@ pub struct ActionView {
     pub id: Option<String>,
     /// The change, such as `freeze` or `set margin = 2.5`. May contain control characters.
     pub action: String,
-    /// Author of the change, as the client named itself. May contain control characters.
+    /// Author of the change, as the client named itself, with escaped control characters. The user and the
+    /// process that the kernel reports follow, unless the name ends with `user NAME` of that very user.
     pub author: Option<String>,
+    /// User of the client, as the kernel reports it.
+    pub uid: Option<u32>,
+    /// Process of the client, as the kernel reports it. Absent if its pid namespace is not visible.
+    pub pid: Option<u32>,
     /// `done`, or the reason of the refusal.
     pub outcome: String,
 }
@@ -619,6 +717,23 @@ mod tests {
         let sort = error(r#"{"op":"list","sort":"name"}"#);
         assert!(sort.contains("`bytes`"), "{sort}");
         assert!(error(r#"{"op":"hello","id":1}"#).contains("unknown field"), "no field is passed over");
+    }
+
+    #[test]
+    fn the_list_of_operations_is_that_of_the_requests() {
+        let error = serde_json::from_str::<Request>(r#"{"op":""}"#).expect_err("none").to_string();
+        let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        assert_eq!(known, OPERATIONS, "{error}");
+    }
+
+    #[test]
+    fn a_client_reads_what_an_earlier_server_says() {
+        let text = r#"{"protocol":1,"version":"0.1.0","pid":7,"program":"it","all_frozen":false}"#;
+        let earlier: Hello = serde_json::from_str(text).expect("readable");
+        assert!(!earlier.records_authors && earlier.operations.is_empty());
+        assert!(earlier.is_same_program(&earlier.clone()));
+        let later = Hello { instance: Some(7), ..earlier.clone() };
+        assert!(!later.is_same_program(&earlier), "the process was taken over");
     }
 
     #[test]

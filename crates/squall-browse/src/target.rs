@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::protocol::Refusal;
+use crate::protocol::{Refusal, RefusalKind};
 
 /// Program to connect to.
 ///
@@ -112,6 +112,11 @@ impl ClientError {
     /// Returns `true` if the connection can be used for another request: the program answered with a refusal.
     pub fn is_refusal(&self) -> bool {
         matches!(self, ClientError::Refused(_))
+    }
+
+    /// Returns `true` if the program does not know the request or one of its fields.
+    pub(crate) fn is_bad_request(&self) -> bool {
+        matches!(self, ClientError::Refused(refusal) if refusal.kind == RefusalKind::BadRequest)
     }
 }
 

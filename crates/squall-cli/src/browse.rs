@@ -7,7 +7,7 @@ use clap::Args;
 use squall::browse::{Target, programs};
 use squall_web::{End, Options, Print, Site, WebError};
 
-use crate::output::{Failure, line};
+use crate::output::{Failure, line, printable, printable_json};
 
 #[derive(Args)]
 pub(crate) struct BrowseArgs {
@@ -19,13 +19,14 @@ pub(crate) struct BrowseArgs {
     #[arg(long, value_name = "P", default_value_t = 0)]
     port: u16,
     /// Print JSON, one object per line: the address, then all objects, then each object that changes. An
-    /// object that is gone has the state "gone".
+    /// object that is gone has the state "gone". A line {"lost": REASON} says that there is no connection
+    /// now, and {"lost": null} that there is one again.
     #[arg(long)]
     json: bool,
-    /// Refuse all changes from the page.
+    /// Refuse all changes from the page. It cannot count calls either, because a count slows these calls.
     #[arg(long)]
     read_only: bool,
-    /// Polling interval in milliseconds, while a page or a script reads.
+    /// Shortest time between two polls in milliseconds, while a page or a script reads.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     interval: u64,
 }
@@ -37,13 +38,14 @@ pub(crate) fn run(args: &BrowseArgs) -> Result<(), Failure> {
         port: args.port,
         read_only: args.read_only,
         interval: Duration::from_millis(args.interval),
-        author: author("squall browse"),
+        timeout: Duration::from_secs(10),
+        author: squall::browse::author("squall browse"),
     })?;
     let print: Option<Print> = if args.json {
         line(serde_json::json!({ "address": site.address() }))?;
         Some(Box::new(|row| {
             let mut out = io::stdout().lock();
-            writeln!(out, "{row}")?;
+            writeln!(out, "{}", printable_json(row))?;
             out.flush()
         }))
     } else {
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &BrowseArgs) -> Result<(), Failure> {
     };
     match site.serve(print)? {
         // The program ended while it was watched. That is a success.
-        End::Program(ended) => eprintln!("squall: {ended}"),
+        End::Program(ended) => eprintln!("squall: {}", printable(&ended)),
         End::Output(error) => return Err(error.into()),
         other => return Err(Failure::new(format!("the server ended: {other:?}"))),
     }
@@ -85,13 +87,6 @@ fn find(text: &str) -> Result<Target, Failure> {
             Err(Failure::new(format!("several programs are named {text:?}; give a number: {}", list(pids))))
         }
     }
-}
-
-/// Returns the author of changes: the user and the command.
-pub(crate) fn author(command: &str) -> String {
-    let uid = rustix::process::geteuid().as_raw();
-    let user = std::env::var("USER").unwrap_or_else(|_| format!("user {uid}"));
-    format!("{user}, {command}")
 }
 
 impl From<WebError> for Failure {

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_quiet() {
-                eprintln!("squall: {failure}");
+                eprintln!("squall: {}", output::printable(&failure.to_string()));
             }
             ExitCode::from(failure.status())
         }

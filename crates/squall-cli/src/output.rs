@@ -58,10 +58,58 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Returns `true` for a control character, and for a character that changes the direction of writing.
+pub(crate) fn controls_terminal(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes all characters but newlines that control a terminal. A message may contain texts of another
+/// program.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' => shown.push(letter),
+            _ if controls_terminal(letter) => shown.extend(letter.escape_default()),
+            _ => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// Escapes the characters of JSON in one line that control a terminal. They are inside of its texts.
+pub(crate) fn printable_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            // All of them have four digits.
+            _ if controls_terminal(letter) => shown += &format!("\\u{:04x}", u32::from(letter)),
+            _ => shown.push(letter),
+        }
+    }
+    shown
+}
+
 /// Writes one line to stdout and flushes it.
 pub(crate) fn line(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_other_programs_cannot_control_a_terminal() {
+        assert_eq!(printable("a\u{1b}]0;x\u{7}\n\u{202e}ä"), "a\\u{1b}]0;x\\u{7}\n\\u{202e}ä");
+        let text = "a\u{9b}2J\u{202e}ä\n";
+        let json = serde_json::to_string(text).expect("text");
+        let shown = printable_json(&json);
+        assert_eq!(shown, r#""a\u009b2J\u202eä\n""#);
+        assert_eq!(serde_json::from_str::<String>(&shown).expect("the same"), text);
+    }
 }

@@ -47,7 +47,9 @@ pub use object::wrap;
 #[doc(hidden)]
 pub use observe::inspect::__calls_parked;
 #[cfg(not(loom))]
-pub use observe::inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
+pub use observe::inspect::{
+    ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, count_after, info_of, snapshot, snapshot_after,
+};
 #[cfg(not(loom))]
 pub use observe::tables;
 pub use protocol::class::{ObjectKind, Source};

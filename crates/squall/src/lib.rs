@@ -11,8 +11,8 @@ pub use squall_core::{
     CallError, CallErrorKind, ClassInfo, Cleanup, CreateError, Destruction, Extends, Handle, Id, Interface,
     InterfaceOf, Interrupted, Miss, MissAnswer, Name, NameError, ObjectInfo, ObjectKind, ObjectState, Owned,
     ParseIdError, RepContext, RepInfo, RepIter, RepMemory, RepRef, Root, Source, WellKnown, class_of,
-    info_of, name_of, set_name, shared, shared_with, snapshot, swap, swappable, swappable_with, tables,
-    try_shared,
+    count_after, info_of, name_of, set_name, shared, shared_with, snapshot, snapshot_after, swap, swappable,
+    swappable_with, tables, try_shared,
 };
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,

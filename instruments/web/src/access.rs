@@ -5,21 +5,23 @@
 //!
 //! - I1. Each request carries the token as the first segment of its path. The comparison takes the same time
 //!   for all tokens of the right length.
-//! - I2. `Host` is a loopback address or `localhost`, with the server's own port. So a page of another site
-//!   is refused even if an attacker resolves its name to the loopback address (DNS rebinding).
-//! - I3. `Origin`, if present, is this server, and `Sec-Fetch-Site`, if present, is not another site.
+//! - I2. `Host` is `127.0.0.1` with the server's own port, as in the printed address. So a page of another
+//!   site is refused even if an attacker resolves its name to the loopback address (DNS rebinding). The name
+//!   `localhost` is refused: a browser may send such a request to the server of another user on `::1`.
+//! - I3. `Origin`, if present, is this server, and `Sec-Fetch-Site`, if present, is not another site. The
+//!   only exception is a link to the page on another site, which opens it as a document of its own.
 //! - I4. A request that acts is a POST with the token in the header `x-squall-token`. The form of another
 //!   site cannot send this header.
 //!
 //! Not promised: protection from other programs of the same user. They can connect to the socket directly.
-
-use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, Method, header};
 
 /// Header with the token of a request that acts.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-squall-token");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DESTINATION: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const TOKEN_BYTES: usize = 24;
 
 /// A random secret, as hexadecimal digits.
@@ -67,7 +69,11 @@ pub(crate) fn refusal(
     {
         return Some("the request comes from the page of another site");
     }
-    if text(&FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+    let is_link = *method == Method::GET
+        && token.is(path.trim_matches('/').as_bytes())
+        && text(&FETCH_MODE) == Some("navigate")
+        && text(&FETCH_DESTINATION) == Some("document");
+    if !is_link && text(&FETCH_SITE).is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return Some("the request comes from the page of another site");
     }
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -82,16 +88,10 @@ pub(crate) fn refusal(
     }
 }
 
-/// Returns `true` for a loopback address or `localhost`, with this port.
+/// Returns `true` for `127.0.0.1` with this port.
 fn is_own_host(host: &str, port: u16) -> bool {
     // A port of 80 may be left out.
-    let (name, given) = match host.rsplit_once(':') {
-        Some((name, digits)) if !name.is_empty() && !digits.ends_with(']') => (name, digits.parse().ok()),
-        _ => (host, Some(80)),
-    };
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    given == Some(port)
-        && (name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback()))
+    host == format!("127.0.0.1:{port}") || (port == 80 && host == "127.0.0.1")
 }
 
 #[cfg(test)]
@@ -99,16 +99,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_hosts_with_the_own_port_pass() {
-        for good in ["127.0.0.1:7", "localhost:7", "LOCALHOST:7", "[::1]:7", "127.1.2.3:7"] {
-            assert!(is_own_host(good, 7), "{good}");
-        }
-        let bad =
-            ["127.0.0.1:8", "127.0.0.1", "evil.example:7", "localhost.evil:7", "10.0.0.1:7", "", ":7", "?"];
+    fn only_the_printed_host_passes() {
+        assert!(is_own_host("127.0.0.1:7", 7) && is_own_host("127.0.0.1", 80));
+        let bad = [
+            "127.0.0.1:8",
+            "127.0.0.1",
+            "127.0.0.1:07",
+            "127.0.0.2:7",
+            "localhost:7",
+            "[::1]:7",
+            "evil.example:7",
+            "10.0.0.1:7",
+            "",
+            ":7",
+            "?",
+        ];
         for bad in bad {
             assert!(!is_own_host(bad, 7), "{bad}");
         }
-        assert!(is_own_host("127.0.0.1", 80) && is_own_host("[::1]", 80));
     }
 
     #[test]
@@ -137,7 +145,17 @@ mod tests {
         let host = (&header::HOST, "127.0.0.1:7");
         let secret = (&TOKEN_HEADER, token.text());
         assert_eq!(ask(Method::GET, &[host]), None);
-        assert_eq!(ask(Method::POST, &[host, secret, (&header::ORIGIN, "http://localhost:7")]), None);
+        assert_eq!(ask(Method::POST, &[host, secret, (&header::ORIGIN, "http://127.0.0.1:7")]), None);
+        let link = [(&FETCH_SITE, "cross-site"), (&FETCH_MODE, "navigate"), (&FETCH_DESTINATION, "document")];
+        let page = format!("/{}/", token.text());
+        let open = |path: &str, method: Method, pairs: &[(&HeaderName, &str)]| {
+            let pairs = pairs.iter().chain([&host, &secret]);
+            let pairs = pairs.map(|(name, value)| ((*name).clone(), value.parse().expect("a value")));
+            refusal(&token, 7, &method, path, &pairs.collect())
+        };
+        assert_eq!(open(&page, Method::GET, &link), None, "a link opens the page");
+        assert!(open(&page, Method::GET, &link[..2]).is_some(), "a frame does not");
+        assert!(open(&path, Method::GET, &link).is_some() && open(&page, Method::POST, &link).is_some());
         for refused in [
             ask(Method::GET, &[]),
             ask(Method::POST, &[host]),

@@ -9,7 +9,7 @@ pub(crate) struct Asset {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-static ASSETS: [Asset; 7] = [
+static ASSETS: [Asset; 10] = [
     Asset { name: "", media_type: "text/html; charset=utf-8", text: include_str!("assets/index.html") },
     Asset {
         name: "style.css",
@@ -19,6 +19,9 @@ static ASSETS: [Asset; 7] = [
     Asset { name: "main.js", media_type: SCRIPT, text: include_str!("assets/main.js") },
     Asset { name: "list.js", media_type: SCRIPT, text: include_str!("assets/list.js") },
     Asset { name: "object.js", media_type: SCRIPT, text: include_str!("assets/object.js") },
+    Asset { name: "curves.js", media_type: SCRIPT, text: include_str!("assets/curves.js") },
+    Asset { name: "log.js", media_type: SCRIPT, text: include_str!("assets/log.js") },
+    Asset { name: "part.js", media_type: SCRIPT, text: include_str!("assets/part.js") },
     Asset { name: "topology.js", media_type: SCRIPT, text: include_str!("assets/topology.js") },
     Asset { name: "text.js", media_type: SCRIPT, text: include_str!("assets/text.js") },
 ];

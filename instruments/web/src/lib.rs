@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+mod accept;
 mod access;
 mod assets;
-mod events;
 mod http;
 mod poll;
 mod rows;

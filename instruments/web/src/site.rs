@@ -4,25 +4,21 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::mpsc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use squall_browse::protocol::Hello;
-use squall_browse::{Client, ClientError, Target};
-use tokio::sync::oneshot;
+use squall_browse::protocol::{Hello, MachineView};
+use squall_browse::{ClientError, Target};
 
+use crate::accept;
 use crate::access::Token;
-use crate::http::{self, Shared};
-use crate::poll::{Command, Poller, TIMEOUT};
+use crate::http::{self, Pages, Shared};
+use crate::poll::{Command, News, Poller, Settings};
 use crate::rows::Update;
 
-/// Time for the pages to read that the program has ended.
+/// Longest time for the pages to read that the program has ended.
 const GRACE: Duration = Duration::from_secs(10);
-/// Updates that the reader of the printed rows may leave unread before it gets all rows again.
-const PRINTED_MAX: usize = 16;
-
 /// Options of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -32,8 +28,10 @@ pub struct Options {
     pub port: u16,
     /// `true` if the page cannot change the program.
     pub read_only: bool,
-    /// Time between two polls of the program while a page looks.
+    /// Shortest time between two polls of the program while a page looks.
     pub interval: Duration,
+    /// Longest time to wait for an answer of the program, before the server connects again.
+    pub timeout: Duration,
     /// Author that the program records for changes from the page.
     pub author: String,
 }
@@ -41,8 +39,9 @@ pub struct Options {
 /// Server of the page, with its port and its connection, before it serves.
 pub struct Site {
     options: Options,
-    client: Client,
+    poller: Poller,
     hello: Hello,
+    machine: MachineView,
     listener: TcpListener,
     address: SocketAddr,
     token: Token,
@@ -106,15 +105,14 @@ impl Site {
     /// # Errors
     /// [`WebError`]: the program cannot be reached, or the port is in use.
     pub fn open(options: Options) -> Result<Site, WebError> {
-        let mut client = Client::connect_within(&options.target, TIMEOUT)?;
-        let hello = client.hello()?;
-        client.set_author(&*options.author);
+        let Options { target, author, interval, timeout, .. } = options.clone();
+        let (poller, hello, machine) = Poller::open(Settings { target, author, interval, timeout })?;
         let port = |error| WebError::Port(options.port, error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).map_err(port)?;
         listener.set_nonblocking(true).map_err(port)?;
         let address = listener.local_addr().map_err(port)?;
         let token = Token::draw().map_err(WebError::System)?;
-        Ok(Site { options, client, hello, listener, address, token })
+        Ok(Site { options, poller, hello, machine, listener, address, token })
     }
 
     /// Returns the address of the page, with its token.
@@ -122,49 +120,51 @@ impl Site {
         format!("http://{}/{}/", self.address, self.token.text())
     }
 
-    /// Serves the page until the program ends. With `print`, also prints rows as JSON: all rows first, then
-    /// those that change.
+    /// Serves the page until the program ends, or stops its inspection server. Connects again after any other
+    /// failure of the connection. With `print`, also prints rows as JSON: all rows first, then those that
+    /// change. While there is no connection, `{"lost": REASON}` is printed, and `{"lost": null}` at its end.
     ///
     /// # Errors
-    /// [`WebError`]: the program answers no longer, or the system has no threads left.
+    /// [`WebError`]: the system has no threads left, or the port fails.
     pub fn serve(self, print: Option<Print>) -> Result<End, WebError> {
-        let Site { options, client, hello, listener, address, token } = self;
+        let Site { options, poller, hello, machine, listener, address, token } = self;
         let ended = format!(
             "{} (process {}) has ended, or has stopped its inspection server",
             hello.program, hello.pid
         );
-        let Options { target, author, interval, read_only, .. } = options;
-        let poller = Poller::new(client, target, hello.pid, author.clone(), interval);
+        let Options { author, interval, read_only, .. } = options;
         let (commands, received) = mpsc::channel();
         let (ends, mut first_end) = tokio::sync::mpsc::channel(2);
         let end = Arc::new(OnceLock::new());
-        spawn_poller(poller, received, Arc::clone(&end), ended, ends.clone())?;
+        // Dropped by the poller's thread, which so ends the pause of the printer.
+        let (alive, is_alive) = mpsc::channel();
+        spawn_poller(poller, received, Arc::clone(&end), ended, ends.clone(), alive)?;
         let printer = match print {
-            Some(print) => Some(spawn_printer(print, &commands, ends)?),
+            Some(print) => Some(spawn_printer(print, commands.clone(), interval, is_alive, ends)?),
             None => None,
         };
         let port = address.port();
-        let shared = Shared { token, port, read_only, author, hello, commands, end };
+        let pages = Arc::<Pages>::default();
+        let told = Arc::clone(&pages);
+        let shared =
+            Shared { token, port, read_only, author, hello, machine, interval, commands, end, pages };
         let router = http::router(Arc::new(shared));
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build().map_err(WebError::System)?;
         let end = runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(WebError::System)?;
-            let (stop, stopped) = oneshot::channel::<()>();
-            let server = axum::serve(listener, router).with_graceful_shutdown(async {
-                let _ = stopped.await;
-            });
-            let server = tokio::spawn(server.into_future());
-            let end = first_end.recv().await.unwrap_or(Err(WebError::Program(ClientError::Gone)));
-            drop(stop);
-            if matches!(end, Ok(End::Program(_))) {
-                // A page that does not read is left behind.
-                let _ = tokio::time::timeout(GRACE, server).await;
-            }
-            end
+            let end = async {
+                let end = first_end.recv().await.unwrap_or(Err(WebError::Program(ClientError::Gone)));
+                if matches!(end, Ok(End::Program(_))) {
+                    // A page that asks no more is left behind.
+                    let _ = tokio::time::timeout(GRACE, told.all_told()).await;
+                }
+                end
+            };
+            accept::serve(listener, router, end).await
         });
         if let (Ok(End::Program(_)), Some(printer)) = (&end, printer) {
-            // The channel is closed, so the thread prints the rest and ends.
+            // The poller has ended, so the thread ends after its present line.
             let _ = printer.join();
         }
         end
@@ -177,49 +177,67 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::Joi
     thread::Builder::new().name(name.to_owned()).spawn(work).map_err(WebError::System)
 }
 
-/// Starts the thread of the poller. It publishes the reason of the end before it closes the channels.
+/// Starts the thread of the poller. It publishes the reason of the end before it drops the commands.
 fn spawn_poller(
     mut poller: Poller,
     commands: mpsc::Receiver<Command>,
     end: Arc<OnceLock<String>>,
     ended: String,
     ends: Ends,
+    alive: mpsc::Sender<()>,
 ) -> Result<(), WebError> {
     spawn("squall-web-poll", move || {
-        let result = match poller.run(&commands) {
-            ClientError::Gone | ClientError::NoProcess(_) | ClientError::NotServing { .. } => {
-                let _ = end.set(ended.clone());
-                Ok(End::Program(ended))
-            }
-            error => {
-                let _ = end.set(error.to_string());
-                Err(WebError::Program(error))
-            }
-        };
-        drop(poller);
+        poller.run(&commands);
+        let _ = end.set(ended.clone());
+        drop((commands, alive));
         // The server has ended if nobody receives it.
-        let _ = ends.blocking_send(result);
+        let _ = ends.blocking_send(Ok(End::Program(ended)));
     })
     .map(drop)
 }
 
-/// Starts the thread that prints rows.
+/// Starts the thread that prints rows, once in each interval.
 fn spawn_printer(
     mut print: Print,
-    commands: &mpsc::Sender<Command>,
+    commands: mpsc::Sender<Command>,
+    interval: Duration,
+    is_alive: mpsc::Receiver<()>,
     ends: Ends,
 ) -> Result<thread::JoinHandle<()>, WebError> {
-    let (sender, mut updates) = tokio::sync::mpsc::channel(PRINTED_MAX);
-    let _ = commands.send(Command::Watch(sender));
     spawn("squall-web-print", move || {
-        let mut printed = BTreeSet::new();
-        while let Some(update) = updates.blocking_recv() {
-            if let Err(error) = print_update(&update, &mut printed, &mut print) {
+        let (mut number, mut printed, mut lost) = (0, BTreeSet::new(), None);
+        loop {
+            let (sender, news) = mpsc::channel();
+            let ask: Command = Box::new(move |poller| drop(sender.send(poller.news(number))));
+            if commands.send(ask).is_err() {
+                return;
+            }
+            // The poller drops the command if the program ends.
+            let Ok(news) = news.recv() else { return };
+            if let Err(error) = print_news(&news, &mut printed, &mut lost, &mut print) {
                 let _ = ends.blocking_send(Ok(End::Output(error)));
+                return;
+            }
+            number = news.update.number;
+            if is_alive.recv_timeout(interval) != Err(mpsc::RecvTimeoutError::Timeout) {
                 return;
             }
         }
     })
+}
+
+/// Prints a change of the connection, and the rows of an update.
+fn print_news(
+    news: &News,
+    printed: &mut BTreeSet<String>,
+    lost: &mut Option<String>,
+    print: &mut Print,
+) -> io::Result<()> {
+    if news.lost != *lost {
+        lost.clone_from(&news.lost);
+        print(&serde_json::json!({ "lost": lost }).to_string())?;
+    }
+    print_update(&news.update, printed, print)
 }
 
 /// Prints the rows of an update, and the objects that were printed and are gone.

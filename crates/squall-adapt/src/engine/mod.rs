@@ -39,6 +39,7 @@ use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 pub use posts::post;
+pub(crate) use record::Record;
 pub(crate) use round::wake;
 pub(crate) use state::state;
 pub(crate) use swap::{by_hand, replaced};

@@ -15,7 +15,7 @@ use super::record::{Record, Wish};
 use super::sample::{Sample, rest};
 use super::state::{GROWN_TICK, HELD_TICK, HELD_TICK_MAX, NAME, state};
 use super::why::{self, Why};
-use crate::decision::{Decision, Held, Verdict, remember};
+use crate::decision::{Author, Decision, Held, Verdict, remember};
 use crate::family::{self, AnyFamily, Shape};
 use crate::settings::Settings;
 
@@ -143,6 +143,7 @@ pub(super) fn conclude(
             to: forms[best.form].name(),
             place: best.place,
             verdict,
+            author: None,
             why: why.sentence,
             readings: why.readings,
             took: now.saturating_sub(*began),
@@ -151,12 +152,18 @@ pub(super) fn conclude(
     }
 }
 
+/// Returns the reason of a decision by hand.
+fn requested(author: Option<&Author>) -> String {
+    format!("requested by {}", author.map_or("the program", Author::name))
+}
+
 /// Swaps an object by hand for a form of a family. Returns an empty option if it was destroyed.
 pub(crate) fn by_hand(
     id: Id,
     family: &'static dyn AnyFamily,
     form: usize,
     within: Duration,
+    author: Option<&Author>,
 ) -> Option<Result<SwapReport, SwapError>> {
     let began = now();
     let place = if form == 0 { family.read(id).ok().and_then(|reading| reading.place) } else { None };
@@ -185,7 +192,8 @@ pub(crate) fn by_hand(
         to: family.forms()[form].name(),
         place: shape.place,
         verdict: Verdict::ByHand,
-        why: "requested by hand".into(),
+        author: author.cloned(),
+        why: requested(author),
         readings: String::new(),
         took: now().saturating_sub(began),
         report: Some(report.clone()),
@@ -194,7 +202,13 @@ pub(crate) fn by_hand(
 }
 
 /// Records a swap by hand to an implementation that belongs to no family.
-pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &SwapReport) {
+pub(crate) fn replaced(
+    id: Id,
+    before: &ClassInfo,
+    name: &'static str,
+    report: &SwapReport,
+    author: Option<&Author>,
+) {
     remember(Decision {
         at: SystemTime::now(),
         id,
@@ -208,7 +222,8 @@ pub(crate) fn replaced(id: Id, before: &ClassInfo, name: &'static str, report: &
         to: name,
         place: None,
         verdict: Verdict::ByHand,
-        why: "requested by hand".into(),
+        author: author.cloned(),
+        why: requested(author),
         readings: String::new(),
         took: report.total(),
         report: Some(report.clone()),

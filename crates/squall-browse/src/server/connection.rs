@@ -6,7 +6,7 @@
 //!   deadline and costs no time.
 //! - I3. If the server cannot tell where the next line begins, it says so, and the connection ends.
 //!
-//! Cost: at most `REQUEST_BYTES_MAX` bytes and one answer for each client.
+//! Cost: at most `REQUEST_BYTES_MAX` bytes and one answer for each client. A silent client has no buffers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
+use crate::session::Session;
 
 /// State of a client after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +59,12 @@ pub(super) struct Connection {
     owes_since: Option<Instant>,
     /// Time of the last input or output.
     pub(super) heard: Instant,
+    pub(super) session: Session,
 }
 
 impl Connection {
     /// Creates a connection on a non-blocking socket.
-    pub(super) fn new(socket: OwnedFd, now: Instant) -> Connection {
+    pub(super) fn new(socket: OwnedFd, session: Session, now: Instant) -> Connection {
         Connection {
             socket,
             input: Vec::new(),
@@ -74,6 +76,7 @@ impl Connection {
             last_answer: false,
             owes_since: None,
             heard: now,
+            session,
         }
     }
 
@@ -146,7 +149,12 @@ impl Connection {
         if line.len() >= REQUEST_BYTES_MAX {
             return Input::Broken(RefusalKind::TooLong);
         }
-        Input::Request(self.input[line].to_vec())
+        let request = self.input[line].to_vec();
+        if !self.holds_input() {
+            self.input = Vec::new();
+            (self.begin, self.searched) = (0, 0);
+        }
+        Input::Request(request)
     }
 
     fn holds_input(&self) -> bool {
@@ -199,7 +207,7 @@ mod tests {
     fn pair() -> (UnixStream, Connection) {
         let (client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("a socket");
-        (client, Connection::new(server.into(), Instant::now()))
+        (client, Connection::new(server.into(), Session::default(), Instant::now()))
     }
 
     fn inputs(connection: &mut Connection) -> Vec<Input> {
@@ -227,6 +235,19 @@ mod tests {
         client.write_all(b"thr").expect("room");
         drop(client);
         assert_eq!(inputs(&mut connection), [Input::Broken(RefusalKind::BadRequest)]);
+    }
+
+    #[test]
+    fn a_client_that_was_answered_has_no_buffers() {
+        let (mut client, mut connection) = pair();
+        let line = "x".repeat(1 << 10);
+        for _ in 0..3 {
+            client.write_all(format!("{line}\n").as_bytes()).expect("room");
+            assert_eq!(inputs(&mut connection), [Input::Request(line.clone().into_bytes()), Input::Nothing]);
+            assert_eq!(connection.answer(line.clone(), Instant::now()), Life::Stays);
+            assert!(connection.is_idle());
+            assert_eq!((connection.input.capacity(), connection.output.capacity()), (0, 0));
+        }
     }
 
     #[test]

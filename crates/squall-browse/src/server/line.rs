@@ -3,17 +3,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::protocol::{Answer, Refusal, RefusalKind, Request};
+use crate::session::Session;
 
-/// Answers a request with one line.
-pub(crate) type Handler = Box<dyn FnMut(Request) -> Result<String, Refusal> + Send>;
+/// Answers a request of a session with one line.
+pub(crate) type Handler = Box<dyn FnMut(Request, &mut Session) -> Result<String, Refusal> + Send>;
 
 /// Answers one line with one line.
-pub(super) fn answer_line(handler: &mut Handler, line: &[u8]) -> String {
+pub(super) fn answer_line(handler: &mut Handler, session: &mut Session, line: &[u8]) -> String {
     let request = match serde_json::from_slice::<Request>(line) {
         Ok(request) => request,
         Err(error) => return refused(bad_request(line, &error)),
     };
-    match catch_unwind(AssertUnwindSafe(|| handler(request))) {
+    match catch_unwind(AssertUnwindSafe(|| handler(request, session))) {
         Ok(Ok(payload)) => format!("{{\"ok\":{payload}}}"),
         Ok(Err(refusal)) => refused(refusal),
         Err(panic) => {

@@ -13,6 +13,7 @@ use super::Limits;
 use super::connection::{Connection, Input, Life};
 use super::line::{Handler, answer_line, refused};
 use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
+use crate::session::{Peer, Session};
 
 /// Pause in accepting clients after the system had no descriptor or memory for one.
 const REST: Duration = Duration::from_millis(200);
@@ -111,9 +112,10 @@ impl Serving {
             // The client has gone, or the error concerns it alone.
             Err(_) => return,
         };
-        if let Err(refusal) = check_user(&socket) {
-            return turn_away(&socket, refusal);
-        }
+        let peer = match check_user(&socket) {
+            Ok(peer) => peer,
+            Err(refusal) => return turn_away(&socket, refusal),
+        };
         if self.clients.len() >= self.limits.clients_max {
             let silent = |client: &Connection| {
                 client.is_idle() && now.duration_since(client.heard) >= self.limits.silence
@@ -126,20 +128,20 @@ impl Serving {
             };
             self.clients.swap_remove(index);
         }
-        self.clients.push(Connection::new(socket, now));
+        self.clients.push(Connection::new(socket, Session::new(peer), now));
     }
 }
 
 const ROOT: u32 = 0;
 
-/// Checks that the client is the same user, or root.
+/// Checks that the client is the same user, or root. Returns its user and process.
 ///
 /// The mode of the socket already ensures this. The check is for a socket with a changed mode, and for a
 /// custom path.
-fn check_user(socket: &OwnedFd) -> Result<(), Refusal> {
+fn check_user(socket: &OwnedFd) -> Result<Peer, Refusal> {
     let own = geteuid();
     match squall_sys::peer::peer(socket.as_fd()) {
-        Ok(peer) if peer.uid == own.as_raw() || peer.uid == ROOT => Ok(()),
+        Ok(peer) if peer.uid == own.as_raw() || peer.uid == ROOT => Ok(Peer { uid: peer.uid, pid: peer.pid }),
         Ok(peer) => {
             let message = format!(
                 "user {} may not inspect this program; only user {} and root may",
@@ -180,7 +182,7 @@ fn turn(
     if client.has_input() {
         match client.next(now) {
             Input::Request(line) => {
-                let answer = answer_line(handler, &line);
+                let answer = answer_line(handler, &mut client.session, &line);
                 return client.answer(answer, Instant::now());
             }
             Input::Broken(kind) => return client.end_with(broken(kind), now),

@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 
 use super::*;
 use crate::protocol::{Refusal, RefusalKind, Request};
+use crate::session::Session;
 use crate::{Client, ClientError, Target};
 
 struct Folder(PathBuf);
@@ -31,7 +32,7 @@ impl Drop for Folder {
 }
 
 fn hello() -> Result<String, Refusal> {
-    crate::answers::answer(Request::Hello {})
+    crate::answers::answer(Request::Hello {}, &mut Session::default())
 }
 
 /// Starts a server with a handler that answers `hello` normally and passes all other requests to `odd`.
@@ -39,7 +40,7 @@ fn serve(
     folder: &Folder,
     mut odd: impl FnMut(Request) -> Result<String, Refusal> + Send + 'static,
 ) -> Server {
-    let handler: Handler = Box::new(move |request| match request {
+    let handler: Handler = Box::new(move |request, _| match request {
         Request::Hello {} => hello(),
         request => odd(request),
     });
@@ -79,7 +80,7 @@ fn a_panic_becomes_an_answer_and_the_next_request_is_served() {
 fn the_longest_silent_client_gives_way() {
     let folder = Folder::new("silent");
     let builder = Builder::new().path(folder.socket()).clients_max(2).silence(Duration::ZERO);
-    let _server = builder.serve_with(Box::new(|_| hello())).expect("a server");
+    let _server = builder.serve_with(Box::new(|_, _| hello())).expect("a server");
     let mut first = client(&folder);
     let mut second = client(&folder);
     first.hello().expect("it is heard of later than the second one");

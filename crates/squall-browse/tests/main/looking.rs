@@ -25,19 +25,77 @@ fn an_object_is_seen_as_inspection_sees_it() {
 #[test]
 fn looking_makes_no_call_miss() {
     let program = Program::new(Builder::new());
-    program.object.handle().add(1);
-    let misses = || info_of(Handle::id(program.object.handle())).expect("it lives").misses;
-    let before = misses();
+    let id = program.id();
     let mut client = program.client();
-    for _ in 0..20 {
+    // Called after each look: a call meets an entry that a look took away.
+    let call = |look: &str| {
+        program.object.handle().add(1);
+        let info = info_of(Handle::id(program.object.handle())).expect("it lives");
+        // The thread may move to another VP, which then misses once.
+        assert_eq!(info.misses, info.translations.len() as u64, "after {look}");
+        assert_eq!(info.state, squall_core::ObjectState::Live, "after {look}");
+    };
+    call("nothing");
+    for _ in 0..5 {
+        client.hello().expect("an answer");
+        call("hello");
         client.list(&ListQuery::default()).expect("an answer");
-        client.object(&program.id()).expect("an answer");
-        client.history(&program.id()).expect("an answer");
-        client.implementations(&program.id()).expect("an answer");
+        call("a list");
+        client.list(&ListQuery { sort: Sort::Contended, ..ListQuery::default() }).expect("an answer");
+        call("a sorted list");
+        client.changes().expect("an answer");
+        call("changes");
+        client.object(&id).expect("an answer");
+        call("details");
+        client.history(&id).expect("an answer");
         client.decisions().expect("an answer");
+        client.actions().expect("an answer");
         client.swaps().expect("an answer");
+        call("logs");
+        client.implementations(&id).expect("an answer");
+        client.machine().expect("an answer");
+        client.memory().expect("an answer");
+        call("implementations, topology and memory");
     }
-    assert_eq!(misses(), before, "an entry that was taken away would be missed");
+}
+
+#[test]
+fn a_row_is_sent_again_when_it_changed() {
+    let program = Program::new(Builder::new());
+    let (mut client, mut other) = (program.client(), program.client());
+    // Other tests of this process have objects, too.
+    let scan = |client: &mut squall_browse::Client| {
+        let (mut rows, mut gone) = (Vec::new(), Vec::new());
+        loop {
+            let changes = client.changes().expect("an answer");
+            rows.extend(changes.objects.into_iter().map(|row| row.id));
+            gone.extend(changes.gone);
+            if changes.complete {
+                return (rows, gone);
+            }
+        }
+    };
+    let object = hits();
+    let id = Handle::id(object.handle()).to_string();
+    let (rows, gone) = scan(&mut client);
+    assert!(rows.contains(&id) && rows.contains(&program.id()) && !gone.contains(&id));
+    assert!(!scan(&mut client).0.contains(&id), "it did not change");
+    object.handle().add(1);
+    assert!(scan(&mut client).0.contains(&id), "the first call misses");
+    assert!(scan(&mut other).0.contains(&id), "each connection has its own rows");
+    drop(object);
+    let (rows, gone) = scan(&mut client);
+    assert!(!rows.contains(&id) && gone.contains(&id), "{gone:?}");
+    assert!(!scan(&mut client).1.contains(&id), "this is said once");
+}
+
+#[test]
+fn a_program_says_who_it_is() {
+    let program = Program::new(Builder::new());
+    let (first, second) =
+        (program.client().hello().expect("an answer"), program.client().hello().expect("an answer"));
+    assert!(first.is_same_program(&second) && first.instance.is_some());
+    assert_eq!(first.operations, squall_browse::protocol::OPERATIONS);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Tests of the server and the client over real sockets.
 
+mod adaptive;
 mod common;
 #[path = "../../../squall-rcu/tests/forked/mod.rs"]
 mod forked;
 mod fuzz;
 mod hostile;
 mod looking;
+mod of_one;
 mod process;
 mod steering;

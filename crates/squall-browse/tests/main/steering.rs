@@ -11,7 +11,7 @@ use squall_core::swap::{Replacement, State, StateFormats};
 use squall_core::{Handle, Id, Owned, swappable};
 
 #[squall_macros::interface(crate = squall_core)]
-trait Tally: Send + Sync {
+pub(crate) trait Tally: Send + Sync {
     fn add(&self, n: u64);
     fn sum(&self) -> u64;
 }
@@ -37,7 +37,7 @@ impl<const KIND: u8> State for Sum<KIND> {
     }
 }
 
-fn tally() -> Owned<dyn Tally> {
+pub(crate) fn tally() -> Owned<dyn Tally> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
         control::register::<dyn Tally>("first", |_| Replacement::swappable(Sum::<1>::default()));
@@ -153,6 +153,7 @@ fn everything_is_frozen_and_thawed() {
 
 #[test]
 fn a_change_is_recorded_with_its_author_and_its_outcome() {
+    let _alone = alone();
     let program = Program::new(Builder::new());
     let object = tally();
     let (_, id) = id(&object);
@@ -163,11 +164,25 @@ fn a_change_is_recorded_with_its_author_and_its_outcome() {
     ann.set(&id, "width", "4").expect_err("it has no attributes");
     ann.swap(&id, "broken").expect_err("it panics");
     let actions = ann.actions().expect("an answer");
-    let of_object = actions.iter().filter(|action| action.id.as_deref() == Some(&*id));
-    let seen: Vec<_> =
-        of_object.map(|action| (&*action.action, action.author.as_deref(), &*action.outcome)).collect();
-    assert_eq!(seen[..2], [("swap to second", None, "done"), ("swap to first", Some("ann\n"), "done")]);
-    assert!(seen[2].0 == "set width = 4" && seen[2].2.contains("does not adapt"), "{seen:?}");
-    assert_eq!(seen[3], ("swap to broken", Some("ann\n"), "the program panicked"));
+    let of_object: Vec<_> = actions.iter().filter(|action| action.id.as_deref() == Some(&*id)).collect();
+    let seen: Vec<_> = of_object.iter().map(|action| (&*action.action, &*action.outcome)).collect();
+    assert_eq!(seen[..2], [("swap to second", "done"), ("swap to first", "done")]);
+    assert!(seen[2].0 == "set width = 4" && seen[2].1.contains("does not adapt"), "{seen:?}");
+    assert_eq!(seen[3], ("swap to broken", "the program panicked"));
     assert_eq!(seen.len(), 4, "what is read is not recorded");
+    // The name is only a claim, so the kernel's words follow.
+    let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
+    assert!(of_object.iter().all(|action| (action.uid, action.pid) == (Some(uid), Some(pid))));
+    let authors: Vec<&str> = of_object.iter().map(|one| one.author.as_deref().expect("known")).collect();
+    let process = format!("process {pid}");
+    assert!(authors[0].starts_with("user ") && authors[0].ends_with(&process), "{authors:?}");
+    assert!(authors[1].starts_with("ann\\n (kernel: user ") && authors[1].contains(&process), "{authors:?}");
+    assert_eq!(authors[2..], [authors[1]; 2]);
+    let decisions = ann.history(&id).expect("an answer");
+    for (decision, author) in decisions.iter().zip(&authors) {
+        assert_eq!(decision.author.as_deref(), Some(*author));
+        assert_eq!((decision.uid, decision.pid), (Some(uid), Some(pid)));
+        assert_eq!(decision.why, format!("requested by {author}"));
+    }
+    assert_eq!(decisions.len(), 2);
 }

@@ -66,6 +66,9 @@ pub(super) struct CommandArgs {
     /// Set an attribute of an object.
     #[arg(long, num_args = 3, value_names = ["ID", "NAME", "VALUE"], allow_hyphen_values = true)]
     pub(super) set: Option<Vec<String>>,
+    /// Unset an attribute of an object: the value of its class, or the default, applies again.
+    #[arg(long, num_args = 2, value_names = ["ID", "NAME"])]
+    pub(super) unset: Option<Vec<String>>,
     /// Freeze the policy of an object, or of all objects: it changes nothing.
     #[arg(long, value_name = "ID|all")]
     pub(super) freeze: Option<String>,

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use squall::browse::Client;
-use squall::browse::protocol::{AttributeView, DecisionView, Detail, MemoryView, SwapView};
+use squall::browse::protocol::{ActionView, AttributeView, DecisionView, Detail, MemoryView, SwapView};
 
 use super::args::CommandArgs;
 use super::print::json;
@@ -20,13 +20,14 @@ pub(super) enum Command {
     History(String),
     Memory,
     Set { id: String, name: String, value: String },
+    Unset { id: String, name: String },
     Freeze { id: String, frozen: bool },
     Swap { id: String, implementation: String },
 }
 
 /// Returns the command that the options ask for, if any. Clap admits at most one.
 pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
-    let CommandArgs { detail, history, memory, set, freeze, thaw, swap } = args;
+    let CommandArgs { detail, history, memory, set, unset, freeze, thaw, swap } = args;
     let wrong = || Failure::new("this option has the wrong number of values; see --help");
     if let Some(id) = detail {
         return Ok(Some(Command::Detail(id.clone())));
@@ -40,6 +41,10 @@ pub(super) fn parse(args: &CommandArgs) -> Result<Option<Command>, Failure> {
     if let Some(values) = set {
         let [id, name, value] = values.as_slice() else { return Err(wrong()) };
         return Ok(Some(Command::Set { id: id.clone(), name: name.clone(), value: value.clone() }));
+    }
+    if let Some(values) = unset {
+        let [id, name] = values.as_slice() else { return Err(wrong()) };
+        return Ok(Some(Command::Unset { id: id.clone(), name: name.clone() }));
     }
     if let Some(values) = swap {
         let [id, implementation] = values.as_slice() else { return Err(wrong()) };
@@ -74,11 +79,11 @@ pub(super) fn run(
         }
         Command::Set { id, name, value } => {
             client.set(id, name, value)?;
-            let attributes = client.attributes(id)?;
-            let Some(attribute) = attributes.iter().find(|attribute| attribute.name == *name) else {
-                return Ok(());
-            };
-            if as_json { json(attribute) } else { line(format_args!("{id}: {}", attribute_line(attribute))) }
+            attribute(client, id, name, as_json)
+        }
+        Command::Unset { id, name } => {
+            client.unset(id, name)?;
+            attribute(client, id, name, as_json)
         }
         Command::Freeze { id, frozen } if id == ALL => {
             client.freeze_all(*frozen)?;
@@ -101,6 +106,15 @@ pub(super) fn run(
             if as_json { json(&swap) } else { line(swap_line(&swap)) }
         }
     }
+}
+
+/// Prints an attribute of an object.
+fn attribute(client: &mut Client, id: &str, name: &str, as_json: bool) -> Result<(), Failure> {
+    let attributes = client.attributes(id)?;
+    let Some(attribute) = attributes.iter().find(|attribute| attribute.name == name) else {
+        return Ok(());
+    };
+    if as_json { json(attribute) } else { line(format_args!("{id}: {}", attribute_line(attribute))) }
 }
 
 fn memory_lines(memory: &MemoryView) -> Vec<String> {
@@ -164,8 +178,6 @@ pub(super) fn attribute_line(attribute: &AttributeView) -> String {
 
 /// Formats a decision and its reason, with its readings on request.
 pub(super) fn decision_line(decision: &DecisionView, readings: bool) -> String {
-    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(decision.at_ms);
-    let ago = at.elapsed().map_or(0, |ago| ago.as_millis() as u64);
     let DecisionView { id, from, to, verdict, why, .. } = decision;
     let place = decision.place.map_or(String::new(), |vp| format!(" at VP {vp}"));
     let swap = decision.swap.as_ref().map_or(String::new(), |swap| {
@@ -176,8 +188,20 @@ pub(super) fn decision_line(decision: &DecisionView, readings: bool) -> String {
         there if readings && !there.is_empty() => format!(" [{there}]"),
         _ => String::new(),
     };
-    let ago = text::span(ago);
+    let ago = since(decision.at_ms);
     text::clean(&format!("{ago} ago, {id}{name}: {from} to {to}{place}: {verdict}; {why}{swap}{readings}"))
+}
+
+/// Formats the time since a moment, given in milliseconds since 1970.
+fn since(at_ms: u64) -> String {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms);
+    text::span(at.elapsed().map_or(0, |ago| ago.as_millis() as u64))
+}
+
+/// Formats the change by which a client froze an object.
+fn freeze_line(freeze: &ActionView) -> String {
+    let author = freeze.author.as_deref().unwrap_or("a client without a name");
+    format!("{}: by {}, {} ago", freeze.action, text::escaped(author), since(freeze.at_ms))
 }
 
 /// Formats a name to follow an id.
@@ -207,12 +231,14 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView], readings: 
         ),
     ];
     if let (Some(family), Some(form)) = (&row.family, &row.form) {
-        let frozen = match (row.frozen, row.dry_run) {
-            (true, _) => "; frozen",
-            (_, true) => "; dry run",
+        let frozen = match (row.frozen, row.frozen_all, row.dry_run) {
+            (true, ..) => "; frozen",
+            (_, true, _) => "; frozen with all objects",
+            (.., true) => "; dry run",
             _ => "",
         };
         lines.push(format!("{family}: form {form}, one of {}{frozen}", row.forms.join(", ")));
+        lines.extend(detail.frozen_by.iter().map(freeze_line));
         lines.extend(row.stays.iter().map(|stays| format!("stays {form}: {stays}")));
     }
     if !detail.implementations.is_empty() {

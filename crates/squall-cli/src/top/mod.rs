@@ -28,7 +28,7 @@ use watch::Watch;
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let mut client = Client::connect_within(&args.target, TIMEOUT)?;
-    client.set_author(crate::browse::author("squall top"));
+    client.set_author(squall::browse::author("squall top"));
     if let Some(command) = command::parse(&args.command)? {
         return command::run(&mut client, &command, args.json, args.readings);
     }

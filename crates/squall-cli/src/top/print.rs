@@ -9,7 +9,7 @@ use squall::browse::{Client, ClientError};
 use super::args::{Key, TopArgs};
 use super::watch::{Look, Row, Watch};
 use super::{fit, text};
-use crate::output::{Failure, line};
+use crate::output::{Failure, line, printable_json};
 
 /// The columns of the table and of the screen.
 pub(super) const COLUMNS: [&str; 12] = [
@@ -49,6 +49,7 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
         row.misses_per_s.map_or_else(|| format!("({})", text::count(object.misses as f64)), text::count);
     let frozen = match (object.frozen, object.dry_run, &object.family) {
         (true, ..) => "yes",
+        (_, _, Some(_)) if object.frozen_all => "with all",
         (_, true, _) => "dry run",
         (_, _, Some(_)) => "no",
         (_, _, None) => "-",
@@ -133,7 +134,8 @@ fn rows_as_json(look: &Look) -> Result<(), Failure> {
 
 /// Prints one JSON object on a line.
 pub(super) fn json(payload: &impl serde::Serialize) -> Result<(), Failure> {
-    line(serde_json::to_string(payload).map_err(|error| Failure::new(error.to_string()))?)
+    let json = serde_json::to_string(payload).map_err(|error| Failure::new(error.to_string()))?;
+    line(printable_json(&json))
 }
 
 /// Returns the width of the terminal, if stdout is one.

@@ -1,5 +1,7 @@
 //! Quantities and names, formatted for people.
 
+use crate::output::controls_terminal;
+
 /// Formats a count with about three digits.
 pub(super) fn count(amount: f64) -> String {
     const STEPS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e4, "k")];
@@ -48,10 +50,7 @@ pub(super) fn escaped(name: &str) -> String {
     let mut shown = String::new();
     for letter in name.chars() {
         match letter {
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                shown.extend(letter.escape_default());
-            }
-            _ if letter.is_control() => shown.extend(letter.escape_default()),
+            _ if controls_terminal(letter) => shown.extend(letter.escape_default()),
             _ => shown.push(letter),
         }
     }

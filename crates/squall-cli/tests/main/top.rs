@@ -178,6 +178,9 @@ fn everything_can_be_frozen_and_thawed() {
     assert_eq!(rows(&frozen), [serde_json::json!({ "all_frozen": true })]);
     let text = stdout(&top(&["--once"]));
     assert!(text.contains("Every policy is frozen."), "{text}");
+    let object = squall::objects::counter::adaptive();
+    let detail = stdout(&top(&["--detail", &Handle::id(object.handle()).to_string()]));
+    assert!(detail.contains("; frozen with all objects\nfreeze all objects: by squall top, "), "{detail}");
     assert_eq!(rows(&top(&["--thaw", "all", "--json"])), [serde_json::json!({ "all_frozen": false })]);
     assert!(top(&["--history", "all"]).status.success());
 }
@@ -214,7 +217,10 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let wrong = top(&["--set", &id, "margin", "wide"]);
     assert!(!wrong.status.success() && stderr(&wrong).contains("margin"), "{}", stderr(&wrong));
     let detail = stdout(&top(&["--detail", &id]));
-    assert!(detail.contains("margin = 2.5") && detail.contains("frozen"), "{detail}");
+    assert!(detail.contains("margin = 2.5") && detail.contains("; frozen\n"), "{detail}");
+    assert!(detail.contains("\nfreeze: by squall top, user "), "{detail}");
+    let unset = rows(&top(&["--unset", &id, "margin", "--json"]));
+    assert_eq!((&unset[0]["value"], &unset[0]["from"]), (&"1.3".into(), &"default".into()), "{unset:?}");
     // The object is frozen, so its policy does not swap it back.
     let other = forms[1].as_str().expect("a name");
     let swap = rows(&top(&["--swap", &id, other, "--json"]));
@@ -222,7 +228,12 @@ fn an_adaptive_object_is_frozen_configured_and_swapped_by_hand() {
     let history = rows(&top(&["--history", &id, "--json"]));
     let last = history.last().expect("a decision");
     assert_eq!((&last["to"], &last["verdict"]), (&other.into(), &"swapped by hand".into()), "{last}");
-    assert!(stdout(&top(&["--history", &id])).contains("swapped by hand"));
+    let why = last["why"].as_str().expect("a reason");
+    assert!(why.starts_with("requested by squall top, user ") && !why.contains("kernel"), "{why}");
+    assert!(last["author"].as_str().is_some_and(|author| why.ends_with(author)), "{last}");
+    assert!(last["uid"].is_u64() && last["pid"].is_u64(), "{last}");
+    let told = stdout(&top(&["--history", &id]));
+    assert!(told.contains("swapped by hand") && told.contains(why), "{told}");
     assert_eq!(row(&top(&["--thaw", &id, "--json"]))["frozen"], false);
     assert_eq!(object.handle().total(), 5);
 }

@@ -10,6 +10,7 @@ use squall_machine::{Cluster, Vp, VpSet};
 use squall_sys::sync::atomic::Ordering;
 use std::any::TypeId;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -194,15 +195,92 @@ impl<I: ?Sized + Interface> Handle<I> {
 /// }
 /// ```
 pub fn snapshot() -> Vec<ObjectInfo> {
+    snapshot_after(None, usize::MAX)
+}
+
+/// Returns a part of a [`snapshot`]: the first `limit` objects after the object `after`, or from the start.
+/// The order is that of slots, then generations.
+///
+/// # Cost
+/// A description of each returned object, a look at each slot from the first to the last of them, and a look
+/// at each destroyed object that a blocking call holds.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let _counters = [(); 5].map(|()| squall::shared::<dyn Counter, _>(Central::default()));
+/// let mut count = 0;
+/// let mut after = None;
+/// loop {
+///     let part = squall::snapshot_after(after, 2);
+///     let Some(last) = part.last() else { break };
+///     (after, count) = (Some(last.id), count + part.len());
+/// }
+/// assert!(count >= 5);
+/// ```
+pub fn snapshot_after(after: Option<Id>, limit: usize) -> Vec<ObjectInfo> {
     // In a forked child the lock of the list below may be held forever.
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return Vec::new() };
-    let mut objects = all(tables, |slot| look(tables, slot));
+    let is_after = |id: Id| after.is_none_or(|after| place(id) > place(after));
+    let first = after.map_or(0, Id::slot);
+    let mut objects =
+        found(tables, first, limit, |slot| look(tables, slot).filter(|object| is_after(object.id)));
+    // Objects after this one belong to the next part.
+    let end = objects.last().filter(|_| objects.len() >= limit).map(|last| place(last.id));
+    let mut held = Vec::new();
     for_each_held(|object| {
-        let held = describe(tables, object, ObjectState::Ending);
-        // The object may have been alive when its slot was looked at.
-        objects.retain(|seen| seen.id != held.id);
-        objects.push(held);
+        // SAFETY: an object in the list is valid while the list is locked.
+        let id = unsafe { object.as_ref() }.id;
+        if is_after(id) && end.is_none_or(|end| place(id) <= end) {
+            held.push(describe(tables, object, ObjectState::Ending));
+        }
     });
+    objects = merge(objects, held, |object| object.id);
+    objects.truncate(limit);
+    objects
+}
+
+/// Returns the number of objects that [`snapshot_after`] would return without a limit. Counts no destroyed
+/// objects.
+///
+/// # Cost
+/// A look at each slot from the one of `after`. No allocation.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let _counter = squall::shared::<dyn Counter, _>(Central::default());
+/// assert_eq!(squall::count_after(None), squall::snapshot().len());
+/// ```
+pub fn count_after(after: Option<Id>) -> usize {
+    let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return 0 };
+    let is_counted = |slot: &u32| {
+        let Some((object, _)) = serving(tables, *slot) else { return false };
+        // SAFETY: valid within this operation (`object/I1`).
+        let id = unsafe { object.as_ref() }.id;
+        id.slot() == *slot && after.is_none_or(|after| place(id) > place(after))
+    };
+    let (first, end) = (after.map_or(0, Id::slot), tables.slots_end());
+    let counts = (first..end).step_by(BLOCK as usize).map(|first| {
+        let slots = first..end.min(first.saturating_add(BLOCK));
+        squall_rcu::pin(|_| slots.filter(is_counted).count())
+    });
+    counts.sum()
+}
+
+/// Returns the position of an id in a snapshot.
+fn place(id: Id) -> (u32, u32) {
+    (id.slot(), id.generation())
+}
+
+/// Merges held objects into a snapshot. A held object may have been alive when its slot was looked at, and
+/// then replaces that entry. The number of comparisons does not depend on the product of the two lengths.
+fn merge<T>(mut objects: Vec<T>, held: Vec<T>, id: impl Fn(&T) -> Id) -> Vec<T> {
+    if held.is_empty() {
+        return objects;
+    }
+    let ids: HashSet<Id> = held.iter().map(&id).collect();
+    objects.retain(|object| !ids.contains(&id(object)));
+    objects.extend(held);
+    objects.sort_by_key(|object| place(id(object)));
     objects
 }
 
@@ -283,9 +361,20 @@ pub(crate) fn instances(interface: TypeId, classes: &[TypeId]) -> Vec<Id> {
 
 /// Returns the results of `look` for all slots ever used. Uses one operation for each few hundred slots.
 fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
+    found(tables, 0, usize::MAX, look)
+}
+
+/// Like [`all`], but begins at the slot `first`, and ends after `limit` results.
+fn found<T>(tables: &Tables, first: u32, limit: usize, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
-    for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
-        squall_rcu::pin(|_| found.extend((first..first + BLOCK).filter_map(&look)));
+    let end = tables.slots_end();
+    for first in (first..end).step_by(BLOCK as usize) {
+        let left = limit - found.len();
+        if left == 0 {
+            break;
+        }
+        let slots = first..end.min(first.saturating_add(BLOCK));
+        squall_rcu::pin(|_| found.extend(slots.filter_map(&look).take(left)));
     }
     found
 }
@@ -364,4 +453,29 @@ unsafe fn describe_rep(kind: ObjectKind, interfaces: u32, owner: NonNull<Owner>)
     // SAFETY: the owner is a field of a `Rep` in such objects.
     let rep = unsafe { Rep::of(owner).as_ref() };
     RepInfo { cluster: Some(Cluster::new(rep.cluster)), vp: Some(Vp::new(rep.vp)), holds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_held_objects_are_merged_in_few_steps() {
+        const OBJECTS: u32 = if cfg!(miri) { 500 } else { 10_000 };
+        let id = |slot| Id::from_parts(slot, 1).expect("an id");
+        let objects = (0..OBJECTS).map(|slot| (id(slot), "live")).collect();
+        // Every tenth object died while the snapshot was made. The others' slots were empty by then.
+        let held = (0..OBJECTS / 10).map(|n| (id(n * 10), "held"));
+        let ended = (0..OBJECTS / 10).map(|n| (Id::from_parts(n * 10, 7).expect("an id"), "held"));
+        let looks = Cell::new(0);
+        let merged = merge(objects, held.chain(ended).collect(), |(id, _)| {
+            looks.set(looks.get() + 1);
+            *id
+        });
+        assert!(looks.get() < 30 * OBJECTS, "{} looks", looks.get());
+        assert_eq!(merged.len() as u32, OBJECTS + OBJECTS / 10);
+        assert!(merged.is_sorted_by_key(|(id, _)| place(*id)));
+        let held = merged.iter().filter(|(_, state)| *state == "held").count();
+        assert_eq!(held as u32, OBJECTS / 5);
+    }
 }

@@ -959,6 +959,9 @@ fn a_snapshot_shows_a_destroyed_object_while_a_call_holds_it() {
         let info = squall::info_of(Handle::id(h)).unwrap();
         assert_eq!((info.state, info.reps[0].holds), (squall::ObjectState::Ending, 1));
         assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(h)));
+        let before = squall::Id::from_parts(info.id.slot() - 1, u32::MAX);
+        assert_eq!(squall::snapshot_after(before, 1)[0].id, info.id);
+        assert!(squall::snapshot_after(Some(info.id), usize::MAX).iter().all(|other| other.id != info.id));
         drop(inside);
         destruction.wait().unwrap();
         assert!(squall::info_of(Handle::id(h)).is_none());

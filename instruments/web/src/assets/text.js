@@ -39,5 +39,25 @@ export function span(ms) {
   return `${Math.floor(ms / 3_600_000)} h`;
 }
 
-/** Formats the time since a moment in milliseconds since 1970. */
-export const ago = at => `${span(Math.max(0, Date.now() - at))} ago`;
+/** Makes an element for the time since a moment in milliseconds since 1970. `showAges` writes its text. */
+export function age(at) {
+  const made = element("time", {});
+  made.dataset.at = at;
+  return made;
+}
+
+/** Writes all times since a moment below an element, by the clock of the machine of the program. */
+export function showAges(below, now) {
+  below.querySelectorAll("time").forEach(made => {
+    const text = `${span(Math.max(0, now - Number(made.dataset.at)))} ago`;
+    if (made.textContent !== text) made.textContent = text;
+  });
+}
+
+/** Makes an element of a drawing. */
+export function shape(tag, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
+  if (text !== undefined) made.textContent = text;
+  return made;
+}

@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
 use fantoccini::error::CmdError;
+use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use serde_json::json;
 use squall::adapt::control;
 use squall::objects::counter::Counter;
 use squall::{Handle, Owned};
 
-use crate::common::{AUTHOR, Folder, Program};
+use crate::common::{AUTHOR, Folder, Page, Program};
 use crate::http::plain;
+use crate::scripted::{Reaction, Scripted};
 
 /// Pause between two looks at the page.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -86,7 +89,7 @@ impl Drop for Driver {
 }
 
 /// Runs a test with a browser, if one is installed.
-fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Client) -> F) {
+pub(crate) fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Client) -> F) {
     let Some(driver) = Driver::start() else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -97,7 +100,7 @@ fn with_browser<F: Future<Output = Result<(), CmdError>>>(test: impl FnOnce(Clie
 }
 
 /// Returns the text of an element, or an empty text while the page has no such element.
-async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
+pub(crate) async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
     match browser.find(Locator::Css(css)).await {
         // The page may replace the element at any time.
         Ok(element) => Ok(element.text().await.unwrap_or_default()),
@@ -107,7 +110,11 @@ async fn text(browser: &Client, css: &str) -> Result<String, CmdError> {
 }
 
 /// Waits until an element has a text that satisfies the condition.
-async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str) -> bool) -> Result<String, CmdError> {
+pub(crate) async fn wait_for(
+    browser: &Client,
+    css: &str,
+    is_there: impl Fn(&str) -> bool,
+) -> Result<String, CmdError> {
     loop {
         let found = text(browser, css).await?;
         if is_there(&found) {
@@ -118,16 +125,16 @@ async fn wait_for(browser: &Client, css: &str, is_there: impl Fn(&str) -> bool) 
 }
 
 /// Clicks an element, which the page may replace at any time.
-async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
+pub(crate) async fn click(browser: &Client, css: &str) -> Result<(), CmdError> {
     loop {
-        match browser.find(Locator::Css(css)).await?.click().await {
+        match browser.wait().for_element(Locator::Css(css)).await?.click().await {
             Err(error) if error.is_stale_element_reference() => {}
             other => return other,
         }
     }
 }
 
-async fn keep_screenshot(browser: &Client, name: &str) -> Result<(), CmdError> {
+pub(crate) async fn keep_screenshot(browser: &Client, name: &str) -> Result<(), CmdError> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("squall-web");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join(format!("{name}.png")), browser.screenshot().await?).expect("room");
@@ -174,17 +181,131 @@ fn the_hot_object_among_ten_thousand_is_found_frozen_and_swapped() {
         click(&browser, &format!("#implementation option[value='{form}']")).await?;
         click(&browser, "#swap").await?;
         click(&browser, "#yes").await?;
-        wait_for(&browser, "#message", |text| text == "swap: swapped").await?;
-        wait_for(&browser, "#object", |text| text.contains("swapped by hand")).await?;
+        wait_for(&browser, "#message", |text| {
+            text.starts_with("Swap Counter#") && text.ends_with(": swapped")
+        })
+        .await?;
+        let reason = format!("requested by {}", *AUTHOR);
+        wait_for(&browser, "#object", |text| text.contains("swapped by hand") && text.contains(&reason))
+            .await?;
         let page = wait_for(&browser, "#object", |text| text.contains(&format!("swap to {form}"))).await?;
-        assert!(page.contains(AUTHOR), "{page}");
+        assert!(page.contains(&**AUTHOR), "{page}");
         keep_screenshot(&browser, "swapped").await?;
         assert_eq!(control::status(Handle::id(hot.handle())).expect("it lives").form, form);
         assert_eq!(hot.handle().total(), 7);
         browser.back().await?;
-        wait_for(&browser, &format!("[data-id='{id}']"), |text| text.contains(&format!("{form}, frozen")))
-            .await?;
+        let is_changed = |text: &str| text.contains(form) && text.contains("frozen");
+        wait_for(&browser, &format!("[data-id='{id}']"), is_changed).await?;
         keep_screenshot(&browser, "changed").await
+    });
+}
+
+#[test]
+fn an_update_takes_away_no_click_no_entry_and_no_focus() {
+    let object = squall::objects::counter::adaptive().named("unsteady");
+    let id = Handle::id(object.handle());
+    let margin = || {
+        let attributes = control::attributes(id).expect("it is adaptive");
+        attributes.into_iter().find(|attribute| attribute.name == "margin").expect("an attribute").value
+    };
+    let before = margin();
+    let program = Program::new(false);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        browser.find(Locator::Id("search")).await?.send_keys(&id.to_string()).await?;
+        let row = format!("[data-id='{id}']");
+        wait_for(&browser, &row, |text| !text.is_empty()).await?;
+        let element = browser.find(Locator::Css(&row)).await?;
+        let mouse = || MouseActions::new("mouse".to_owned());
+        let over = PointerAction::MoveToElement { element, duration: None, x: 0.0, y: 0.0 };
+        let press = mouse().then(over).then(PointerAction::Down { button: MOUSE_BUTTON_LEFT });
+        browser.perform_actions(press).await?;
+        control::freeze(id, true).expect("it is adaptive");
+        wait_for(&browser, &row, |text| text.contains("frozen")).await?;
+        browser.perform_actions(mouse().then(PointerAction::Up { button: MOUSE_BUTTON_LEFT })).await?;
+        wait_for(&browser, "h1", |text| text.contains("unsteady")).await?;
+
+        let field = browser.wait().for_element(Locator::Css("input[name='margin']")).await?;
+        field.clear().await?;
+        field.send_keys("2.5").await?;
+        field.send_keys(&char::from(Key::Tab).to_string()).await?;
+        control::freeze(id, false).expect("it is adaptive");
+        wait_for(&browser, "#freeze", |text| text == "Freeze").await?;
+        let enter = char::from(Key::Enter).to_string();
+        let focused = browser.active_element().await?;
+        assert_eq!(focused.text().await?, "Set");
+        focused.send_keys(&enter).await?;
+        let question = wait_for(&browser, "#question", |text| !text.is_empty()).await?;
+        assert!(question.ends_with(&format!("from {before} to 2.5?")), "{question}");
+        // A key that is held down does not confirm.
+        let cancel = browser.active_element().await?;
+        assert_eq!(cancel.text().await?, "Cancel");
+        cancel.send_keys(&enter).await?;
+        wait_for(&browser, "#question", str::is_empty).await?;
+        assert_eq!(margin(), before);
+        browser.active_element().await?.send_keys(&enter).await?;
+        click(&browser, "#yes").await?;
+        wait_for(&browser, "#message", |text| text.contains("unsteady") && text.ends_with(": done")).await?;
+        assert_eq!(margin(), "2.5");
+        wait_for(&browser, "#object", |text| text.contains("set margin = 2.5")).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_read_only_page_has_nothing_to_change_and_says_what_is_missing() {
+    let object = squall::objects::counter::adaptive();
+    let id = Handle::id(object.handle());
+    let program = Program::new(true);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        wait_for(&browser, "#status", |text| text.contains("read-only")).await?;
+        wait_for(&browser, "#no-count", |text| text.contains("calls/s are missing")).await?;
+        assert!(!browser.find(Locator::Id("counting")).await?.is_displayed().await?);
+        assert!(!browser.find(Locator::Id("freeze-all")).await?.is_displayed().await?);
+        browser.goto(&format!("{address}#{id}")).await?;
+        wait_for(&browser, "h1", |text| text.contains(&id.to_string())).await?;
+        assert!(browser.find_all(Locator::Css("#object .act")).await?.is_empty());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_page_says_that_the_program_is_lost_and_found() {
+    let program = Scripted::new();
+    let page = Page::new(program.target(), false, None);
+    let address = page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&address).await?;
+        wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+        program.react(Reaction::Closes);
+        wait_for(&browser, "#status", |text| text.starts_with("not up to date: ")).await?;
+        program.react(Reaction::IsFull);
+        wait_for(&browser, "#status", |text| text.contains("8 clients are connected")).await?;
+        program.react(Reaction::Answers);
+        wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+        wait_for(&browser, "#message", |text| text == "connected to the program again").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn ten_pages_of_one_browser_follow_the_program() {
+    let (_object, id) = plain();
+    let program = Program::new(false);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        for _ in 0..10 {
+            let window = browser.new_window(false).await?;
+            browser.switch_to_window(window.handle).await?;
+            browser.goto(&address).await?;
+            wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
+            browser.find(Locator::Id("search")).await?.send_keys(&id).await?;
+            wait_for(&browser, &format!("[data-id='{id}']"), |text| !text.is_empty()).await?;
+        }
+        Ok(())
     });
 }
 

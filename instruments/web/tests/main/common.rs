@@ -2,7 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -69,13 +71,34 @@ pub(crate) struct Page {
 }
 
 /// Author of the page's changes.
-pub(crate) const AUTHOR: &str = "ann, squall browse";
+pub(crate) static AUTHOR: LazyLock<String> = LazyLock::new(|| {
+    let own = std::fs::metadata("/proc/self").expect("this process");
+    // The program takes a claim as it is if it ends with the true user.
+    format!("ann, squall browse, user {}", own.uid())
+});
 
 impl Page {
     pub(crate) fn new(target: Target, read_only: bool, print: Option<Print>) -> Page {
-        let interval = Duration::from_millis(20);
-        let author = AUTHOR.to_owned();
-        let site = Site::open(Options { target, port: 0, read_only, interval, author }).expect("it serves");
+        Page::with(Options { read_only, ..Page::options(target) }, print)
+    }
+
+    /// Returns options with a short interval.
+    pub(crate) fn options(target: Target) -> Options {
+        Options {
+            target,
+            port: 0,
+            read_only: false,
+            interval: Duration::from_millis(20),
+            timeout: Duration::from_secs(10),
+            author: AUTHOR.clone(),
+        }
+    }
+
+    pub(crate) fn with(options: Options, print: Option<Print>) -> Page {
+        Page::serve(Site::open(options).expect("it serves"), print)
+    }
+
+    pub(crate) fn serve(site: Site, print: Option<Print>) -> Page {
         let address = site.address();
         let parts: Vec<&str> = address.split(['/', ':']).collect();
         let (port, token) = (parts[4].parse().expect("a port"), parts[5].to_owned());
@@ -127,11 +150,63 @@ impl Page {
         self.send("POST", &self.path(file), &headers, &body.to_string())
     }
 
-    /// Returns the events of the page.
-    pub(crate) fn events(&self) -> Events {
-        let answer = self.get("events");
-        assert_eq!(answer.status, 200);
-        Events(answer.reader)
+    /// Returns the changes after the update with this number, or the reason why they are missing.
+    pub(crate) fn news(&self, since: u64) -> Value {
+        self.get(&format!("rows/7/{since}")).json()
+    }
+
+    /// Returns the changes after the update with this number. On a busy machine, the program may be late.
+    pub(crate) fn rows(&self, since: u64) -> Value {
+        loop {
+            let answer = self.news(since);
+            if answer["rows"].is_array() || answer["ended"].is_string() {
+                return answer;
+            }
+        }
+    }
+
+    /// Follows the rows, as a page does.
+    pub(crate) fn follow(&self) -> Follower<'_> {
+        Follower { page: self, number: 0 }
+    }
+
+    /// Asks for rows until an answer satisfies the condition, and returns it.
+    pub(crate) fn wait_for(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let answer = self.news(0);
+            if is_it(&answer) {
+                return answer;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Pause between two requests for rows.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Reader of all changes.
+pub(crate) struct Follower<'p> {
+    page: &'p Page,
+    number: u64,
+}
+
+impl Follower<'_> {
+    /// Returns the next update with a change, or the end.
+    pub(crate) fn next(&mut self) -> Value {
+        loop {
+            let answer = self.page.news(self.number);
+            match answer["number"].as_u64() {
+                Some(number) if number == self.number => {}
+                Some(number) => {
+                    self.number = number;
+                    return answer;
+                }
+                None if answer["ended"].is_string() => return answer,
+                None => {}
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -159,29 +234,13 @@ impl Answer {
     }
 }
 
-/// Server-sent events.
-pub(crate) struct Events(BufReader<TcpStream>);
-
-impl Events {
-    /// Returns the next event: its name and its data. Returns an empty option at the end.
-    pub(crate) fn next(&mut self) -> Option<(String, Value)> {
-        let mut lines = self.0.by_ref().lines().map(|line| line.expect("text"));
-        let name = lines.next()?.strip_prefix("event: ").expect("a name").to_owned();
-        let data = lines.next()?;
-        let data = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON");
-        assert_eq!(lines.next().as_deref(), Some(""));
-        Some((name, data))
-    }
-
-    /// Returns the next update of rows.
-    pub(crate) fn rows(&mut self) -> Value {
-        let (name, data) = self.next().expect("the program lives");
-        assert_eq!(name, "rows");
-        data
-    }
-}
-
 /// Returns the row of an object in an update.
 pub(crate) fn row<'a>(update: &'a Value, id: &str) -> Option<&'a Value> {
     update["rows"].as_array().expect("rows").iter().find(|row| row["id"] == id)
+}
+
+/// Returns the ids of an update's rows.
+pub(crate) fn ids(update: &Value) -> Vec<&str> {
+    let rows = update["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+    rows.iter().map(|row| row["id"].as_str().expect("an id")).collect()
 }

@@ -1,17 +1,15 @@
 //! The page's server, as browsers and other programs see it.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use serde_json::json;
 use squall::adapt::control;
-use squall::browse::Target;
 use squall::objects::counter::Counter;
 use squall::{Handle, Owned};
 use squall_web::End;
 
-use crate::common::{AUTHOR, Folder, Page, Program, row};
+use crate::common::{AUTHOR, Program, row};
 
 #[squall::interface]
 pub(crate) trait Hits: Send + Sync {
@@ -53,6 +51,10 @@ fn a_request_without_the_token_is_refused() {
         assert_eq!(page.get(file).status, 200, "{file}");
     }
     assert_eq!(page.get("no-such-file").status, 404);
+    assert!(page.get("object/1.1/no-such-request").refused(404).contains("no such request"));
+    assert!(page.get("freeze-all").refused(405).contains("POST"));
+    let bare = page.send("GET", &format!("/{}", page.token), &[("host", &host)], "");
+    assert!(bare.headers.contains(&format!("location: /{}/", page.token)), "{:?}", bare.headers);
 }
 
 #[test]
@@ -61,7 +63,16 @@ fn a_request_through_another_name_or_from_another_site_is_refused() {
     let page = &program.page;
     let host = format!("127.0.0.1:{}", page.port);
     let program_path = page.path("program");
-    for name in ["evil.example", &format!("evil.example:{}", page.port), "127.0.0.1:1", ""] {
+    let port = page.port;
+    let names = [
+        "evil.example",
+        &format!("evil.example:{port}"),
+        "127.0.0.1:1",
+        "",
+        &format!("localhost:{port}"),
+        &format!("[::1]:{port}"),
+    ];
+    for name in names {
         assert_eq!(page.send("GET", &program_path, &[("host", name)], "").status, 403, "{name}");
     }
     assert_eq!(page.send("GET", &program_path, &[], "").status, 403, "no host");
@@ -83,16 +94,16 @@ fn a_page_gets_all_objects_and_then_the_changed_ones() {
     let adaptive = squall::objects::counter::adaptive().named("hot \u{1b}[2J counter");
     let id = Handle::id(adaptive.handle()).to_string();
     let (other, other_id) = plain();
-    let mut events = program.page.events();
-    let first = events.rows();
+    let mut rows = program.page.follow();
+    let first = rows.next();
     assert_eq!(first["full"], true);
     let seen = row(&first, &id).expect("it is there");
     assert_eq!((&seen["name"], &seen["frozen"]), (&json!("hot \u{1b}[2J counter"), &json!(false)));
     assert!(row(&first, &other_id).is_some_and(|row| row["class"] == "Always"));
     assert_eq!(program.page.post(&format!("object/{id}/freeze"), &json!({ "frozen": true })).status, 200);
-    // Tests beside this one change other objects. A reader that falls behind gets all rows again.
+    // Tests beside this one change other objects. After the end of very many, all rows are sent.
     loop {
-        let update = events.rows();
+        let update = rows.next();
         assert!(update["full"] == true || row(&update, &other_id).is_none(), "it did not change");
         if row(&update, &id).is_some_and(|row| row["frozen"] == true) {
             break;
@@ -100,7 +111,7 @@ fn a_page_gets_all_objects_and_then_the_changed_ones() {
     }
     drop(other);
     loop {
-        let update = events.rows();
+        let update = rows.next();
         let is_absent = update["full"] == true && row(&update, &other_id).is_none();
         if is_absent || update["gone"].as_array().expect("ids").contains(&json!(other_id)) {
             break;
@@ -112,7 +123,7 @@ fn a_page_gets_all_objects_and_then_the_changed_ones() {
 fn a_page_gets_more_objects_than_one_answer_has() {
     let objects: Vec<_> = (0..squall::browse::protocol::OBJECTS_MAX + 3).map(|_| plain()).collect();
     let program = Program::new(false);
-    let first = program.page.events().rows();
+    let first = program.page.rows(0);
     let ids: std::collections::HashSet<_> = first["rows"]
         .as_array()
         .expect("rows")
@@ -137,6 +148,14 @@ fn an_object_is_changed_and_the_change_has_its_author() {
     assert_eq!(page.post(&format!("object/{id}/set"), &margin).status, 200);
     let why = page.post(&format!("object/{id}/set"), &json!({ "name": "margin", "value": "x" })).refused(409);
     assert!(why.contains("margin"), "{why}");
+    let from = || {
+        let attributes = page.get(&format!("object/{id}")).json()["detail"]["attributes"].clone();
+        let margin = attributes.as_array().expect("attributes").iter().find(|one| one["name"] == "margin");
+        margin.expect("an attribute")["from"].clone()
+    };
+    assert_eq!(from(), "instance");
+    assert_eq!(page.post(&format!("object/{id}/unset"), &json!({ "name": "margin" })).json(), true);
+    assert_eq!(from(), "default");
     let swap = page.post(&format!("object/{id}/swap"), &json!({ "implementation": form })).json();
     assert_eq!(swap["outcome"], "swapped");
     assert_eq!(object.handle().total(), 5);
@@ -147,23 +166,44 @@ fn an_object_is_changed_and_the_change_has_its_author() {
     let actions: Vec<_> =
         seen["actions"].as_array().expect("changes").iter().filter(|one| one["id"] == id).collect();
     let texts: Vec<_> = actions.iter().map(|one| one["action"].as_str().expect("text")).collect();
-    assert_eq!(texts, ["freeze", "set margin = 2.5", "set margin = x", &format!("swap to {form}")]);
-    assert!(actions.iter().all(|one| one["author"] == AUTHOR), "{actions:?}");
+    assert_eq!(
+        texts,
+        ["freeze", "set margin = 2.5", "set margin = x", "unset margin", &format!("swap to {form}")]
+    );
+    assert!(actions.iter().all(|one| one["author"] == *AUTHOR), "{actions:?}");
     assert!(actions[0]["outcome"] == "done" && actions[2]["outcome"] != "done", "{actions:?}");
+    assert_eq!(seen["history"][0]["why"], format!("requested by {}", *AUTHOR));
     assert!(page.get("object/9999999.1").refused(404).contains("9999999.1"));
     assert_eq!(page.post(&format!("object/{id}/freeze"), &json!({ "frozen": "yes" })).status, 400);
 }
 
 #[test]
 fn calls_are_counted_on_request() {
-    let program = Program::new(true);
-    let (_object, id) = plain();
-    let mut events = program.page.events();
-    assert_eq!(row(&events.rows(), &id).expect("it is there")["calls_per_s"], json!(null));
-    assert_eq!(program.page.post("count", &json!({ "ids": [&id, "9999999.1"] })).status, 200);
-    while row(&events.rows(), &id).is_none_or(|row| row["calls_per_s"] != 0.0) {}
-    let many = vec![id; 9];
-    assert!(program.page.post("count", &json!({ "ids": many })).refused(400).contains('8'));
+    let program = Program::new(false);
+    let page = &program.page;
+    let (object, id) = plain();
+    let rate = || row(&page.rows(0), &id).expect("it is there")["calls_per_s"].as_f64();
+    assert_eq!(rate(), None);
+    let gone = page.post("count", &json!({ "ids": ["9999999.1"] })).json();
+    assert_eq!(gone["refused"][0]["id"], "9999999.1", "{gone}");
+    let count = || page.post("count", &json!({ "ids": [&id] })).status;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                object.handle().hit();
+            }
+        });
+        while rate().is_none_or(|rate| rate == 0.0) {
+            assert_eq!(count(), 200);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    while rate() != Some(0.0) {
+        assert_eq!(count(), 200);
+    }
+    let many = vec![id.clone(); 9];
+    assert!(page.post("count", &json!({ "ids": many })).refused(400).contains('8'));
 }
 
 #[test]
@@ -175,7 +215,10 @@ fn a_read_only_page_changes_nothing() {
         (format!("object/{id}/freeze"), json!({ "frozen": true })),
         (format!("object/{id}/set"), json!({ "name": "margin", "value": "2" })),
         (format!("object/{id}/swap"), json!({ "implementation": "any" })),
+        (format!("object/{id}/unset"), json!({ "name": "margin" })),
         ("freeze-all".to_owned(), json!({ "frozen": true })),
+        // A count slows the calls of the object.
+        ("count".to_owned(), json!({ "ids": [&id] })),
     ] {
         assert!(program.page.post(&path, &body).refused(403).contains("--read-only"), "{path}");
     }
@@ -188,17 +231,15 @@ fn a_read_only_page_changes_nothing() {
 #[test]
 fn the_end_of_the_program_is_told_and_ends_the_server() {
     let program = Program::new(false);
-    let mut events = program.page.events();
-    events.rows();
+    program.page.rows(0);
     let page = program.end();
+    let mut rows = page.follow();
     let why = loop {
-        match events.next().expect("the reason comes last") {
-            (name, data) if name == "ended" => break data["why"].as_str().expect("text").to_owned(),
-            _ => {}
+        if let Some(why) = rows.next()["ended"].as_str() {
+            break why.to_owned();
         }
     };
     assert!(why.contains(&format!("process {}", std::process::id())) && why.contains("has ended"), "{why}");
-    assert!(events.next().is_none());
     match page.join().expect("no error") {
         End::Program(text) => assert_eq!(text, why),
         other => panic!("{other:?}"),
@@ -226,43 +267,4 @@ fn rows_are_printed_until_the_reader_is_gone() {
     // An object that appears is printed to nobody.
     let (_object, _) = plain();
     assert!(matches!(program.page.join(), Ok(End::Output(_))));
-}
-
-/// A program that answers by hand and reports each operation.
-fn record(listener: UnixListener, operations: mpsc::Sender<String>) {
-    let hello = json!({ "ok": { "protocol": 1, "version": "0.1.0", "pid": 1, "program": "it", "all_frozen": false } });
-    let listing = json!({ "ok": { "total": 0, "all_frozen": false, "objects": [] } });
-    let unknown = json!({ "error": { "kind": "bad-request", "message": "unknown variant" } });
-    let (stream, _) = listener.accept().expect("a client");
-    let mut writer = stream.try_clone().expect("a descriptor");
-    for line in BufReader::new(stream).lines() {
-        let request: serde_json::Value = serde_json::from_str(&line.expect("text")).expect("JSON");
-        let operation = request["op"].as_str().expect("an operation").to_owned();
-        let answer = match &*operation {
-            "hello" => &hello,
-            "list" => &listing,
-            _ => &unknown,
-        };
-        let _ = operations.send(operation);
-        if writeln!(writer, "{answer}").is_err() {
-            return;
-        }
-    }
-}
-
-#[test]
-fn a_program_that_nobody_looks_at_is_not_polled() {
-    let folder = Folder::new();
-    let listener = UnixListener::bind(folder.socket()).expect("free");
-    let (sender, operations) = mpsc::channel();
-    let program = std::thread::spawn(move || record(listener, sender));
-    let page = Page::new(Target::Path(folder.socket()), false, None);
-    // An older program does not know this request.
-    assert_eq!(page.get("program").json()["machine"]["levels"], json!([]));
-    let before: Vec<String> = operations.try_iter().collect();
-    assert_eq!(before, ["hello", "hello", "machine"], "one hello checks the version");
-    let mut events = page.events();
-    assert_eq!(events.rows(), json!({ "full": true, "all_frozen": false, "gone": [], "rows": [] }));
-    assert_eq!(operations.recv().expect("it is polled now"), "list");
-    drop((events, program, page));
 }

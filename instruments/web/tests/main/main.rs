@@ -2,4 +2,7 @@
 
 mod browser;
 mod common;
+mod connection;
 mod http;
+mod page;
+mod scripted;

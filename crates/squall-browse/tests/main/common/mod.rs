@@ -25,7 +25,8 @@ impl Hits for Shared {
     }
 }
 
-/// Serialises the tests that freeze or thaw all objects of the process.
+/// Serialises the tests that freeze or thaw all objects of the process, or that fill or read its log of
+/// changes.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static FREEZING: Mutex<()> = Mutex::new(());
     FREEZING.lock().unwrap_or_else(PoisonError::into_inner)
