@@ -216,7 +216,6 @@ impl Client {
 
     /// Lists the latest changes that clients asked for, of one object and of all objects together. The oldest
     /// comes first.
-    /// comes first.
     ///
     /// # Errors
     /// The errors of [`Client::hello`].
