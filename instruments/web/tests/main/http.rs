@@ -101,7 +101,7 @@ fn a_page_gets_all_objects_and_then_the_changed_ones() {
     assert_eq!((&seen["name"], &seen["frozen"]), (&json!("hot \u{1b}[2J counter"), &json!(false)));
     assert!(row(&first, &other_id).is_some_and(|row| row["class"] == "Always"));
     assert_eq!(program.page.post(&format!("object/{id}/freeze"), &json!({ "frozen": true })).status, 200);
-    // Tests beside this one change other objects. After the end of very many, all rows are sent.
+    // Tests beside this one change other objects. After the end of very many, all rows come again.
     loop {
         let update = rows.next();
         assert!(update["full"] == true || row(&update, &other_id).is_none(), "it did not change");
