@@ -214,7 +214,7 @@ impl Client {
         self.ask(&Request::Actions { id: None })
     }
 
-    /// Lists the latest changes of one object, and of all objects together, that clients asked for. The oldest
+    /// Lists the latest changes that clients asked for, of one object and of all objects together. The oldest
     /// comes first.
     ///
     /// # Errors

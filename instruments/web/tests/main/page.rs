@@ -128,6 +128,7 @@ fn a_change_keeps_the_elements_the_focus_and_the_text_that_is_entered() {
         link.click().await?;
         wait_until(&browser, "return location.hash", json!("#2.1")).await?;
         click(&browser, "nav a").await?;
+        wait_for(&browser, "[data-id='10.1']", |text| !text.is_empty()).await?;
         // The link covers all cells.
         run(
             &browser,
@@ -353,8 +354,7 @@ fn search_and_order_are_kept_in_the_address() {
         wait_for(&browser, "h1", |text| text.contains("10.1") || text.contains("3.1")).await?;
         browser.back().await?;
         wait_until(&browser, IDS, json!(["10.1", "3.1"])).await?;
-        let row = text(&browser, "[data-id='3.1']").await?;
-        assert!(row.contains("swapping, dry run"), "{row}");
+        wait_for(&browser, "[data-id='3.1']", |text| text.contains("swapping, dry run")).await?;
         let count = "return document.getElementById('scroll').ariaRowCount";
         assert_eq!(run(&browser, count).await?, json!("3"));
         Ok(())
@@ -425,13 +425,16 @@ fn the_whole_program_has_views_and_a_pause() {
         wait_for(&browser, "#status", |text| text == "paused").await?;
         run(
             &browser,
-            "window.asked = 0; const send = window.fetch; \
-             window.fetch = (path, options) => { window.asked += 1; return send(path, options); }",
+            "[window.rows, window.logs] = [0, 0]; const send = window.fetch; window.fetch = (path, options) => { \
+                 if (path.startsWith('rows/')) window.rows += 1; if (path === 'log') window.logs += 1; \
+                 return send(path, options); }",
         )
         .await?;
         // A paused page sends requests only if the user opens a view.
         click(&browser, "nav a:nth-child(2)").await?;
-        wait_until(&browser, "return window.asked", json!(1)).await?;
+        wait_until(&browser, "return window.logs", json!(1)).await?;
+        wait_for(&browser, "#log", |text| text.contains("many calls came")).await?;
+        assert_eq!(run(&browser, "return window.rows").await?, json!(0));
         assert_eq!(text(&browser, "#status").await?, "paused");
         click(&browser, "#pause").await?;
         wait_for(&browser, "#status", |text| text.starts_with("live")).await?;
