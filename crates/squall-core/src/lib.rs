@@ -47,13 +47,17 @@ pub use object::wrap;
 #[doc(hidden)]
 pub use observe::inspect::__calls_parked;
 #[cfg(not(loom))]
-pub use observe::inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
+pub use observe::inspect::{
+    ClassInfo, MediatorInfo, MediatorPhase, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot,
+};
 #[cfg(not(loom))]
 pub use observe::tables;
 pub use protocol::class::{ObjectKind, Source};
 #[cfg(not(loom))]
 pub use protocol::create_error::CreateError;
 pub use protocol::id::{Id, ParseIdError};
+#[cfg(not(loom))]
+pub use protocol::links::{LinkError, parts_of, set_part_of, whole_of};
 #[cfg(not(loom))]
 pub use protocol::memory::RepMemory;
 #[cfg(not(loom))]
