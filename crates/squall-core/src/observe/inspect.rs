@@ -49,7 +49,7 @@ pub struct ObjectInfo {
     /// The name that the program gave it, if any ([`Owned::named`](crate::Owned::named)).
     pub name: Option<Name>,
     /// The live object that this one is a part of, if the program said so
-    /// ([`Owned::part_of`](crate::Owned::part_of)).
+    /// ([`Owned::part_of`](crate::Owned::part_of)). Empty once this object was destroyed.
     pub part_of: Option<Id>,
     /// The interface that the object was made for.
     pub interface: &'static str,
@@ -444,7 +444,8 @@ fn describe(tables: &Tables, serving: Serving) -> ObjectInfo {
     ObjectInfo {
         id: object.id,
         name,
-        part_of: whole.and_then(living),
+        // Not for an object in the list of held ones, under whose lock no operation may begin and end.
+        part_of: whole.filter(|_| !is_dead).and_then(living),
         interface: class.interface,
         interface_source: class.source,
         class: (class.name)(),
