@@ -15,6 +15,8 @@ function facts(pairs) {
 }
 
 const place = decision => decision.place === null ? "" : ` at VP ${decision.place}`;
+const inFront = ({ phase, target, replacement, method }) => `in front of ${target}, phase ${phase}`
+  + (replacement === null ? "" : `; a swap to ${replacement}`) + (method === null ? "" : `; for calls of ${method}`);
 const outcome = swap => `${swap.total_us} \u00b5s, longest pause ${swap.longest_pause_us} \u00b5s`;
 
 /** A part of the page. It is drawn again only if its data changed, so that focus and selection stay. */
@@ -97,6 +99,7 @@ export class ObjectPage {
       facts: new Part(data => [element("h1", {}, this.title), facts(data)]),
       actions: new Part(data => [this.actions(data)]),
       reps: new Part(detail => this.reps(detail)),
+      relations: new Part(relations => [element("h2", {}, "Part of and parts"), this.relations(relations)]),
       decisions: new Part(history => [element("h2", {}, "Decisions"),
         table(["when", "decision", "reason", "swap", "readings"], history.toReversed().map(one => [
           age(one.at_ms), shown(`${one.from} to ${one.to}${place(one)}: ${one.verdict}`), shown(one.why),
@@ -114,9 +117,9 @@ export class ObjectPage {
           age(one.at_ms), shown(one.action), shown(one.author ?? "unknown"), shown(one.outcome),
         ]))]),
     };
-    const { facts: top, actions, reps, decisions, attributes, swaps, changes } = this.parts;
+    const { facts: top, actions, reps, relations, decisions, attributes, swaps, changes } = this.parts;
     const heading = element("h2", {}, "Attributes");
-    this.body = element("div", { hidden: true }, ...[top, actions, reps, decisions].map(part => part.node), heading,
+    this.body = element("div", { hidden: true }, ...[top, actions, reps, relations, decisions].map(part => part.node), heading,
       ...[attributes, swaps, changes].map(part => part.node));
     this.section.replaceChildren(this.failure, this.body);
     this.load();
@@ -174,6 +177,7 @@ export class ObjectPage {
       ["made", `${span(detail.age_ms)} ago at ${detail.made_at}`],
       ["interface", detail.interface_source],
       ...(detail.dry_run ? [["dry run", "its policy only records its decisions"]] : []),
+      ...(detail.mediator ? [["mediator", inFront(detail.mediator)]] : []),
       ...(detail.stays === null ? [] : [["stays", detail.stays]]),
     ]);
     const own = detail.attributes.find(attribute => attribute.name === "freeze");
@@ -181,6 +185,7 @@ export class ObjectPage {
       isFrozen: own === undefined ? detail.frozen : own.value === "true", withAll: site.allFrozen });
     const { reps, kind, rep_list, translations } = detail;
     parts.reps.update({ reps, kind, rep_list, translations });
+    parts.relations.update({ whole: detail.whole, linked: detail.parts, number: detail.parts_count });
     parts.decisions.update(history);
     parts.attributes.update(detail.attributes, mayAct);
     parts.swaps.update(swaps);
@@ -194,6 +199,20 @@ export class ObjectPage {
       table(["cluster", "made by VP", "held by calls"], rows));
     return [element("h2", {}, `Root and representatives: ${detail.reps}`),
       drawTopology(this.site.program.machine, detail), list].filter(node => node !== null);
+  }
+
+  /** Draws the object that this one is a part of, and its own parts, as links. */
+  relations({ whole, linked, number }) {
+    if (!whole && linked.length === 0) return element("p", { className: "weak" }, "none");
+    const line = object => {
+      const name = object.name === null ? "" : ` "${shown(object.name)}"`;
+      return [element("a", { href: `#${object.id}` }, `${object.interface}#${object.id}`), `${name} (${shown(object.class)})`];
+    };
+    const list = element("ul", { id: "relations" });
+    if (whole) list.append(element("li", {}, "part of ", ...line(whole)));
+    for (const part of linked) list.append(element("li", {}, "part: ", ...line(part)));
+    if (number > linked.length) list.append(element("li", {}, `and ${number - linked.length} more parts`));
+    return list;
   }
 
   actions({ mayAct, isAdaptive, implementations, isFrozen, withAll }) {
