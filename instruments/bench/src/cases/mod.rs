@@ -2,6 +2,7 @@
 
 mod adapt;
 mod alloc;
+pub(crate) mod browse;
 pub(crate) mod call;
 pub(crate) mod cell;
 mod counter;
@@ -36,6 +37,7 @@ static CASES: &[&Case] = &[
     &invoke::CASE,
     &object_memory::CASE,
     &monitor::CASE,
+    &browse::CASE,
     &lock::LOCK,
     &lock::MIX,
     &rwlock::CASE,
