@@ -12,7 +12,7 @@ pub use squall_core::{
     InterfaceOf, Interrupted, LinkError, MediatorInfo, MediatorPhase, Miss, MissAnswer, Name, NameError,
     ObjectInfo, ObjectKind, ObjectState, Owned, ParseIdError, RepContext, RepInfo, RepIter, RepMemory,
     RepRef, Root, Source, WellKnown, class_of, info_of, name_of, parts_of, set_name, set_part_of, shared,
-    shared_with, snapshot, swap, swappable, swappable_with, tables, try_shared, whole_of,
+    shared_with, snapshot, snapshot_after, swap, swappable, swappable_with, tables, try_shared, whole_of,
 };
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,

@@ -271,6 +271,55 @@ pub fn snapshot() -> Vec<ObjectInfo> {
     objects
 }
 
+/// Returns the first objects after an id, in the order of slots, and the number of all objects after it. Both
+/// are those of a [`snapshot`]. The slot of `after` counts if it has a later object.
+///
+/// # Cost
+/// A look at every later slot ever used. Only the returned objects are described, so pages of a few thousand
+/// objects cost little more than one snapshot.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// let counters: Vec<_> = (0..3).map(|_| squall::shared::<dyn Counter, _>(Central::default())).collect();
+/// let (first, total) = squall::snapshot_after(None, 2);
+/// assert_eq!((first.len(), total), (2, 3));
+/// let (rest, total) = squall::snapshot_after(Some(first[1].id), 2);
+/// assert_eq!((rest.len(), total), (1, 1));
+/// ```
+pub fn snapshot_after(after: Option<Id>, limit: usize) -> (Vec<ObjectInfo>, usize) {
+    // In a forked child the lock of the list below may be held forever.
+    let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return (Vec::new(), 0) };
+    let key = |id: Id| (id.slot(), id.generation());
+    let is_later = |id: Id| after.is_none_or(|after| key(id) > key(after));
+    let (mut objects, mut rest) = (Vec::new(), 0);
+    for first in (after.map_or(0, Id::slot)..tables.slots_end()).step_by(BLOCK as usize) {
+        squall_rcu::pin(|_| {
+            for slot in first..first + BLOCK {
+                let Some(found) = serving(tables, slot) else { continue };
+                // SAFETY: valid within this operation (`object/I1`).
+                let id = unsafe { found.object.as_ref() }.id;
+                if id.slot() != slot || !is_later(id) {
+                } else if objects.len() < limit {
+                    objects.push(describe(tables, found));
+                } else {
+                    rest += 1;
+                }
+            }
+        });
+    }
+    let mut held = Vec::new();
+    for_each_held(|object| held.push(describe(tables, Serving::ending(object))));
+    held.retain(|object| is_later(object.id));
+    // Such an object may have been alive when its slot was looked at.
+    let ids: HashSet<Id> = held.iter().map(|object| object.id).collect();
+    objects.retain(|seen| !ids.contains(&seen.id));
+    objects.append(&mut held);
+    objects.sort_by_key(|object| key(object.id));
+    let total = objects.len() + rest;
+    objects.truncate(limit);
+    (objects, total)
+}
+
 /// Returns the object of this id, if it would be in a [`snapshot`]. The id may also be that of an interface
 /// which the object's own one extends.
 ///
