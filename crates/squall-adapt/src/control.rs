@@ -214,7 +214,7 @@ pub fn status(id: Id) -> Option<Status> {
 /// Returns the status of an adaptive object, with this decision as the latest.
 fn status_with(id: Id, last: Option<Decision>) -> Option<Status> {
     let (family, form) = family::of(id)?;
-    let settings = settings::Settings::of(id);
+    let (frozen, dry_run) = settings::is_held(id);
     let known = engine::state()
         .records
         .get(&id)
@@ -227,8 +227,8 @@ fn status_with(id: Id, last: Option<Decision>) -> Option<Status> {
         family: family.name(),
         form: family.forms()[form].name(),
         forms: family.forms().iter().map(|form| form.name()).collect(),
-        frozen: settings.freeze,
-        dry_run: settings.dry_run,
+        frozen,
+        dry_run,
         swaps_count,
         bytes,
         contended_per_s,

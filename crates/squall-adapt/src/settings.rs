@@ -144,6 +144,18 @@ pub(crate) struct Settings {
     pub(crate) deadline: Duration,
 }
 
+/// Returns whether the object is frozen, and whether its policy only records its decisions. Cheaper than all
+/// settings, for lists of many objects.
+pub(crate) fn is_held(id: Id) -> (bool, bool) {
+    let own = attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));
+    let get = |attribute: &'static Attribute<bool>| match &own {
+        Some(values) => values.get(attribute),
+        None => ALL.get(attribute),
+    };
+    let (frozen, dry_run) = (ALL_FROZEN.load(Ordering::Relaxed), ALL_DRY_RUN.load(Ordering::Relaxed));
+    (frozen || get(&FREEZE), dry_run || get(&DRY))
+}
+
 impl Settings {
     pub(crate) fn of(id: Id) -> Settings {
         let own = attribute::values_of(id).filter(|values| std::ptr::eq(values.schema(), &SCHEMA));
