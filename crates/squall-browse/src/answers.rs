@@ -219,22 +219,35 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
             "\"after\" goes with \"sort\":\"id\" only, because the other orders change all the time";
         return Err(Refusal::new(RefusalKind::BadRequest, message));
     }
-    let mut objects: Vec<ObjectInfo> = squall_core::snapshot()
-        .into_iter()
-        .filter(|object| query.interface.as_deref().is_none_or(|part| object.interface.contains(part)))
-        .filter(|object| {
-            let part = query.name.as_deref();
-            part.is_none_or(|part| object.name.as_ref().is_some_and(|name| name.contains(part)))
-        })
-        .filter(|object| after.is_none_or(|after| key(object.id) > key(after)))
-        .collect();
-    order(&mut objects, query.sort);
-    let total = objects.len();
-    objects.truncate(query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX));
+    let limit = query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX);
+    let is_whole = query.interface.is_none() && query.name.is_none();
+    let (objects, total) = if is_whole && query.sort == Sort::Id {
+        squall_core::snapshot_after(after, limit)
+    } else {
+        let mut objects = matching(query, after);
+        order(&mut objects, query.sort);
+        let total = objects.len();
+        objects.truncate(limit);
+        (objects, total)
+    };
     let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
     let statuses = control::statuses_of(&ids);
-    let objects = objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref()));
+    let mut classes = short::Classes::default();
+    let objects =
+        objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref(), &mut classes));
     Ok(Listing { total, all_frozen: control::all_frozen(), objects: objects.collect() })
+}
+
+/// Returns the objects after this id that satisfy the filters of a query.
+fn matching(query: &ListQuery, after: Option<Id>) -> Vec<ObjectInfo> {
+    let mut objects = squall_core::snapshot();
+    objects.retain(|object| {
+        let is_named = |part: &str| object.name.as_ref().is_some_and(|name| name.contains(part));
+        query.interface.as_deref().is_none_or(|part| object.interface.contains(part))
+            && query.name.as_deref().is_none_or(is_named)
+            && after.is_none_or(|after| key(object.id) > key(after))
+    });
+    objects
 }
 
 /// Sorts the largest first, and equal ones by id. Ids grow.
@@ -260,12 +273,12 @@ fn by_status(mut by: impl FnMut(&dyn Fn(&ObjectInfo) -> f64), amount: fn(&Status
     by(&|object| amounts.get(&object.id).copied().unwrap_or(-1.0));
 }
 
-fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
+fn view(object: &ObjectInfo, status: Option<&Status>, classes: &mut short::Classes) -> ObjectView {
     ObjectView {
         id: object.id.to_string(),
         name: object.name.as_deref().map(str::to_owned),
         interface: object.interface.to_owned(),
-        class: short::class(object.class),
+        class: classes.short(object.class).to_owned(),
         family: status.map(|status| status.family.to_owned()),
         form: status.map(|status| status.form.to_owned()),
         forms: status
@@ -326,7 +339,7 @@ fn detail(object: &ObjectInfo) -> Detail {
         whole: object.part_of.and_then(related),
         parts_count: parts.len(),
         parts: parts.into_iter().take(PARTS_LISTED_MAX).filter_map(related).collect(),
-        row: view(object, status.as_ref()),
+        row: view(object, status.as_ref(), &mut short::Classes::default()),
         class_path: object.class.to_owned(),
         kind: match object.kind {
             ObjectKind::Shared => "shared",
