@@ -12,7 +12,7 @@ use serde::Serialize;
 use squall_adapt::control::{self, ControlError, Status};
 use squall_adapt::decision::Decision;
 use squall_core::swap::{SwapOutcome, SwapReport};
-use squall_core::{Id, ObjectInfo, ObjectKind, ObjectState};
+use squall_core::{Id, MediatorInfo, ObjectInfo, ObjectKind, ObjectState};
 use squall_machine::ClusterSize;
 use squall_policy::attribute::AttributeInfo;
 
@@ -20,14 +20,17 @@ use crate::actions;
 use crate::changes;
 use crate::protocol::{
     AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, LevelView, ListQuery,
-    Listing, MachineView, MemoryView, NodeMemoryView, OBJECTS_MAX, OPERATIONS, ObjectView, Refusal,
-    RefusalKind, RepView, Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
+    Listing, MachineView, MediatorView, MemoryView, NodeMemoryView, OBJECTS_MAX, OPERATIONS, ObjectView,
+    Refusal, RefusalKind, RelatedView, RepView, Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION,
+    VpMemoryView,
 };
 use crate::session::Session;
 use crate::short;
 
 /// Largest number of representatives listed individually.
 const REPS_LISTED_MAX: usize = 1024;
+/// Largest number of parts listed individually.
+const PARTS_LISTED_MAX: usize = 256;
 
 /// Answers a request with the text after `"ok":`, and records it if it is a change.
 pub(crate) fn answer(request: Request, session: &mut Session) -> Result<String, Refusal> {
@@ -225,7 +228,9 @@ fn list(query: &ListQuery) -> Result<Listing, Refusal> {
     };
     let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
     let statuses = control::statuses_of(&ids);
-    let objects = objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref()));
+    let mut classes = short::Classes::default();
+    let objects =
+        objects.iter().zip(&statuses).map(|(object, status)| view(object, status.as_ref(), &mut classes));
     Ok(Listing { total, all_frozen: control::all_frozen(), objects: objects.collect() })
 }
 
@@ -290,12 +295,12 @@ fn sorted(query: &ListQuery, limit: usize) -> (Vec<ObjectInfo>, usize) {
     (objects, total)
 }
 
-pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
+pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>, classes: &mut short::Classes) -> ObjectView {
     ObjectView {
         id: object.id.to_string(),
         name: object.name.as_deref().map(str::to_owned),
         interface: object.interface.to_owned(),
-        class: short::class(object.class),
+        class: classes.short(object.class).to_owned(),
         family: status.map(|status| status.family.to_owned()),
         form: status.map(|status| status.form.to_owned()),
         forms: status
@@ -320,7 +325,29 @@ pub(crate) fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
         dry_run: status.is_some_and(|status| status.dry_run),
         stays: status.map(|status| status.stays.to_string()),
         last_decision: status.and_then(|status| status.last.as_ref()).map(sentence),
+        part_of: object.part_of.map(|whole| whole.to_string()),
+        mediator: object.mediator.as_ref().map(mediator),
     }
+}
+
+fn mediator(mediator: &MediatorInfo) -> MediatorView {
+    MediatorView {
+        phase: mediator.phase.to_string(),
+        target: short::class(mediator.target),
+        replacement: mediator.replacement.map(short::class),
+        method: mediator.method.map(str::to_owned),
+    }
+}
+
+/// Describes an object that another one is linked to, if it still lives.
+fn related(id: Id) -> Option<RelatedView> {
+    let object = squall_core::info_of(id)?;
+    Some(RelatedView {
+        id: object.id.to_string(),
+        name: object.name.as_deref().map(str::to_owned),
+        interface: object.interface.to_owned(),
+        class: short::class(object.class),
+    })
 }
 
 fn detail(object: &ObjectInfo) -> Detail {
@@ -330,8 +357,12 @@ fn detail(object: &ObjectInfo) -> Detail {
         vp: rep.vp.map(|vp| vp.index()),
         holds: rep.holds,
     });
+    let parts = squall_core::parts_of(object.id);
     Detail {
-        row: view(object, status.as_ref()),
+        whole: object.part_of.and_then(related),
+        parts_count: parts.len(),
+        parts: parts.into_iter().take(PARTS_LISTED_MAX).filter_map(related).collect(),
+        row: view(object, status.as_ref(), &mut short::Classes::default()),
         class_path: object.class.to_owned(),
         kind: match object.kind {
             ObjectKind::Shared => "shared",

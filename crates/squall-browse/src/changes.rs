@@ -19,6 +19,7 @@ use squall_core::Id;
 
 use crate::answers::view;
 use crate::protocol::{Changes, OBJECTS_MAX, ObjectView};
+use crate::short;
 
 /// Number of objects that are described at once.
 const PART: usize = 512;
@@ -42,6 +43,7 @@ pub(crate) fn next(sent: &mut Sent) -> Changes {
 }
 
 fn step(sent: &mut Sent, looked_max: usize, rows_max: usize) -> Changes {
+    let mut classes = short::Classes::default();
     let mut changes = Changes { all_frozen: control::all_frozen(), ..Changes::default() };
     let mut looked = 0;
     while looked < looked_max && changes.objects.len() < rows_max {
@@ -50,7 +52,7 @@ fn step(sent: &mut Sent, looked_max: usize, rows_max: usize) -> Changes {
         let ids: Vec<Id> = objects.iter().map(|object| object.id).collect();
         let statuses = control::statuses_of(&ids);
         for (object, status) in objects.iter().zip(&statuses) {
-            let row = view(object, status.as_ref());
+            let row = view(object, status.as_ref(), &mut classes);
             let hash = hash(&row);
             let before = sent.rows.insert(object.id, (hash, sent.scan));
             if before.is_none_or(|(before, _)| before != hash) {
@@ -101,11 +103,13 @@ fn hash(row: &ObjectView) -> u64 {
         dry_run,
         stays,
         last_decision,
+        part_of,
+        mediator,
     } = row;
     let mut hasher = DefaultHasher::new();
     (id, name, interface, class, family, form, forms, state).hash(&mut hasher);
     (reps, vps, bytes, misses, contended_per_s.map(f64::to_bits), swaps).hash(&mut hasher);
-    (frozen, frozen_all, dry_run, stays, last_decision).hash(&mut hasher);
+    (frozen, frozen_all, dry_run, stays, last_decision, part_of, mediator).hash(&mut hasher);
     hasher.finish()
 }
 

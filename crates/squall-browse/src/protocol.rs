@@ -410,6 +410,40 @@ pub struct ObjectView {
     pub stays: Option<String>,
     /// The latest decision about it, as a sentence, if there was one.
     pub last_decision: Option<String>,
+    /// Id of the live object that it is a part of, if the program said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<String>,
+    /// The mediator in front of it, while it is being swapped or is arbitrated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mediator: Option<MediatorView>,
+}
+
+/// A mediator in front of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MediatorView {
+    /// `forward`, `block`, `transfer` or `arbitrate`: the treatment of calls.
+    pub phase: String,
+    /// Class of the object behind it.
+    pub target: String,
+    /// Class of the object that takes its place if the swap succeeds.
+    pub replacement: Option<String>,
+    /// The only method whose calls an arbiter's function gets, if it was attached to one method.
+    pub method: Option<String>,
+}
+
+/// An object that is linked to another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RelatedView {
+    /// Id of the object, as text.
+    pub id: String,
+    /// Name that the program gave it, if any. May contain control characters.
+    pub name: Option<String>,
+    /// Name of its interface.
+    pub interface: String,
+    /// Name of its class, without module paths and constant parameters.
+    pub class: String,
 }
 
 /// One object in detail.
@@ -444,6 +478,15 @@ pub struct Detail {
     /// The change by which a client froze the object or, if it is not frozen itself, all objects.
     #[serde(default)]
     pub frozen_by: Option<ActionView>,
+    /// The live object that it is a part of.
+    #[serde(default)]
+    pub whole: Option<RelatedView>,
+    /// The first live objects that are parts of it.
+    #[serde(default)]
+    pub parts: Vec<RelatedView>,
+    /// Number of all of its parts.
+    #[serde(default)]
+    pub parts_count: usize,
 }
 
 /// One representative.

@@ -1,8 +1,20 @@
 //! Short names of types, for tables.
 
+use std::collections::HashMap;
+
 /// Strips module paths and constant parameters from a type name: `a::Central<true>` becomes `Central`.
 pub(crate) fn class(name: &str) -> String {
     without_constants(&without_paths(name))
+}
+
+/// Short names of the classes of many objects. Each class is shortened once.
+#[derive(Default)]
+pub(crate) struct Classes(HashMap<&'static str, String>);
+
+impl Classes {
+    pub(crate) fn short(&mut self, name: &'static str) -> &str {
+        self.0.entry(name).or_insert_with(|| class(name))
+    }
 }
 
 /// Strips the module paths from a type name.

@@ -1,6 +1,7 @@
 //! `squall bench`: runs cases and prints their tables.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -48,6 +49,21 @@ pub(crate) struct LoopArgs {
     /// The variant of the case.
     #[arg(long, value_name = "V")]
     variant: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct BrowsedArgs {
+    /// The path of its inspection socket.
+    #[arg(value_name = "PATH")]
+    socket: PathBuf,
+    /// Replace a thousand objects each second.
+    #[arg(long)]
+    churn: bool,
+}
+
+/// Runs the program that the case `browse` watches, until its input ends.
+pub(crate) fn run_browsed(args: &BrowsedArgs) -> Result<(), Failure> {
+    Ok(squall_bench::browsed_program(&args.socket, args.churn)?)
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {

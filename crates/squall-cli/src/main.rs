@@ -44,6 +44,9 @@ enum Command {
     Tour,
     /// Run benchmarks of Squall and its rivals, interleaved in this process.
     Bench(bench::BenchArgs),
+    /// Run the program that the benchmark case `browse` watches.
+    #[command(hide = true)]
+    Browsed(bench::BrowsedArgs),
     /// Run an exact number of operations between two barriers, without a clock, for external instruments.
     Loop(bench::LoopArgs),
     /// Run a program under emulation and report the cache lines that its threads share.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Tour) => tour::run(),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Browsed(args)) => bench::run_browsed(&args),
         Some(Command::Loop(args)) => bench::run_loop(&args),
         Some(Command::Locality(args)) => locality::run(&args),
         Some(Command::Report(args)) => report::run(&args),

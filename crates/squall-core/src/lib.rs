@@ -48,7 +48,8 @@ pub use object::wrap;
 pub use observe::inspect::__calls_parked;
 #[cfg(not(loom))]
 pub use observe::inspect::{
-    ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, count_after, info_of, snapshot, snapshot_after,
+    ClassInfo, MediatorInfo, MediatorPhase, ObjectInfo, ObjectState, RepInfo, class_of, count_after, info_of,
+    snapshot, snapshot_after,
 };
 #[cfg(not(loom))]
 pub use observe::tables;
@@ -56,6 +57,8 @@ pub use protocol::class::{ObjectKind, Source};
 #[cfg(not(loom))]
 pub use protocol::create_error::CreateError;
 pub use protocol::id::{Id, ParseIdError};
+#[cfg(not(loom))]
+pub use protocol::links::{LinkError, parts_of, set_part_of, whole_of};
 #[cfg(not(loom))]
 pub use protocol::memory::RepMemory;
 #[cfg(not(loom))]

@@ -48,6 +48,7 @@ mod work;
 pub mod env;
 
 pub use case::{Case, Missing, Role, Variant};
+pub use cases::browse::browsed_program;
 pub use cases::{all, find};
 pub use exact::run_exact;
 pub use harness::{

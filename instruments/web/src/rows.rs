@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use squall_browse::protocol::ObjectView;
+use squall_browse::protocol::{MediatorView, ObjectView};
 
 /// Miss counts wrap at this value.
 const MISSES_END: u64 = 1 << 32;
@@ -48,6 +48,8 @@ struct Fields<'a> {
     dry_run: bool,
     stays: Option<&'a str>,
     last_decision: Option<&'a str>,
+    part_of: Option<&'a str>,
+    mediator: Option<&'a MediatorView>,
 }
 
 /// One object as JSON.
@@ -195,6 +197,8 @@ impl Rows {
             dry_run: object.dry_run,
             stays: object.stays.as_deref(),
             last_decision: object.last_decision.as_deref(),
+            part_of: object.part_of.as_deref(),
+            mediator: object.mediator.as_ref(),
         };
         // Cannot fail: it holds only texts, numbers and booleans.
         serde_json::to_string(&row).unwrap_or_default()

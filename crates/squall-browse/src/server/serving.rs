@@ -62,6 +62,10 @@ impl Serving {
                 let is_ready = was_ready.next().unwrap_or(false);
                 turn(client, handler, is_ready, patience, now) == Life::Stays
             });
+            if self.clients.is_empty() {
+                // The memory is for clients alone.
+                self.clients = Vec::new();
+            }
             if self.resting_until.is_some_and(|until| until <= now) {
                 self.resting_until = None;
             }

@@ -3,6 +3,7 @@
 use crate::common::{Hits, Program, hits};
 use squall_browse::protocol::{ListQuery, RefusalKind, Sort};
 use squall_browse::{Builder, ClientError};
+use squall_core::swap::arbitrate_method;
 use squall_core::{Handle, info_of};
 
 #[test]
@@ -20,6 +21,47 @@ fn an_object_is_seen_as_inspection_sees_it() {
     assert_eq!(detail.made_at, info.made_at.to_string());
     assert_eq!((detail.row.state.as_str(), detail.kind.as_str()), ("live", "shared"));
     assert_eq!(detail.rep_list.len(), 1);
+}
+
+#[test]
+fn a_part_shows_its_whole_and_the_whole_its_parts() {
+    let program = Program::new(Builder::new());
+    let mut client = program.client();
+    let whole = hits().named("login service");
+    let whole_id = Handle::id(whole.handle()).to_string();
+    let parts = ["cache", "errors"].map(|name| hits().named(name).part_of(whole.handle()));
+    let part_id = Handle::id(parts[0].handle()).to_string();
+    let listing = client.list(&ListQuery { name: Some("cache".to_owned()), ..ListQuery::default() });
+    let row = listing.expect("an answer").objects.into_iter().find(|row| row.id == part_id).expect("listed");
+    assert_eq!(row.part_of.as_ref(), Some(&whole_id));
+    let part = client.object(&part_id).expect("an answer");
+    let shown = part.whole.expect("it lives");
+    assert_eq!((shown.id, shown.name.as_deref()), (whole_id.clone(), Some("login service")));
+    assert_eq!((part.parts_count, part.parts.len()), (0, 0));
+    let detail = client.object(&whole_id).expect("an answer");
+    let names: Vec<_> = detail.parts.iter().map(|part| part.name.as_deref().expect("named")).collect();
+    assert_eq!(detail.parts_count, 2);
+    assert!(names.contains(&"cache") && names.contains(&"errors"), "{names:?}");
+    assert_eq!((detail.whole, detail.row.part_of), (None, None));
+    drop(whole);
+    let part = client.object(&part_id).expect("an answer");
+    assert_eq!((part.whole, part.row.part_of), (None, None));
+}
+
+#[test]
+fn an_arbitrated_object_shows_its_mediator() {
+    let program = Program::new(Builder::new());
+    let mut client = program.client();
+    let object = hits();
+    let id = Handle::id(object.handle()).to_string();
+    assert_eq!(client.object(&id).expect("an answer").row.mediator, None);
+    let arbiter = arbitrate_method(object.handle(), "add", |_| {}).expect("it lives");
+    let row = client.object(&id).expect("an answer").row;
+    let mediator = row.mediator.expect("it is arbitrated");
+    assert_eq!((&*mediator.phase, &*mediator.target), ("arbitrate", "Shared"));
+    assert_eq!((mediator.replacement, mediator.method.as_deref()), (None, Some("add")));
+    arbiter.detach();
+    assert_eq!(client.object(&id).expect("an answer").row.mediator, None);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use squall::browse::Client;
-use squall::browse::protocol::{ActionView, AttributeView, DecisionView, Detail, MemoryView, SwapView};
+use squall::browse::protocol::{
+    ActionView, AttributeView, DecisionView, Detail, MediatorView, MemoryView, RelatedView, SwapView,
+};
 
 use super::args::CommandArgs;
 use super::print::json;
@@ -209,6 +211,20 @@ pub(super) fn named(name: Option<&str>) -> String {
     name.map_or(String::new(), |name| format!(" \"{}\"", text::escaped(name)))
 }
 
+/// Formats the mediator in front of an object.
+fn mediator_line(mediator: &MediatorView) -> String {
+    let MediatorView { phase, target, replacement, method, .. } = mediator;
+    let replacement =
+        replacement.as_ref().map_or(String::new(), |class| format!(", to be replaced by {class}"));
+    let method = method.as_ref().map_or(String::new(), |method| format!(", for calls of {method}"));
+    format!("mediator in phase {phase} before {target}{replacement}{method}")
+}
+
+/// Formats a linked object.
+fn related(object: &RelatedView) -> String {
+    format!("{}#{}{} ({})", object.interface, object.id, named(object.name.as_deref()), object.class)
+}
+
 /// Formats the details of one object.
 pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView], readings: bool) -> Vec<String> {
     let row = &detail.row;
@@ -230,6 +246,12 @@ pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView], readings: 
             row.reps,
         ),
     ];
+    lines.extend(row.mediator.iter().map(mediator_line));
+    lines.extend(detail.whole.iter().map(|whole| format!("part of {}", related(whole))));
+    if !detail.parts.is_empty() {
+        lines.push(format!("parts: {}", detail.parts_count));
+        lines.extend(detail.parts.iter().map(|part| format!("  {}", related(part))));
+    }
     if let (Some(family), Some(form)) = (&row.family, &row.form) {
         let frozen = match (row.frozen, row.frozen_all, row.dry_run) {
             (true, ..) => "; frozen",

@@ -6,6 +6,7 @@ use ratatui::style::Modifier;
 use squall::browse::protocol::{DecisionView, Detail, ObjectView};
 
 use super::args::Key;
+use super::command::detail_lines;
 use super::draw::draw;
 use super::state::{Action, Press, Prompt, State};
 use super::watch::{Look, Row, object};
@@ -29,6 +30,32 @@ fn adaptive(id: &str, bytes: usize, contended: f64) -> ObjectView {
 fn look(objects: Vec<ObjectView>) -> Look {
     let rows: Vec<Row> = objects.into_iter().map(row).collect();
     Look { total: rows.len(), rows, all_frozen: false }
+}
+
+#[test]
+fn the_links_and_the_mediator_of_an_object_are_shown() {
+    let (mut detail, _) = detail("7.1");
+    let plain = detail_lines(&detail, &[], false);
+    assert!(!plain.iter().any(|line| line.contains("part") || line.contains("mediator")), "{plain:?}");
+    let related = |id: &str, name: &str| {
+        let related =
+            serde_json::json!({ "id": id, "name": name, "interface": "Map", "class": "Single<u64>" });
+        serde_json::from_value(related).expect("an object")
+    };
+    detail.whole = Some(related("3.1", "login service"));
+    detail.parts = vec![related("9.4", "a\u{1b}[2Jb")];
+    detail.parts_count = 300;
+    let mediator = serde_json::json!({ "phase": "block", "target": "Shared", "replacement": "Distributed", "method": null });
+    detail.row.mediator = Some(serde_json::from_value(mediator).expect("a mediator"));
+    let lines = detail_lines(&detail, &[], false);
+    for expected in [
+        "mediator in phase block before Shared, to be replaced by Distributed",
+        "part of Map#3.1 \"login service\" (Single<u64>)",
+        "parts: 300",
+        "  Map#9.4 \"a\\u{1b}[2Jb\" (Single<u64>)",
+    ] {
+        assert!(lines.iter().any(|line| line == expected), "{expected:?} is not in {lines:?}");
+    }
 }
 
 fn detail(id: &str) -> (Detail, Vec<DecisionView>) {

@@ -11,6 +11,7 @@ use crate::call::arbitration::Arbitration;
 use crate::call::error::{CallError, CallErrorKind};
 use crate::call::frames::{TRANSFER, in_transfer, passes};
 use crate::call::resolve::answer;
+use crate::protocol::class::Class;
 use crate::protocol::header::Header;
 use crate::protocol::id::Id;
 use crate::protocol::mediation::{ask, leave};
@@ -30,6 +31,9 @@ pub(crate) struct Full {
     pub(crate) mediator: Mediator,
     /// The function that calls go through, if any.
     pub(crate) arbitration: Option<Arc<Arbitration>>,
+    /// The class of the new object of a swap. The object itself may be freed while others look at the
+    /// mediator.
+    pub(crate) replacement: Option<&'static Class>,
     pub(crate) began: Instant,
     // The number of calls that waited. Written by those calls.
     pub(crate) parked: AtomicU64,
@@ -38,10 +42,15 @@ pub(crate) struct Full {
 }
 
 impl Full {
-    pub(crate) fn new(mediator: Mediator, arbitration: Option<Arc<Arbitration>>) -> Box<Full> {
+    pub(crate) fn new(
+        mediator: Mediator,
+        arbitration: Option<Arc<Arbitration>>,
+        replacement: Option<&'static Class>,
+    ) -> Box<Full> {
         Box::new(Full {
             mediator,
             arbitration,
+            replacement,
             began: Instant::now(),
             parked: AtomicU64::new(0),
             parked_at: [const { AtomicU64::new(0) }; PAUSES_MAX],

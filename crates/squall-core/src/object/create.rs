@@ -163,7 +163,7 @@ pub(crate) unsafe fn end(block: NonNull<Object>, layout: Layout) {
     let (id, class) = (object.id, object.class);
     let has_moved = object.gate.has_moved();
     // Relaxed: ordered by the grace period (`names/I1`).
-    if !has_moved && tables.slot(id.slot()).named.load(Ordering::Relaxed) == names::mark(id) {
+    if !has_moved && tables.slot(id.slot()).listed.load(Ordering::Relaxed) == names::mark(id) {
         names::end(id);
     }
     if has_moved {

@@ -11,6 +11,7 @@ use crate::call::interface::Interface;
 use crate::call::mediated::doomed;
 use crate::protocol::destroy::run_drop;
 use crate::protocol::id::Id;
+use crate::protocol::links::set_part_of;
 use crate::protocol::names::set_name;
 use crate::protocol::object::Object;
 use crate::protocol::platform::{Platform, Stage};
@@ -93,6 +94,26 @@ impl<I: ?Sized + Interface> Owned<I> {
     pub fn named(self, name: impl Into<Arc<str>>) -> Owned<I> {
         // The object lives, since its owner is here.
         let _ = set_name(self.handle.bits_id(), name);
+        self
+    }
+
+    /// Declares the object to be a part of another one, for people, and returns its owner: see
+    /// [`set_part_of`](crate::set_part_of).
+    ///
+    /// Without effect if the other object is a part of this one, in a forked child, and in a signal handler
+    /// that interrupted a slow path of Squall.
+    ///
+    /// ```
+    /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+    /// use squall::{Handle, info_of};
+    ///
+    /// let service = squall::shared::<dyn Counter, _>(Central::default()).named("login service");
+    /// let errors = squall::shared::<dyn Counter, _>(Central::default()).part_of(service.handle());
+    /// let info = info_of(Handle::id(errors.handle())).unwrap();
+    /// assert_eq!(info.part_of, Some(Handle::id(service.handle())));
+    /// ```
+    pub fn part_of<W: ?Sized + Interface>(self, whole: Handle<W>) -> Owned<I> {
+        let _ = set_part_of(self.handle.bits_id(), whole.bits_id());
         self
     }
 

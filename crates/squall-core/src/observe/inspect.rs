@@ -11,6 +11,7 @@ use squall_sys::sync::atomic::Ordering;
 use std::any::TypeId;
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -21,8 +22,9 @@ use crate::call::mediated::Full;
 use crate::protocol::class::{ObjectKind, Source};
 use crate::protocol::destroy::for_each_held;
 use crate::protocol::id::Id;
-use crate::protocol::mediator::Phase;
-use crate::protocol::names::{Name, name_of};
+use crate::protocol::links::living;
+use crate::protocol::mediator::{Mediator, Phase};
+use crate::protocol::names::{Name, listed};
 use crate::protocol::object::{Object, for_each_header, header};
 use crate::protocol::platform::Platform;
 use crate::protocol::reps::{Owner, Rep};
@@ -46,6 +48,9 @@ pub struct ObjectInfo {
     pub id: Id,
     /// The name that the program gave it, if any ([`Owned::named`](crate::Owned::named)).
     pub name: Option<Name>,
+    /// The live object that this one is a part of, if the program said so
+    /// ([`Owned::part_of`](crate::Owned::part_of)). Empty once this object was destroyed.
+    pub part_of: Option<Id>,
     /// The interface that the object was made for.
     pub interface: &'static str,
     /// The place where the interface is declared.
@@ -72,6 +77,65 @@ pub struct ObjectInfo {
     pub misses: u64,
     /// The object's stage of life.
     pub state: ObjectState,
+    /// The mediator that calls meet in front of the object, if there is one.
+    pub mediator: Option<MediatorInfo>,
+}
+
+/// A mediator at one moment. It stands in front of an object that is being swapped or is arbitrated.
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall::{Handle, MediatorPhase, info_of, swap::arbitrate_method};
+///
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// let _arbiter = arbitrate_method(counter.handle(), "add", |_| {})?;
+/// let mediator = info_of(Handle::id(counter.handle())).unwrap().mediator.unwrap();
+/// assert_eq!((mediator.phase, mediator.method), (MediatorPhase::Arbitrate, Some("add")));
+/// assert!(mediator.target.ends_with("Central") && mediator.replacement.is_none());
+/// # Ok::<(), squall::swap::SwapError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MediatorInfo {
+    /// The treatment of calls.
+    pub phase: MediatorPhase,
+    /// The class of the object behind the mediator.
+    pub target: &'static str,
+    /// The class of the object that takes its place if the swap succeeds.
+    pub replacement: Option<&'static str>,
+    /// The only method that an arbiter's function was asked for. Other calls then go to the object directly.
+    pub method: Option<&'static str>,
+}
+
+/// The treatment of calls by a mediator.
+///
+/// ```
+/// use squall::MediatorPhase;
+///
+/// assert_eq!(MediatorPhase::Transfer.to_string(), "transfer");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MediatorPhase {
+    /// Calls are counted and go to the object.
+    Forward,
+    /// New calls wait. Calls that some call in progress waits for go to the object.
+    Block,
+    /// Calls wait, while the state moves to the replacement.
+    Transfer,
+    /// Calls go to the object through the function of an arbiter.
+    Arbitrate,
+}
+
+impl fmt::Display for MediatorPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MediatorPhase::Forward => "forward",
+            MediatorPhase::Block => "block",
+            MediatorPhase::Transfer => "transfer",
+            MediatorPhase::Arbitrate => "arbitrate",
+        })
+    }
 }
 
 /// A representative at one moment.
@@ -144,7 +208,7 @@ pub struct ClassInfo {
 pub fn class_of(id: Id) -> Option<ClassInfo> {
     let tables = existing().filter(|_| !squall_sys::fork::forked())?;
     let look = || {
-        let (object, _) = serving(tables, id.slot())?;
+        let object = serving(tables, id.slot())?.object;
         // SAFETY: valid within this operation (`object/I1`).
         let object = unsafe { object.as_ref() };
         let class = object.class;
@@ -231,7 +295,7 @@ pub fn snapshot_after(after: Option<Id>, limit: usize) -> Vec<ObjectInfo> {
         // SAFETY: an object in the list is valid while the list is locked.
         let id = unsafe { object.as_ref() }.id;
         if is_after(id) && end.is_none_or(|end| place(id) <= end) {
-            held.push(describe(tables, object, ObjectState::Ending));
+            held.push(describe(tables, Serving::ending(object)));
         }
     });
     objects = merge(objects, held, |object| object.id);
@@ -253,7 +317,7 @@ pub fn snapshot_after(after: Option<Id>, limit: usize) -> Vec<ObjectInfo> {
 pub fn count_after(after: Option<Id>) -> usize {
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return 0 };
     let is_counted = |slot: &u32| {
-        let Some((object, _)) = serving(tables, *slot) else { return false };
+        let Some(Serving { object, .. }) = serving(tables, *slot) else { return false };
         // SAFETY: valid within this operation (`object/I1`).
         let id = unsafe { object.as_ref() }.id;
         id.slot() == *slot && after.is_none_or(|after| place(id) > place(after))
@@ -306,14 +370,14 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
     };
     let live = squall_rcu::pin(|_| {
         // Valid within this operation (`object/I1`).
-        let (object, state) = serving(tables, id.slot())?;
-        is_it(object).then(|| describe(tables, object, state))
+        let serving = serving(tables, id.slot())?;
+        is_it(serving.object).then(|| describe(tables, serving))
     });
     live.or_else(|| {
         let mut held = None;
         for_each_held(|object| {
             if is_it(object) {
-                held = Some(describe(tables, object, ObjectState::Ending));
+                held = Some(describe(tables, Serving::ending(object)));
             }
         });
         held
@@ -350,7 +414,7 @@ pub fn __calls_parked(id: Id) -> Option<usize> {
 pub(crate) fn instances(interface: TypeId, classes: &[TypeId]) -> Vec<Id> {
     let Some(tables) = existing() else { return Vec::new() };
     all(tables, |slot| {
-        let (object, _) = serving(tables, slot)?;
+        let object = serving(tables, slot)?.object;
         // SAFETY: valid within this operation (`object/I1`).
         let object = unsafe { object.as_ref() };
         let more = &object.class.more;
@@ -379,37 +443,81 @@ fn found<T>(tables: &Tables, first: u32, limit: usize, look: impl Fn(u32) -> Opt
     found
 }
 
-/// Returns the object to which this slot leads, through a mediator too, and its state. Called within an
-/// operation, in which the object is valid.
-pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, ObjectState)> {
+/// An object that a slot leads to.
+pub(crate) struct Serving {
+    pub(crate) object: NonNull<Object>,
+    state: ObjectState,
+    mediator: Option<MediatorInfo>,
+}
+
+impl Serving {
+    /// An object that was destroyed, and is still held.
+    fn ending(object: NonNull<Object>) -> Serving {
+        Serving { object, state: ObjectState::Ending, mediator: None }
+    }
+}
+
+/// Returns the object to which this slot leads, through a mediator too. Called within an operation, in which
+/// the object is valid.
+pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<Serving> {
     if slot >= tables.slots_end() {
         return None;
     }
     match tables.slot(slot).occupant() {
-        Occupant::Object(object) => Some((object, ObjectState::Live)),
-        Occupant::Mediated(mediator) => {
+        Occupant::Object(object) => Some(Serving { object, state: ObjectState::Live, mediator: None }),
+        Occupant::Mediated(found) => {
             // SAFETY: valid within this operation (`object/I1`).
-            let mediator = unsafe { mediator.as_ref() };
-            Some(match (mediator.phase(), mediator.new) {
-                (Phase::Complete, Some(new)) => (new, ObjectState::Live),
-                (Phase::Arbitrate, _) => (mediator.old, ObjectState::Arbitrated),
-                _ => (mediator.old, ObjectState::Swapping),
-            })
+            let mediator = unsafe { found.as_ref() };
+            let phase = match (mediator.phase(), mediator.new) {
+                (Phase::Complete, Some(object)) => {
+                    return Some(Serving { object, state: ObjectState::Live, mediator: None });
+                }
+                (Phase::Arbitrate, _) => Some(MediatorPhase::Arbitrate),
+                (Phase::Forward, _) => Some(MediatorPhase::Forward),
+                (Phase::Block | Phase::Replaced, _) => Some(MediatorPhase::Block),
+                (Phase::Transfer, _) => Some(MediatorPhase::Transfer),
+                // The mediator is about to be removed.
+                (Phase::RolledBack | Phase::Complete, _) => None,
+            };
+            let state = match phase {
+                Some(MediatorPhase::Arbitrate) => ObjectState::Arbitrated,
+                _ => ObjectState::Swapping,
+            };
+            // SAFETY: valid within this operation.
+            let mediator = phase.map(|phase| unsafe { mediator_info(found, phase) });
+            // SAFETY: valid within this operation.
+            Some(Serving { object: unsafe { found.as_ref() }.old, state, mediator })
         }
         Occupant::Empty | Occupant::Gone(..) => None,
     }
 }
 
+/// Describes a mediator.
+///
+/// # Safety
+/// The caller is within an operation that found the mediator in a slot.
+unsafe fn mediator_info(found: NonNull<Mediator>, phase: MediatorPhase) -> MediatorInfo {
+    // SAFETY: the caller's promise.
+    let (full, target) = unsafe { (Full::of(found), found.as_ref().class()) };
+    MediatorInfo {
+        phase,
+        target: (target.name)(),
+        replacement: full.replacement.map(|class| (class.name)()),
+        method: full.arbitration.as_ref().and_then(|arbitration| arbitration.method),
+    }
+}
+
 /// Describes the object that begins at this slot. Called within an operation.
 fn look(tables: &Tables, slot: u32) -> Option<ObjectInfo> {
-    let (object, state) = serving(tables, slot)?;
+    let serving = serving(tables, slot)?;
     // SAFETY: valid within this operation (`object/I1`).
-    (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object, state))
+    (unsafe { serving.object.as_ref() }.id.slot() == slot).then(|| describe(tables, serving))
 }
 
 /// Describes an object. Called within an operation in which the object was found, or while the object is kept
 /// alive by other means.
-fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> ObjectInfo {
+fn describe(tables: &Tables, serving: Serving) -> ObjectInfo {
+    let Serving { object: block, state, mediator } = serving;
     // SAFETY: valid within this operation, and not closed before it ends.
     let object = unsafe { block.as_ref() };
     let class = object.class;
@@ -419,9 +527,13 @@ fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> Obje
         (class.for_each_rep)(block, &mut |owner| reps.push(describe_rep(class.kind, class.interfaces, owner)))
     };
     let outside = if class.kind == ObjectKind::Clustered { reps.len() } else { 0 };
+    let (name, whole) = listed(object.id).unwrap_or_default();
+    let is_dead = object.gate.is_dead();
     ObjectInfo {
         id: object.id,
-        name: name_of(object.id),
+        name,
+        // Not for an object in the list of held ones, under whose lock no operation may begin and end.
+        part_of: whole.filter(|_| !is_dead).and_then(living),
         interface: class.interface,
         interface_source: class.source,
         class: (class.name)(),
@@ -436,7 +548,8 @@ fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> Obje
         reps,
         age: tables.epoch().since(object.made_ticks),
         misses: object.gate.misses(),
-        state: if object.gate.is_dead() { ObjectState::Ending } else { state },
+        state: if is_dead { ObjectState::Ending } else { state },
+        mediator: mediator.filter(|_| !is_dead),
     }
 }
 

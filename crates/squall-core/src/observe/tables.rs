@@ -232,7 +232,7 @@ pub fn callers_of(id: Id) -> VpSet {
 fn for_each_entry(id: Id, f: impl Fn(usize, &AtomicPtr<Header>)) {
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return };
     let visit = || {
-        let Some((object, _)) = inspect::serving(tables, id.slot()) else { return };
+        let Some(inspect::Serving { object, .. }) = inspect::serving(tables, id.slot()) else { return };
         // SAFETY: valid within this operation (`object/I1`).
         let object = unsafe { object.as_ref() };
         if object.id != id {

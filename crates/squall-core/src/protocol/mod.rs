@@ -17,6 +17,8 @@ pub(crate) mod formats;
 pub(crate) mod gate;
 pub(crate) mod header;
 pub(crate) mod id;
+#[cfg(not(loom))]
+pub(crate) mod links;
 pub(crate) mod mediation;
 pub(crate) mod mediator;
 pub(crate) mod membership;

@@ -4,16 +4,17 @@
 //! object. An object without a name must not pay for the others.
 //!
 //! Idea: a list beside the tables, by id. A swap keeps the id, so it keeps the name. A word of the slot,
-//! which was padding, says whether the list may have a name for it.
+//! which was padding, says whether the list may have an entry for it. The entry also has the object's link to
+//! the object that it is a part of ([`links`](super::links)).
 //!
-//! - I1. `Slot::named` is the [`mark`] of the last object of the slot that was given a name. It is written
-//!   in an operation in which the object was found alive, so the thread that ends the object sees it.
+//! - I1. `Slot::listed` is the [`mark`] of the last object of the slot that was entered in the list. It is
+//!   written in an operation in which the object was found alive, so the thread that ends the object sees it.
 //! - I2. No code of users runs under the lock of the list. A signal handler never waits for the lock that the
 //!   interrupted code holds: both enter [`Cold`].
 //!
 //! Not promised: the name of an object that ended before the last [`ENDED_MAX`] named objects to end.
 //!
-//! Cost: an unnamed object has neither memory nor calls of this module. Its end compares one word.
+//! Cost: an object that is not listed has neither memory nor calls of this module. Its end compares one word.
 
 use squall_sys::sync::atomic::Ordering;
 use squall_sys::sync::{Arc, Mutex, MutexGuard};
@@ -149,38 +150,43 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// A named object: its own id, the number of its ids, and its name.
+/// An entry of the list.
 #[derive(Debug)]
-struct Named {
-    id: Id,
+pub(super) struct Entry {
+    /// The object's own id.
+    pub(super) id: Id,
+    /// The number of its ids.
     interfaces: u32,
-    name: Name,
+    name: Option<Name>,
+    /// The object that it is a part of.
+    pub(super) whole: Option<Id>,
 }
 
-impl Named {
-    fn is(&self, id: Id) -> bool {
+impl Entry {
+    /// Returns whether this is an id of the object.
+    pub(super) fn is(&self, id: Id) -> bool {
         let first = self.id.slot();
         self.id.generation() == id.generation() && (first..first + self.interfaces).contains(&id.slot())
     }
 }
 
-/// The names of live objects by their first slots, and those of ended objects, the latest last.
+/// The entries of live objects by their first slots, and those of ended objects with names, the latest last.
 struct Names {
-    live: BTreeMap<u32, Named>,
-    ended: VecDeque<Named>,
+    live: BTreeMap<u32, Entry>,
+    ended: VecDeque<Entry>,
 }
 
 static NAMES: Mutex<Names> = Mutex::new(Names { live: BTreeMap::new(), ended: VecDeque::new() });
 
 /// The locked list (I2). The lock is given back first.
-struct Locked {
+pub(super) struct Locked {
     names: MutexGuard<'static, Names>,
     _cold: Cold,
 }
 
 impl Locked {
     /// Locks the list, unless a signal handler has interrupted code with this or a similar lock.
-    fn enter() -> Option<Locked> {
+    pub(super) fn enter() -> Option<Locked> {
         let cold = Cold::enter()?;
         // Only a failed allocation can panic under this lock, and it leaves the list whole.
         let names = NAMES.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -193,12 +199,20 @@ impl Locked {
         NAMES.try_lock().ok().map(|names| Locked { names, _cold: cold })
     }
 
+    /// Returns the entry of a live object.
+    pub(super) fn live(&self, id: Id) -> Option<&Entry> {
+        let before = self.names.live.range(..=id.slot()).next_back().map(|(_, entry)| entry);
+        before.filter(|entry| entry.is(id))
+    }
+
+    /// Returns the entries of live objects.
+    pub(super) fn all_live(&self) -> impl Iterator<Item = &Entry> {
+        self.names.live.values()
+    }
+
     fn find(&self, id: Id) -> Option<Name> {
-        let live = self.names.live.range(..=id.slot()).next_back().map(|(_, named)| named);
-        let named = live.filter(|named| named.is(id));
-        named
-            .or_else(|| self.names.ended.iter().rev().find(|named| named.is(id)))
-            .map(|named| named.name.clone())
+        let ended = || self.names.ended.iter().rev().find(|entry| entry.is(id));
+        self.live(id).or_else(ended).and_then(|entry| entry.name.clone())
     }
 }
 
@@ -233,27 +247,48 @@ pub fn set_name(id: Id, name: impl Into<Arc<str>>) -> Result<(), NameError> {
 }
 
 fn set(id: Id, name: Name) -> Result<(), NameError> {
+    let changed = change(id, |_, entry| entry.name.replace(name));
+    // A previous name is dropped here, outside the lock.
+    changed.map(drop).map_err(|refusal| match refusal {
+        Refusal::NoObject => NameError::NoObject(id),
+        Refusal::Forked => NameError::Forked(id),
+        Refusal::Reentrant => NameError::Reentrant(id),
+    })
+}
+
+/// The reason why an entry was not changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refusal {
+    NoObject,
+    Forked,
+    Reentrant,
+}
+
+/// Changes the entry of a live object. `change` gets the list without the entry, and the entry, which is new
+/// if the object was not listed. It runs under the lock.
+pub(super) fn change<R>(id: Id, change: impl FnOnce(&Locked, &mut Entry) -> R) -> Result<R, Refusal> {
     if squall_sys::fork::forked() {
-        return Err(NameError::Forked(id));
+        return Err(Refusal::Forked);
     }
-    let tables = existing().ok_or(NameError::NoObject(id))?;
+    let tables = existing().ok_or(Refusal::NoObject)?;
     let give = || {
         let slot = (id.slot() < tables.slots_end()).then(|| tables.slot(id.slot()));
         let Some(Found::Object(own, class)) = slot.and_then(|slot| look(slot, id)) else {
-            return Err(NameError::NoObject(id));
+            return Err(Refusal::NoObject);
         };
-        let named = Named { id: own, interfaces: class.interfaces, name };
-        let mut locked = Locked::enter().ok_or(NameError::Reentrant(id))?;
-        let before = locked.names.live.insert(own.slot(), named);
+        let mut locked = Locked::enter().ok_or(Refusal::Reentrant)?;
+        let before = locked.names.live.remove(&own.slot()).filter(|entry| entry.id == own);
+        let new = Entry { id: own, interfaces: class.interfaces, name: None, whole: None };
+        let mut entry = before.unwrap_or(new);
+        let result = change(&locked, &mut entry);
+        locked.names.live.insert(own.slot(), entry);
         for slot in own.slot()..own.slot() + class.interfaces {
             // Relaxed: the end of the object comes after a grace period, which waits for this operation (I1).
-            tables.slot(slot).named.store(mark(own), Ordering::Relaxed);
+            tables.slot(slot).listed.store(mark(own), Ordering::Relaxed);
         }
-        drop(locked);
-        drop(before);
-        Ok(())
+        Ok(result)
     };
-    squall_rcu::try_pin(|_| give()).unwrap_or(Err(NameError::Reentrant(id)))
+    squall_rcu::try_pin(|_| give()).unwrap_or(Err(Refusal::Reentrant))
 }
 
 /// Returns the name of the object with this id, if it has one. `id` may be that of any of its interfaces.
@@ -274,20 +309,26 @@ fn set(id: Id, name: Name) -> Result<(), NameError> {
 /// assert_eq!(name_of(id).unwrap(), "hits");
 /// ```
 pub fn name_of(id: Id) -> Option<Name> {
-    if may_have_name(id) { Locked::enter()?.find(id) } else { None }
+    if may_be_listed(id) { Locked::enter()?.find(id) } else { None }
 }
 
 /// Like [`name_of`], but does not wait: finds no name while another thread uses the list.
 pub(crate) fn try_name_of(id: Id) -> Option<Name> {
-    if may_have_name(id) { Locked::try_enter()?.find(id) } else { None }
+    if may_be_listed(id) { Locked::try_enter()?.find(id) } else { None }
 }
 
-fn may_have_name(id: Id) -> bool {
-    // Relaxed: a thread that must see the name is ordered after `set` by other means.
-    let named = |tables: &Tables| {
-        id.slot() < tables.slots_end() && tables.slot(id.slot()).named.load(Ordering::Relaxed) != 0
+/// Returns the name of the live object with this id, and the object that it is a part of.
+pub(crate) fn listed(id: Id) -> Option<(Option<Name>, Option<Id>)> {
+    let locked = if may_be_listed(id) { Locked::enter()? } else { return None };
+    locked.live(id).map(|entry| (entry.name.clone(), entry.whole))
+}
+
+pub(super) fn may_be_listed(id: Id) -> bool {
+    // Relaxed: a thread that must see the entry is ordered after `change` by other means.
+    let listed = |tables: &Tables| {
+        id.slot() < tables.slots_end() && tables.slot(id.slot()).listed.load(Ordering::Relaxed) != 0
     };
-    !squall_sys::fork::forked() && existing().is_some_and(named)
+    !squall_sys::fork::forked() && existing().is_some_and(listed)
 }
 
 /// Returns a part of an id's generation, never zero. Other generations may have the same mark; the list
@@ -296,19 +337,19 @@ pub(crate) fn mark(id: Id) -> u16 {
     id.generation() as u16 | 1
 }
 
-/// Moves the name of an object that ends to those of ended objects.
+/// Removes the entry of an object that ends. Keeps its name among those of ended objects.
 #[cold]
 #[inline(never)]
 pub(crate) fn end(id: Id) {
     // Not in a signal handler, where no memory is reclaimed. So the lock may be taken without `Cold`.
     let _cold = Cold::enter();
     let mut names = NAMES.lock().unwrap_or_else(|poison| poison.into_inner());
-    if names.live.get(&id.slot()).is_none_or(|named| named.id != id) {
+    if names.live.get(&id.slot()).is_none_or(|entry| entry.id != id) {
         return;
     }
-    let Some(named) = names.live.remove(&id.slot()) else { return };
+    let Some(entry) = names.live.remove(&id.slot()).filter(|entry| entry.name.is_some()) else { return };
     let forgotten = if names.ended.len() >= ENDED_MAX { names.ended.pop_front() } else { None };
-    names.ended.push_back(named);
+    names.ended.push_back(entry);
     drop(names);
     drop(forgotten);
 }

@@ -29,9 +29,9 @@ pub(crate) struct Slot {
     /// The VP that the slot belongs to, plus one; 0 before a VP takes it (`tables/I2`). Beside the words that
     /// the end of an object writes, so that no line of another VP is read for it.
     pub(crate) home: AtomicU16,
-    /// A mark of the last generation that was given a name ([`names`](super::names)), or 0.
+    /// A mark of the last generation that was given a name or a link ([`names`](super::names)), or 0.
     #[cfg(not(loom))]
-    pub(crate) named: AtomicU16,
+    pub(crate) listed: AtomicU16,
 }
 
 const TAG: usize = 1;
@@ -64,7 +64,7 @@ impl Slot {
             generation: AtomicU32::new(1),
             home: AtomicU16::new(0),
             #[cfg(not(loom))]
-            named: AtomicU16::new(0),
+            listed: AtomicU16::new(0),
         }
     }
 

@@ -222,7 +222,7 @@ unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) ->
             return Err(SwapFailure::Destroyed);
         }
         let mediator = Mediator::new(id, object, None, Phase::Forward);
-        let full = NonNull::from(Box::leak(Full::new(mediator, Some(Arc::clone(arbitration)))));
+        let full = NonNull::from(Box::leak(Full::new(mediator, Some(Arc::clone(arbitration)), None)));
         // SAFETY: just built, and freed by its owner (`mediator/I3`); the object is kept meanwhile, once.
         let put = unsafe {
             let put = attach(tables, full.cast());

@@ -290,7 +290,8 @@ impl Run {
                 }
                 let arbitration =
                     before.and_then(|before| Full::of(before).arbitration.as_ref()).map(Arc::clone);
-                let full = Full::new(Mediator::new(id, found, Some(new), Phase::Forward), arbitration);
+                let mediator = Mediator::new(id, found, Some(new), Phase::Forward);
+                let full = Full::new(mediator, arbitration, Some(new.as_ref().class));
                 let mediator = NonNull::from(Box::leak(full)).cast::<Mediator>();
                 let put = match before {
                     None => attach(tables, mediator),
@@ -498,7 +499,7 @@ impl Run {
         let arbitration = self.full().arbitration.as_ref().filter(|arbitration| arbitration.is_live());
         let next = arbitration.map(|arbitration| {
             let next = Mediator::new(self.this().id, winner, None, Phase::Arbitrate);
-            NonNull::from(Box::leak(Full::new(next, Some(Arc::clone(arbitration))))).cast::<Mediator>()
+            NonNull::from(Box::leak(Full::new(next, Some(Arc::clone(arbitration)), None))).cast::<Mediator>()
         });
         // SAFETY: both objects are valid (I1) to the end of the operation; the mediator is ours.
         let settled = squall_rcu::pin(|_| unsafe { settle(self.tables, self.mediator, phase, next) });

@@ -10,6 +10,7 @@ mod by_hand;
 #[cfg(all(target_os = "linux", not(miri)))]
 #[path = "../../../squall-rcu/tests/forked/mod.rs"]
 mod forked;
+mod links;
 mod names;
 #[cfg(not(any(miri, squall_asan, squall_tsan)))]
 mod placement;

@@ -2,7 +2,7 @@
 
 use squall_core::__macro::Answer;
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
-use squall_core::{Handle, Owned, Root};
+use squall_core::{Handle, Interface, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::{Guard, pin};
@@ -335,6 +335,12 @@ impl<T: Send + Sync + 'static> List<T> {
     /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
     pub fn named(self, name: impl Into<Arc<str>>) -> List<T> {
         List(self.0.named(name))
+    }
+
+    /// Declares the object to be a part of another one, for people, and returns its owner: see
+    /// [`Owned::part_of`].
+    pub fn part_of<W: ?Sized + Interface>(self, whole: Handle<W>) -> List<T> {
+        List(self.0.part_of(whole))
     }
 
     /// Converts to the general owner type.

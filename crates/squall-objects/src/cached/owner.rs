@@ -1,6 +1,6 @@
 //! The owner of a cached map, and its implementations of std's traits.
 
-use squall_core::Owned;
+use squall_core::{Handle, Interface, Owned};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
@@ -32,6 +32,12 @@ where
     /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
     pub fn named(self, name: impl Into<Arc<str>>) -> OwnedCachedMap<K, V, S> {
         OwnedCachedMap(self.0.named(name))
+    }
+
+    /// Declares the object to be a part of another one, for people, and returns its owner: see
+    /// [`Owned::part_of`].
+    pub fn part_of<W: ?Sized + Interface>(self, whole: Handle<W>) -> OwnedCachedMap<K, V, S> {
+        OwnedCachedMap(self.0.part_of(whole))
     }
 
     /// Converts to the general owner type.

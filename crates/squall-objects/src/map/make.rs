@@ -1,7 +1,7 @@
 //! Functions that make a map, one or two per form.
 
 use squall_adapt::{engine, family};
-use squall_core::Root;
+use squall_core::{Handle, Root, set_part_of};
 use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -286,7 +286,8 @@ where
 /// The limit belongs to the outer object; [`Map::budget`] reads and changes it. A swap concerns the map
 /// inside, and an adaptive map inside goes on to adapt. [`MapExt::swap_to`] and
 /// [`MapExt::set_cluster_size`] find the map inside. A [`Swap`](squall_core::swap::Swap) of the outer
-/// object fails. Writes through a handle of the map inside are not counted.
+/// object fails. Writes through a handle of the map inside are not counted. `squall top` and `squall browse`
+/// show the map inside as a part of the outer one.
 ///
 /// ```
 /// use squall::objects::map::{self, Map, MapExt, MapLimit};
@@ -316,5 +317,9 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    OwnedMap(LimitedRoot::new(map.into_owned(), limit, Cloners::new()).create(ClusterSize::Machine))
+    let inner = Handle::id(map.handle());
+    let limited = LimitedRoot::new(map.into_owned(), limit, Cloners::new()).create(ClusterSize::Machine);
+    // For people who look at the program. An error changes nothing else.
+    let _ = set_part_of(inner, Handle::id(limited.handle()));
+    OwnedMap(limited)
 }

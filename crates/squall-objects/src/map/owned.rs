@@ -1,7 +1,7 @@
 //! `OwnedMap`: the owner of a map, and its implementations of `std`'s and serde's traits. `IntoIter`: its
 //! iterator.
 
-use squall_core::{Handle, Owned};
+use squall_core::{Handle, Interface, Owned};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
@@ -38,6 +38,12 @@ where
     /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
     pub fn named(self, name: impl Into<Arc<str>>) -> OwnedMap<K, V, S> {
         OwnedMap(self.0.named(name))
+    }
+
+    /// Declares the object to be a part of another one, for people, and returns its owner: see
+    /// [`Owned::part_of`].
+    pub fn part_of<W: ?Sized + Interface>(self, whole: Handle<W>) -> OwnedMap<K, V, S> {
+        OwnedMap(self.0.part_of(whole))
     }
 
     /// Converts into the owner of any object.

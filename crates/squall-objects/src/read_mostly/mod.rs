@@ -56,7 +56,7 @@ mod subscription;
 use squall_adapt::{engine, family};
 use squall_core::__macro::{Action, Answer, Hit};
 use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
-use squall_core::{CallError, Handle, Owned, Root};
+use squall_core::{CallError, Handle, Interface, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 pub use squall_parts::replica::{Conflict, Versioned, Watch};
@@ -386,6 +386,12 @@ impl<T: Send + Sync + 'static> OwnedReadMostly<T> {
     /// Gives the object a name for people, and returns its owner: see [`Owned::named`].
     pub fn named(self, name: impl Into<Arc<str>>) -> OwnedReadMostly<T> {
         OwnedReadMostly(self.0.named(name))
+    }
+
+    /// Declares the object to be a part of another one, for people, and returns its owner: see
+    /// [`Owned::part_of`].
+    pub fn part_of<W: ?Sized + Interface>(self, whole: Handle<W>) -> OwnedReadMostly<T> {
+        OwnedReadMostly(self.0.part_of(whole))
     }
 
     /// Converts to the general owner type.

@@ -12,8 +12,8 @@ use squall::policy::attribute::{Attribute, ClassValues, Schema};
 use squall::rcu::{PinError, WaitError};
 use squall::swap::{SwapFailure, SwapPhase};
 use squall::{
-    CallErrorKind, ClusterSize, ClusterTree, CreateError, Handle, Id, Interrupted, NameError, Vp, VpSet,
-    set_name,
+    CallErrorKind, ClusterSize, ClusterTree, CreateError, Handle, Id, Interrupted, LinkError, NameError, Vp,
+    VpSet, set_name, set_part_of,
 };
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -144,6 +144,35 @@ fn errors_name_the_object() {
             &format!(
                 "the cluster size of map {map} is fixed: only a replicated or partitioned map has a choice"
             ),
+        ),
+    ]);
+}
+
+#[test]
+fn errors_of_links_name_the_objects() {
+    let ended = Handle::id(counter::shared().handle());
+    let counter = counter::shared();
+    let id = Handle::id(counter.handle());
+    check(&[
+        (
+            &set_part_of(ended, id).unwrap_err(),
+            &format!(
+                "object {ended} cannot be linked: it was destroyed or never existed; link it while it lives"
+            ),
+        ),
+        (
+            &set_part_of(id, id).unwrap_err(),
+            &format!("object {id} cannot be a part of itself; link it to another object"),
+        ),
+        (
+            &LinkError::Circular { part: id, whole: ended },
+            &format!(
+                "object {id} cannot be a part of object {ended}, which is a part of it; remove that link first"
+            ),
+        ),
+        (
+            &LinkError::Forked(id),
+            &format!("object {id} cannot be linked: this is the child of a fork, which may only exec"),
         ),
     ]);
 }

@@ -2,6 +2,7 @@
 
 mod adapt;
 mod alloc;
+pub(crate) mod browse;
 pub(crate) mod call;
 pub(crate) mod cell;
 mod cluster_size;
@@ -42,6 +43,7 @@ static CASES: &[&Case] = &[
     &invoke_parts::CASE,
     &object_memory::CASE,
     &monitor::CASE,
+    &browse::CASE,
     &lock::LOCK,
     &lock::MIX,
     &rwlock::CASE,

@@ -254,6 +254,31 @@ fn an_update_takes_away_no_click_no_entry_and_no_focus() {
 }
 
 #[test]
+fn the_links_of_an_object_lead_to_its_parts_and_back() {
+    let (service, service_id) = plain();
+    let service = service.named("login service");
+    let (cache, cache_id) = plain();
+    let cache = cache.named("cache <i>").part_of(service.handle());
+    let _arbiter = squall::swap::arbitrate_method(cache.handle(), "hit", |_| {}).expect("it lives");
+    let program = Program::new(true);
+    let address = program.page.address.clone();
+    with_browser(async |browser: Client| {
+        browser.goto(&format!("{address}#{service_id}")).await?;
+        let part = format!("part: Hits#{cache_id} \"cache <i>\" (Always)");
+        wait_for(&browser, "#relations", |text| text == part).await?;
+        click(&browser, "#relations a").await?;
+        wait_for(&browser, "h1", |text| text.contains(&cache_id)).await?;
+        let page = wait_for(&browser, "#object", |text| text.contains("in front of")).await?;
+        assert!(page.contains("in front of Always, phase arbitrate; for calls of hit"), "{page}");
+        let whole = format!("part of Hits#{service_id} \"login service\" (Always)");
+        wait_for(&browser, "#relations", |text| text == whole).await?;
+        keep_screenshot(&browser, "links").await?;
+        click(&browser, "#relations a").await?;
+        wait_for(&browser, "h1", |text| text.contains(&service_id)).await.map(drop)
+    });
+}
+
+#[test]
 fn a_read_only_page_has_nothing_to_change_and_says_what_is_missing() {
     let object = squall::objects::counter::adaptive();
     let id = Handle::id(object.handle());

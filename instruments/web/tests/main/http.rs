@@ -120,6 +120,29 @@ fn a_page_gets_all_objects_and_then_the_changed_ones() {
 }
 
 #[test]
+fn a_page_gets_the_links_of_objects_and_the_mediators_before_them() {
+    let program = Program::new(false);
+    let (whole, whole_id) = plain();
+    let (part, part_id) = plain();
+    let part = part.named("inner").part_of(whole.handle());
+    let is = |answer: &serde_json::Value, holds: fn(&serde_json::Value) -> bool| {
+        row(answer, &part_id).is_some_and(holds)
+    };
+    let answer = program.page.wait_for(|answer| row(answer, &part_id).is_some());
+    assert_eq!(row(&answer, &part_id).expect("it is there")["part_of"], whole_id);
+    let detail = program.page.get(&format!("object/{part_id}")).json()["detail"].take();
+    assert_eq!(detail["whole"]["id"], whole_id);
+    let detail = program.page.get(&format!("object/{whole_id}")).json()["detail"].take();
+    assert_eq!((&detail["parts"][0]["id"], &detail["parts"][0]["name"]), (&json!(part_id), &json!("inner")));
+    let arbiter = squall::swap::arbitrate(part.handle(), |_| {}).expect("it lives");
+    program.page.wait_for(|answer| is(answer, |row| row["mediator"]["phase"] == "arbitrate"));
+    drop(arbiter);
+    program.page.wait_for(|answer| is(answer, |row| row["mediator"].is_null()));
+    drop(whole);
+    program.page.wait_for(|answer| is(answer, |row| row["part_of"].is_null()));
+}
+
+#[test]
 fn a_page_gets_more_objects_than_one_answer_has() {
     let objects: Vec<_> = (0..squall::browse::protocol::OBJECTS_MAX + 3).map(|_| plain()).collect();
     let program = Program::new(false);

@@ -110,6 +110,18 @@ fn glibc_trim() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
+/// Live bytes of glibc's allocator, modulo 2^32. Blocks in the caches of threads count as live.
+pub(crate) fn glibc_live_bytes() -> Option<u64> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: mallinfo(3) takes the allocator's own locks.
+        let info = unsafe { libc::mallinfo() };
+        Some(u64::from((info.uordblks as u32).wrapping_add(info.hblkhd as u32)))
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
 #[cfg(feature = "rivals")]
 fn jemalloc_purge() {
     // All arenas' dirty and muzzy pages. SAFETY: mallctl with a name of jemalloc's that takes and returns no
