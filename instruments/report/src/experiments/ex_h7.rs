@@ -21,7 +21,7 @@ pub(super) static EX_H7: Experiment = Experiment {
     agrees_if: "as clusters grow, the cost of uses does not fall and that of questions does not rise (by more than 2 ns), and \
                 the sum is least at a size between 1 and 16.",
     command: "squall report EX-H7",
-    seconds: (30, 90),
+    seconds: (15, 30),
     run,
     verdict,
     alike: || found([0.0, 30.0, 60.0, 150.0, 200.0], [250.0, 125.0, 60.0, 30.0, 15.0]),

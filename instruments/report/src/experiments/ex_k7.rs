@@ -18,10 +18,10 @@ pub(super) static EX_K7: Experiment = Experiment {
            others have read, as expected from the counts in a random order. The paper's shared table has one lock. \
            Squall's central map has none, so both are counted. Only the first touch is counted, not the lookups \
            after it, for which the distributed table is made.",
-    agrees_if: "at 16 processors a touch in the distributed table misses at least as often as in the central map, and \
-                makes more than 1.5 times its accesses. In parts it must miss less than a tenth as often.",
+    agrees_if: "at 16 processors a touch in the distributed table misses more than 0.9 times as often as in the central \
+                map, and makes more than 1.5 times its accesses. In parts it must miss less than a tenth as often.",
     command: "squall report EX-K7",
-    seconds: (60, 120),
+    seconds: (25, 45),
     run,
     verdict,
     alike: || found([4.0, 6.0], [2.0, 3.0], [4.0, 5.0], [0.1, 0.1], [60.0, 200.0]),
@@ -93,7 +93,7 @@ fn verdict(found: &Found) -> Verdict {
     let accesses = |name| found.value(&format!("accesses, {name}"));
     let [locked, central, distributed, parts] = [LOCKED, CENTRAL, DISTRIBUTED, PARTS].map(misses);
     let more = accesses(DISTRIBUTED) / accesses(CENTRAL);
-    let holds = distributed >= central && more > 1.5 && parts < distributed / 10.0;
+    let holds = distributed > 0.9 * central && more > 1.5 && parts < distributed / 10.0;
     let why = format!(
         "at 16 processors a touch misses {locked:.2} times in one table under a lock, {central:.2} times without it, \
          {distributed:.2} times in the distributed table, and {parts:.2} times in parts; the distributed table makes \
