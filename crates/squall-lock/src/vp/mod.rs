@@ -19,7 +19,8 @@
 //!   number.
 //!
 //! Not promised: an order of waiters.
-//! Progress: the VP's path is wait-free. Another thread waits for the thread inside, and for the system call.
+//! Progress: a thread of the VP that finds the mark clear is wait-free. If it finds the mark set, it yields
+//! four times and then goes the common way. That way waits for the thread inside, and for the system call.
 //! Source: as for the biased lock (`biased`); restartable sequences in place of its asymmetric fence. Our
 //! own: a VP as the owner, so threads may come and go.
 
@@ -36,7 +37,7 @@ pub use model::Vp;
 #[cfg(not(loom))]
 use squall_machine::Vp;
 #[cfg(not(any(loom, squall_model)))]
-use squall_machine::pervp::{GatedMark, GatedWord};
+use squall_machine::pervp::GatedMark;
 use squall_sys::fork::forked;
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::{hint, thread};
@@ -50,9 +51,12 @@ use std::panic::Location;
 mod sites {
     use squall_sys::sync::weaken::Site;
     /// Restart of the sequences in flight, after the gate was closed (I2).
+    #[cfg(any(loom, squall_model))]
     pub(super) const RESTART: Site = Site(107);
     /// Not an ordering: the holder of `common` reads the mark before it goes in (I2).
     pub(super) const LOOK: Site = Site(108);
+    /// Not an ordering: an attempt reads the mark before the thread goes in (I2).
+    pub(super) const TRY_LOOK: Site = Site(114);
     /// Not an ordering: the gate is opened after the last access to the value (I4).
     pub(super) const LAST: Site = Site(109);
     /// Release of clearing the mark (I3). Partners: [`SEEN`], [`AGAIN`].
@@ -85,8 +89,8 @@ const OPEN_MS: u128 = 2;
 ///   threads have taken the lock 8 to 65,536 times in a row: more often, the sooner others came.
 /// - A holder that is preempted delays the other threads of the VP, as with any lock.
 /// - Without restartable sequences the gate never opens: the lock behaves like a [`Lock`] with some more
-///   instructions. If the kernel refuses the system call later, each closing sleeps 100 ms in its place. By
-///   then a sequence in flight was preempted or has ended, but this is no proof.
+///   instructions. If the kernel refuses the system call later, the next closing takes some tens of
+///   milliseconds, and no gate opens after that.
 /// - Waiters have no order, and poisoning does not exist, as with [`Lock`].
 /// - A thread that takes the lock it holds waits for ever. In debug builds it panics.
 ///
@@ -133,6 +137,8 @@ impl<T> VpLock<T> {
     /// # Panics
     /// If `vp` is not below `Machine::vp_limit`.
     pub fn new(vp: Vp, value: T) -> VpLock<T> {
+        #[cfg(not(loom))]
+        squall_sys::fork::arm();
         let turns = Turns {
             in_a_row: 0,
             needed: IN_A_ROW.0,
@@ -194,16 +200,25 @@ impl<T: ?Sized> VpLock<T> {
 
     /// Takes the lock if it is free. Returns `None` if a thread holds it.
     ///
-    /// A thread elsewhere closes the gate for the attempt, even if a thread of the VP holds the lock.
+    /// A thread elsewhere closes the gate for the attempt.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<VpLockGuard<'_, T>> {
         if let Some(guard) = self.lock_here() {
             return Some(guard);
         }
+        self.try_lock_commonly()
+    }
+
+    #[track_caller]
+    fn try_lock_commonly(&self) -> Option<VpLockGuard<'_, T>> {
         let mut common = self.common.try_lock()?;
+        // While a thread of the VP holds the lock, there is no reason to close the gate.
+        if self.mark.is_set() && !sites::TRY_LOOK.is_weak() {
+            return None;
+        }
         self.close(&mut common);
-        (!self.mark.is_set() || sites::LOOK.is_weak()).then(|| self.common_guard(common))
+        (!self.mark.is_set() || sites::TRY_LOOK.is_weak()).then(|| self.common_guard(common))
     }
 
     /// Returns whether the gate is open. The answer may be out of date.
@@ -260,29 +275,14 @@ impl<T: ?Sized> VpLock<T> {
         if !self.mark.is_open() {
             return;
         }
-        self.mark.close();
-        self.restart();
-        turns.in_a_row = 0;
+        // Before the system call, which may last.
         #[cfg(not(any(loom, squall_model)))]
         {
             let worthwhile = turns.opened.take().is_none_or(|at| at.elapsed().as_millis() >= OPEN_MS);
             turns.needed = if worthwhile { IN_A_ROW.0 } else { (turns.needed * 2).min(IN_A_ROW.1) };
         }
-    }
-
-    #[cfg(not(any(loom, squall_model)))]
-    fn restart(&self) {
-        let _ = sites::RESTART;
-        if GatedWord::finish_closing().is_err() {
-            refused();
-        }
-    }
-
-    #[cfg(any(loom, squall_model))]
-    fn restart(&self) {
-        if !sites::RESTART.is_weak() {
-            self.mark.restart();
-        }
+        turns.in_a_row = 0;
+        self.mark.close();
     }
 
     fn common_guard<'a>(&'a self, mut common: LockGuard<'a, Turns>) -> VpLockGuard<'a, T> {
@@ -302,10 +302,14 @@ impl<T: ?Sized> VpLock<T> {
     fn open_if_due(&self, turns: &mut Turns) {
         if turns.in_a_row >= turns.needed {
             turns.in_a_row = 0;
-            self.mark.open();
+            let has_opened = self.mark.open();
             #[cfg(not(any(loom, squall_model)))]
             {
-                turns.opened = Some(std::time::Instant::now());
+                turns.opened = has_opened.then(std::time::Instant::now);
+            }
+            if !has_opened {
+                // Here gates no longer open, or never did.
+                turns.needed = u32::MAX;
             }
         }
     }
@@ -328,13 +332,6 @@ fn wait(round: u32) {
         #[cfg(not(loom))]
         thread::sleep(std::time::Duration::from_micros(100));
     }
-}
-
-/// Sleeps 100 ms in place of a refused system call, which worked when the gate was opened.
-#[cfg(not(any(loom, squall_model)))]
-#[cold]
-fn refused() {
-    thread::sleep(std::time::Duration::from_millis(100));
 }
 
 /// Holds a [`VpLock`] and gives access to its value. Dropping the guard releases the lock, also during a
@@ -407,35 +404,52 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for VpLockGuard<'_, T> {
 #[cfg(all(test, not(any(loom, squall_model))))]
 mod tests {
     use super::*;
+    use squall_machine::{asym, pervp};
 
-    /// Runs `f` on the processor where the lock's VP is. Returns false if the thread cannot stay there.
-    fn open<T>(lock: &VpLock<T>) -> bool {
-        (0..IN_A_ROW.1).any(|_| {
-            drop(lock.lock());
-            lock.is_open()
-        })
+    /// Runs `f` in a thread that stays on one processor, with a lock for it. The argument says whether
+    /// gates open there.
+    fn stay(f: impl FnOnce(VpLock<u32>, bool) + Send) {
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let allowed = squall_sys::affinity::allowed().unwrap_or_default();
+                let stays =
+                    allowed.first().is_some_and(|&it| squall_sys::affinity::restrict_to(&[it]).is_ok());
+                let is_restartable = matches!(pervp::restart_mode(), pervp::RestartMode::Restartable);
+                let opens = stays && is_restartable && asym::mode() == asym::Mode::Membarrier;
+                f(VpLock::new(Vp::current(), 0), opens && !squall_machine::machine().is_virtual());
+            });
+        });
     }
 
     #[test]
     fn many_takings_open_the_gate_until_a_thread_closes_it() {
-        let lock = VpLock::new(Vp::current(), 0);
-        assert!(lock.lock_here().is_none());
-        let can_open = open(&lock);
-        assert_eq!(can_open, lock.is_open());
-        drop(lock.lock_commonly());
-        assert!(!lock.is_open(), "one taking opened the gate");
+        stay(|lock, opens| {
+            assert!(lock.lock_here().is_none() && !lock.is_open());
+            for taking in 1..=IN_A_ROW.0 {
+                *lock.lock() += 1;
+                assert_eq!(lock.is_open(), opens && taking == IN_A_ROW.0);
+            }
+            assert_eq!(lock.lock_here().map(|guard| *guard), opens.then_some(IN_A_ROW.0));
+            *lock.lock_commonly() += 1;
+            assert!(!lock.is_open(), "one taking opened the gate");
+            assert_eq!(*lock.lock(), IN_A_ROW.0 + 1);
+        });
     }
 
     #[test]
     fn a_held_lock_is_not_taken() {
-        let lock = VpLock::new(Vp::current(), 0);
-        for _ in 0..2 {
-            let held = lock.lock();
-            assert!(lock.try_lock().is_none());
-            drop(held);
-            assert!(lock.try_lock().is_some());
-            open(&lock);
-        }
+        stay(|lock, opens| {
+            for _ in 0..2 {
+                let held = lock.lock();
+                let was_open = lock.is_open();
+                assert!(lock.try_lock().is_none() && lock.lock_here().is_none());
+                assert_eq!(lock.is_open(), was_open, "an attempt in vain closed the gate");
+                drop(held);
+                assert!(lock.try_lock().is_some());
+                (0..IN_A_ROW.0).for_each(|_| drop(lock.lock()));
+                assert_eq!(lock.is_open(), opens);
+            }
+        });
     }
 
     #[test]
@@ -443,8 +457,7 @@ mod tests {
         let lock = VpLock::new(Vp::current(), 0);
         let mut common = lock.common.lock();
         for doublings in 1..=20 {
-            lock.mark.open();
-            if !lock.mark.is_open() {
+            if !lock.mark.open() {
                 return;
             }
             // In the future, so that the test depends on no duration.
@@ -452,7 +465,7 @@ mod tests {
             lock.close(&mut common);
             assert_eq!(common.needed, (IN_A_ROW.0 << doublings).min(IN_A_ROW.1));
         }
-        lock.mark.open();
+        assert!(lock.mark.open());
         common.opened = None;
         lock.close(&mut common);
         assert_eq!(common.needed, IN_A_ROW.0);

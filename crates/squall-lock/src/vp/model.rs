@@ -46,24 +46,25 @@ impl GatedMark {
         self.vp
     }
 
-    pub(super) fn open(&self) {
+    pub(super) fn open(&self) -> bool {
         // Release: pairs with the Acquire of the sequence.
         self.open.store(true, sites::OPEN.order(Ordering::Release));
+        true
     }
 
     pub(super) fn close(&self) {
         self.open.store(false, Ordering::Relaxed);
+        if !sites::RESTART.is_weak() {
+            *self.kernel.lock().unwrap() += 1;
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
     }
 
-    pub(super) fn restart(&self) {
-        *self.kernel.lock().unwrap() += 1;
-    }
-
-    /// The sequence, in a thread of the VP. A test's thread elsewhere calls `lock_commonly`.
+    /// The sequence, in a thread of the VP. A test's thread elsewhere calls `lock_commonly` or
+    /// `try_lock_commonly`.
     pub(super) fn set_at_gate(&self) -> bool {
         loop {
             let began = *self.kernel.lock().unwrap();
@@ -148,7 +149,7 @@ mod tests {
         add(lock.lock());
         let added = {
             let lock = lock.clone();
-            thread::spawn(move || (0..2).filter(|_| lock.try_lock().map(add).is_some()).count())
+            thread::spawn(move || (0..2).filter(|_| lock.try_lock_commonly().map(add).is_some()).count())
         };
         add(lock.lock());
         let added = added.join().unwrap();
@@ -176,6 +177,7 @@ mod tests {
         for (site, model) in [
             (RESTART, "closed"),
             (LOOK, "closed"),
+            (TRY_LOOK, "tried"),
             (LAST, "closed"),
             (CLEAR, "closed"),
             (SEEN, "closed"),

@@ -10,9 +10,8 @@
 //! - I1. `home` is the index of `vp`, or NOWHERE, as in a [gated word](super::GatedWord).
 //! - I2. Only sequences on `vp` set the mark, and only if they read it clear. Only the thread that set it
 //!   clears it. So at most one thread has the mark.
-//! - I3. After the gate was closed and [`GatedWord::finish_closing`](super::GatedWord::finish_closing) has
-//!   returned, no sequence sets the mark until the gate is opened again, and the caller sees each mark that
-//!   was set before (`gated/I3`).
+//! - I3. After `close` has returned, no sequence sets the mark until the gate is opened again, and the caller
+//!   sees a mark that was set before (`gated/I3`, on one processor).
 //! - I4. The sequence acquires the writes of the thread that cleared the mark, and those made before the
 //!   gate was opened: two acquiring loads, plain ones on x86-64.
 //!
@@ -23,8 +22,12 @@ use super::gated::NOWHERE;
 use super::mode;
 use crate::restartable;
 use crate::vp::Vp;
-use squall_sys::sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use squall_sys::{membarrier, rseq};
 use std::mem::offset_of;
+
+/// Whether the kernel has refused to restart sequences. Then no gate is opened again.
+static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// A mark that one thread has at a time, with a gate. While the gate is open, threads of one VP may set it.
 ///
@@ -34,7 +37,7 @@ use std::mem::offset_of;
 ///
 /// # Example
 /// ```
-/// use squall::{Vp, pervp::{GatedMark, GatedWord}};
+/// use squall::{Vp, pervp::GatedMark};
 ///
 /// let mark = GatedMark::new(Vp::current());
 /// mark.open();
@@ -43,9 +46,7 @@ use std::mem::offset_of;
 ///     mark.clear();
 /// }
 /// mark.close();
-/// if GatedWord::finish_closing().is_ok() {
-///     assert!(!mark.set_at_gate() && !mark.is_set());
-/// }
+/// assert!(!mark.set_at_gate() && !mark.is_set());
 /// ```
 #[derive(Debug)]
 #[repr(C)]
@@ -81,23 +82,42 @@ impl GatedMark {
         self.vp
     }
 
-    /// Opens the gate if [`finish_closing`](super::GatedWord::finish_closing) can close it again; else it
-    /// stays closed. The mark must be clear.
+    /// Opens the gate and returns true, if it can be closed again and the process runs restartable
+    /// sequences. Else it stays closed. The mark must be clear.
     ///
     /// A thread that sets the mark sees the caller's earlier writes.
-    pub fn open(&self) {
-        if mode::can_restart() {
+    pub fn open(&self) -> bool {
+        // Relaxed: a late reader opens a gate once more, and closes it by the same means.
+        let can_open = mode::can_restart() && !mode::is_settled() && !REFUSED.load(Ordering::Relaxed);
+        if can_open {
             // Release: pairs with the acquiring load in the sequence (I4). The cast keeps the value: the
             // index is below the limit.
             self.home.store(self.vp.index() as u32, Ordering::Release);
         }
+        can_open
     }
 
-    /// Closes the gate. Sequences in flight may still set the mark until
-    /// [`finish_closing`](super::GatedWord::finish_closing) has returned.
+    /// Closes the gate. After it returns, no thread sets the mark until the gate is opened again, and a
+    /// mark that is set is seen by [`is_set`](GatedMark::is_set).
+    ///
+    /// If the kernel now refuses a request that it granted before, since the process has entered a sandbox,
+    /// the caller runs once on each processor instead, and then pauses. No gate is opened after that. One
+    /// risk remains: a sequence in flight on a virtual processor that stands still for longer than the
+    /// pause.
+    ///
+    /// # Cost
+    /// A system call, and an interrupt of the mark's processor if it runs a thread of this process. Once
+    /// after a refusal: some tens of milliseconds.
     pub fn close(&self) {
-        // Relaxed: `finish_closing` orders it.
+        // Relaxed: the fence orders it.
         self.home.store(NOWHERE, Ordering::Relaxed);
+        // Partner: the barrier that the mark's processor passes in the call (I3).
+        fence(Ordering::SeqCst);
+        // Only sequences on this processor set the mark (I2).
+        if membarrier::restart_on(self.vp.index()).is_err() {
+            REFUSED.store(true, Ordering::Relaxed);
+            rseq::restart_everywhere(mode::vp_limit());
+        }
     }
 
     /// Returns whether the gate is open. Only the threads that open and close it can rely on the answer.
@@ -159,17 +179,43 @@ impl GatedMark {
 
 #[cfg(all(test, not(any(loom, squall_model))))]
 mod tests {
-    use super::super::GatedWord;
     use super::*;
 
+    /// Runs `f` in a thread that stays on one processor, with a mark for it. The argument says whether
+    /// gates open there.
+    fn stay(f: impl FnOnce(&GatedMark, bool) + Send) {
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let allowed = squall_sys::affinity::allowed().unwrap_or_default();
+                let stays =
+                    allowed.first().is_some_and(|&it| squall_sys::affinity::restrict_to(&[it]).is_ok());
+                let mark = GatedMark::new(Vp::current());
+                let opens = mode::can_restart() && !mode::is_settled();
+                f(&mark, stays && opens && !crate::machine().is_virtual());
+            });
+        });
+    }
+
     #[test]
-    fn a_closed_gate_lets_no_thread_set_the_mark() {
-        let mark = GatedMark::new(Vp::current());
-        assert!(!mark.set_at_gate() && !mark.is_open());
-        mark.open();
-        assert_eq!(mark.is_open(), mode::can_restart());
-        mark.close();
-        GatedWord::finish_closing().unwrap();
-        assert!(!mark.set_at_gate() && !mark.is_set());
+    fn a_thread_on_the_vp_sets_the_mark_while_the_gate_is_open() {
+        stay(|mark, opens| {
+            assert!(!mark.set_at_gate() && !mark.is_open());
+            assert!(mark.open() || !opens);
+            assert_eq!(mark.set_at_gate(), opens);
+            assert_eq!((mark.is_set(), mark.set_at_gate()), (opens, false));
+            mark.clear();
+            mark.close();
+            assert!(!mark.set_at_gate() && !mark.is_set());
+        });
+    }
+
+    #[test]
+    fn a_thread_elsewhere_does_not_set_the_mark() {
+        stay(|mark, opens| {
+            if mode::vp_limit() > 1 && opens {
+                let elsewhere = GatedMark::new(Vp::new(u32::from(mark.vp() == Vp::new(0))));
+                assert!(elsewhere.open() && !elsewhere.set_at_gate());
+            }
+        });
     }
 }

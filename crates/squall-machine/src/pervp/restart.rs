@@ -45,6 +45,9 @@ use std::ptr::NonNull;
 /// stores another number into that word and then restarts all sequences of the process. From then on no such
 /// sequence commits. There is no `{part}`; `base` is `{gate}` in the templates, and `offset` a constant.
 ///
+/// In the forms without `out` a template may also jump to `{fallback}`, to leave without a commit. A jump to
+/// `33f` would look like a commit there.
+///
 /// With `on: vp` before `in`, a statement runs on that VP only. On any other VP, `fallback` is evaluated.
 /// There is no `{part}`: the words that the sequence uses may be anywhere. The fallback need not call
 /// `settle` if it never writes the word that the sequence stores to. It must not call `settle` if threads
@@ -60,7 +63,8 @@ use std::ptr::NonNull;
 ///    does so by such sequences or, after [`settle`](crate::pervp::settle), atomically;
 /// 4. with `on`, all other writers of the words use sequences on the same VP; and the process has called
 ///    [`restart_mode`](crate::pervp::restart_mode) or created a per-VP object before;
-/// 5. with `gate`, condition 4 holds for one VP. The gate's word holds the index of that VP, or a positive
+/// 5. with `gate`, condition 4 holds for one VP, except for stores made while no sequence would commit. The
+///    fallback need not call `settle`. The gate's word holds the index of that VP, or a positive
 ///    `i32` that is the index of no VP. The word is aligned, and readable while the sequence runs.
 ///
 /// # Example

@@ -7,7 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Strategy {
-    /// All elements are in the first shard.
+    /// Clients put into the first shard that was made, and take from it. Elements that other strategies
+    /// left elsewhere are found there.
     Centralized,
     /// A client with an empty shard takes one element of another shard.
     Distributed,

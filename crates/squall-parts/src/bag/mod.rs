@@ -39,128 +39,118 @@ mod sites;
 mod transfer;
 
 pub use attributes::{Attributes, Strategy};
-pub use shard::Shard;
 
+use shard::{Elements, Shard};
 use squall_lock::VpLock;
 #[cfg(not(loom))]
-use squall_machine::Vp;
+use squall_machine::{Vp, machine};
+use squall_sys::sync::OnceLock;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
-use squall_sys::sync::{OnceLock, StdArc};
 use std::fmt;
 
-/// An unordered pool: the shards' common part.
+/// An unordered pool with a shard for each client: usually for each VP.
 ///
-/// An object embeds it in its root, and each representative has a [`Shard`].
+/// An object embeds it in its root.
 ///
 /// # Example
 /// ```
-/// use squall::{Vp, parts::bag::Bag};
+/// use squall::parts::bag::Bag;
 ///
 /// let buffers = Bag::new();
-/// let near = buffers.shard(Vp::current());
-/// buffers.put(&near, vec![0_u8; 4096]);
+/// buffers.here().put(vec![0_u8; 4096]);
 /// assert_eq!(buffers.len(), 1);
-/// assert!(buffers.get(&near).is_some() && buffers.get(&near).is_none());
+/// assert!(buffers.here().get().is_some() && buffers.here().get().is_none());
+/// ```
+///
+/// Elements move between threads, so they must be `Send`:
+/// ```compile_fail,E0277
+/// let bag = squall::parts::bag::Bag::<std::rc::Rc<u8>>::new();
+/// std::thread::scope(|threads| drop(threads.spawn(|| bag.len())));
 /// ```
 pub struct Bag<T> {
-    shards: Box<[OnceLock<StdArc<Shard<T>>>]>,
-    /// The places above are without shards.
+    shards: Box<[OnceLock<Box<Shard<T>>>]>,
+    /// The places from here on are without shards.
     limit: AtomicUsize,
+    /// The place of the first shard that was made.
+    center: OnceLock<usize>,
     attributes: Attributes,
+}
+
+/// A client of a bag: the bag, seen from one of its shards.
+pub struct Client<'a, T> {
+    bag: &'a Bag<T>,
+    shard: &'a Shard<T>,
 }
 
 #[cfg(not(loom))]
 impl<T> Bag<T> {
-    /// Makes an empty bag without shards.
+    /// Makes an empty bag with a place for each VP. A shard is made at the first use of its place.
     pub fn new() -> Bag<T> {
-        Bag::with_places(squall_machine::machine().vp_limit())
+        Bag::with_places(machine().vp_limit())
     }
 
-    /// Returns the shard of `vp`, and makes it if this is the first call for that VP.
+    /// Makes an empty bag with this number of places, for clients that have numbers of their own. The shard
+    /// of a place is the cheapest for threads on the VP of that number.
+    pub fn with_places(places: usize) -> Bag<T> {
+        squall_sys::fork::arm();
+        Bag::make(places)
+    }
+
+    /// Returns the client of the VP where the calling thread is. If the thread moves, the client still
+    /// works, at a higher cost.
     ///
     /// # Panics
-    /// If `vp` is not below `Machine::vp_limit`.
-    pub fn shard(&self, vp: Vp) -> StdArc<Shard<T>> {
-        self.shard_at(vp.index(), |elements| VpLock::new(vp, elements))
+    /// If the bag has no place of that number; one made by [`new`](Bag::new) has it.
+    #[inline]
+    pub fn here(&self) -> Client<'_, T> {
+        self.client(Vp::current().index())
+    }
+
+    /// Returns the client of a place.
+    ///
+    /// # Panics
+    /// If the bag has no such place.
+    #[inline]
+    pub fn client(&self, place: usize) -> Client<'_, T> {
+        self.client_with(place, |elements| {
+            VpLock::new(Vp::new((place % machine().vp_limit()) as u32), elements)
+        })
     }
 }
 
 impl<T> Bag<T> {
-    fn with_places(places: usize) -> Bag<T> {
-        let shards = (0..places).map(|_| OnceLock::new()).collect();
-        Bag { shards, limit: AtomicUsize::new(0), attributes: Attributes::new() }
+    fn make(places: usize) -> Bag<T> {
+        Bag {
+            shards: (0..places).map(|_| OnceLock::new()).collect(),
+            limit: AtomicUsize::new(0),
+            center: OnceLock::new(),
+            attributes: Attributes::new(),
+        }
     }
 
-    fn shard_at(
+    #[inline]
+    fn client_with(
         &self,
-        index: usize,
-        lock: impl FnOnce(shard::Elements<T>) -> VpLock<shard::Elements<T>>,
-    ) -> StdArc<Shard<T>> {
-        assert!(
-            index < self.shards.len(),
-            "the bag has {} places for shards; {index} is none",
-            self.shards.len()
-        );
-        let shard = self.shards[index].get_or_init(|| StdArc::new(Shard::new(index, lock)));
-        // AcqRel: pairs with the Acquire of `shards`, which must see the shard before its first arrival is
-        // known.
-        self.limit.fetch_max(index + 1, Ordering::AcqRel);
-        shard.clone()
+        place: usize,
+        lock: impl FnOnce(Elements<T>) -> VpLock<Elements<T>>,
+    ) -> Client<'_, T> {
+        let Some(slot) = self.shards.get(place) else { no_place(self.shards.len(), place) };
+        let shard = match slot.get() {
+            Some(shard) => shard,
+            None => slot.get_or_init(|| Box::new(Shard::new(place, lock))),
+        };
+        // Relaxed: this thread added the place, or the first thread that found it missing did.
+        if self.limit.load(Ordering::Relaxed) <= place {
+            self.center.get_or_init(|| place);
+            // AcqRel: pairs with the Acquire of `shards`, which sees the shard before its arrivals are known.
+            self.limit.fetch_max(place + 1, Ordering::AcqRel);
+        }
+        Client { bag: self, shard }
     }
 
     /// Returns the attributes. They may be changed while the bag is used.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
-    }
-
-    /// Puts an element into `shard`, the caller's own.
-    ///
-    /// # Cost
-    /// The lock of a VP and a few stores, if the caller is on the shard's VP. Linearized at the store that
-    /// counts the arrival.
-    #[inline]
-    pub fn put(&self, shard: &Shard<T>, value: T) {
-        self.home(shard).put(value);
-    }
-
-    /// Puts several elements at once.
-    pub fn put_batch(&self, shard: &Shard<T>, values: impl IntoIterator<Item = T>) {
-        let values: Vec<T> = values.into_iter().collect();
-        if !values.is_empty() {
-            self.home(shard).put_all(values);
-        }
-    }
-
-    /// Takes an element: of `shard`, the caller's own, if it has one, or else of another shard. Returns
-    /// `None` only if at one moment of the call the bag was empty, and no element was on its way between
-    /// shards.
-    ///
-    /// # Cost
-    /// As [`put`](Bag::put) if the caller's shard has an element. Otherwise a look at each shard's line
-    /// until one has elements, and a transfer. To find the bag empty takes two looks at each.
-    #[inline]
-    pub fn get(&self, shard: &Shard<T>) -> Option<T> {
-        let home = self.home(shard);
-        match home.get() {
-            Some(value) => Some(value),
-            None => self.get_elsewhere(home),
-        }
-    }
-
-    /// Takes up to `max` elements and appends them to `into`. Returns their number. It is 0 only if `max`
-    /// is, or as [`get`](Bag::get) says.
-    pub fn get_batch(&self, shard: &Shard<T>, max: usize, into: &mut Vec<T>) -> usize {
-        let before = into.len();
-        let home = self.home(shard);
-        if max > 0 {
-            // No allocation under the lock.
-            into.reserve(max.min(home.len()));
-            home.take(max.min(into.capacity() - before), into);
-        }
-        if into.len() == before && max > 0 {
-            into.extend(self.get_elsewhere(home));
-        }
-        into.len() - before
     }
 
     /// Returns the sum of the shards' sizes, read one after the other: an estimate. Elements on their way
@@ -169,49 +159,123 @@ impl<T> Bag<T> {
         self.shards().map(Shard::len).sum()
     }
 
-    /// Returns whether [`len`](Bag::len) is 0. Only [`get`](Bag::get) is exact.
+    /// Returns whether [`len`](Bag::len) is 0. Only [`get`](Client::get) is exact.
     pub fn is_empty(&self) -> bool {
         self.shards().all(Shard::is_empty)
     }
 
-    /// Returns the shard that a client of `shard` uses.
-    #[inline]
-    fn home<'a>(&'a self, shard: &'a Shard<T>) -> &'a Shard<T> {
-        match self.attributes.strategy() {
-            Strategy::Centralized => self.shards().next().unwrap_or(shard),
-            _ => shard,
-        }
-    }
-
     /// Returns the shards that exist, by their places.
-    fn shards(&self) -> impl Iterator<Item = &Shard<T>> {
-        // Acquire: pairs with the AcqRel of `shard_at`.
+    fn shards(&self) -> impl Iterator<Item = &Shard<T>> + Clone {
+        // Acquire: pairs with the AcqRel of `client_with`.
         let limit = self.limit.load(Ordering::Acquire);
         self.shards[..limit].iter().filter_map(OnceLock::get).map(|shard| &**shard)
     }
 
-    /// Returns all shards, beginning at the place that is next for clients of `home`.
-    fn from<'a>(&'a self, home: &Shard<T>) -> impl Iterator<Item = &'a Shard<T>> {
-        // Acquire: as in `shards`, pairs with the AcqRel of `shard_at`.
-        let limit = self.limit.load(Ordering::Acquire);
-        let start = self.next(home, limit);
-        let places = self.shards[..limit].iter();
-        let rotated = places.clone().skip(start).chain(places.take(start));
-        rotated.filter_map(OnceLock::get).map(|shard| &**shard)
-    }
-
-    /// Returns the next shard of another place, if there is one.
-    fn next_peer(&self, home: &Shard<T>) -> Option<&Shard<T>> {
-        self.from(home).find(|shard| shard.index() != home.index())
-    }
-
-    /// Returns the place where a transfer for `home` begins: each time the next one, so that all peers are
-    /// asked equally often.
-    fn next(&self, home: &Shard<T>, limit: usize) -> usize {
-        // Relaxed: any place is right.
-        home.next.fetch_add(1, Ordering::Relaxed).wrapping_add(home.index()) % limit.max(1)
+    /// Returns all shards but this one. Each call begins with the next one, so that all are asked equally
+    /// often.
+    fn peers<'a>(&'a self, home: &Shard<T>) -> impl Iterator<Item = &'a Shard<T>> {
+        let home_place = home.index();
+        let peers = self.shards().filter(move |shard| shard.index() != home_place);
+        let count = peers.clone().count();
+        // Relaxed, not atomic together: any start is right.
+        let next = home.own().next.load(Ordering::Relaxed);
+        home.own().next.store(next.wrapping_add(1), Ordering::Relaxed);
+        let start = next % count.max(1);
+        peers.clone().skip(start).chain(peers.take(start))
     }
 }
+
+impl<T> Client<'_, T> {
+    /// Puts an element.
+    ///
+    /// It counts for [`get`](Client::get) of each thread that can know of it. A thread that concludes only
+    /// from the absence of a store that the put has ended must order that itself, for instance by `SeqCst`
+    /// fences.
+    ///
+    /// # Cost
+    /// The lock of a VP and a few stores, if the caller is on the client's VP. Linearized at the store that
+    /// counts the arrival. A shard that is full allocates under its lock.
+    #[inline]
+    pub fn put(&self, value: T) {
+        self.home().put(value);
+    }
+
+    /// Puts several elements at once.
+    pub fn put_batch(&self, values: impl IntoIterator<Item = T>) {
+        let values: Vec<T> = values.into_iter().collect();
+        if !values.is_empty() {
+            self.home().put_all(values);
+        }
+    }
+
+    /// Takes an element: of the client's shard if it has one, or else of another shard. Returns `None` only
+    /// if at one moment of the call the bag was empty, and no element was on its way between shards;
+    /// [`put`](Client::put) says for whom an element counts.
+    ///
+    /// # Cost
+    /// As [`put`](Client::put) if the client's shard has an element. Otherwise a look at each shard's line
+    /// until one has elements, and a transfer. To find the bag empty takes two looks at each. While others
+    /// put and take in a bag that is empty at each look, the call goes on looking.
+    #[inline]
+    pub fn get(&self) -> Option<T> {
+        let home = self.home();
+        match home.get() {
+            Some(value) => Some(value),
+            None => self.bag.get_elsewhere(home),
+        }
+    }
+
+    /// Takes up to `max` elements and appends them to `into`. Returns their number. It is less than `max`
+    /// only if the bag was found empty as [`get`](Client::get) says.
+    pub fn get_batch(&self, max: usize, into: &mut Vec<T>) -> usize {
+        let before = into.len();
+        let home = self.home();
+        while into.len() - before < max {
+            let mut some = Vec::with_capacity((max - (into.len() - before)).min(home.len()));
+            home.take(&mut some);
+            if some.is_empty() {
+                let Some(value) = self.bag.get_elsewhere(home) else { break };
+                into.push(value);
+            }
+            into.append(&mut some);
+        }
+        into.len() - before
+    }
+
+    /// Returns the number of elements in the client's shard. It may be out of date.
+    pub fn len(&self) -> usize {
+        self.shard.len()
+    }
+
+    /// Returns whether the client's shard had no element a moment ago.
+    pub fn is_empty(&self) -> bool {
+        self.shard.is_empty()
+    }
+
+    /// Returns the shard that this client uses.
+    #[inline]
+    fn home(&self) -> &Shard<T> {
+        match self.bag.attributes.strategy() {
+            Strategy::Centralized => {
+                self.bag.center.get().and_then(|&at| self.bag.shards[at].get()).map_or(self.shard, |it| it)
+            }
+            _ => self.shard,
+        }
+    }
+}
+
+#[cold]
+fn no_place(places: usize, place: usize) -> ! {
+    panic!("the bag has {places} places for clients; {place} is none of them")
+}
+
+impl<T> Clone for Client<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Client<'_, T> {}
 
 #[cfg(not(loom))]
 impl<T> Default for Bag<T> {
@@ -225,6 +289,15 @@ impl<T> fmt::Debug for Bag<T> {
         f.debug_struct("Bag")
             .field("len", &self.len())
             .field("attributes", &self.attributes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Client<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("place", &self.shard.index())
+            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }

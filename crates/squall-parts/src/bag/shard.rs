@@ -5,14 +5,11 @@ use squall_lock::{VpLock, VpLockGuard};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::fmt;
 
-/// One processor's part of a [`Bag`](super::Bag).
-///
-/// Any thread may use it; the threads of its VP use it at the least cost.
-pub struct Shard<T> {
+/// One client's part of a bag.
+pub(super) struct Shard<T> {
     index: usize,
-    elements: CachePadded<VpLock<Elements<T>>>,
+    own: CachePadded<Own<T>>,
     /// Number of elements. Written under the lock.
     len: AtomicUsize,
     /// Number of elements that came so far. Written under the lock (`bag/I2`).
@@ -21,8 +18,13 @@ pub struct Shard<T> {
     inbound: AtomicUsize,
     /// The size that was last told to other clients.
     pub(super) estimate: AtomicUsize,
+}
+
+/// The data that other clients do not read.
+pub(super) struct Own<T> {
+    elements: VpLock<Elements<T>>,
     pub(super) idle_events: AtomicUsize,
-    /// The place where the next transfer begins.
+    /// The number of the peer where the next transfer begins.
     pub(super) next: AtomicUsize,
 }
 
@@ -32,30 +34,34 @@ impl<T> Shard<T> {
     pub(super) fn new(index: usize, lock: impl FnOnce(Elements<T>) -> VpLock<Elements<T>>) -> Shard<T> {
         Shard {
             index,
-            elements: CachePadded::new(lock(Elements(VecDeque::new()))),
+            own: CachePadded::new(Own {
+                elements: lock(Elements(VecDeque::new())),
+                idle_events: AtomicUsize::new(0),
+                next: AtomicUsize::new(0),
+            }),
             len: AtomicUsize::new(0),
             arrivals: AtomicU64::new(0),
             inbound: AtomicUsize::new(0),
             estimate: AtomicUsize::new(0),
-            idle_events: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
         }
     }
 
-    /// Returns the number of elements in this shard. The number may be out of date.
-    pub fn len(&self) -> usize {
+    /// The number of elements. It may be out of date.
+    pub(super) fn len(&self) -> usize {
         // Acquire: pairs with the Release of `publish` (`bag/I4`).
         self.len.load(sites::LEN.order(Ordering::Acquire))
     }
 
-    /// Returns whether the shard had no element a moment ago.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the shard's place among the shards of its bag.
-    pub fn index(&self) -> usize {
+    pub(super) fn index(&self) -> usize {
         self.index
+    }
+
+    pub(super) fn own(&self) -> &Own<T> {
+        &self.own
     }
 
     pub(super) fn arrivals(&self) -> u64 {
@@ -77,15 +83,15 @@ impl<T> Shard<T> {
 
     #[inline]
     pub(super) fn put(&self, value: T) {
-        let mut elements = self.elements.lock();
+        let mut elements = self.own.elements.lock();
         elements.0.push_back(value);
         self.arrived(&elements, 1);
     }
 
-    /// Puts several elements. They are in a vector, since no code of the program may run under the lock.
+    /// Puts several elements. They are in a vector, so that no iterator of the program runs under the lock.
     pub(super) fn put_all(&self, values: Vec<T>) {
         let count = values.len();
-        let mut elements = self.elements.lock();
+        let mut elements = self.own.elements.lock();
         elements.0.extend(values);
         self.arrived(&elements, count);
     }
@@ -93,16 +99,17 @@ impl<T> Shard<T> {
     /// Takes the element that came last.
     #[inline]
     pub(super) fn get(&self) -> Option<T> {
-        let mut elements = self.elements.lock();
+        let mut elements = self.own.elements.lock();
         let value = elements.0.pop_back()?;
         self.publish(&elements);
         Some(value)
     }
 
-    /// Takes up to `max` elements, the oldest ones first.
-    pub(super) fn take(&self, max: usize, into: &mut Vec<T>) {
-        let mut elements = self.elements.lock();
-        let count = max.min(elements.0.len());
+    /// Takes elements until `into` has no room left, the oldest ones first. Does not allocate.
+    pub(super) fn take(&self, into: &mut Vec<T>) {
+        let room = into.capacity() - into.len();
+        let mut elements = self.own.elements.lock();
+        let count = room.min(elements.0.len());
         into.extend(elements.0.drain(..count));
         self.publish(&elements);
     }
@@ -141,11 +148,5 @@ impl Drop for Inbound<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire of `has_inbound`, which then also sees the arrival (`bag/I4`).
         self.0.fetch_sub(usize::from(!sites::EXPECT.is_weak()), sites::ENDED.order(Ordering::Release));
-    }
-}
-
-impl<T> fmt::Debug for Shard<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shard").field("index", &self.index).field("len", &self.len()).finish_non_exhaustive()
     }
 }

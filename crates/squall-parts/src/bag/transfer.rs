@@ -1,6 +1,7 @@
 //! Transfers between shards: on demand, and by idle clients.
 
-use super::{Bag, Shard, Strategy, sites};
+use super::shard::Shard;
+use super::{Bag, Client, Strategy, sites};
 use squall_sys::sync::atomic::Ordering;
 use squall_sys::sync::{hint, thread};
 
@@ -18,10 +19,13 @@ impl<T> Bag<T> {
     pub(super) fn get_elsewhere(&self, home: &Shard<T>) -> Option<T> {
         let mut rounds = 0;
         loop {
-            let mut arrivals = 0;
-            for shard in self.from(home) {
-                // Before the size (`bag/I4`).
-                arrivals = u64::wrapping_add(arrivals, shard.arrivals());
+            // Before the sizes (`bag/I4`).
+            let mut arrivals = home.arrivals();
+            if let Some(value) = home.get() {
+                return Some(value);
+            }
+            for shard in self.peers(home) {
+                arrivals = arrivals.wrapping_add(shard.arrivals());
                 if shard.is_empty() {
                     continue;
                 }
@@ -31,8 +35,7 @@ impl<T> Bag<T> {
             }
             match self.second_pass(arrivals) {
                 Second::Empty => return None,
-                Second::Arrived => {}
-                Second::InTransit => {
+                Second::Arrived | Second::InTransit => {
                     rounds += 1;
                     wait(rounds);
                 }
@@ -60,14 +63,14 @@ impl<T> Bag<T> {
     fn take_one(&self, from: &Shard<T>, home: &Shard<T>) -> Option<T> {
         let bulk = match self.attributes.strategy() {
             Strategy::Centralized | Strategy::Distributed => 1,
-            _ => self.attributes.bulk(),
+            _ => self.attributes.bulk().min(from.len()),
         };
-        if bulk <= 1 || from.index() == home.index() {
+        if bulk <= 1 {
             return from.get();
         }
         let mut taken = Vec::with_capacity(bulk);
         let inbound = home.expect();
-        from.take(bulk, &mut taken);
+        from.take(&mut taken);
         let value = taken.pop();
         if !taken.is_empty() {
             home.put_all(taken);
@@ -78,32 +81,22 @@ impl<T> Bag<T> {
 
     /// Moves up to `bulk` elements.
     fn transfer(&self, from: &Shard<T>, to: &Shard<T>) {
-        let mut taken = Vec::with_capacity(self.attributes.bulk().max(1));
+        let mut taken = Vec::with_capacity(self.attributes.bulk().min(from.len()).max(1));
         let _inbound = to.expect();
-        from.take(self.attributes.bulk().max(1), &mut taken);
+        from.take(&mut taken);
         if !taken.is_empty() {
             to.put_all(taken);
         }
     }
 
-    /// Tells the bag that a client of `shard` is idle. Once per
-    /// [`idle_events`](super::Attributes::idle_events) calls it may move elements between shards, as the
-    /// strategy says. An executor calls it when it has no task to run.
-    ///
-    /// # Cost
-    /// Usually one addition to the shard's line; at most one transfer.
-    pub fn idle(&self, shard: &Shard<T>) {
-        // Relaxed: a count of no order. Threads of one VP share it.
-        let events = shard.idle_events.fetch_add(1, Ordering::Relaxed) + 1;
-        if !events.is_multiple_of(self.attributes.idle_events().max(1)) {
-            return;
-        }
+    /// One act of an idle client.
+    pub(super) fn balance(&self, shard: &Shard<T>) {
         let strategy = self.attributes.strategy();
         match strategy {
             Strategy::Centralized | Strategy::Distributed | Strategy::BulkTransfer => {}
             Strategy::BackgroundPull => {
                 if shard.len() < self.attributes.pull_below()
-                    && let Some(peer) = self.next_peer(shard)
+                    && let Some(peer) = self.peers(shard).next()
                     && !peer.is_empty()
                 {
                     self.transfer(peer, shard);
@@ -121,11 +114,10 @@ impl<T> Bag<T> {
                 if len <= self.attributes.push_above() {
                     return;
                 }
-                let Some(peer) = self.next_peer(shard) else { return };
-                let far = || {
-                    peer.estimate.load(Ordering::Relaxed) <= len.saturating_sub(self.attributes.push_margin())
-                };
-                if strategy == Strategy::BackgroundPush || far() {
+                let Some(peer) = self.peers(shard).next() else { return };
+                let most = len.checked_sub(self.attributes.push_margin());
+                let is_far = most.is_some_and(|most| peer.estimate.load(Ordering::Relaxed) <= most);
+                if strategy == Strategy::BackgroundPush || is_far {
                     self.transfer(shard, peer);
                 }
             }
@@ -133,8 +125,45 @@ impl<T> Bag<T> {
     }
 }
 
-/// Pauses, then yields, until a transfer in progress has ended.
+impl<T> Client<'_, T> {
+    /// Tells the bag that this client is idle. Once per [`idle_events`](super::Attributes::idle_events)
+    /// calls it may move elements between shards, as the strategy says. An executor calls it when it has no
+    /// task to run.
+    ///
+    /// # Cost
+    /// Usually a store to a line of the shard's own. At most one transfer.
+    pub fn idle(&self) {
+        let count = &self.shard.own().idle_events;
+        // Relaxed, not atomic together: threads of one VP share the count, and one may get lost.
+        let events = count.load(Ordering::Relaxed).wrapping_add(1);
+        if events < self.bag.attributes.idle_events().max(1) {
+            count.store(events, Ordering::Relaxed);
+            return;
+        }
+        count.store(0, Ordering::Relaxed);
+        self.bag.balance(self.shard);
+    }
+}
+
+/// Pauses, yields or sleeps until a transfer has ended, or elements stopped to arrive.
 fn wait(round: u32) {
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
-    if round <= PAUSES { hint::spin_loop() } else { thread::yield_now() }
+    const YIELDS: u32 = if cfg!(loom) { u32::MAX } else { 128 };
+    if round <= PAUSES {
+        hint::spin_loop();
+    } else if round <= YIELDS {
+        thread::yield_now();
+    } else {
+        // A waiter of high priority must not keep the thread that transfers from running.
+        #[cfg(not(loom))]
+        {
+            if squall_sys::fork::forked() {
+                panic!(
+                    "the bag has a transfer in progress, and the process is the child of a fork, where its thread \
+                        may not exist; such a child may only exec"
+                );
+            }
+            thread::sleep(std::time::Duration::from_micros(100));
+        }
+    }
 }

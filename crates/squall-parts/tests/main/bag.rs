@@ -1,18 +1,19 @@
 //! Tests of the bag: no element is lost or doubled, and it says empty only if it is.
 
-use squall_machine::{Vp, machine};
-use squall_parts::bag::{Bag, Shard, Strategy};
+use squall_parts::bag::{Bag, Client, Strategy};
 use std::collections::HashSet;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier};
 use std::thread;
 
 const THREADS: usize = 4;
 const TURNS: usize = if cfg!(miri) { 30 } else { 20_000 };
 
-/// All shards that a bag may have here, at most four.
-fn shards<T>(bag: &Bag<T>) -> Vec<Arc<Shard<T>>> {
-    (0..machine().vp_limit().min(4) as u32).map(|vp| bag.shard(Vp::new(vp))).collect()
+/// Number of clients with shards of their own. Threads use any of them.
+const PLACES: usize = 4;
+
+fn clients<T>(bag: &Bag<T>) -> [Client<'_, T>; PLACES] {
+    std::array::from_fn(|place| bag.client(place))
 }
 
 /// Strategies that change while clients work.
@@ -23,146 +24,190 @@ fn strategies(turn: usize) -> Strategy {
 #[test]
 fn dp_12_to_17_each_strategy_finds_the_only_element() {
     for strategy in Strategy::ALL {
-        let bag = Bag::new();
+        let bag = Bag::with_places(PLACES);
         bag.attributes().set_strategy(strategy);
-        let shards = shards(&bag);
-        for from in &shards {
-            for to in &shards {
-                assert_eq!(bag.get(to), None);
-                bag.put(from, 7);
-                assert_eq!((bag.len(), bag.get(to), bag.get(from)), (1, Some(7), None), "{strategy:?}");
+        for from in clients(&bag) {
+            for to in clients(&bag) {
+                assert_eq!(to.get(), None);
+                from.put(7);
+                assert_eq!((bag.len(), to.get(), from.get()), (1, Some(7), None), "{strategy:?}");
             }
         }
     }
 }
 
-/// One more element than clients, and each client holds at most one: the bag is never empty.
+/// One more element than threads, and each thread holds at most one: the bag is never empty.
 #[test]
 fn dp_05_get_finds_an_element_as_long_as_there_is_one() {
-    let bag = Bag::new();
+    let bag = Bag::with_places(PLACES);
     bag.attributes().set_idle_events(3);
     bag.attributes().set_pull_below(2);
     bag.attributes().set_push_above(1);
     bag.attributes().set_push_margin(1);
-    let shards = shards(&bag);
-    bag.put_batch(&shards[0], 0..=THREADS);
+    let all = clients(&bag);
+    all[0].put_batch(0..=THREADS);
     let start = Barrier::new(THREADS);
     thread::scope(|threads| {
-        for client in 0..THREADS {
-            let (bag, shards, start) = (&bag, &shards, &start);
+        for thread in 0..THREADS {
+            let (bag, start) = (&bag, &start);
             threads.spawn(move || {
-                let own = &shards[client % shards.len()];
                 start.wait();
                 for turn in 0..TURNS {
-                    if client == 0 && turn % 50 == 0 {
+                    if thread == 0 && turn % 50 == 0 {
                         bag.attributes().set_strategy(strategies(turn / 50));
                     }
-                    let element = bag.get(own).expect("an element was in the bag all the time");
+                    let own = all[thread];
+                    let element = own.get().expect("an element was in the bag all the time");
                     if turn % 7 == 0 {
-                        bag.idle(own);
+                        own.idle();
                     }
                     // Into any shard, so that elements wander.
-                    bag.put(&shards[(turn + client) % shards.len()], element);
+                    all[(turn + thread) % PLACES].put(element);
                 }
             });
         }
     });
     let mut left = Vec::new();
-    while bag.get_batch(&shards[0], 3, &mut left) > 0 {}
+    assert_eq!(all[1].get_batch(100, &mut left), THREADS + 1);
     left.sort_unstable();
     assert_eq!(left, (0..=THREADS).collect::<Vec<_>>());
 }
 
 #[test]
 fn dp_01_each_element_goes_to_one_client() {
-    let bag = Bag::new();
-    let shards = shards(&bag);
+    let bag = Bag::with_places(PLACES);
+    let all = clients(&bag);
     let puts = AtomicUsize::new(0);
     let start = Barrier::new(THREADS);
-    let clients: Vec<Vec<usize>> = thread::scope(|threads| {
-        let client = |client: usize| {
-            let (bag, shards, start, puts) = (&bag, &shards, &start, &puts);
+    let taken: Vec<Vec<usize>> = thread::scope(|threads| {
+        let spawn = |thread: usize| {
+            let (bag, start, puts) = (&bag, &start, &puts);
             threads.spawn(move || {
-                let own = &shards[client % shards.len()];
                 let mut got = Vec::new();
                 start.wait();
                 for turn in 0..TURNS {
+                    let own = if turn % 3 == 0 { bag.client(turn % PLACES) } else { all[thread] };
                     match turn % 5 {
-                        0 => bag.put_batch(own, (0..3).map(|_| puts.fetch_add(1, SeqCst))),
-                        1 => bag.put(own, puts.fetch_add(1, SeqCst)),
-                        2 => _ = bag.get_batch(own, 2, &mut got),
-                        3 => bag.idle(own),
-                        _ => got.extend(bag.get(own)),
+                        0 => own.put_batch((0..3).map(|_| puts.fetch_add(1, SeqCst))),
+                        1 => own.put(puts.fetch_add(1, SeqCst)),
+                        2 => _ = own.get_batch(2, &mut got),
+                        3 => own.idle(),
+                        _ => got.extend(own.get()),
                     }
                     if turn % 100 == 0 {
-                        bag.attributes().set_strategy(strategies(turn / 100 + client));
+                        bag.attributes().set_strategy(strategies(turn / 100 + thread));
                     }
                 }
                 got
             })
         };
-        let all: Vec<_> = (0..THREADS).map(client).collect();
-        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let mut seen = HashSet::new();
-    let rest = std::iter::from_fn(|| bag.get(&shards[0]));
-    clients.into_iter().flatten().chain(rest).for_each(|it| assert!(seen.insert(it), "{it} came twice"));
+    let rest = std::iter::from_fn(|| all[0].get());
+    taken.into_iter().flatten().chain(rest).for_each(|it| assert!(seen.insert(it), "{it} came twice"));
     assert_eq!(seen.len(), puts.into_inner(), "an element was lost");
 }
 
 #[test]
+fn dp_13_all_peers_are_asked_equally_often() {
+    let bag = Bag::with_places(40);
+    bag.attributes().set_strategy(Strategy::Distributed);
+    let (home, peers) = (bag.client(3), [0, 30, 39].map(|place| bag.client(place)));
+    peers.iter().for_each(|peer| peer.put_batch(0..100));
+    (0..90).for_each(|_| assert!(home.get().is_some()));
+    assert_eq!(peers.map(|peer| peer.len()), [70; 3]);
+}
+
+#[test]
 fn dp_14_a_bulk_transfer_moves_the_constant_and_its_attribute_changes_it() {
-    let bag = Bag::new();
-    let all = shards(&bag);
-    let [first, second, ..] = &all[..] else { return };
+    let bag = Bag::with_places(2);
+    let (first, second) = (bag.client(0), bag.client(1));
     bag.attributes().set_strategy(Strategy::BulkTransfer);
-    bag.put_batch(first, 0..100);
-    assert!(bag.get(second).is_some());
+    first.put_batch(0..100);
+    assert!(second.get().is_some());
     assert_eq!((first.len(), second.len()), (50, 49));
     bag.attributes().set_bulk(10);
     while !second.is_empty() {
-        bag.get(second);
+        second.get();
     }
-    assert!(bag.get(second).is_some());
+    assert!(second.get().is_some());
     assert_eq!((first.len(), second.len()), (40, 9));
     bag.attributes().set_strategy(Strategy::Distributed);
-    (0..9).for_each(|_| assert!(bag.get(second).is_some()));
-    assert!(bag.get(second).is_some());
+    (0..10).for_each(|_| assert!(second.get().is_some()));
     assert_eq!((first.len(), second.len()), (39, 0));
+    bag.attributes().set_strategy(Strategy::BulkTransfer);
+    bag.attributes().set_bulk(usize::MAX);
+    assert!(second.get().is_some());
+    assert_eq!((first.len(), second.len()), (0, 38));
 }
 
 #[test]
 fn dp_15_to_17_idle_clients_move_elements_at_the_constants() {
-    let move_at = |strategy, elements: usize, events: usize, of_first: bool| {
-        let bag = Bag::new();
-        let all = shards(&bag);
-        let [first, second, ..] = &all[..] else { return None };
+    // The first client has `here` elements and is idle; the other has `there`. Returns both sizes after that.
+    let idle = |strategy, here: usize, there: usize, events: usize| {
+        let bag = Bag::with_places(2);
+        let (first, second) = (bag.client(0), bag.client(1));
         bag.attributes().set_strategy(strategy);
-        bag.put_batch(first, 0..elements);
-        (0..events).for_each(|_| bag.idle(if of_first { first } else { second }));
-        Some(elements - first.len())
+        first.put_batch(0..here);
+        second.put_batch(0..there);
+        (0..events).for_each(|_| first.idle());
+        (first.len(), second.len())
     };
-    // Not enough processors for two shards.
-    let Some(none) = move_at(Strategy::BackgroundPull, 60, 99, false) else { return };
-    assert_eq!(none, 0);
-    assert_eq!(move_at(Strategy::BackgroundPull, 60, 100, false), Some(50));
-    assert_eq!(move_at(Strategy::BackgroundPush, 20_000, 100, true), Some(0));
-    assert_eq!(move_at(Strategy::BackgroundPush, 20_001, 100, true), Some(50));
-    assert_eq!(move_at(Strategy::EstimatedPush, 20_001, 100, true), Some(50));
-    assert_eq!(move_at(Strategy::BulkTransfer, 20_001, 1000, true), Some(0));
+    assert_eq!(idle(Strategy::BackgroundPull, 0, 60, 99), (0, 60));
+    assert_eq!(idle(Strategy::BackgroundPull, 0, 60, 100), (50, 10));
+    assert_eq!(idle(Strategy::BackgroundPull, 1023, 60, 100), (1073, 10));
+    assert_eq!(idle(Strategy::BackgroundPull, 1024, 60, 100), (1024, 60));
+    assert_eq!(idle(Strategy::BackgroundPull, 0, 0, 200), (0, 0));
+    assert_eq!(idle(Strategy::BackgroundPush, 20_000, 0, 100), (20_000, 0));
+    assert_eq!(idle(Strategy::BackgroundPush, 20_001, 0, 100), (19_951, 50));
+    // Also to a peer that has as many.
+    assert_eq!(idle(Strategy::BackgroundPush, 20_001, 30_000, 100), (19_951, 30_050));
+    assert_eq!(idle(Strategy::EstimatedPush, 20_001, 0, 100), (19_951, 50));
+    assert_eq!(idle(Strategy::BulkTransfer, 20_001, 0, 1000), (20_001, 0));
 }
 
 #[test]
-fn dp_17_estimated_pushes_end_at_the_margin() {
-    let bag = Bag::new();
-    let all = shards(&bag);
-    let [first, second, ..] = &all[..] else { return };
-    bag.put_batch(first, 0..21_000);
-    bag.put_batch(second, 0..19_500);
-    (0..100).for_each(|_| bag.idle(second)); // tells its size
-    (0..1000).for_each(|_| bag.idle(first));
-    assert_eq!((first.len(), second.len()), (21_000, 19_500), "less than the margin lay between them");
-    bag.attributes().set_push_margin(1_000);
-    (0..100).for_each(|_| bag.idle(first));
-    assert_eq!((first.len(), second.len()), (20_950, 19_550));
+fn dp_17_a_push_needs_the_margin_to_the_estimate_that_was_told() {
+    // Returns the number of elements that one act of the first client moves. The second has told its size.
+    let moved = |here: usize, there: usize, margin: usize| {
+        let bag = Bag::with_places(2);
+        let (first, second) = (bag.client(0), bag.client(1));
+        bag.attributes().set_push_above(100);
+        bag.attributes().set_push_margin(margin);
+        second.put_batch(0..there);
+        (0..100).for_each(|_| second.idle());
+        assert_eq!(second.len(), there, "the second client pushed");
+        first.put_batch(0..here);
+        (0..100).for_each(|_| first.idle());
+        here - first.len()
+    };
+    assert_eq!((moved(700, 0, 600), moved(700, 0, 700), moved(700, 0, 701)), (50, 50, 0));
+    assert_eq!(moved(110, 0, 2048), 0, "the margin is larger than the shard");
+    // A change of less than 500 was not told.
+    assert_eq!((moved(700, 99, 700), moved(700, 99, 701)), (50, 0));
+    let bag = Bag::with_places(2);
+    let (first, second) = (bag.client(0), bag.client(1));
+    second.put_batch(0..600);
+    (0..100).for_each(|_| second.idle());
+    bag.attributes().set_push_above(0);
+    bag.attributes().set_push_margin(500);
+    first.put_batch(0..1099);
+    (0..100).for_each(|_| first.idle());
+    assert_eq!(first.len(), 1099);
+    first.put(0);
+    (0..100).for_each(|_| first.idle());
+    assert_eq!((first.len(), second.len()), (1050, 650));
+}
+
+#[test]
+fn values_are_dropped_with_the_bag() {
+    let value = std::sync::Arc::new(());
+    let bag = Bag::with_places(PLACES);
+    clients(&bag).iter().for_each(|client| client.put_batch((0..10).map(|_| value.clone())));
+    assert_eq!(bag.client(2).get_batch(usize::MAX, &mut Vec::new()), 40);
+    bag.client(1).put(value.clone());
+    drop(bag);
+    assert_eq!(std::sync::Arc::strong_count(&value), 1);
 }
