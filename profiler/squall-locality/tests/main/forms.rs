@@ -89,7 +89,8 @@ fn the_keys_of_the_object_are_documented() {
 
 const KEYS: &str = "\
     accesses accesses_crossing accesses_lost accesses_per_op command curve curve[].ns_per_op \
-    curve[].processors curve[].speed_up emulator falsely_shared_accesses format incomplete lines \
+    curve[].processors curve[].speed_up emulator falsely_shared_accesses \
+    far_misses_per_op_by_model format incomplete lines near_misses_per_op_by_model \
     lines[].address lines[].code lines[].code[].address lines[].code[].frames \
     lines[].code[].frames[].file lines[].code[].frames[].function lines[].code[].frames[].line \
     lines[].code[].instruction lines[].code[].reads lines[].code[].threads lines[].code[].writes \
