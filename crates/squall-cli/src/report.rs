@@ -99,7 +99,7 @@ fn list(it: &Experiment, json: bool) -> Result<(), Failure> {
             "source": it.paper.source,
         }));
     }
-    line(format_args!("{:<14} {}", it.id, it.title))
+    line(format_args!("{:<14} {:<60} {}", it.id, it.title, it.paper.source))
 }
 
 fn tell(done: &Done, json: bool) -> Result<(), Failure> {
@@ -108,9 +108,13 @@ fn tell(done: &Done, json: bool) -> Result<(), Failure> {
         let row = serde_json::json!({ "experiment": id, "verdict": verdict.word(), "why": verdict.why() });
         return line(row);
     }
-    line(format_args!("{id:<8} {:<8} {}", verdict.word(), done.experiment.title))?;
+    let means = match done.found.means() {
+        none if none.is_empty() => none,
+        means => format!(" ({means})"),
+    };
+    line(format_args!("{id:<8} {:<8} {}{means}", verdict.word(), done.experiment.title))?;
     line(format_args!("                  {}", verdict.why()))?;
-    if done.foreign > page::FOREIGN_TOLD {
+    if done.is_disturbed() {
         let percent = done.foreign * 100.0;
         eprintln!("squall: warning: other programs took {percent:.0} % of the processors during {id}");
     }

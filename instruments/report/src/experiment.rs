@@ -92,3 +92,11 @@ pub struct Done {
     /// Part of the processors' time that other programs took meanwhile, from 0 to 1.
     pub foreign: f64,
 }
+
+impl Done {
+    /// Whether timed figures may be too high, because other programs used the processors.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.foreign > crate::page::FOREIGN_TOLD && self.found.has(crate::Means::Timed)
+    }
+}

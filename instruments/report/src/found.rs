@@ -109,6 +109,12 @@ impl Series {
         self.points.first().map_or(f64::NAN, |point| point.1)
     }
 
+    /// The last x, or NaN without points.
+    #[must_use]
+    pub fn last_x(&self) -> f64 {
+        self.points.last().map_or(f64::NAN, |point| point.0)
+    }
+
     /// The value at `x`, or NaN without such a point.
     #[must_use]
     pub fn at(&self, x: f64) -> f64 {
@@ -128,6 +134,19 @@ impl Found {
     #[must_use]
     pub fn value(&self, name: &str) -> f64 {
         self.figures.iter().find(|figure| figure.name == name).map_or(f64::NAN, |figure| figure.value)
+    }
+
+    /// Whether a figure was obtained in this way.
+    pub(crate) fn has(&self, means: Means) -> bool {
+        self.figures.iter().any(|it| it.means == means) || self.plots.iter().any(|it| it.means == means)
+    }
+
+    /// The ways in which the figures were obtained, such as `timed, counted`.
+    #[must_use]
+    pub fn means(&self) -> String {
+        let used =
+            [Means::Timed, Means::Counted, Means::Modelled].into_iter().filter(|means| self.has(*means));
+        used.map(Means::word).collect::<Vec<_>>().join(", ")
     }
 
     /// The names of figures and points without a number, since a bench left them out.

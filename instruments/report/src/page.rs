@@ -108,7 +108,7 @@ fn section(done: &Done, quick: bool) -> Markup {
             @if !done.found.figures.is_empty() { (figures(&done.found.figures)) }
             p { small {
                 "Repeat it: " code { (again) } ". It took " (done.took.as_secs()) " s."
-                @if done.foreign > FOREIGN_TOLD {
+                @if done.is_disturbed() {
                     " Other programs took " (format!("{:.0}", done.foreign * 100.0))
                     " % of the processors meanwhile, so timed figures may be too high."
                 }

@@ -136,6 +136,9 @@ where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let font = |size: u32| ("system-ui, sans-serif", size).into_font().color(&INK);
+    let whole = |x: f64| !plot.x.log && x.fract() == 0.0 && x <= 12.0;
+    let xs_are_few = plot.series.iter().flat_map(|series| &series.points).all(|point| whole(point.0));
+    let most = plot.series.iter().map(|series| series.last_x()).fold(0.0, f64::max);
     let (left, legend) = area.split_horizontally(WIDTH - LEGEND);
     let mut chart = ChartBuilder::on(&left)
         .margin(12)
@@ -144,6 +147,8 @@ where
         .build_cartesian_2d(xs, ys)?;
     chart
         .configure_mesh()
+        // Without fractions between a few processors.
+        .x_labels(if xs_are_few { most as usize + 1 } else { 11 })
         .light_line_style(TRANSPARENT)
         .bold_line_style(RULE)
         .axis_style(INK)

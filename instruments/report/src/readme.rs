@@ -9,7 +9,7 @@ use crate::{Axis, Lab, Means, Missing, Plot, Series};
 
 /// Name in the legend, and subject of the case `counter`.
 const SUBJECTS: [(&str, &str); 3] =
-    [("Mutex<u64>", "mutex"), ("AtomicU64", "atomic"), ("Squall's counter", "squall-distributed")];
+    [("Mutex<u64>", "mutex"), ("AtomicU64", "atomic"), ("counter::distributed", "squall-distributed")];
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// Counts the additions of each counter.

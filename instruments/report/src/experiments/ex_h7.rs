@@ -80,7 +80,7 @@ fn verdict(found: &Found) -> Verdict {
     let inside = sum.at(least) < sum.first() && sum.at(least) < sum.last();
     let holds = steps(&contention, |by| by > -2.0) && steps(&communication, |by| by < 2.0) && inside;
     let why = format!(
-        "from clusters of 1 to clusters of 16, the misses of uses cost {:.0} to {:.0} ns, and those of questions {:.0} to \
+        "by the model, from clusters of 1 to clusters of 16, the misses of uses cost {:.0} to {:.0} ns, and those of questions {:.0} to \
          {:.0} ns; the sum is {:.0} ns at 1, {:.0} ns at 16, and least at {least:.0} with {:.0} ns",
         contention.first(),
         contention.last(),

@@ -93,7 +93,7 @@ fn verdict(found: &Found) -> Verdict {
     let [.., array_growth, padded_growth, squall_growth] = series.each_ref().map(Series::growth);
     let order = lock > atomic && atomic > array && array > padded;
     let why = format!(
-        "at 24 processors an increment takes {lock:.0} ns under a lock, {atomic:.0} ns as an atomic addition, \
+        "by the model of a server, at 24 processors an increment takes {lock:.0} ns under a lock, {atomic:.0} ns as an atomic addition, \
          {array:.0} ns in an array ({array_growth:.1} times as long as at one processor), {padded:.1} ns with padding \
          ({padded_growth:.1} times), and {squall:.1} ns as a distributed counter of Squall ({squall_growth:.1} times)"
     );

@@ -51,7 +51,7 @@ fn verdict(found: &Found) -> Verdict {
     let (one, many) = (of("ex-t2-lookups", ONE), of("ex-t2-lookups", MANY));
     let (one_changed, many_changed) = (of("ex-t2-changes", ONE).last(), of("ex-t2-changes", MANY).last());
     let why = format!(
-        "at 16 processors a lookup takes {:.0} ns with one representative and {:.0} ns with one per processor; a change \
+        "by the model of a server, at 16 processors a lookup takes {:.0} ns with one representative and {:.0} ns with one per processor; a change \
          takes {one_changed:.0} ns and {many_changed:.0} ns",
         one.last(),
         many.last()

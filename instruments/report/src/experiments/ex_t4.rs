@@ -86,7 +86,7 @@ fn verdict(found: &Found) -> Verdict {
     let even = ranges.iter().enumerate().all(|(at, range)| at == ENDS || *range < 5.0);
     let [malloc, miss, ends, call] = growths;
     let why = format!(
-        "on 16 processors, malloc and free takes {malloc:.2} times as long as on one, a miss {miss:.2} times, the life of \
+        "by the model of a server, on 16 processors malloc and free takes {malloc:.2} times as long as on one, a miss {miss:.2} times, the life of \
          an object {ends:.2} times, a call {call:.2} times; over the threads they vary by {:.1} %, {:.1} %, {:.1} % \
          and {:.1} %",
         ranges[0], ranges[1], ranges[2], ranges[3]

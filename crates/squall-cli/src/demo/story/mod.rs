@@ -297,7 +297,7 @@ fn try_next(stays: bool) -> Result<(), Failure> {
         (
             "report",
             "--quick",
-            "experiments of the literature, with plots (five minutes; counts need QEMU)".to_owned(),
+            "experiments of the literature, with plots (a few minutes; counts need QEMU)".to_owned(),
         ),
         ("demo", "index PATH", "a word index of your own texts, in each kind of map".to_owned()),
         ("bench", "--list", "all benchmark cases, with more rivals".to_owned()),
