@@ -15,15 +15,15 @@
 //! table).
 
 pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 use squall_sys::fork::forked;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 use std::time::Instant;
 
 /// Sleeps in the queue of `key` if `validate` returns true, until a wake-up or the deadline. `before_sleep`
 /// runs when the thread is in the queue and has released the queue's lock. `timed_out` runs under that lock;
 /// its argument tells whether the queue is empty now.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) fn park(
     key: usize,
     validate: impl FnOnce() -> bool,
@@ -43,7 +43,7 @@ pub(crate) fn park(
 
 /// Wakes the first thread in the queue of `key`. `callback` runs under the queue's lock, and the thread
 /// receives its result. No thread sleeps in the child of a fork, where the queue's lock may be held for ever.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> UnparkToken) -> UnparkResult {
     if forked() {
         callback(UnparkResult::default());
@@ -55,7 +55,7 @@ pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> Unpa
 }
 
 /// Wakes all threads in the queue of `key`. Returns their number. No thread sleeps in the child of a fork.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) fn unpark_all(key: usize, token: UnparkToken) -> usize {
     if forked() {
         return 0;
@@ -66,7 +66,7 @@ pub(crate) fn unpark_all(key: usize, token: UnparkToken) -> usize {
 
 /// Wakes the threads in the queue of `key` that `filter` selects by their tokens, in order. `callback` runs
 /// under the queue's lock, and the threads receive its result. No thread sleeps in the child of a fork.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) fn unpark_filter(
     key: usize,
     filter: impl FnMut(ParkToken) -> FilterOp,
@@ -81,11 +81,12 @@ pub(crate) fn unpark_filter(
     unsafe { parking_lot_core::unpark_filter(key, filter, callback) }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, miri))]
 pub(crate) use modelled::{park, unpark_all, unpark_filter, unpark_one};
 
-/// A model of the table for a model checker: it promises I1 and I2, and no more.
-#[cfg(loom)]
+/// A model of the table for loom: it promises I1 and I2, and no more. Also for Miri, which accepts the system call
+/// of `parking_lot_core` no longer.
+#[cfg(any(loom, miri))]
 mod modelled {
     use super::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
     use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -112,9 +113,12 @@ mod modelled {
         }
     }
 
+    #[cfg(loom)]
     squall_sys::sync::lazy_static! {
         static ref TABLE: Mutex<Table> = Mutex::new(Table::default());
     }
+    #[cfg(not(loom))]
+    static TABLE: Mutex<Table> = Mutex::new(Table { sleepers: Vec::new(), woken: Vec::new(), tickets: 0 });
 
     fn table() -> MutexGuard<'static, Table> {
         TABLE.lock().unwrap()
@@ -136,8 +140,11 @@ mod modelled {
         table.tickets += 1;
         table.sleepers.push(Sleeper { ticket, key, token, bell: bell.clone() });
         drop(table);
+        #[cfg(not(loom))]
+        squall_sys::waits::count_sleep();
         before_sleep();
-        // A model has no clock: the deadline passes as soon as other threads had a turn.
+        // Loom has no clock: the deadline passes as soon as other threads had a turn.
+        #[cfg(loom)]
         if deadline.is_some() {
             squall_sys::sync::thread::yield_now();
         }
@@ -146,13 +153,30 @@ mod modelled {
             if let Some(at) = table.woken.iter().position(|(woken, _)| *woken == ticket) {
                 return ParkResult::Unparked(table.woken.remove(at).1);
             }
-            if deadline.is_some() {
+            if is_over(deadline) {
                 table.sleepers.retain(|sleeper| sleeper.ticket != ticket);
                 timed_out(table.is_empty(key));
                 return ParkResult::TimedOut;
             }
-            table = bell.wait(table).unwrap();
+            table = wait(&bell, table, deadline);
         }
+    }
+
+    fn is_over(deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|at| cfg!(loom) || Instant::now() >= at)
+    }
+
+    fn wait<'a>(
+        bell: &Condvar,
+        table: MutexGuard<'a, Table>,
+        deadline: Option<Instant>,
+    ) -> MutexGuard<'a, Table> {
+        #[cfg(not(loom))]
+        if let Some(at) = deadline {
+            return bell.wait_timeout(table, at.saturating_duration_since(Instant::now())).unwrap().0;
+        }
+        let _ = deadline;
+        bell.wait(table).unwrap()
     }
 
     pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> UnparkToken) -> UnparkResult {
