@@ -44,9 +44,6 @@ pub(super) fn is_number(column: usize) -> bool {
 /// Formats one object, column by column.
 pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
     let object = &row.object;
-    // The first poll has no rate yet; it shows the number of misses in parentheses.
-    let misses =
-        row.misses_per_s.map_or_else(|| format!("({})", text::count(object.misses as f64)), text::count);
     let frozen = match (object.frozen, object.dry_run, &object.family) {
         (true, ..) => "yes",
         (_, _, Some(_)) if object.frozen_all => "with all",
@@ -62,7 +59,7 @@ pub(super) fn cells(row: &Row) -> [String; COLUMNS.len()] {
         object.reps.to_string(),
         object.vps.to_string(),
         text::bytes(object.bytes),
-        misses,
+        text::rate(row.misses_per_s),
         text::rate(row.calls_per_s),
         text::rate(object.contended_per_s),
         object.swaps.to_string(),

@@ -35,7 +35,7 @@ const COLUMNS = [
     text: row => count(row.misses_per_s), key: row => row.misses_per_s ?? -1, number: true },
   { title: "reps", about: "representatives: parts of the object that serve one cluster of processors each",
     text: row => `${row.reps}`, key: row => row.reps, number: true },
-  { title: "memory", about: "bytes of all representatives and of the root", text: row => bytes(row.bytes),
+  { title: "memory", about: "bytes of the root and all representatives, without what they allocate, such as the entries of a map", text: row => bytes(row.bytes),
     key: row => row.bytes, number: true },
   { title: "swaps", about: "changes of the form until now", text: row => `${row.swaps}`, key: row => row.swaps, number: true },
   { title: "form", about: "present implementation of an adaptive object", text: row => shown(row.form ?? "-"),

@@ -168,7 +168,7 @@ export class ObjectPage extends View {
       ...(detail.dry_run ? [["dry run", "its policy only records its decisions"]] : []),
       ...(detail.stays === null ? [] : [["stays", detail.stays]]),
       ...(detail.mediator ? [["mediator", inFront(detail.mediator)]] : []),
-      ["memory", `${bytes(detail.bytes)}, ${bytes(detail.value_bytes)} of it in fields`],
+      ["memory", `${bytes(detail.bytes)}, ${bytes(detail.value_bytes)} of it in fields; blocks that they allocate, such as the entries of a map, are not counted`],
       ["misses", count(detail.misses)],
       ["made", `${span(detail.age_ms)} ago at ${detail.made_at}`],
       ["interface", detail.interface_source],
