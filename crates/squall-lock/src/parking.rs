@@ -84,8 +84,8 @@ pub(crate) fn unpark_filter(
 #[cfg(any(loom, miri))]
 pub(crate) use modelled::{park, unpark_all, unpark_filter, unpark_one};
 
-/// A model of the table for loom: it promises I1 and I2, and no more. Also for Miri, which accepts the system call
-/// of `parking_lot_core` no longer.
+/// A model of the table for loom: it promises I1 and I2, and no more. Also for Miri, which no longer accepts
+/// the system call of `parking_lot_core`.
 #[cfg(any(loom, miri))]
 mod modelled {
     use super::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
