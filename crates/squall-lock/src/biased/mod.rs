@@ -41,7 +41,7 @@ use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::{hint, thread};
+use squall_sys::sync::recheck;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -423,7 +423,7 @@ impl<T: ?Sized> BiasedLock<T> {
                         refuse();
                     }
                     round += 1;
-                    wait(round);
+                    recheck::wait(round);
                 }
             });
         }
@@ -466,27 +466,13 @@ fn may_be_owned() -> bool {
     asym::CHECKED || asym::mode() == asym::Mode::Membarrier
 }
 
-/// Pauses, yields or sleeps between two checks of whether the owner has left.
-fn wait(round: u32) {
-    const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
-    const YIELDS: u32 = if cfg!(loom) { u32::MAX } else { 128 };
-    if round <= PAUSES {
-        hint::spin_loop();
-    } else if round <= YIELDS {
-        thread::yield_now();
-    } else {
-        #[cfg(not(loom))]
-        thread::sleep(std::time::Duration::from_micros(100));
-    }
-}
-
 /// Sleeps 100 ms in place of a refused `membarrier`, which worked when the lock got its owner. The owner may
 /// have read `owner` before this thread's store became visible. By the end of the sleep the owner has
 /// executed far more instructions than a store buffer holds, or it was descheduled.
 #[cfg(not(loom))]
 #[cold]
 fn refused() {
-    thread::sleep(std::time::Duration::from_millis(100));
+    squall_sys::sync::thread::sleep(std::time::Duration::from_millis(100));
 }
 
 /// Holds a [`BiasedLock`] and gives access to its value. Dropping the guard releases the lock, also during a

@@ -40,7 +40,7 @@ use squall_machine::Vp;
 use squall_machine::pervp::GatedMark;
 use squall_sys::fork::forked;
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::{hint, thread};
+use squall_sys::sync::{recheck, thread};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -263,7 +263,7 @@ impl<T: ?Sized> VpLock<T> {
                         refuse();
                     }
                     round += 1;
-                    wait(round);
+                    recheck::wait(round);
                 }
             });
         }
@@ -317,20 +317,6 @@ impl<T: ?Sized> VpLock<T> {
     /// Returns the address that identifies the lock as held by the mark.
     fn address(&self) -> usize {
         std::ptr::from_ref(&self.mark).addr()
-    }
-}
-
-/// Pauses, yields or sleeps between two checks of whether the mark is clear.
-fn wait(round: u32) {
-    const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
-    const YIELDS: u32 = if cfg!(loom) { u32::MAX } else { 128 };
-    if round <= PAUSES {
-        hint::spin_loop();
-    } else if round <= YIELDS {
-        thread::yield_now();
-    } else {
-        #[cfg(not(loom))]
-        thread::sleep(std::time::Duration::from_micros(100));
     }
 }
 

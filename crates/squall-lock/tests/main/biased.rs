@@ -13,10 +13,10 @@ const IN_A_ROW: u64 = if cfg!(miri) { 1 } else { 4 };
 
 /// Two numbers that are equal unless two threads are inside at once.
 #[derive(Default)]
-struct Twice(u64, u64);
+pub(crate) struct Twice(pub(crate) u64, pub(crate) u64);
 
 impl Twice {
-    fn add(&mut self) {
+    pub(crate) fn add(&mut self) {
         assert_eq!(self.0, self.1, "two threads were inside");
         self.0 += 1;
         std::hint::black_box(&mut *self);

@@ -1,5 +1,6 @@
 //! Tests of the VP lock with threads that come, go and move.
 
+use crate::biased::Twice;
 use squall_lock::VpLock;
 use squall_machine::{Vp, machine};
 use std::sync::Barrier;
@@ -7,19 +8,6 @@ use std::thread;
 
 const THREADS: u64 = 6;
 const TURNS: u64 = if cfg!(miri) { 20 } else { 3000 };
-
-/// Two numbers that are equal unless two threads are inside at once.
-#[derive(Default)]
-struct Twice(u64, u64);
-
-impl Twice {
-    fn add(&mut self) {
-        assert_eq!(self.0, self.1, "two threads were inside");
-        self.0 += 1;
-        std::hint::black_box(&mut *self);
-        self.1 += 1;
-    }
-}
 
 #[test]
 fn one_is_inside_at_a_time_while_gates_open_and_close() {

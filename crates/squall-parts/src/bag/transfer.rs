@@ -3,7 +3,7 @@
 use super::shard::Shard;
 use super::{Bag, Client, Strategy, sites};
 use squall_sys::sync::atomic::Ordering;
-use squall_sys::sync::{hint, thread};
+use squall_sys::sync::recheck;
 
 /// The answer of the second pass (`bag/I4`).
 enum Second {
@@ -35,9 +35,10 @@ impl<T> Bag<T> {
             }
             match self.second_pass(arrivals) {
                 Second::Empty => return None,
+                Second::InTransit if squall_sys::fork::forked() => refuse(),
                 Second::Arrived | Second::InTransit => {
                     rounds += 1;
-                    wait(rounds);
+                    recheck::wait(rounds);
                 }
             }
         }
@@ -145,25 +146,11 @@ impl<T> Client<'_, T> {
     }
 }
 
-/// Pauses, yields or sleeps until a transfer has ended, or elements stopped to arrive.
-fn wait(round: u32) {
-    const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
-    const YIELDS: u32 = if cfg!(loom) { u32::MAX } else { 128 };
-    if round <= PAUSES {
-        hint::spin_loop();
-    } else if round <= YIELDS {
-        thread::yield_now();
-    } else {
-        // A waiter of high priority must not keep the thread that transfers from running.
-        #[cfg(not(loom))]
-        {
-            if squall_sys::fork::forked() {
-                panic!(
-                    "the bag has a transfer in progress, and the process is the child of a fork, where its thread \
-                        may not exist; such a child may only exec"
-                );
-            }
-            thread::sleep(std::time::Duration::from_micros(100));
-        }
-    }
+/// Panics in place of a wait for a transfer that may never end.
+#[cold]
+fn refuse() -> ! {
+    panic!(
+        "the bag has a transfer in progress, and the process is the child of a fork, where its thread may not \
+         exist; such a child may only exec"
+    )
 }

@@ -76,4 +76,5 @@ pub mod hint {
 pub use loom::lazy_static;
 
 pub mod cell;
+pub mod recheck;
 pub mod weaken;
