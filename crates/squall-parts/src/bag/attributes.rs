@@ -20,30 +20,35 @@ pub enum Strategy {
     BackgroundPush,
     /// As with [`BackgroundPush`](Strategy::BackgroundPush), but only to shards with far fewer elements.
     EstimatedPush,
+    /// Bulk transfers, and a client with an empty shard finds another one with elements in a directory: a bit
+    /// for each shard. It asks two places instead of all shards. Each change of a shard between empty and not
+    /// empty writes to the shared directory.
+    Directory,
 }
 
 impl Strategy {
-    /// All strategies, in the order of the thesis.
-    pub const ALL: [Strategy; 6] = [
+    /// All strategies: the six of the thesis in its order, and ours.
+    pub const ALL: [Strategy; 7] = [
         Strategy::Centralized,
         Strategy::Distributed,
         Strategy::BulkTransfer,
         Strategy::BackgroundPull,
         Strategy::BackgroundPush,
         Strategy::EstimatedPush,
+        Strategy::Directory,
     ];
 }
 
 /// The attributes of a [`Bag`](super::Bag). Each may change at any time; the next call reads it.
 ///
-/// Numbers count elements, except [`idle_events`](Attributes::idle_events). The default values are those of
-/// the thesis.
+/// Numbers count elements, except [`idle_events`](Attributes::idle_events) and
+/// [`leave_after`](Attributes::leave_after). The default values of the first six are those of the thesis.
 pub struct Attributes {
     strategy: AtomicU8,
     numbers: [AtomicUsize; NUMBERS],
 }
 
-const NUMBERS: usize = 6;
+const NUMBERS: usize = 8;
 
 /// Makes the reading and the setting method of each number.
 macro_rules! numbers {
@@ -74,6 +79,8 @@ numbers! {
     3 push_above set_push_above 20000 "the size of a shard above which its idle client pushes."
     4 estimate_step set_estimate_step 500 "the change of a shard's size after which its estimate is renewed."
     5 push_margin set_push_margin 2048 "the least difference to the estimate of a shard that gets elements."
+    6 hoard set_hoard 65536 "the size above which a put moves blocks of its shard to the first shard that was made. A shard holds at most as many elements, and a block or the elements of one batch more."
+    7 leave_after set_leave_after 16 "the number of idle acts in a row without a put or get after which a shard leaves the bag; 0 is never."
 }
 
 impl Attributes {
@@ -108,6 +115,8 @@ impl fmt::Debug for Attributes {
             .field("push_above", &self.push_above())
             .field("estimate_step", &self.estimate_step())
             .field("push_margin", &self.push_margin())
+            .field("hoard", &self.hoard())
+            .field("leave_after", &self.leave_after())
             .finish()
     }
 }

@@ -13,12 +13,21 @@
 //!   counts itself out after their arrival.
 //! - I4. `get` says empty only after two passes over all shards. In the first each shard's `len` was 0. In
 //!   the second no shard had inbound elements, and the sum of all arrivals was that before the first.
+//! - I5. The passes visit the members of the roster, which did not change from before the first pass until
+//!   after the second, while no member was leaving. A shard joins before its first arrival, and counts a
+//!   transfer in only as a member. It leaves in two phases: first it gives its elements away and does not
+//!   receive. Then, under its lock, it is empty and no transfer to it is in progress. To join sets the bit
+//!   and then counts the change; to leave counts the change, clears the bit, and then no longer counts as
+//!   leaving. So a call that meets different members in its two passes sees a change, or a shard that is
+//!   leaving.
 //!
 //! *I4 is exact: between the two passes the bag was empty.* Arrivals only grow. So equal sums mean that no
 //! shard had an arrival between its first and its second read. A shard without an arrival that was empty in
 //! the first pass stays empty. An element in transit between the passes was removed by a transfer that
 //! counted itself in before. The second pass either sees that count, or a later state in which the transfer
-//! has ended; then it also sees the arrival, because `inbound` is read before the arrivals.
+//! has ended; then it also sees the arrival, because `inbound` is read before the arrivals. An element in a
+//! shard that the passes did not visit came after a change of the roster, which the last step would have
+//! seen.
 //!
 //! The passes see this order of other threads' steps since each of these stores releases and each load
 //! acquires. A put by a thread counts for those that can know of it. A program that infers "no one puts any
@@ -26,27 +35,37 @@
 //! fence or a lock.
 //!
 //! Progress: `put` waits only for the holder of its shard's lock. `get` also waits for transfers in
-//! progress before it says empty. A `get` that repeats its passes saw an arrival in between.
+//! progress before it says empty. A `get` that finds arrivals again and again locks all shards at last.
 //! Cost: in balance, a lock of the VP's own and a few stores to the shard's line.
-//! Source: fos (Wentzlaff et al.), "dPool": implementations 1 to 6 of the thesis, §4.4. Our own: the proof of
-//! emptiness without messages to all servers.
+//! Source: fos (Wentzlaff et al.), "dPool": implementations 1 to 6 of the thesis, §4.4, and the leave of
+//! §4.3. Our own: the proof of emptiness without messages to all servers; the directory.
 
 mod attributes;
+mod bounded;
+mod counts;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
+mod roster;
 mod shard;
 mod sites;
+mod store;
 mod transfer;
+mod wait;
 
 pub use attributes::{Attributes, Strategy};
+pub use bounded::{Bounded, Get, Put};
+pub use counts::Counts;
+pub use wait::{Closed, Wait, WaitError};
 
-use shard::{Elements, Shard};
+use roster::{Places, Roster};
+use shard::Shard;
 use squall_lock::VpLock;
 #[cfg(not(loom))]
 use squall_machine::{Vp, machine};
-use squall_sys::sync::OnceLock;
-use squall_sys::sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::sync::{OnceLock, StdArc};
 use std::fmt;
+use store::Elements;
+use wait::Waiters;
 
 /// An unordered pool with a shard for each client: usually for each VP.
 ///
@@ -68,13 +87,20 @@ use std::fmt;
 /// std::thread::scope(|threads| drop(threads.spawn(|| bag.len())));
 /// ```
 pub struct Bag<T> {
-    shards: Box<[OnceLock<Box<Shard<T>>>]>,
-    /// The places from here on are without shards.
-    limit: AtomicUsize,
+    shards: Box<[OnceLock<Chunk<T>>]>,
+    places: usize,
+    roster: Roster,
+    /// The shards with elements, as far as they keep their bits.
+    filled: Places,
     /// The place of the first shard that was made.
     center: OnceLock<usize>,
     attributes: Attributes,
+    waiters: Waiters<T>,
 }
+
+/// The shards of neighbouring places, so that a bag that few places use is small.
+type Chunk<T> = Box<[OnceLock<StdArc<Shard<T>>>]>;
+const CHUNK: usize = 16;
 
 /// A client of a bag: the bag, seen from one of its shards.
 pub struct Client<'a, T> {
@@ -97,13 +123,11 @@ impl<T> Bag<T> {
     }
 
     /// Returns the client of the VP where the calling thread is. If the thread moves, the client still
-    /// works, at a higher cost.
-    ///
-    /// # Panics
-    /// If the bag has no place of that number; one made by [`new`](Bag::new) has it.
+    /// works, at a higher cost. A bag with fewer places than VPs shares each among several VPs.
     #[inline]
     pub fn here(&self) -> Client<'_, T> {
-        self.client(Vp::current().index())
+        let place = Vp::current().index();
+        self.client(if place < self.places { place } else { place % self.places })
     }
 
     /// Returns the client of a place.
@@ -116,15 +140,51 @@ impl<T> Bag<T> {
             VpLock::new(Vp::new((place % machine().vp_limit()) as u32), elements)
         })
     }
+
+    /// Returns the client of the calling thread's VP.
+    fn local(&self) -> Client<'_, T> {
+        self.here()
+    }
+
+    /// Moves the elements of all other shards to that of a place, but not those that clients put meanwhile.
+    ///
+    /// # Panics
+    /// If the bag has no such place.
+    pub fn gather(&self, place: usize) {
+        self.gather_at(self.client(place).shard);
+    }
+
+    /// Returns the client of a place, for an object that keeps both.
+    ///
+    /// # Panics
+    /// If the bag has no such place.
+    pub fn member(self: &StdArc<Self>, place: usize) -> Member<T> {
+        let shard = self.shard_with(place, |elements| {
+            VpLock::new(Vp::new((place % machine().vp_limit()) as u32), elements)
+        });
+        Member { bag: self.clone(), shard: shard.clone() }
+    }
+}
+
+#[cfg(loom)]
+impl<T> Bag<T> {
+    /// Returns the first client.
+    fn local(&self) -> Client<'_, T> {
+        self.client_with(0, |elements| VpLock::new(squall_lock::ModelVp::new(0), elements))
+    }
 }
 
 impl<T> Bag<T> {
     fn make(places: usize) -> Bag<T> {
+        assert!(places > 0, "a bag needs at least one place");
         Bag {
-            shards: (0..places).map(|_| OnceLock::new()).collect(),
-            limit: AtomicUsize::new(0),
+            shards: (0..places.div_ceil(CHUNK)).map(|_| OnceLock::new()).collect(),
+            places,
+            roster: Roster::new(places),
+            filled: Places::new(places),
             center: OnceLock::new(),
             attributes: Attributes::new(),
+            waiters: Waiters::new(),
         }
     }
 
@@ -134,18 +194,42 @@ impl<T> Bag<T> {
         place: usize,
         lock: impl FnOnce(Elements<T>) -> VpLock<Elements<T>>,
     ) -> Client<'_, T> {
-        let Some(slot) = self.shards.get(place) else { no_place(self.shards.len(), place) };
-        let shard = match slot.get() {
+        Client { bag: self, shard: self.shard_with(place, lock) }
+    }
+
+    #[inline]
+    fn shard_with(
+        &self,
+        place: usize,
+        lock: impl FnOnce(Elements<T>) -> VpLock<Elements<T>>,
+    ) -> &StdArc<Shard<T>> {
+        match self.shards.get(place / CHUNK).and_then(OnceLock::get).and_then(|it| it[place % CHUNK].get()) {
             Some(shard) => shard,
-            None => slot.get_or_init(|| Box::new(Shard::new(place, lock))),
-        };
-        // Relaxed: this thread added the place, or the first thread that found it missing did.
-        if self.limit.load(Ordering::Relaxed) <= place {
-            self.center.get_or_init(|| place);
-            // AcqRel: pairs with the Acquire of `shards`, which sees the shard before its arrivals are known.
-            self.limit.fetch_max(place + 1, Ordering::AcqRel);
+            None => self.make_shard(place, lock),
         }
-        Client { bag: self, shard }
+    }
+
+    #[cold]
+    fn make_shard(
+        &self,
+        place: usize,
+        lock: impl FnOnce(Elements<T>) -> VpLock<Elements<T>>,
+    ) -> &StdArc<Shard<T>> {
+        assert!(
+            place < self.places,
+            "the bag has {} places for clients; {place} is none of them",
+            self.places
+        );
+        let chunk = self.shards[place / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let shard = chunk[place % CHUNK].get_or_init(|| StdArc::new(Shard::new(place, lock)));
+        self.center.get_or_init(|| place);
+        shard.enter(self);
+        shard
+    }
+
+    /// Returns the shard of a place, if it was made.
+    fn shard(&self, place: usize) -> Option<&Shard<T>> {
+        self.shards[place / CHUNK].get()?[place % CHUNK].get().map(|shard| &**shard)
     }
 
     /// Returns the attributes. They may be changed while the bag is used.
@@ -164,24 +248,73 @@ impl<T> Bag<T> {
         self.shards().all(Shard::is_empty)
     }
 
-    /// Returns the shards that exist, by their places.
-    fn shards(&self) -> impl Iterator<Item = &Shard<T>> + Clone {
-        // Acquire: pairs with the AcqRel of `client_with`.
-        let limit = self.limit.load(Ordering::Acquire);
-        self.shards[..limit].iter().filter_map(OnceLock::get).map(|shard| &**shard)
+    /// Returns what the bag has done so far.
+    pub fn counts(&self) -> Counts {
+        let mut sums = Counts::default();
+        self.all_shards().for_each(|shard| shard.own().counts.add_to(&mut sums));
+        sums
     }
 
-    /// Returns all shards but this one. Each call begins with the next one, so that all are asked equally
+    /// Returns all shards that were made, also those that left.
+    fn all_shards(&self) -> impl Iterator<Item = &Shard<T>> {
+        let chunks = self.shards.iter().filter_map(OnceLock::get);
+        chunks.flat_map(|chunk| chunk.iter().filter_map(OnceLock::get)).map(|shard| &**shard)
+    }
+
+    /// Returns the members.
+    fn shards(&self) -> impl Iterator<Item = &Shard<T>> + Clone {
+        self.roster.iter().filter_map(|place| self.shard(place))
+    }
+
+    /// Returns all members but this one.
+    fn others<'a>(&'a self, home: &Shard<T>) -> impl Iterator<Item = &'a Shard<T>> + Clone {
+        let place = home.index();
+        self.shards().filter(move |shard| shard.index() != place)
+    }
+
+    /// Returns all members but this one. Each call begins with the next one, so that all are asked equally
     /// often.
     fn peers<'a>(&'a self, home: &Shard<T>) -> impl Iterator<Item = &'a Shard<T>> {
-        let home_place = home.index();
-        let peers = self.shards().filter(move |shard| shard.index() != home_place);
-        let count = peers.clone().count();
-        // Relaxed, not atomic together: any start is right.
-        let next = home.own().next.load(Ordering::Relaxed);
-        home.own().next.store(next.wrapping_add(1), Ordering::Relaxed);
-        let start = next % count.max(1);
+        let peers = self.others(home);
+        let start = home.turn() % peers.clone().count().max(1);
         peers.clone().skip(start).chain(peers.take(start))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_slowly(&self, home: &Shard<T>, value: T) {
+        home.put_one(value, self);
+        if home.len() > self.attributes.hoard() {
+            self.spill(home);
+        }
+    }
+}
+
+/// A client that keeps its bag: for an object's representative.
+#[cfg(not(loom))]
+pub struct Member<T> {
+    bag: StdArc<Bag<T>>,
+    shard: StdArc<Shard<T>>,
+}
+
+#[cfg(not(loom))]
+impl<T> Member<T> {
+    /// Returns the client.
+    #[inline]
+    pub fn client(&self) -> Client<'_, T> {
+        Client { bag: &self.bag, shard: &self.shard }
+    }
+
+    /// Returns the bag.
+    pub fn bag(&self) -> &StdArc<Bag<T>> {
+        &self.bag
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> fmt::Debug for Member<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client().fmt(f)
     }
 }
 
@@ -193,19 +326,33 @@ impl<T> Client<'_, T> {
     /// fences.
     ///
     /// # Cost
-    /// The lock of a VP and a few stores, if the caller is on the client's VP. Linearized at the store that
-    /// counts the arrival. A shard that is full allocates under its lock.
+    /// The lock of a VP and a few stores, if the caller is on the client's VP. One put of 50 may allocate,
+    /// under no lock. Linearized at the store that counts the arrival.
     #[inline]
     pub fn put(&self, value: T) {
-        self.home().put(value);
+        let home = self.home();
+        if let Err(value) = home.put(value) {
+            self.bag.put_slowly(home, value);
+        }
+        self.bag.serve_waiters(home);
     }
 
     /// Puts several elements at once.
     pub fn put_batch(&self, values: impl IntoIterator<Item = T>) {
-        let values: Vec<T> = values.into_iter().collect();
-        if !values.is_empty() {
-            self.home().put_all(values);
+        let mut values: Vec<T> = values.into_iter().collect();
+        let home = self.home();
+        if values.is_empty() {
+            return;
         }
+        if values.len() < store::block_len::<T>() {
+            home.put_few(&mut values, self.bag);
+        } else {
+            home.put_block(&mut values, self.bag);
+        }
+        if home.len() > self.bag.attributes.hoard() {
+            self.bag.spill(home);
+        }
+        self.bag.serve_waiters(home);
     }
 
     /// Takes an element: of the client's shard if it has one, or else of another shard. Returns `None` only
@@ -214,12 +361,12 @@ impl<T> Client<'_, T> {
     ///
     /// # Cost
     /// As [`put`](Client::put) if the client's shard has an element. Otherwise a look at each shard's line
-    /// until one has elements, and a transfer. To find the bag empty takes two looks at each. While others
-    /// put and take in a bag that is empty at each look, the call goes on looking.
+    /// until one has elements, and a transfer. To find the bag empty takes two looks at each. If others put
+    /// and take all the time, the call locks all shards after 16 rounds of looks.
     #[inline]
     pub fn get(&self) -> Option<T> {
         let home = self.home();
-        match home.get() {
+        match home.get_plain() {
             Some(value) => Some(value),
             None => self.bag.get_elsewhere(home),
         }
@@ -230,14 +377,18 @@ impl<T> Client<'_, T> {
     pub fn get_batch(&self, max: usize, into: &mut Vec<T>) -> usize {
         let before = into.len();
         let home = self.home();
-        while into.len() - before < max {
-            let mut some = Vec::with_capacity((max - (into.len() - before)).min(home.len()));
-            home.take(&mut some);
-            if some.is_empty() {
-                let Some(value) = self.bag.get_elsewhere(home) else { break };
-                into.push(value);
+        loop {
+            let wanted = max - (into.len() - before);
+            if wanted == 0 {
+                break;
             }
-            into.append(&mut some);
+            let mut block = Vec::new();
+            home.exchange(&mut block, wanted, self.bag);
+            if block.is_empty() {
+                let Some(value) = self.bag.get_elsewhere(home) else { break };
+                block.push(value);
+            }
+            into.append(&mut block);
         }
         into.len() - before
     }
@@ -257,16 +408,11 @@ impl<T> Client<'_, T> {
     fn home(&self) -> &Shard<T> {
         match self.bag.attributes.strategy() {
             Strategy::Centralized => {
-                self.bag.center.get().and_then(|&at| self.bag.shards[at].get()).map_or(self.shard, |it| it)
+                self.bag.center.get().and_then(|&at| self.bag.shard(at)).unwrap_or(self.shard)
             }
             _ => self.shard,
         }
     }
-}
-
-#[cold]
-fn no_place(places: usize, place: usize) -> ! {
-    panic!("the bag has {places} places for clients; {place} is none of them")
 }
 
 impl<T> Clone for Client<'_, T> {

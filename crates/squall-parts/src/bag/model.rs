@@ -2,7 +2,7 @@
 
 #[cfg(loom)]
 use super::sites;
-use super::{Bag, Client, Strategy};
+use super::{Bag, Client, Closed, Strategy, Wait};
 #[cfg(loom)]
 use squall_lock::ModelVp as Vp;
 use squall_lock::VpLock;
@@ -10,6 +10,9 @@ use squall_lock::VpLock;
 use squall_machine::Vp;
 use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 /// A bag with shards in a model, and these elements in the second one.
 fn bag(strategy: Strategy, shards: usize, elements: &[u32]) -> Arc<Bag<u32>> {
@@ -32,7 +35,7 @@ fn never_empty() {
         let bag = bag.clone();
         thread::spawn(move || {
             client(&bag, 0).put(2);
-            client(&bag, 1).shard.get()
+            client(&bag, 1).shard.get(&bag)
         })
     };
     let got = client(&bag, 2).get();
@@ -76,12 +79,137 @@ fn late() {
         let bag = bag.clone();
         thread::spawn(move || {
             client(&bag, 1).put(2);
-            client(&bag, 0).shard.get()
+            client(&bag, 0).shard.get(&bag)
         })
     };
     let got = client(&bag, 0).get();
     assert!(got.is_some(), "empty, although an element was there all the time");
     assert!(other.join().unwrap().is_none_or(|it| Some(it) != got));
+}
+
+/// A shard with the only element leaves, and gives it to another one. Meanwhile a third client looks for it.
+fn leaves() {
+    let bag = bag(Strategy::BulkTransfer, 3, &[1]);
+    let leaver = {
+        let bag = bag.clone();
+        thread::spawn(move || bag.leave(client(&bag, 1).shard))
+    };
+    let got = client(&bag, 2).get();
+    leaver.join().unwrap();
+    assert_eq!((got, bag.len()), (Some(1), 0));
+}
+
+/// A client comes back to a shard that has left, puts there, and takes the only other element.
+fn comes_back() {
+    let bag = bag(Strategy::Distributed, 3, &[1]);
+    assert!(bag.leave(client(&bag, 0).shard));
+    let other = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            client(&bag, 0).put(2);
+            client(&bag, 1).shard.get(&bag)
+        })
+    };
+    let got = client(&bag, 2).get();
+    assert!(got.is_some(), "empty, although an element was there all the time");
+    assert!(other.join().unwrap().is_none_or(|it| Some(it) != got));
+}
+
+/// A shard leaves, and so takes its arrival out of the sum of all. Then a client puts into a second shard,
+/// and takes the only other element. A third client looks at the shards in the order 0, 1, 3.
+fn leaves_the_sum() {
+    let bag = bag(Strategy::Distributed, 4, &[]);
+    client(&bag, 3).put(1);
+    client(&bag, 0).put(0);
+    assert_eq!(client(&bag, 0).get(), Some(0));
+    let other = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            assert!(bag.leave(client(&bag, 0).shard));
+            client(&bag, 1).put(2);
+            client(&bag, 3).shard.get(&bag)
+        })
+    };
+    let got = client(&bag, 2).get();
+    assert!(got.is_some(), "empty, although an element was there all the time");
+    other.join().unwrap();
+}
+
+/// A shard leaves while a transfer to it is in progress. Then a third client looks for an element.
+fn leaves_with_a_transfer() {
+    let bag = bag(Strategy::BulkTransfer, 3, &[1, 2]);
+    let taker = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 0).get())
+    };
+    bag.leave(client(&bag, 0).shard);
+    let got = client(&bag, 2).get();
+    assert!(got.is_some(), "empty, although two elements were there and one client took one");
+    assert!(taker.join().unwrap().is_some());
+}
+
+/// A client waits, and another one puts.
+fn waits() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    let putter = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 1).put(1))
+    };
+    assert_eq!(Wait::new(&*bag).block(), Ok(1));
+    putter.join().unwrap();
+}
+
+/// A client waits in a bag that was announced to have waiters, and another one puts.
+fn waits_again() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    bag.waiters.announce();
+    let putter = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 1).put(1))
+    };
+    assert_eq!(Wait::new(&*bag).block(), Ok(1));
+    putter.join().unwrap();
+}
+
+/// A client waits. Another one puts two elements, moves them to another shard, and takes one of them.
+fn waits_for_a_transfer() {
+    let bag = bag(Strategy::BulkTransfer, 2, &[]);
+    let mover = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            client(&bag, 1).put_batch([1, 2]);
+            client(&bag, 0).get()
+        })
+    };
+    let got = Wait::new(&*bag).block();
+    let moved = mover.join().unwrap();
+    assert!(got.is_ok() && moved.is_some() && got.ok() != moved);
+}
+
+/// A wait is cancelled, while another client puts.
+fn cancelled() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    let putter = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 0).put(1))
+    };
+    let mut wait = Wait::new(&*bag);
+    let answer = Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop()));
+    drop(wait);
+    putter.join().unwrap();
+    let rest = client(&bag, 0).get();
+    assert!(matches!((answer, rest), (Poll::Ready(Ok(1)), None) | (Poll::Pending, Some(1))));
+}
+
+/// A bag is closed while a client waits.
+fn closed() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    let closer = {
+        let bag = bag.clone();
+        thread::spawn(move || bag.close())
+    };
+    assert_eq!(Wait::new(&*bag).block(), Err(Closed));
+    closer.join().unwrap();
 }
 
 /// Makes a test of each model, which must hold.
@@ -96,7 +224,10 @@ macro_rules! models {
     )* };
 }
 
-models! { never_empty in_transit pushed late }
+models! {
+    never_empty in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
+    waits waits_again waits_for_a_transfer cancelled closed
+}
 
 #[cfg(loom)]
 #[test]
@@ -110,6 +241,15 @@ fn twins() {
         (EXPECT, "in_transit"),
         (INBOUND, "in_transit"),
         (ENDED, "in_transit"),
+        (CHANGES, "leaves_the_sum"),
+        (LEAVING, "leaves_the_sum"),
+        (OUTSTANDING, "leaves_with_a_transfer"),
+        (ANNOUNCE, "waits"),
+        (LOOK, "waits"),
+        (RECHECK, "waits"),
+        (QUEUE, "waits_again"),
+        (MOVED, "waits_for_a_transfer"),
+        (BACK, "cancelled"),
     ] {
         squall_sys::sync::weaken::twin(site, &[], &format!("bag::model::{model}::holds"));
     }

@@ -1,12 +1,16 @@
-//! A shard: the elements of one VP's clients, and the words that other clients read without its lock.
+//! A shard: the elements of one place's clients, and the words that other clients read without its lock.
 
+use super::counts::OwnCounts;
+use super::roster::Places;
 use super::sites;
+use super::store::{Elements, Spare, Standing};
+use super::{Bag, Strategy};
 use squall_lock::{VpLock, VpLockGuard};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::collections::VecDeque;
+use squall_sys::sync::recheck;
 
-/// One client's part of a bag.
+/// One place's part of a bag.
 pub(super) struct Shard<T> {
     index: usize,
     own: CachePadded<Own<T>>,
@@ -26,18 +30,27 @@ pub(super) struct Own<T> {
     pub(super) idle_events: AtomicUsize,
     /// The number of the peer where the next transfer begins.
     pub(super) next: AtomicUsize,
+    /// The number of idle acts in a row that found the shard as the one before.
+    pub(super) unused: AtomicUsize,
+    /// The arrivals and the size at the latest idle act.
+    pub(super) seen: (AtomicU64, AtomicUsize),
+    pub(super) counts: OwnCounts,
 }
 
-pub(super) struct Elements<T>(VecDeque<T>);
+/// A shard's elements, locked.
+pub(super) type Locked<'a, T> = VpLockGuard<'a, Elements<T>>;
 
 impl<T> Shard<T> {
     pub(super) fn new(index: usize, lock: impl FnOnce(Elements<T>) -> VpLock<Elements<T>>) -> Shard<T> {
         Shard {
             index,
             own: CachePadded::new(Own {
-                elements: lock(Elements(VecDeque::new())),
+                elements: lock(Elements::new()),
                 idle_events: AtomicUsize::new(0),
                 next: AtomicUsize::new(0),
+                unused: AtomicUsize::new(0),
+                seen: (AtomicU64::new(0), AtomicUsize::new(0)),
+                counts: OwnCounts::default(),
             }),
             len: AtomicUsize::new(0),
             arrivals: AtomicU64::new(0),
@@ -60,6 +73,14 @@ impl<T> Shard<T> {
         self.index
     }
 
+    /// Returns a number that grows with each call: the turn among the peers.
+    pub(super) fn turn(&self) -> usize {
+        // Relaxed, not atomic together: any number is right.
+        let next = self.own.next.load(Ordering::Relaxed);
+        self.own.next.store(next.wrapping_add(1), Ordering::Relaxed);
+        next
+    }
+
     pub(super) fn own(&self) -> &Own<T> {
         &self.own
     }
@@ -74,55 +95,251 @@ impl<T> Shard<T> {
         self.inbound.load(sites::INBOUND.order(Ordering::Acquire)) != 0
     }
 
-    /// Counts a transfer to this shard until the result is dropped (`bag/I3`).
-    pub(super) fn expect(&self) -> Inbound<'_> {
+    pub(super) fn lock(&self) -> Locked<'_, T> {
+        self.own.elements.lock()
+    }
+
+    /// Puts an element, if the top block has room and nothing else is to do.
+    #[inline]
+    pub(super) fn put(&self, value: T) -> Result<(), T> {
+        let mut elements = self.own.elements.lock();
+        if !elements.is_plain() {
+            return Err(value);
+        }
+        elements.push(value)?;
+        self.arrived(&elements, 1);
+        Ok(())
+    }
+
+    /// Takes the element that came last, if it is in the top block and nothing else is to do.
+    #[inline]
+    pub(super) fn get_plain(&self) -> Option<T> {
+        let mut elements = self.own.elements.lock();
+        if !elements.is_plain() {
+            return None;
+        }
+        let value = elements.pop_top()?;
+        self.publish(&elements);
+        Some(value)
+    }
+
+    /// Takes an element.
+    pub(super) fn get(&self, bag: &Bag<T>) -> Option<T> {
+        let mut elements = self.lock();
+        let (value, old) = self.pop(&mut elements, bag);
+        drop(elements);
+        drop(old);
+        value
+    }
+
+    /// Takes an element of a locked shard. The second result is memory for the caller to free.
+    pub(super) fn pop(&self, elements: &mut Locked<'_, T>, bag: &Bag<T>) -> (Option<T>, Vec<T>) {
+        let (value, old) = elements.pop();
+        if value.is_some() {
+            self.removed(elements, &bag.filled);
+        }
+        (value, old)
+    }
+
+    /// Puts an element. Joins the bag if the shard had left.
+    pub(super) fn put_one(&self, value: T, bag: &Bag<T>) {
+        self.put_into_top(1, |elements| elements.push_with_room(value), bag);
+    }
+
+    /// Puts a few elements, fewer than a block has. Joins the bag if the shard had left.
+    pub(super) fn put_few(&self, values: &mut Vec<T>, bag: &Bag<T>) {
+        self.put_into_top(values.len(), |elements| elements.append(values), bag);
+    }
+
+    fn put_into_top(&self, count: usize, put: impl FnOnce(&mut Elements<T>), bag: &Bag<T>) {
+        let mut spare = Spare::empty();
+        loop {
+            let mut elements = self.lock();
+            match elements.make_room(count, &mut spare) {
+                Ok(()) => {
+                    self.before_arrival(&mut elements, bag);
+                    put(&mut elements);
+                    self.arrived(&elements, count);
+                    return;
+                }
+                Err(needs) => {
+                    drop(elements);
+                    spare.prepare(needs);
+                }
+            }
+        }
+    }
+
+    /// Puts a block. Joins the bag if the shard had left.
+    pub(super) fn put_block(&self, block: &mut Vec<T>, bag: &Bag<T>) {
+        let (count, mut spare) = (block.len(), Spare::empty());
+        if count == 0 {
+            return;
+        }
+        loop {
+            let mut elements = self.lock();
+            match elements.put_block(block, &mut spare) {
+                Ok(()) => {
+                    self.before_arrival(&mut elements, bag);
+                    self.arrived(&elements, count);
+                    return;
+                }
+                Err(needs) => {
+                    drop(elements);
+                    spare.prepare(needs);
+                }
+            }
+        }
+    }
+
+    /// Takes up to `max` elements in exchange for the empty `block`.
+    pub(super) fn exchange(&self, block: &mut Vec<T>, max: usize, bag: &Bag<T>) {
+        let mut free = Vec::new();
+        loop {
+            let mut elements = self.lock();
+            let Some(capacity) = elements.exchange(block, max, &mut free) else {
+                if !block.is_empty() {
+                    self.removed(&mut elements, &bag.filled);
+                }
+                return;
+            };
+            drop(elements);
+            *block = Vec::with_capacity(capacity);
+        }
+    }
+
+    /// Takes back the block that [`expect`](Shard::expect) has lent.
+    pub(super) fn return_block(&self, block: Vec<T>) {
+        if block.capacity() > 0 {
+            let left = self.lock().take_back(block);
+            drop(left);
+        }
+    }
+
+    /// Counts a transfer to this shard until the result is dropped (`bag/I3`), and lends a block for it.
+    /// Joins the bag if the shard had left.
+    pub(super) fn expect(&self, bag: &Bag<T>) -> (Inbound<'_>, Vec<T>) {
+        let mut elements = self.lock();
+        self.join(&mut elements, bag);
+        (self.count_in(), elements.lend())
+    }
+
+    /// Counts a transfer in like [`expect`](Shard::expect), unless the shard leaves or has left.
+    pub(super) fn expect_as_member(&self) -> Option<(Inbound<'_>, Vec<T>)> {
+        let mut elements = self.lock();
+        (elements.standing == Standing::Member).then(|| (self.count_in(), elements.lend()))
+    }
+
+    fn count_in(&self) -> Inbound<'_> {
         // AcqRel: the removal that follows releases this count to each thread that sees the removal.
         self.inbound.fetch_add(usize::from(!sites::EXPECT.is_weak()), Ordering::AcqRel);
         Inbound(&self.inbound)
     }
 
+    /// Begins to leave, if the shard is a member (`bag/I5`, first phase).
+    pub(super) fn begin_to_leave(&self) -> bool {
+        let mut elements = self.lock();
+        let is_member = elements.standing == Standing::Member;
+        if is_member {
+            elements.standing = Standing::Leaving;
+        }
+        is_member
+    }
+
+    /// Returns whether the shard still leaves: no client has come back.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.lock().standing == Standing::Leaving
+    }
+
+    /// Stays, if the shard still leaves.
+    pub(super) fn stay(&self) {
+        let mut elements = self.lock();
+        if elements.standing == Standing::Leaving {
+            elements.standing = Standing::Member;
+        }
+    }
+
+    /// Ends the membership, if the shard still leaves and is empty (`bag/I5`, second phase).
+    pub(super) fn end_to_leave(&self, bag: &Bag<T>) -> bool {
+        let mut round = 0;
+        loop {
+            let mut elements = self.lock();
+            if elements.standing != Standing::Leaving {
+                return false;
+            }
+            if self.has_inbound() && !sites::OUTSTANDING.is_weak() {
+                // A transfer to this shard began before the first phase.
+                drop(elements);
+                super::transfer::refuse_forked();
+                round += 1;
+                recheck::wait(round);
+                continue;
+            }
+            if elements.len() != 0 {
+                return false;
+            }
+            elements.standing = Standing::Gone;
+            bag.roster.leave(self.index);
+            let memory = elements.release();
+            drop(elements);
+            drop(memory);
+            self.estimate.store(0, Ordering::Relaxed);
+            return true;
+        }
+    }
+
+    /// Prepares an arrival: the shard is a member, and its bit is set.
+    fn before_arrival(&self, elements: &mut Locked<'_, T>, bag: &Bag<T>) {
+        self.join(elements, bag);
+        let listing = bag.attributes.strategy() == Strategy::Directory;
+        // The published size is still that before the arrival. Relaxed: the lock orders its writers.
+        if listing && (!elements.is_listed || self.len.load(Ordering::Relaxed) == 0) {
+            bag.filled.add(self.index);
+        } else if elements.is_listed && !listing {
+            bag.filled.remove(self.index);
+        }
+        elements.is_listed = listing;
+    }
+
+    /// Lets the shard keep its bit in the directory from now on.
+    pub(super) fn enlist(&self, bag: &Bag<T>) {
+        let mut elements = self.lock();
+        if !elements.is_listed && elements.len() > 0 {
+            bag.filled.add(self.index);
+        }
+        elements.is_listed = true;
+    }
+
+    /// Makes a new shard a member.
+    pub(super) fn enter(&self, bag: &Bag<T>) {
+        self.join(&mut self.lock(), bag);
+    }
+
+    /// Makes the shard a member that stays.
+    fn join(&self, elements: &mut Locked<'_, T>, bag: &Bag<T>) {
+        if elements.standing == Standing::Gone {
+            bag.roster.join(self.index);
+        }
+        elements.standing = Standing::Member;
+    }
+
+    /// Publishes the size after a removal.
+    fn removed(&self, elements: &mut Locked<'_, T>, filled: &Places) {
+        self.publish(elements);
+        if elements.is_listed && elements.len() == 0 {
+            filled.remove(self.index);
+        }
+    }
+
     #[inline]
-    pub(super) fn put(&self, value: T) {
-        let mut elements = self.own.elements.lock();
-        elements.0.push_back(value);
-        self.arrived(&elements, 1);
-    }
-
-    /// Puts several elements. They are in a vector, so that no iterator of the program runs under the lock.
-    pub(super) fn put_all(&self, values: Vec<T>) {
-        let count = values.len();
-        let mut elements = self.own.elements.lock();
-        elements.0.extend(values);
-        self.arrived(&elements, count);
-    }
-
-    /// Takes the element that came last.
-    #[inline]
-    pub(super) fn get(&self) -> Option<T> {
-        let mut elements = self.own.elements.lock();
-        let value = elements.0.pop_back()?;
-        self.publish(&elements);
-        Some(value)
-    }
-
-    /// Takes elements until `into` has no room left, the oldest ones first. Does not allocate.
-    pub(super) fn take(&self, into: &mut Vec<T>) {
-        let room = into.capacity() - into.len();
-        let mut elements = self.own.elements.lock();
-        let count = room.min(elements.0.len());
-        into.extend(elements.0.drain(..count));
-        self.publish(&elements);
-    }
-
-    #[inline]
-    fn publish(&self, elements: &VpLockGuard<'_, Elements<T>>) {
+    fn publish(&self, elements: &Locked<'_, T>) {
         // Release: pairs with the Acquire of `len`.
-        self.len.store(elements.0.len(), Ordering::Release);
+        self.len.store(elements.len(), Ordering::Release);
     }
 
     /// Makes `count` new elements known (`bag/I2`).
     #[inline]
-    fn arrived(&self, elements: &VpLockGuard<'_, Elements<T>>, count: usize) {
+    fn arrived(&self, elements: &Locked<'_, T>, count: usize) {
         if sites::LATE.is_weak() {
             self.count(count);
             self.publish(elements);

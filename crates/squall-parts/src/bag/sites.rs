@@ -16,3 +16,21 @@ pub(super) const INBOUND: Site = Site(128);
 pub(super) const ENDED: Site = Site(129);
 /// Not an ordering: `get` compares the arrivals in a second pass (`bag/I4`).
 pub(super) const AGAIN: Site = Site(130);
+/// Not an ordering: a shard waits for transfers to it before it leaves (`bag/I5`).
+pub(super) const OUTSTANDING: Site = Site(131);
+/// Not an ordering: `get` compares the changes of the roster (`bag/I5`).
+pub(super) const CHANGES: Site = Site(132);
+/// The fence of a waiter that announces itself first. Partner: [`LOOK`].
+pub(super) const ANNOUNCE: Site = Site(133);
+/// The fence between an arrival and the look for waiters. Partners: [`ANNOUNCE`], [`QUEUE`].
+pub(super) const LOOK: Site = Site(134);
+/// The fence of a waiter that finds the bag announced. Partner: the fence of `serve_announced`.
+pub(super) const QUEUE: Site = Site(135);
+/// Not an ordering: a waiter looks for an element after it has queued (`wait/I1`).
+pub(super) const RECHECK: Site = Site(136);
+/// Not an ordering: a transfer looks for waiters after its arrival (`wait/I1`).
+pub(super) const MOVED: Site = Site(137);
+/// Not an ordering: a cancelled wait gives its element back (`wait/I3`).
+pub(super) const BACK: Site = Site(138);
+/// Not an ordering: `get` notices a shard that is leaving (`bag/I5`).
+pub(super) const LEAVING: Site = Site(139);

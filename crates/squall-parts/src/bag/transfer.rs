@@ -1,9 +1,13 @@
-//! Transfers between shards: on demand, and by idle clients.
+//! Transfers between shards: on demand, by idle clients, and by a shard that leaves.
 
-use super::shard::Shard;
+use super::roster::Changes;
+use super::shard::{Locked, Shard};
 use super::{Bag, Client, Strategy, sites};
 use squall_sys::sync::atomic::Ordering;
 use squall_sys::sync::recheck;
+
+/// The number of passes in vain after which `get` locks all shards. A model needs few.
+const PASSES: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// The answer of the second pass (`bag/I4`).
 enum Second {
@@ -17,90 +21,254 @@ impl<T> Bag<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn get_elsewhere(&self, home: &Shard<T>) -> Option<T> {
-        let mut rounds = 0;
+        let counts = &home.own().counts;
+        let mut passes = 0;
         loop {
+            // Before the members (`bag/I5`).
+            let changes = self.roster.changes();
             // Before the sizes (`bag/I4`).
             let mut arrivals = home.arrivals();
-            if let Some(value) = home.get() {
+            if let Some(value) = home.get(self) {
+                return Some(value);
+            }
+            let directory = self.attributes.strategy() == Strategy::Directory;
+            if directory && let Some(value) = self.look_up(home) {
                 return Some(value);
             }
             for shard in self.peers(home) {
                 arrivals = arrivals.wrapping_add(shard.arrivals());
-                if shard.is_empty() {
-                    continue;
+                counts.looks.add(1);
+                if directory {
+                    shard.enlist(self);
                 }
-                if let Some(value) = self.take_one(shard, home) {
+                if !shard.is_empty()
+                    && let Some(value) = self.take_one(shard, home)
+                {
                     return Some(value);
                 }
             }
-            match self.second_pass(arrivals) {
-                Second::Empty => return None,
-                Second::InTransit if squall_sys::fork::forked() => refuse(),
-                Second::Arrived | Second::InTransit => {
-                    rounds += 1;
-                    recheck::wait(rounds);
+            match self.second_pass(home, arrivals, changes) {
+                Second::Empty => {
+                    counts.dry.add(1);
+                    return None;
                 }
+                Second::InTransit => refuse_forked(),
+                Second::Arrived if passes >= PASSES => {
+                    if let Some(answer) = self.get_locked(home) {
+                        counts.dry.add(usize::from(answer.is_none()));
+                        return answer;
+                    }
+                }
+                Second::Arrived => {}
             }
+            passes += 1;
+            recheck::wait(passes);
         }
     }
 
-    /// The second pass of `get` after a first one with this sum of arrivals.
-    fn second_pass(&self, before: u64) -> Second {
+    /// Takes an element of a shard that the directory names.
+    fn look_up(&self, home: &Shard<T>) -> Option<T> {
+        let counts = &home.own().counts;
+        counts.looks.add(1);
+        let next = home.turn();
+        let filled = || self.filled.iter().filter(|&place| place != home.index());
+        let count = filled().count();
+        let start = next % count.max(1);
+        filled().skip(start).chain(filled().take(start)).filter_map(|place| self.shard(place)).find_map(
+            |shard| {
+                counts.looks.add(1);
+                if shard.is_empty() { None } else { self.take_one(shard, home) }
+            },
+        )
+    }
+
+    /// The second pass of `get` after a first one with this sum of arrivals, and this number of changes of
+    /// the roster before it.
+    fn second_pass(&self, home: &Shard<T>, before: u64, changes: Changes) -> Second {
         if sites::AGAIN.is_weak() {
             return Second::Empty;
         }
         let mut arrivals = 0;
-        for shard in self.shards() {
+        for shard in std::iter::once(home).chain(self.others(home)) {
             if shard.has_inbound() {
                 return Second::InTransit;
             }
             // After `inbound` (`bag/I4`).
             arrivals = u64::wrapping_add(arrivals, shard.arrivals());
         }
-        if arrivals == before { Second::Empty } else { Second::Arrived }
+        // After the members (`bag/I5`).
+        let stays = self.roster.is_as(changes) || sites::CHANGES.is_weak();
+        if arrivals == before && stays { Second::Empty } else { Second::Arrived }
+    }
+
+    /// Locks all shards and takes an element. Returns `None` without an answer if shards or elements were on
+    /// their way meanwhile.
+    fn get_locked(&self, home: &Shard<T>) -> Option<Option<T>> {
+        let changes = self.roster.changes();
+        let mut shards: Vec<&Shard<T>> = std::iter::once(home).chain(self.others(home)).collect();
+        // One order for all, so that no two calls wait for each other.
+        shards.sort_unstable_by_key(|shard| shard.index());
+        let mut all: Vec<(&Shard<T>, Locked<'_, T>)> = Vec::with_capacity(shards.len());
+        all.extend(shards.into_iter().map(|shard| (shard, shard.lock())));
+        let mut free = Vec::new();
+        for (shard, elements) in &mut all {
+            let (value, old) = shard.pop(elements, self);
+            free = old;
+            if value.is_some() {
+                drop(all);
+                drop(free);
+                return Some(value);
+            }
+        }
+        let in_transit = all.iter().any(|(shard, _)| shard.has_inbound());
+        let stays = self.roster.is_as(changes);
+        drop(all);
+        drop(free);
+        (!in_transit && stays).then_some(None)
     }
 
     /// Takes an element of `from`, and moves further ones to `home` if the strategy says so.
     fn take_one(&self, from: &Shard<T>, home: &Shard<T>) -> Option<T> {
         let bulk = match self.attributes.strategy() {
             Strategy::Centralized | Strategy::Distributed => 1,
-            _ => self.attributes.bulk().min(from.len()),
+            _ => self.attributes.bulk().max(1),
         };
-        if bulk <= 1 {
-            return from.get();
+        let counts = &home.own().counts;
+        if bulk == 1 {
+            let value = from.get(self)?;
+            counts.demand_transfers.add(1);
+            return Some(value);
         }
-        let mut taken = Vec::with_capacity(bulk);
-        let inbound = home.expect();
-        from.take(&mut taken);
-        let value = taken.pop();
-        if !taken.is_empty() {
-            home.put_all(taken);
-        }
+        let mut first = None;
+        let (inbound, block) = home.expect(self);
+        let moved = self.move_blocks(from, home, block, bulk, |block| {
+            if first.is_none() {
+                first = block.pop();
+            }
+        });
         drop(inbound);
-        value
+        if first.is_some() {
+            counts.demand_transfers.add(1);
+            counts.moved.add(moved);
+        }
+        if moved > 1 && !sites::MOVED.is_weak() {
+            self.serve_waiters(home);
+        }
+        first
     }
 
-    /// Moves up to `bulk` elements.
-    fn transfer(&self, from: &Shard<T>, to: &Shard<T>) {
-        let mut taken = Vec::with_capacity(self.attributes.bulk().min(from.len()).max(1));
-        let _inbound = to.expect();
-        from.take(&mut taken);
-        if !taken.is_empty() {
-            to.put_all(taken);
+    /// Moves up to `max` elements in blocks, and returns their number. `look` sees each block before it
+    /// arrives. The caller has counted the transfer in.
+    fn move_blocks(
+        &self,
+        from: &Shard<T>,
+        to: &Shard<T>,
+        mut block: Vec<T>,
+        max: usize,
+        mut look: impl FnMut(&mut Vec<T>),
+    ) -> usize {
+        let mut moved = 0;
+        while moved < max {
+            from.exchange(&mut block, max - moved, self);
+            if block.is_empty() {
+                break;
+            }
+            moved += block.len();
+            look(&mut block);
+            to.put_block(&mut block, self);
+            debug_assert!(block.is_empty());
+            if from.is_empty() {
+                break;
+            }
         }
+        to.return_block(block);
+        moved
+    }
+
+    /// Moves up to `bulk` elements. Returns their number.
+    fn transfer(&self, from: &Shard<T>, to: &Shard<T>) -> usize {
+        let Some((inbound, block)) = to.expect_as_member() else { return 0 };
+        let moved = self.move_blocks(from, to, block, self.attributes.bulk().max(1), |_| ());
+        drop(inbound);
+        moved
+    }
+
+    /// Counts a transfer that was made without demand.
+    fn count_move(&self, by: &Shard<T>, moved: usize, pull: bool) {
+        if moved > 0 {
+            let counts = &by.own().counts;
+            if pull {
+                counts.pulls.add(1)
+            } else {
+                counts.pushes.add(1)
+            }
+            counts.moved.add(moved);
+            self.serve_waiters(by);
+        }
+    }
+
+    /// Moves blocks from a shard that holds too much to the common one.
+    #[cold]
+    pub(super) fn spill(&self, shard: &Shard<T>) {
+        let Some(center) = self.center.get().and_then(|&place| self.shard(place)) else { return };
+        while center.index() != shard.index() && shard.len() > self.attributes.hoard() {
+            let (inbound, block) = center.expect(self);
+            let moved = self.move_blocks(shard, center, block, super::store::block_len::<T>(), |_| ());
+            drop(inbound);
+            self.count_move(shard, moved, false);
+            if moved == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Moves the elements of all other shards to `to`, but not those that clients put meanwhile.
+    pub(super) fn gather_at(&self, to: &Shard<T>) {
+        for shard in self.others(to) {
+            let len = shard.len();
+            if len > 0 {
+                let (inbound, block) = to.expect(self);
+                let moved = self.move_blocks(shard, to, block, len, |_| ());
+                drop(inbound);
+                self.count_move(to, moved, true);
+            }
+        }
+    }
+
+    /// Gives the elements of a shard to its peers in turn, and ends its membership. Returns whether it left.
+    pub(super) fn leave(&self, shard: &Shard<T>) -> bool {
+        if !shard.begin_to_leave() {
+            return false;
+        }
+        while shard.is_leaving() {
+            while !shard.is_empty() {
+                let moved = self.peers(shard).map(|peer| self.transfer(shard, peer)).find(|&moved| moved > 0);
+                if moved.is_none() && !shard.is_empty() {
+                    // The last one, or all others leave too.
+                    shard.stay();
+                    return false;
+                }
+                self.count_move(shard, moved.unwrap_or(0), false);
+            }
+            if shard.end_to_leave(self) {
+                shard.own().counts.leaves.add(1);
+                return true;
+            }
+        }
+        false
     }
 
     /// One act of an idle client.
     pub(super) fn balance(&self, shard: &Shard<T>) {
         let strategy = self.attributes.strategy();
         match strategy {
-            Strategy::Centralized | Strategy::Distributed | Strategy::BulkTransfer => {}
+            Strategy::Centralized | Strategy::Distributed | Strategy::BulkTransfer | Strategy::Directory => {}
             Strategy::BackgroundPull => {
                 if shard.len() < self.attributes.pull_below()
                     && let Some(peer) = self.peers(shard).next()
                     && !peer.is_empty()
                 {
-                    self.transfer(peer, shard);
+                    self.count_move(shard, self.transfer(peer, shard), true);
                 }
             }
             Strategy::BackgroundPush | Strategy::EstimatedPush => {
@@ -110,6 +278,7 @@ impl<T> Bag<T> {
                     let told = shard.estimate.load(Ordering::Relaxed);
                     if told.abs_diff(len) >= self.attributes.estimate_step() {
                         shard.estimate.store(len, Ordering::Relaxed);
+                        shard.own().counts.estimates.add(1);
                     }
                 }
                 if len <= self.attributes.push_above() {
@@ -119,20 +288,38 @@ impl<T> Bag<T> {
                 let most = len.checked_sub(self.attributes.push_margin());
                 let is_far = most.is_some_and(|most| peer.estimate.load(Ordering::Relaxed) <= most);
                 if strategy == Strategy::BackgroundPush || is_far {
-                    self.transfer(shard, peer);
+                    self.count_move(shard, self.transfer(shard, peer), false);
                 }
             }
+        }
+    }
+
+    /// Lets a shard leave that no client has used for many idle acts.
+    fn leave_if_unused(&self, shard: &Shard<T>) {
+        let limit = self.attributes.leave_after();
+        let own = shard.own();
+        let (arrivals, len) = (shard.arrivals(), shard.len());
+        // Relaxed, not atomic together: threads of one VP share these words, and a step may get lost.
+        let same =
+            own.seen.0.load(Ordering::Relaxed) == arrivals && own.seen.1.load(Ordering::Relaxed) == len;
+        own.seen.0.store(arrivals, Ordering::Relaxed);
+        own.seen.1.store(len, Ordering::Relaxed);
+        let unused = if same { own.unused.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        own.unused.store(unused, Ordering::Relaxed);
+        if limit > 0 && unused == limit {
+            self.leave(shard);
         }
     }
 }
 
 impl<T> Client<'_, T> {
     /// Tells the bag that this client is idle. Once per [`idle_events`](super::Attributes::idle_events)
-    /// calls it may move elements between shards, as the strategy says. An executor calls it when it has no
-    /// task to run.
+    /// calls it may move elements between shards, as the strategy says, or let a shard [leave](Client::leave)
+    /// unused for [`leave_after`](super::Attributes::leave_after) such acts. An executor calls it
+    /// when it has no task to run.
     ///
     /// # Cost
-    /// Usually a store to a line of the shard's own. At most one transfer.
+    /// Usually a store to a line of the shard's own. At most one transfer, or a leave.
     pub fn idle(&self) {
         let count = &self.shard.own().idle_events;
         // Relaxed, not atomic together: threads of one VP share the count, and one may get lost.
@@ -143,14 +330,26 @@ impl<T> Client<'_, T> {
         }
         count.store(0, Ordering::Relaxed);
         self.bag.balance(self.shard);
+        self.bag.leave_if_unused(self.shard);
+    }
+
+    /// Gives the elements of this client's shard to the other shards, in turn, and frees its memory. The
+    /// shard takes no part in the bag until its next use. Returns false if it stays: as the last shard with
+    /// elements, or because a client put meanwhile.
+    ///
+    /// # Cost
+    /// A transfer for each [`bulk`](super::Attributes::bulk) elements. Waits for transfers to this shard in
+    /// progress.
+    pub fn leave(&self) -> bool {
+        self.bag.leave(self.shard)
     }
 }
 
-/// Panics in place of a wait for a transfer that may never end.
-#[cold]
-fn refuse() -> ! {
-    panic!(
+/// Panics in place of a wait for a transfer that may never end, in the child of a fork.
+pub(super) fn refuse_forked() {
+    assert!(
+        !squall_sys::fork::forked(),
         "the bag has a transfer in progress, and the process is the child of a fork, where its thread may not \
          exist; such a child may only exec"
-    )
+    );
 }

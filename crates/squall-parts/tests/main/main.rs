@@ -5,6 +5,7 @@
 #![cfg(not(loom))]
 
 mod bag;
+mod bag_waits;
 mod dhash;
 mod dhash_reservations;
 #[cfg(not(miri))]
