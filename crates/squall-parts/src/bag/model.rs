@@ -148,6 +148,51 @@ fn leaves_with_a_transfer() {
     assert!(taker.join().unwrap().is_some());
 }
 
+/// A client looks with all shards locked, while another one moves two elements and takes one of them.
+fn locked_in_transit() {
+    let bag = bag(Strategy::BulkTransfer, 3, &[1, 2]);
+    let mover = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 0).get())
+    };
+    let got = bag.get_locked(client(&bag, 2).shard);
+    assert_ne!(got, Some(None), "empty, although two elements were there and one client took one");
+    assert!(mover.join().unwrap().is_some());
+}
+
+/// A client looks with all shards locked, while another one comes back to a shard that has left, puts there,
+/// and takes the only other element.
+fn locked_comes_back() {
+    let bag = bag(Strategy::Distributed, 3, &[1]);
+    assert!(bag.leave(client(&bag, 0).shard));
+    let other = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            client(&bag, 0).put(2);
+            client(&bag, 1).shard.get(&bag)
+        })
+    };
+    let got = bag.get_locked(client(&bag, 2).shard);
+    assert_ne!(got, Some(None), "empty, although an element was there all the time");
+    other.join().unwrap();
+}
+
+/// An element moves to another shard while the strategy becomes the directory, and a client looks for it.
+fn enlisted() {
+    let bag = bag(Strategy::BackgroundPush, 3, &[1]);
+    bag.attributes().set_push_above(0);
+    let pusher = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            bag.balance(client(&bag, 1).shard);
+            bag.attributes().set_strategy(Strategy::Directory);
+        })
+    };
+    let got = client(&bag, 2).get();
+    pusher.join().unwrap();
+    assert_eq!((got, client(&bag, 2).get()), (Some(1), None));
+}
+
 /// A client waits, and another one puts.
 fn waits() {
     let bag = bag(Strategy::Distributed, 2, &[]);
@@ -226,6 +271,7 @@ macro_rules! models {
 
 models! {
     never_empty in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
+    locked_in_transit locked_comes_back enlisted
     waits waits_again waits_for_a_transfer cancelled closed
 }
 
@@ -244,6 +290,8 @@ fn twins() {
         (CHANGES, "leaves_the_sum"),
         (LEAVING, "leaves_the_sum"),
         (OUTSTANDING, "leaves_with_a_transfer"),
+        (ALL_INBOUND, "locked_in_transit"),
+        (ALL_CHANGES, "locked_comes_back"),
         (ANNOUNCE, "waits"),
         (LOOK, "waits"),
         (RECHECK, "waits"),

@@ -34,3 +34,7 @@ pub(super) const MOVED: Site = Site(137);
 pub(super) const BACK: Site = Site(138);
 /// Not an ordering: `get` notices a shard that is leaving (`bag/I5`).
 pub(super) const LEAVING: Site = Site(139);
+/// Not an ordering: with all shards locked, `get` looks for transfers in progress (`bag/I3`).
+pub(super) const ALL_INBOUND: Site = Site(140);
+/// Not an ordering: with all shards locked, `get` compares the changes of the roster (`bag/I5`).
+pub(super) const ALL_CHANGES: Site = Site(141);
