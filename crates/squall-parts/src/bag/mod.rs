@@ -1,5 +1,8 @@
-//! An unordered pool with one shard per processor, which balances itself.
+//! Unordered pools with one shard per processor, which balance themselves.
 //!
+#![doc = include_str!("README.md")]
+//!
+//! # Protocol
 //! Problem: a pool that all processors share does not scale, and a pool per processor strands its elements:
 //! one processor finds nothing while another has plenty.
 //! Idea: a client puts into its own shard, and gets from it. A client that finds its shard empty takes some
