@@ -20,9 +20,10 @@ pub enum Strategy {
     BackgroundPush,
     /// As with [`BackgroundPush`](Strategy::BackgroundPush), but only to shards with far fewer elements.
     EstimatedPush,
-    /// Bulk transfers, and a client with an empty shard finds another one with elements in a directory: a bit
-    /// for each shard. It asks two places instead of all shards. Each change of a shard between empty and not
-    /// empty writes to the shared directory.
+    /// Bulk transfers, and a client with an empty shard finds another one with elements in a directory: a
+    /// bit for each shard. It asks two places until it finds an element. To find the bag empty it asks all,
+    /// as with the other strategies. Each change of a shard between empty and not empty writes to the
+    /// shared directory.
     Directory,
 }
 
@@ -79,7 +80,7 @@ numbers! {
     3 push_above set_push_above 20000 "the size of a shard above which its idle client pushes."
     4 estimate_step set_estimate_step 500 "the change of a shard's size after which its estimate is renewed."
     5 push_margin set_push_margin 2048 "the least difference to the estimate of a shard that gets elements."
-    6 hoard set_hoard 65536 "the size above which a put moves blocks of its shard to the first shard that was made. A shard holds at most as many elements, and a block or the elements of one batch more."
+    6 hoard set_hoard 65536 "the size above which a put moves blocks of its shard to the first shard that was made. So what the clients of any other shard leave there is bounded."
     7 leave_after set_leave_after 16 "the number of idle acts in a row without a put or get after which a shard leaves the bag; 0 is never."
 }
 

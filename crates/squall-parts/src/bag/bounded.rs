@@ -145,6 +145,12 @@ impl<T> Bounded<T> {
         self.room.close();
     }
 
+    /// Tells the bag that the calling thread is idle: see [`Client::idle`](super::Client::idle).
+    pub fn idle(&self) {
+        self.elements.local().idle();
+        self.room.local().idle();
+    }
+
     /// Returns the bag of the elements, for its attributes and counts. A put into it or a get from it breaks
     /// the limit.
     pub fn elements(&self) -> &Bag<T> {
@@ -183,6 +189,8 @@ impl<T> Future for Put<'_, T> {
     /// If the put has ended.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), T>> {
         let this = self.get_mut();
+        // Before the poll: an ended put must not take room.
+        assert!(this.value.is_some(), "the put has ended");
         let answer = Pin::new(&mut this.room).poll(cx);
         answer.map(|room| {
             let value = this.value.take().expect("the put has ended");
@@ -199,7 +207,7 @@ impl<T> Future for Put<'_, T> {
 
 impl<T> fmt::Debug for Put<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Put").field("bag", self.bag).finish_non_exhaustive()
+        f.debug_struct("Put").field("has_ended", &self.value.is_none()).finish_non_exhaustive()
     }
 }
 
@@ -221,6 +229,6 @@ impl<T> Future for Get<'_, T> {
 
 impl<T> fmt::Debug for Get<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Get").field("bag", self.bag).finish_non_exhaustive()
+        f.debug_struct("Get").field("element", &self.element).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use squall_sys::sync::atomic::{AtomicU64, Ordering};
 /// Makes the counts of a bag and of a shard.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Counts of a bag's rare steps. Clients of one place that count at once may lose one.
+        /// Counts of a bag's rare steps. Clients of one place that count at once may lose some.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts {

@@ -37,8 +37,10 @@
 //! more" from something that did not happen (a flag that was not yet set) must order that itself, with a
 //! fence or a lock.
 //!
-//! Progress: `put` waits only for the holder of its shard's lock. `get` also waits for transfers in
-//! progress before it says empty. A `get` that finds arrivals again and again locks all shards at last.
+//! Progress: `put` waits for the holder of its shard's lock. While clients wait, it also takes the lock of
+//! the queue and gives elements to them. `get` waits for transfers in progress before it says empty. A `get`
+//! that finds arrivals again and again locks all shards now and then. It has no bound while others move
+//! elements all the time.
 //! Cost: in balance, a lock of the VP's own and a few stores to the shard's line.
 //! Source: fos (Wentzlaff et al.), "dPool": implementations 1 to 6 of the thesis, §4.4, and the leave of
 //! §4.3. Our own: the proof of emptiness without messages to all servers; the directory.
@@ -243,12 +245,12 @@ impl<T> Bag<T> {
     /// Returns the sum of the shards' sizes, read one after the other: an estimate. Elements on their way
     /// between shards are not in it.
     pub fn len(&self) -> usize {
-        self.shards().map(Shard::len).sum()
+        self.shards().map(Shard::len).sum::<usize>() + self.given()
     }
 
     /// Returns whether [`len`](Bag::len) is 0. Only [`get`](Client::get) is exact.
     pub fn is_empty(&self) -> bool {
-        self.shards().all(Shard::is_empty)
+        self.shards().all(Shard::is_empty) && !self.has_given()
     }
 
     /// Returns what the bag has done so far.
@@ -329,8 +331,9 @@ impl<T> Client<'_, T> {
     /// fences.
     ///
     /// # Cost
-    /// The lock of a VP and a few stores, if the caller is on the client's VP. One put of 50 may allocate,
-    /// under no lock. Linearized at the store that counts the arrival.
+    /// The lock of a VP and a few stores, if the caller is on the client's VP; without `membarrier` also a
+    /// full fence. One put of 50 may allocate, under no lock. Linearized at the store that counts the
+    /// arrival. While clients [wait](Wait), a put also gives them elements.
     #[inline]
     pub fn put(&self, value: T) {
         let home = self.home();
@@ -340,14 +343,19 @@ impl<T> Client<'_, T> {
         self.bag.serve_waiters(home);
     }
 
-    /// Puts several elements at once.
+    /// Puts several elements, in blocks.
     pub fn put_batch(&self, values: impl IntoIterator<Item = T>) {
         let mut values: Vec<T> = values.into_iter().collect();
         let home = self.home();
         if values.is_empty() {
             return;
         }
-        if values.len() < store::block_len::<T>() {
+        let len = store::block_len::<T>();
+        // In blocks of the usual size, so that a large batch leaves no large memory behind.
+        while values.len() > len {
+            home.put_block(&mut values.split_off(values.len() - len), self.bag);
+        }
+        if values.len() < len {
             home.put_few(&mut values, self.bag);
         } else {
             home.put_block(&mut values, self.bag);
@@ -364,12 +372,12 @@ impl<T> Client<'_, T> {
     ///
     /// # Cost
     /// As [`put`](Client::put) if the client's shard has an element. Otherwise a look at each shard's line
-    /// until one has elements, and a transfer. To find the bag empty takes two looks at each. If others put
-    /// and take all the time, the call locks all shards after 16 rounds of looks.
+    /// until one has elements, and a transfer. To find the bag empty takes two looks at each, or more while
+    /// others move elements.
     #[inline]
     pub fn get(&self) -> Option<T> {
         let home = self.home();
-        match home.get_plain() {
+        match home.get(self.bag) {
             Some(value) => Some(value),
             None => self.bag.get_elsewhere(home),
         }
@@ -382,16 +390,17 @@ impl<T> Client<'_, T> {
         let home = self.home();
         loop {
             let wanted = max - (into.len() - before);
-            if wanted == 0 {
+            let at_home = wanted.min(home.len());
+            if at_home > 0 {
+                // Under no lock.
+                into.reserve(at_home);
+                home.take_into(into, at_home, self.bag);
+            }
+            if into.len() - before >= max {
                 break;
             }
-            let mut block = Vec::new();
-            home.exchange(&mut block, wanted, self.bag);
-            if block.is_empty() {
-                let Some(value) = self.bag.get_elsewhere(home) else { break };
-                block.push(value);
-            }
-            into.append(&mut block);
+            let Some(value) = self.bag.get_elsewhere(home) else { break };
+            into.push(value);
         }
         into.len() - before
     }

@@ -231,6 +231,51 @@ fn waits_for_a_transfer() {
     assert!(got.is_ok() && moved.is_some() && got.ok() != moved);
 }
 
+/// A client waits. Another one pushes an element to another shard, where it arrives after the client looked.
+fn waits_for_a_push() {
+    let bag = bag(Strategy::BackgroundPush, 3, &[]);
+    bag.attributes().set_push_above(0);
+    let pusher = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            client(&bag, 1).put(1);
+            bag.balance(client(&bag, 1).shard);
+        })
+    };
+    assert_eq!(Wait::new(&*bag).block(), Ok(1));
+    pusher.join().unwrap();
+}
+
+/// A client waits in an announced bag. Another one looks for waiters in vain, and then puts.
+fn waits_beside_looks() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    bag.waiters.announce();
+    let putter = {
+        let bag = bag.clone();
+        thread::spawn(move || {
+            bag.serve_waiters(client(&bag, 1).shard);
+            client(&bag, 1).put(1);
+        })
+    };
+    assert_eq!(Wait::new(&*bag).block(), Ok(1));
+    putter.join().unwrap();
+}
+
+/// An element is given to a waiter that is not polled again. A client that has seen the element gets it.
+fn given() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    let mut wait = Wait::new(&*bag);
+    assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let putter = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 1).put(1))
+    };
+    if !client(&bag, 1).is_empty() {
+        assert_eq!(client(&bag, 0).get(), Some(1), "an element was there all the time");
+    }
+    putter.join().unwrap();
+}
+
 /// A wait is cancelled, while another client puts.
 fn cancelled() {
     let bag = bag(Strategy::Distributed, 2, &[]);
@@ -272,7 +317,7 @@ macro_rules! models {
 models! {
     never_empty in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
     locked_in_transit locked_comes_back enlisted
-    waits waits_again waits_for_a_transfer cancelled closed
+    waits waits_again waits_for_a_transfer waits_for_a_push waits_beside_looks given cancelled closed
 }
 
 #[cfg(loom)]
@@ -297,6 +342,10 @@ fn twins() {
         (RECHECK, "waits"),
         (QUEUE, "waits_again"),
         (MOVED, "waits_for_a_transfer"),
+        (GIFT, "waits_for_a_push"),
+        (WITHDRAW, "waits_beside_looks"),
+        (GIVEN, "given"),
+        (TAKE_BACK, "given"),
         (BACK, "cancelled"),
     ] {
         squall_sys::sync::weaken::twin(site, &[], &format!("bag::model::{model}::holds"));

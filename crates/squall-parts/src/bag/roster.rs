@@ -1,14 +1,15 @@
 //! The shards that take part, and those that have elements: a bit for each place.
 
 use super::sites;
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
-/// A set of places. Members come and go rarely.
-pub(super) struct Places(Box<[AtomicU64]>);
+/// A set of places. Each word has a line of its own, apart from data that each call reads.
+pub(super) struct Places(Box<[CachePadded<AtomicU64>]>);
 
 impl Places {
     pub(super) fn new(places: usize) -> Places {
-        Places((0..places.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+        Places((0..places.div_ceil(64)).map(|_| CachePadded::new(AtomicU64::new(0))).collect())
     }
 
     pub(super) fn add(&self, place: usize) {

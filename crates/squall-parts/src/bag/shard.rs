@@ -7,7 +7,7 @@ use super::store::{Elements, Spare, Standing};
 use super::{Bag, Strategy};
 use squall_lock::{VpLock, VpLockGuard};
 use squall_sys::padded::CachePadded;
-use squall_sys::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::recheck;
 
 /// One place's part of a bag.
@@ -22,6 +22,8 @@ pub(super) struct Shard<T> {
     inbound: AtomicUsize,
     /// The size that was last told to other clients.
     pub(super) estimate: AtomicUsize,
+    /// The shard keeps its bit in the directory. Written under the lock; others read it as a hint.
+    listed: AtomicBool,
 }
 
 /// The data that other clients do not read.
@@ -56,6 +58,7 @@ impl<T> Shard<T> {
             arrivals: AtomicU64::new(0),
             inbound: AtomicUsize::new(0),
             estimate: AtomicUsize::new(0),
+            listed: AtomicBool::new(false),
         }
     }
 
@@ -111,21 +114,22 @@ impl<T> Shard<T> {
         Ok(())
     }
 
-    /// Takes the element that came last, if it is in the top block and nothing else is to do.
+    /// Takes an element, usually that which came last.
     #[inline]
-    pub(super) fn get_plain(&self) -> Option<T> {
+    pub(super) fn get(&self, bag: &Bag<T>) -> Option<T> {
         let mut elements = self.own.elements.lock();
-        if !elements.is_plain() {
-            return None;
+        if elements.is_plain()
+            && let Some(value) = elements.pop_top()
+        {
+            self.publish(&elements);
+            return Some(value);
         }
-        let value = elements.pop_top()?;
-        self.publish(&elements);
-        Some(value)
+        self.get_slowly(elements, bag)
     }
 
-    /// Takes an element.
-    pub(super) fn get(&self, bag: &Bag<T>) -> Option<T> {
-        let mut elements = self.lock();
+    #[cold]
+    #[inline(never)]
+    fn get_slowly(&self, mut elements: Locked<'_, T>, bag: &Bag<T>) -> Option<T> {
         let (value, old) = self.pop(&mut elements, bag);
         drop(elements);
         drop(old);
@@ -298,16 +302,45 @@ impl<T> Shard<T> {
         } else if elements.is_listed && !listing {
             bag.filled.remove(self.index);
         }
-        elements.is_listed = listing;
+        self.set_listed(elements, listing);
+    }
+
+    /// Moves up to `max` elements into `into`, which has room for them.
+    pub(super) fn take_into(&self, into: &mut Vec<T>, max: usize, bag: &Bag<T>) {
+        let mut left = max;
+        while left > 0 {
+            let mut elements = self.lock();
+            let (count, old) = elements.take_into(into, left);
+            if count > 0 {
+                self.removed(&mut elements, &bag.filled);
+            }
+            drop(elements);
+            drop(old);
+            if count == 0 {
+                return;
+            }
+            left -= count;
+        }
     }
 
     /// Lets the shard keep its bit in the directory from now on.
     pub(super) fn enlist(&self, bag: &Bag<T>) {
+        // Relaxed: a hint. The directory may miss a shard.
+        if self.listed.load(Ordering::Relaxed) {
+            return;
+        }
         let mut elements = self.lock();
         if !elements.is_listed && elements.len() > 0 {
             bag.filled.add(self.index);
         }
-        elements.is_listed = true;
+        self.set_listed(&mut elements, true);
+    }
+
+    fn set_listed(&self, elements: &mut Locked<'_, T>, is: bool) {
+        if elements.is_listed != is {
+            elements.is_listed = is;
+            self.listed.store(is, Ordering::Relaxed);
+        }
     }
 
     /// Makes a new shard a member.
@@ -319,6 +352,7 @@ impl<T> Shard<T> {
     fn join(&self, elements: &mut Locked<'_, T>, bag: &Bag<T>) {
         if elements.standing == Standing::Gone {
             bag.roster.join(self.index);
+            self.set_listed(elements, bag.attributes.strategy() == Strategy::Directory);
         }
         elements.standing = Standing::Member;
     }

@@ -38,3 +38,11 @@ pub(super) const LEAVING: Site = Site(139);
 pub(super) const ALL_INBOUND: Site = Site(140);
 /// Not an ordering: with all shards locked, `get` compares the changes of the roster (`bag/I5`).
 pub(super) const ALL_CHANGES: Site = Site(141);
+/// Not an ordering: an element counts as given before it leaves its shard (`wait/I2`).
+pub(super) const GIVEN: Site = Site(142);
+/// Not an ordering: `get` takes back an element that was given (`wait/I2`).
+pub(super) const TAKE_BACK: Site = Site(143);
+/// Not an ordering: an announcement with waiters stays (`wait/I1`).
+pub(super) const WITHDRAW: Site = Site(144);
+/// Not an ordering: a transfer without demand looks for waiters (`wait/I1`).
+pub(super) const GIFT: Site = Site(145);

@@ -40,9 +40,11 @@ pub(super) const fn block_len<T>() -> usize {
     const LEAST: usize = 8;
     const BYTES: usize = 16 * 1024;
     match BYTES.checked_div(size_of::<T>()) {
+        // Elements without a size are a number, and one block holds any.
+        None => usize::MAX,
         Some(fitting) if fitting < LEAST => LEAST,
         Some(fitting) if fitting < MOST => fitting,
-        _ => MOST,
+        Some(_) => MOST,
     }
 }
 
@@ -110,21 +112,37 @@ impl<T> Elements<T> {
 
     /// Takes an element. The second result is memory for the caller to free.
     pub(super) fn pop(&mut self) -> (Option<T>, Vec<T>) {
-        let mut old = Vec::new();
+        let old = self.refill();
+        (self.top.pop(), old)
+    }
+
+    /// Makes the latest other block the top, if the top is empty. Returns memory for the caller to free.
+    fn refill(&mut self) -> Vec<T> {
         if self.top.is_empty()
             && let Some(block) = self.older.pop()
         {
             self.in_older -= block.len();
-            old = std::mem::replace(&mut self.top, block);
-            old = self.keep(old);
+            let old = std::mem::replace(&mut self.top, block);
+            return self.keep(old);
         }
-        (self.top.pop(), old)
+        Vec::new()
+    }
+
+    /// Moves up to `max` elements of one block into `into`. Returns their number, and memory for the caller
+    /// to free.
+    pub(super) fn take_into(&mut self, into: &mut Vec<T>, max: usize) -> (usize, Vec<T>) {
+        let old = self.refill();
+        let count = max.min(self.top.len());
+        into.extend(self.top.drain(self.top.len() - count..));
+        (count, old)
     }
 
     /// Keeps an empty block for later, or returns it.
     fn keep(&mut self, block: Vec<T>) -> Vec<T> {
         debug_assert!(block.is_empty());
-        if self.empty.is_none() && self.standing != Standing::Gone && block.capacity() >= block_len::<T>() {
+        // Larger ones come from batches.
+        let fits = (block_len::<T>()..=block_len::<T>().saturating_mul(2)).contains(&block.capacity());
+        if self.empty.is_none() && self.standing != Standing::Gone && fits {
             self.empty = Some(block);
             return Vec::new();
         }
@@ -170,6 +188,11 @@ impl<T> Elements<T> {
             std::mem::swap(&mut self.top, block);
             return Ok(());
         }
+        if block.len() <= self.top.capacity() - self.top.len() {
+            // Small blocks must not pile up.
+            self.top.append(block);
+            return Ok(());
+        }
         match self.lacks_older(spare) {
             0 => self.push_older(std::mem::take(block), spare),
             older => return Err(Needs { block: false, older }),
@@ -212,6 +235,9 @@ impl<T> Elements<T> {
         debug_assert!(block.is_empty() && free.is_empty());
         let is_top = self.older.is_empty();
         let source = self.older.first_mut().unwrap_or(&mut self.top);
+        if source.is_empty() {
+            return None;
+        }
         if source.len() > max {
             if block.capacity() == 0 {
                 return Some(max.min(source.len()));

@@ -12,6 +12,8 @@ const PASSES: u32 = if cfg!(loom) { 2 } else { 16 };
 /// The answer of the second pass (`bag/I4`).
 enum Second {
     Empty,
+    /// A waiter was given an element, and has not taken it.
+    Given,
     Arrived,
     InTransit,
 }
@@ -28,7 +30,9 @@ impl<T> Bag<T> {
             let changes = self.roster.changes();
             // Before the sizes (`bag/I4`).
             let mut arrivals = home.arrivals();
-            if let Some(value) = home.get(self) {
+            if !home.is_empty()
+                && let Some(value) = home.get(self)
+            {
                 return Some(value);
             }
             let directory = self.attributes.strategy() == Strategy::Directory;
@@ -52,8 +56,14 @@ impl<T> Bag<T> {
                     counts.dry.add(1);
                     return None;
                 }
+                Second::Given => {
+                    if let Some(value) = self.take_back(home) {
+                        return Some(value);
+                    }
+                }
                 Second::InTransit => refuse_forked(),
-                Second::Arrived if passes >= PASSES => {
+                // Seldom, since it stops all clients.
+                Second::Arrived if passes > 0 && passes % PASSES == 0 => {
                     if let Some(answer) = self.get_locked(home) {
                         counts.dry.add(usize::from(answer.is_none()));
                         return answer;
@@ -88,6 +98,10 @@ impl<T> Bag<T> {
         if sites::AGAIN.is_weak() {
             return Second::Empty;
         }
+        // Before the arrivals (`wait/I2`).
+        if self.has_given() {
+            return Second::Given;
+        }
         let mut arrivals = 0;
         for shard in std::iter::once(home).chain(self.others(home)) {
             if shard.has_inbound() {
@@ -120,11 +134,12 @@ impl<T> Bag<T> {
                 return Some(value);
             }
         }
+        let given = self.has_given();
         let in_transit = all.iter().any(|(shard, _)| shard.has_inbound()) && !sites::ALL_INBOUND.is_weak();
         let stays = self.roster.is_as(changes) || sites::ALL_CHANGES.is_weak();
         drop(all);
         drop(free);
-        (!in_transit && stays).then_some(None)
+        (!in_transit && !given && stays).then_some(None)
     }
 
     /// Takes an element of `from`, and moves further ones to `home` if the strategy says so.
@@ -203,7 +218,9 @@ impl<T> Bag<T> {
                 counts.pushes.add(1)
             }
             counts.moved.add(moved);
-            self.serve_waiters(by);
+            if !sites::GIFT.is_weak() {
+                self.serve_waiters(by);
+            }
         }
     }
 
@@ -211,7 +228,12 @@ impl<T> Bag<T> {
     #[cold]
     pub(super) fn spill(&self, shard: &Shard<T>) {
         let Some(center) = self.center.get().and_then(|&place| self.shard(place)) else { return };
-        while center.index() != shard.index() && shard.len() > self.attributes.hoard() {
+        if center.index() == shard.index() {
+            return;
+        }
+        // Not more than is there now, also if others put meanwhile.
+        let mut excess = shard.len().saturating_sub(self.attributes.hoard());
+        while excess > 0 {
             let (inbound, block) = center.expect(self);
             let moved = self.move_blocks(shard, center, block, super::store::block_len::<T>(), |_| ());
             drop(inbound);
@@ -219,6 +241,7 @@ impl<T> Bag<T> {
             if moved == 0 {
                 return;
             }
+            excess = excess.saturating_sub(moved);
         }
     }
 
@@ -241,7 +264,7 @@ impl<T> Bag<T> {
             return false;
         }
         while shard.is_leaving() {
-            while !shard.is_empty() {
+            while !shard.is_empty() && shard.is_leaving() {
                 let moved = self.peers(shard).map(|peer| self.transfer(shard, peer)).find(|&moved| moved > 0);
                 if moved.is_none() && !shard.is_empty() {
                     // The last one, or all others leave too.
@@ -306,7 +329,7 @@ impl<T> Bag<T> {
         own.seen.1.store(len, Ordering::Relaxed);
         let unused = if same { own.unused.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
         own.unused.store(unused, Ordering::Relaxed);
-        if limit > 0 && unused == limit {
+        if limit > 0 && unused >= limit && unused % limit == 0 {
             self.leave(shard);
         }
     }

@@ -7,14 +7,17 @@
 //! - I1. No element stays in a shard while a waiter sleeps. Each arrival, also that of a transfer, looks for
 //!   waiters afterwards. A waiter queues, and then looks for elements. One of the two sees the other: there
 //!   is a fence between the two steps of each. If the bag was not announced, the arrival's fence is the light
-//!   half of an asymmetric one.
-//! - I2. An element goes from its shard to the longest waiter under the lock of the queue. So no other look
-//!   for waiters meets it on its way.
+//!   half of an asymmetric one. A waiter that meets an announcement whose fence may be still to come executes
+//!   that fence itself.
+//! - I2. An element goes from its shard to the longest waiter under the lock of the queue, and is counted in
+//!   `given` before it leaves the shard, until the waiter takes it. A `get` that would say empty takes it
+//!   back. It reads the count after its first pass and before the arrivals of the second. If the waiter has
+//!   taken the element meanwhile, the bag was empty at that moment, since the second pass found no arrival.
 //! - I3. A wait that is dropped leaves the queue. An element that it was given goes back into the bag.
 //! - I4. No waker runs under a lock. A panic of a waker harms neither the client that puts nor other waiters.
 //!
 //! Fairness: waiters are served in the order in which they came. A plain `get` may take an element before
-//! them.
+//! them, and the last one that was given.
 
 use super::shard::Shard;
 use super::{Bag, Client, sites};
@@ -22,7 +25,7 @@ use crate::drops::drop_payload;
 use squall_machine::asym;
 use squall_sys::fork::forked;
 use squall_sys::padded::CachePadded;
-use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use squall_sys::sync::{Mutex, MutexGuard, StdArc, lock, thread};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,10 +39,17 @@ use std::time::{Duration, Instant};
 /// The number of looks in vain after which a bag is no longer announced to have waiters.
 const LOOKS: u32 = if cfg!(any(loom, squall_model)) { 1 } else { 64 };
 
+const SILENT: u32 = 0;
+/// The fence of an announcement is still to come.
+const ANNOUNCING: u32 = 1;
+const ANNOUNCED: u32 = 2;
+const EPOCH: u32 = 4;
+
 /// The waiters of a bag.
 pub(super) struct Waiters<T> {
-    /// There may be waiters. Read by each put, so it shares its line with data that rarely change.
-    announced: AtomicBool,
+    /// Whether there may be waiters: one of [`SILENT`], [`ANNOUNCING`] and [`ANNOUNCED`], and above it the
+    /// number of earlier announcements. Read by each put, so it shares its line with data that rarely change.
+    announced: AtomicU32,
     /// Puts execute a full fence.
     fenced: bool,
     queue: CachePadded<Shared<T>>,
@@ -48,6 +58,8 @@ pub(super) struct Waiters<T> {
 struct Shared<T> {
     /// The length of the queue.
     waiting: AtomicUsize,
+    /// Waiters with an element that they have not taken.
+    given: AtomicUsize,
     /// Looks in vain since the last waiter.
     vain: AtomicU32,
     queue: Mutex<Queue<T>>,
@@ -56,6 +68,9 @@ struct Shared<T> {
 struct Queue<T> {
     /// By their tickets, in the order in which they came.
     waiting: BTreeMap<u64, StdArc<Place<T>>>,
+    given: BTreeMap<u64, StdArc<Place<T>>>,
+    /// The fence of an announcement failed once, so the announcement stays.
+    stays: bool,
     tickets: u64,
     closed: bool,
 }
@@ -64,30 +79,48 @@ struct Queue<T> {
 struct Place<T>(Mutex<State<T>>);
 
 enum State<T> {
-    Waiting(Waker),
-    Given(T),
+    Waiting(Sleeper),
+    Given(T, Sleeper),
     /// The bag was closed, or the element was taken.
     Ended,
 }
+
+/// Shared, so that no clone of a waker, which is the program's code, runs under a lock.
+type Sleeper = StdArc<Waker>;
 
 impl<T> Place<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         lock(&self.0, "the place of a waiter of a bag")
     }
 
-    /// Changes the state of a waiter, and returns its waker.
-    fn end(&self, state: State<T>) -> Option<Waker> {
-        match std::mem::replace(&mut *self.lock(), state) {
-            State::Waiting(waker) => Some(waker),
-            State::Given(_) | State::Ended => None,
-        }
+    /// Gives an element to a waiter. Returns its waker, for the caller to wake.
+    fn give(&self, value: T) -> Option<Sleeper> {
+        let mut state = self.lock();
+        let State::Waiting(sleeper) = &*state else { return None };
+        let sleeper = sleeper.clone();
+        *state = State::Given(value, sleeper.clone());
+        Some(sleeper)
+    }
+
+    /// Lets a waiter wait again, after its element was taken back.
+    fn wait_again(&self, sleeper: Sleeper) {
+        *self.lock() = State::Waiting(sleeper);
+    }
+
+    /// Ends a wait, and returns its waker.
+    fn end(&self) -> Option<Sleeper> {
+        let mut state = self.lock();
+        let State::Waiting(sleeper) = &*state else { return None };
+        let sleeper = sleeper.clone();
+        *state = State::Ended;
+        Some(sleeper)
     }
 
     /// Takes the element that was given.
-    fn take(&self) -> Option<T> {
+    fn take(&self) -> Option<(T, Sleeper)> {
         let mut state = self.lock();
         match std::mem::replace(&mut *state, State::Ended) {
-            State::Given(value) => Some(value),
+            State::Given(value, sleeper) => Some((value, sleeper)),
             earlier => {
                 *state = earlier;
                 None
@@ -97,25 +130,28 @@ impl<T> Place<T> {
 }
 
 /// Wakes a waiter. A panic of its waker ends here, after the panic hook has reported it (I4).
-fn wake(waker: Option<Waker>) {
-    let Some(waker) = waker else { return };
+fn wake(sleeper: Option<Sleeper>) {
+    let Some(sleeper) = sleeper else { return };
     // A model that has failed must not go on.
     if cfg!(loom) {
-        return waker.wake();
+        return sleeper.wake_by_ref();
     }
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+    // The drop may be the last of the waker.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(move || sleeper.wake_by_ref())) {
         drop_payload(payload);
     }
 }
 
 impl<T> Waiters<T> {
     pub(super) fn new() -> Waiters<T> {
-        let queue = Queue { waiting: BTreeMap::new(), tickets: 0, closed: false };
+        let (waiting, given) = (BTreeMap::new(), BTreeMap::new());
+        let queue = Queue { waiting, given, stays: false, tickets: 0, closed: false };
         Waiters {
-            announced: AtomicBool::new(false),
+            announced: AtomicU32::new(SILENT),
             fenced: asym::mode() != asym::Mode::Membarrier,
             queue: CachePadded::new(Shared {
                 waiting: AtomicUsize::new(0),
+                given: AtomicUsize::new(0),
                 vain: AtomicU32::new(0),
                 queue: Mutex::new(queue),
             }),
@@ -126,9 +162,18 @@ impl<T> Waiters<T> {
         lock(&self.queue.queue, "the queue of a bag's waiters")
     }
 
-    /// Adds a waiter, and passes the fence that I1 asks for. Returns its ticket, or `None` if the bag is
-    /// closed.
-    fn add(&self, place: StdArc<Place<T>>) -> Option<u64> {
+    /// Publishes the numbers of waiters.
+    fn publish(&self, queue: &Queue<T>) {
+        let shared = &*self.queue;
+        // Relaxed: the fences order it, and the lock orders the writers.
+        shared.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+        // Release: pairs with the Acquire of `has_given`.
+        shared.given.store(queue.given.len(), Ordering::Release);
+    }
+
+    /// Adds a waiter. Returns its ticket, and the announcement for [`fence`](Waiters::fence); or `None` if
+    /// the bag is closed.
+    fn add(&self, place: StdArc<Place<T>>) -> Option<(u64, u32)> {
         let mut queue = self.lock();
         if queue.closed {
             return None;
@@ -136,29 +181,42 @@ impl<T> Waiters<T> {
         queue.tickets += 1;
         let ticket = queue.tickets;
         queue.waiting.insert(ticket, place);
-        // Relaxed, here and below: the fences order them, and the lock orders the writers.
-        self.queue.waiting.store(queue.waiting.len(), Ordering::Relaxed);
-        let was_announced = self.announced.load(Ordering::Relaxed);
-        self.announced.store(true, Ordering::Relaxed);
-        drop(queue);
-        if was_announced {
+        self.publish(&queue);
+        // Relaxed, here and below: the fences order them, and the lock orders the writers but `fence`.
+        self.queue.vain.store(0, Ordering::Relaxed);
+        let mut announced = self.announced.load(Ordering::Relaxed);
+        if announced % EPOCH == SILENT {
+            announced += ANNOUNCING;
+            self.announced.store(announced, Ordering::Relaxed);
+        }
+        Some((ticket, announced))
+    }
+
+    /// Passes the fence of a new waiter (I1).
+    fn fence(&self, announced: u32) {
+        if announced % EPOCH == ANNOUNCED {
             if !sites::QUEUE.is_weak() {
                 // Partner: the fence of `serve_announced`.
                 fence(Ordering::SeqCst);
             }
-        } else if !sites::ANNOUNCE.is_weak() && asym::heavy().is_err() {
-            asym::visit_processors();
+            return;
         }
-        Some(ticket)
+        if !sites::ANNOUNCE.is_weak() && asym::heavy().is_err() {
+            asym::visit_processors();
+            // The next announcement would last as long.
+            self.lock().stays = true;
+        }
+        // It fails if another waiter has done it. The word of a later announcement differs.
+        let done = announced - ANNOUNCING + ANNOUNCED;
+        let _ = self.announced.compare_exchange(announced, done, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Removes a waiter that still waits.
+    /// Removes a waiter.
     fn remove(&self, ticket: u64) {
         let mut queue = self.lock();
-        let removed = queue.waiting.remove(&ticket);
-        self.queue.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+        let removed = queue.waiting.remove(&ticket).or_else(|| queue.given.remove(&ticket));
+        self.publish(&queue);
         drop(queue);
-        // Its waker is dropped here, under no lock.
         drop(removed);
     }
 
@@ -166,7 +224,10 @@ impl<T> Waiters<T> {
     #[cfg(all(test, any(loom, squall_model)))]
     pub(super) fn announce(&self) {
         let place = StdArc::new(Place(Mutex::new(State::Ended)));
-        self.add(place).into_iter().for_each(|ticket| self.remove(ticket));
+        if let Some((ticket, announced)) = self.add(place) {
+            self.fence(announced);
+            self.remove(ticket);
+        }
     }
 
     /// Ends the announcement after many looks in vain, so that puts no longer look.
@@ -175,14 +236,18 @@ impl<T> Waiters<T> {
         // Not atomic together: any number of looks is right.
         let vain = shared.vain.load(Ordering::Relaxed) + 1;
         shared.vain.store(vain, Ordering::Relaxed);
-        if vain >= LOOKS
-            && let Ok(queue) = shared.queue.try_lock()
-            && queue.waiting.is_empty()
-        {
-            shared.vain.store(0, Ordering::Relaxed);
-            // Under the lock of the queue: the next waiter announces itself again.
-            self.announced.store(false, Ordering::Relaxed);
+        if vain < LOOKS {
+            return;
         }
+        let Ok(queue) = shared.queue.try_lock() else { return };
+        let has_waiters = !(queue.waiting.is_empty() && queue.given.is_empty());
+        let announced = self.announced.load(Ordering::Relaxed);
+        if (has_waiters && !sites::WITHDRAW.is_weak()) || queue.stays || announced % EPOCH != ANNOUNCED {
+            return;
+        }
+        shared.vain.store(0, Ordering::Relaxed);
+        // Under the lock of the queue: the next waiter announces itself again.
+        self.announced.store((announced - ANNOUNCED).wrapping_add(EPOCH), Ordering::Relaxed);
     }
 }
 
@@ -198,9 +263,9 @@ impl<T> Bag<T> {
         let mut queue = self.waiters.lock();
         queue.closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
-        self.waiters.queue.waiting.store(0, Ordering::Relaxed);
+        self.waiters.publish(&queue);
         drop(queue);
-        waiting.into_values().for_each(|place| wake(place.end(State::Ended)));
+        waiting.into_values().for_each(|place| wake(place.end()));
     }
 
     /// Returns whether the bag was closed.
@@ -215,7 +280,7 @@ impl<T> Bag<T> {
             // Partner: the fence of `Waiters::add` that announces.
             asym::light_or_full(self.waiters.fenced);
         }
-        if self.waiters.announced.load(Ordering::Relaxed) {
+        if self.waiters.announced.load(Ordering::Relaxed) % EPOCH != SILENT {
             self.serve_announced(shard);
         }
     }
@@ -236,30 +301,77 @@ impl<T> Bag<T> {
 
     /// Gives elements to waiters, as long as there are both.
     fn serve(&self, shard: &Shard<T>) {
-        loop {
+        // In a child the waiters do not exist.
+        while !forked() {
             let mut queue = self.waiters.lock();
             if queue.waiting.is_empty() {
                 return;
             }
+            if !sites::GIVEN.is_weak() {
+                // Before the removal, which releases it (I2).
+                self.waiters.queue.given.store(queue.given.len() + 1, Ordering::Relaxed);
+            }
             let found = std::iter::once(shard)
                 .chain(self.others(shard))
                 .find_map(|shard| if shard.is_empty() { None } else { shard.get(self) });
-            let Some(value) = found else { return };
-            let Some((_, place)) = queue.waiting.pop_first() else { return };
-            self.waiters.queue.waiting.store(queue.waiting.len(), Ordering::Relaxed);
-            let waker = place.end(State::Given(value));
+            let Some(value) = found else {
+                self.waiters.publish(&queue);
+                return;
+            };
+            let Some((ticket, place)) = queue.waiting.pop_first() else { return };
+            let sleeper = place.give(value);
+            queue.given.insert(ticket, place);
+            self.waiters.publish(&queue);
             drop(queue);
-            wake(waker);
+            wake(sleeper);
         }
+    }
+
+    /// Returns the number of elements that waiters were given and have not taken.
+    pub(super) fn given(&self) -> usize {
+        // Acquire: pairs with the Release of `publish`, and with that of a removal from a shard (I2).
+        self.waiters.queue.given.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a waiter was given an element that it has not taken.
+    pub(super) fn has_given(&self) -> bool {
+        self.given() != 0 && !sites::TAKE_BACK.is_weak()
+    }
+
+    /// Takes an element back from the waiter that got it last, which waits again.
+    pub(super) fn take_back(&self, shard: &Shard<T>) -> Option<T> {
+        let mut queue = self.waiters.lock();
+        let (ticket, place) = queue.given.pop_last()?;
+        let (value, sleeper) = place.take()?;
+        if queue.closed {
+            self.waiters.publish(&queue);
+            drop(queue);
+            wake(Some(sleeper));
+            return Some(value);
+        }
+        place.wait_again(sleeper);
+        queue.waiting.insert(ticket, place);
+        self.waiters.publish(&queue);
+        drop(queue);
+        // As a new waiter does (I1). Partner: the fence of `serve_announced`.
+        fence(Ordering::SeqCst);
+        self.serve(shard);
+        Some(value)
     }
 }
 
 /// A waiting [`get`](Client::get): a future, with forms that block the thread. It borrows the bag or owns it,
 /// as an `Arc`.
 ///
-/// Waits are served in the order of their first poll. Dropping a wait cancels it. An element that it was
-/// given goes back.
+/// Waits are served in the order of their first poll, but a plain get may take an element before them.
+/// Dropping a wait cancels it. An element that it was given goes back, and a get that finds the bag empty
+/// takes it before that.
 ///
+/// # Cost
+/// A get, if there is an element and no other wait. Otherwise an allocation, a lock for all waits, and a full
+/// fence on all processors for the first wait after 64 puts without any.
+///
+/// # Example
 /// ```
 /// use squall::parts::bag::{Bag, Wait, WaitError};
 /// use std::time::Duration;
@@ -325,9 +437,15 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
     ///
     /// # Errors
     /// [`Closed`].
+    /// # Panics
+    /// In the child of a fork, if it would wait.
     pub fn block(mut self) -> Result<T, Closed> {
+        if let Some(value) = self.at_once() {
+            return Ok(value);
+        }
+        let waker = Unpark::waker();
         loop {
-            if let Poll::Ready(answer) = self.step(&Unpark::waker()) {
+            if let Poll::Ready(answer) = self.step(&waker) {
                 return answer;
             }
             thread::park();
@@ -338,7 +456,12 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
     ///
     /// # Errors
     /// [`WaitError`].
+    /// # Panics
+    /// In the child of a fork, if it would wait.
     pub fn block_for(mut self, limit: Duration) -> Result<T, WaitError> {
+        if let Some(value) = self.at_once() {
+            return Ok(value);
+        }
         // A limit beyond the clock's end never passes.
         let Some(end) = Instant::now().checked_add(limit) else {
             return self.block().map_err(|Closed| WaitError::Closed);
@@ -356,48 +479,78 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
         }
     }
 
+    /// Takes an element if no other wait is before this one.
+    fn at_once(&self) -> Option<T> {
+        if self.bag.waiting() == 0 { self.bag.local().get() } else { None }
+    }
+
     /// One poll.
     fn step(&mut self, waker: &Waker) -> Poll<Result<T, Closed>> {
+        let Some(Queued { ticket, place }) = &self.queued else { return self.begin(waker) };
         let bag = &*self.bag;
-        if self.queued.is_none() {
-            // A client that would have to wait does not overtake those who wait.
-            if bag.waiting() == 0
-                && let Some(value) = bag.local().get()
-            {
-                return Poll::Ready(Ok(value));
-            }
-            let place = StdArc::new(Place(Mutex::new(State::Waiting(waker.clone()))));
-            let Some(ticket) = bag.waiters.add(place.clone()) else {
-                return Poll::Ready(bag.local().get().ok_or(Closed));
-            };
-            self.queued = Some(Queued { ticket, place });
-            if !sites::RECHECK.is_weak() {
-                bag.serve(bag.local().shard);
-            }
-        }
-        let Some(Queued { place, .. }) = &self.queued else { return Poll::Pending };
-        // A clone is the program's code, and a drop too, so both are under no lock.
-        let new = waker.clone();
         let mut state = place.lock();
-        let old = match std::mem::replace(&mut *state, State::Ended) {
-            State::Waiting(old) => {
-                *state = State::Waiting(new);
-                old
-            }
-            State::Given(value) => {
+        match &*state {
+            State::Waiting(sleeper) if sleeper.will_wake(waker) => Poll::Pending,
+            State::Waiting(_) => {
                 drop(state);
+                // A clone is the program's code, so it runs under no lock.
+                let new = StdArc::new(waker.clone());
+                state = place.lock();
+                let old = match &mut *state {
+                    State::Waiting(sleeper) => std::mem::replace(sleeper, new),
+                    _ => {
+                        drop(state);
+                        return self.step(waker);
+                    }
+                };
+                drop(state);
+                drop(old);
+                Poll::Pending
+            }
+            State::Given(..) => {
+                drop(state);
+                let ticket = *ticket;
+                // Under the lock of the queue, since a get may take the element back (I2).
+                let mut queue = bag.waiters.lock();
+                if queue.given.remove(&ticket).is_none() {
+                    drop(queue);
+                    return self.step(waker);
+                }
+                bag.waiters.publish(&queue);
+                let value = place.take();
+                drop(queue);
                 self.queued = None;
-                return Poll::Ready(Ok(value));
+                match value {
+                    Some((value, _)) => Poll::Ready(Ok(value)),
+                    None => self.begin(waker),
+                }
             }
             State::Ended => {
                 drop(state);
                 self.queued = None;
-                return Poll::Ready(bag.local().get().ok_or(Closed));
+                Poll::Ready(self.bag.local().get().ok_or(Closed))
             }
+        }
+    }
+
+    /// The first poll.
+    fn begin(&mut self, waker: &Waker) -> Poll<Result<T, Closed>> {
+        // A client that would have to wait does not overtake those that wait.
+        if let Some(value) = self.at_once() {
+            return Poll::Ready(Ok(value));
+        }
+        let bag = &*self.bag;
+        assert!(!forked(), "a wait for an element of a bag would never end in the child of a fork");
+        let place = StdArc::new(Place(Mutex::new(State::Waiting(StdArc::new(waker.clone())))));
+        let Some((ticket, announced)) = bag.waiters.add(place.clone()) else {
+            return Poll::Ready(bag.local().get().ok_or(Closed));
         };
-        drop(state);
-        drop(old);
-        Poll::Pending
+        self.queued = Some(Queued { ticket, place });
+        bag.waiters.fence(announced);
+        if !sites::RECHECK.is_weak() {
+            bag.serve(bag.local().shard);
+        }
+        self.step(waker)
     }
 
     /// Leaves the queue. Returns the element that the wait was given, if any.
@@ -407,7 +560,7 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
             return None;
         }
         self.bag.waiters.remove(ticket);
-        place.take()
+        place.take().map(|(value, _)| value)
     }
 }
 

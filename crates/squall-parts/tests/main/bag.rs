@@ -1,10 +1,11 @@
 //! Tests of the bag: no element is lost or doubled, and it says empty only if it is.
 
-use squall_parts::bag::{Bag, Client, Strategy};
+use squall_parts::bag::{Bag, Client, Strategy, Wait};
 use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
 const THREADS: usize = 4;
 const TURNS: usize = if cfg!(miri) { 30 } else { 20_000 };
@@ -36,7 +37,7 @@ fn dp_12_to_17_each_strategy_finds_the_only_element() {
     }
 }
 
-/// One more element than threads, and each thread holds at most one: the bag is never empty.
+/// More than two elements for each thread, and each holds at most two: the bag is never empty.
 #[test]
 fn dp_05_get_finds_an_element_as_long_as_there_is_one() {
     let bag = Bag::with_places(PLACES);
@@ -45,7 +46,7 @@ fn dp_05_get_finds_an_element_as_long_as_there_is_one() {
     bag.attributes().set_push_above(1);
     bag.attributes().set_push_margin(1);
     let all = clients(&bag);
-    all[0].put_batch(0..=THREADS);
+    all[0].put_batch(0..=2 * THREADS);
     let start = Barrier::new(THREADS);
     thread::scope(|threads| {
         for thread in 0..THREADS {
@@ -58,8 +59,12 @@ fn dp_05_get_finds_an_element_as_long_as_there_is_one() {
                     }
                     let own = all[thread];
                     let element = own.get().expect("an element was in the bag all the time");
-                    if turn % 7 == 0 {
-                        own.idle();
+                    match turn % 7 {
+                        0 => own.idle(),
+                        1 => _ = own.leave(),
+                        2 if turn % 3 == 0 => bag.gather(turn % PLACES),
+                        3 => drop(Wait::new(bag).block_for(Duration::ZERO).map(|it| own.put(it))),
+                        _ => {}
                     }
                     // Into any shard, so that elements wander.
                     all[(turn + thread) % PLACES].put(element);
@@ -68,9 +73,9 @@ fn dp_05_get_finds_an_element_as_long_as_there_is_one() {
         }
     });
     let mut left = Vec::new();
-    assert_eq!(all[1].get_batch(100, &mut left), THREADS + 1);
+    assert_eq!(all[1].get_batch(100, &mut left), 2 * THREADS + 1);
     left.sort_unstable();
-    assert_eq!(left, (0..=THREADS).collect::<Vec<_>>());
+    assert_eq!(left, (0..=2 * THREADS).collect::<Vec<_>>());
 }
 
 #[test]
@@ -108,6 +113,30 @@ fn dp_01_each_element_goes_to_one_client() {
     let rest = std::iter::from_fn(|| all[0].get());
     taken.into_iter().flatten().chain(rest).for_each(|it| assert!(seen.insert(it), "{it} came twice"));
     assert_eq!(seen.len(), puts.into_inner(), "an element was lost");
+}
+
+#[test]
+fn dp_12_centralized_clients_put_into_the_first_shard() {
+    let bag = Bag::with_places(3);
+    bag.attributes().set_strategy(Strategy::Centralized);
+    let all = [2, 0, 1].map(|place| bag.client(place));
+    all.iter().for_each(|client| client.put(1));
+    all[1].put_batch(0..60);
+    assert_eq!(all.map(|client| client.len()), [63, 0, 0]);
+    assert!(all[2].get().is_some());
+}
+
+#[test]
+fn bags_of_many_places_find_elements_anywhere() {
+    for strategy in Strategy::ALL {
+        let bag = Bag::with_places(200);
+        bag.attributes().set_strategy(strategy);
+        for place in [0, 15, 16, 63, 64, 127, 128, 199] {
+            bag.client(place).put(place);
+            assert_eq!(bag.client((place + 64) % 200).get(), Some(place), "{strategy:?}");
+            assert_eq!(bag.client(place).get(), None);
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use squall_parts::bag::{Bag, Bounded, Closed, Strategy, Wait, WaitError};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -34,7 +34,7 @@ fn pr_23_waiters_are_served_in_the_order_in_which_they_came() {
     assert_eq!(bells.iter().map(|bell| bell.0.load(SeqCst)).collect::<Vec<_>>(), [1, 0, 0]);
     assert_eq!((poll(1, &mut waits), poll(0, &mut waits)), (Poll::Pending, Poll::Ready(Ok(7))));
     bag.client(0).put_batch([8, 9]);
-    assert_eq!((bag.waiting(), bag.len()), (0, 0));
+    assert_eq!((bag.waiting(), bag.len()), (0, 2), "given, but not yet taken");
     let mut got = [poll(1, &mut waits), poll(2, &mut waits)];
     got.sort_by_key(|it| format!("{it:?}"));
     assert_eq!(got, [Poll::Ready(Ok(8)), Poll::Ready(Ok(9))]);
@@ -58,6 +58,44 @@ fn a_wait_that_is_dropped_gives_its_element_back() {
     assert_eq!(bag.waiting(), 0);
     bag.client(0).put(6);
     assert_eq!(bag.client(1).get(), Some(6));
+}
+
+#[test]
+fn dp_05_get_finds_an_element_that_a_waiter_has_not_taken() {
+    let bag = Bag::with_places(2);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut waits: Vec<_> = (0..2).map(|_| Box::pin(Wait::new(&bag))).collect();
+    assert!(waits.iter_mut().all(|wait| wait.as_mut().poll(&mut context).is_pending()));
+    bag.client(0).put_batch([1, 2]);
+    assert_eq!((bag.len(), bag.is_empty(), bag.waiting()), (2, false, 0));
+    let mut got = vec![bag.client(1).get().unwrap()];
+    assert_eq!(bag.waiting(), 1, "the last waiter waits again");
+    assert!(waits[1].as_mut().poll(&mut context).is_pending());
+    let Poll::Ready(Ok(value)) = waits[0].as_mut().poll(&mut context) else {
+        panic!("the first keeps its own")
+    };
+    got.push(value);
+    got.sort_unstable();
+    assert_eq!((got, bag.client(1).get()), (vec![1, 2], None));
+    bag.client(1).put(3);
+    bag.close();
+    assert_eq!(bag.client(0).get(), Some(3), "also in a closed bag");
+    assert_eq!(waits[1].as_mut().poll(&mut context), Poll::Ready(Err(Closed)));
+}
+
+#[test]
+fn an_element_that_is_put_back_at_a_deadline_is_not_lost() {
+    let bag = Bag::with_places(2);
+    let got = AtomicUsize::new(0);
+    thread::scope(|threads| {
+        threads.spawn(|| (0..TURNS).for_each(|turn| bag.client(1).put(turn)));
+        threads.spawn(|| {
+            for _ in 0..TURNS {
+                got.fetch_add(usize::from(bag.client(0).get_for(Duration::ZERO).is_ok()), SeqCst);
+            }
+        });
+    });
+    assert_eq!(got.into_inner() + bag.len(), TURNS);
 }
 
 #[test]
@@ -165,6 +203,22 @@ fn a_bounded_bag_holds_its_capacity_at_most() {
 }
 
 #[test]
+fn room_that_a_put_has_not_taken_is_found() {
+    let bag = Bounded::new(1);
+    bag.try_put(1).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut put = pin!(bag.put_async(2));
+    assert!(put.as_mut().poll(&mut context).is_pending());
+    assert_eq!((bag.get(), bag.try_put(3), bag.try_put(4)), (Some(1), Ok(()), Err(4)));
+    assert!(put.as_mut().poll(&mut context).is_pending());
+    assert_eq!((bag.get(), put.as_mut().poll(&mut context)), (Some(3), Poll::Ready(Ok(()))));
+    assert_eq!(bag.get(), Some(2));
+    let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| put.poll(&mut context)));
+    assert!(again.is_err(), "the put has ended");
+    assert_eq!((bag.try_put(5), bag.len()), (Ok(()), 1), "no room was lost");
+}
+
+#[test]
 fn a_full_bag_makes_producers_wait() {
     let bag = Bounded::new(2);
     let (most, held) = (AtomicIsize::new(0), AtomicIsize::new(0));
@@ -204,6 +258,25 @@ fn dp_09_a_shard_that_leaves_gives_its_elements_to_others_in_turn() {
     all[3].put(1);
     assert!(!all[3].leave(), "the last one stays");
     assert_eq!(all[2].get(), Some(1));
+}
+
+#[test]
+fn a_shard_that_a_client_feeds_does_not_leave_for_ever() {
+    let bag = Bag::with_places(2);
+    bag.client(1).put(0);
+    let stop = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(SeqCst) {
+                bag.client(0).put(1);
+                bag.client(1).get_batch(2, &mut Vec::new());
+            }
+        });
+        for _ in 0..TURNS / 20 {
+            bag.client(0).leave();
+        }
+        stop.store(true, SeqCst);
+    });
 }
 
 #[test]
