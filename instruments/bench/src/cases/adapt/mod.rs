@@ -81,8 +81,8 @@ const LONG_ROUNDS: (usize, usize) = (8, 3);
 fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
     let Setting { threads, variant, .. } = *setting;
     let rounds = match variant.name {
-        "phases" | "square-wave" if plan.quick => LONG_ROUNDS.1,
-        "phases" | "square-wave" => LONG_ROUNDS.0,
+        "phases" | "square-wave" | "busy-4" | "busy-16" if plan.quick => LONG_ROUNDS.1,
+        "phases" | "square-wave" | "busy-4" | "busy-16" => LONG_ROUNDS.0,
         _ => plan.rounds(),
     };
     let mut watched = Watched::new(threads);
