@@ -4,15 +4,91 @@
 //! loads and stores. Concurrent steps may get lost, since the engine that an alarm calls looks closer.
 //!
 //! - I1. An alarm that reaches zero posts, and is off until it is armed again. A rejected post arms it.
+//! - I2. An alarm that is off does not post. Its callers only pause if the engine's thread is late. They
+//!   count in a word of their own, so that their steps do not overwrite a new alarm.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use squall_machine::Vp;
 
+use crate::engine;
 use crate::family::Reading;
 
 /// Steps until a new sensor posts.
 pub const ALARM: u32 = 1024;
+/// Steps of an alarm that is off until a caller checks whether the engine is late.
+const CHECK_EVERY: u32 = 256;
+
+/// Alarm of a sensor: posts an object to the engine after a number of steps, once.
+///
+/// While it is off, the object waits for the engine. If the engine's thread gets no processor, the calling
+/// thread sleeps for a millisecond in some of the steps: see [`engine::pauses`].
+///
+/// # Cost
+/// A plain load and store per step. Wait-free, except for these pauses.
+///
+/// ```
+/// use squall::adapt::sensor::Alarm;
+///
+/// let alarm = Alarm::new(100);
+/// let mut posts = 0;
+/// for _ in 0..1000 {
+///     alarm.step(1, || {
+///         posts += 1; // `engine::post(id)` in a form
+///         true
+///     });
+/// }
+/// assert_eq!(posts, 1);
+/// alarm.arm(100);
+/// ```
+#[derive(Debug)]
+pub struct Alarm {
+    /// Steps until it posts. Zero: it is off.
+    left: AtomicU32,
+    /// Steps until the next check of the engine, while it is off.
+    check: AtomicU32,
+}
+
+impl Alarm {
+    /// Makes an alarm that posts after `after` steps; zero means never.
+    pub const fn new(after: u32) -> Alarm {
+        Alarm { left: AtomicU32::new(after), check: AtomicU32::new(CHECK_EVERY) }
+    }
+
+    /// Makes the alarm post after `after` steps; zero means never.
+    pub fn arm(&self, after: u32) {
+        self.left.store(after, Ordering::Relaxed);
+    }
+
+    /// Counts the alarm down, and calls `post` if it expires. If `post` returns `false`, the alarm starts
+    /// again with [`ALARM`] steps.
+    ///
+    /// Concurrent steps may get lost. Threads that step together may post a few times.
+    #[inline]
+    pub fn step(&self, steps: u32, post: impl FnOnce() -> bool) {
+        self.step_or(steps, post, engine::pause_if_late);
+    }
+
+    /// Counts the alarm down. `check` is called now and then while it is off.
+    #[inline]
+    fn step_or(&self, steps: u32, post: impl FnOnce() -> bool, check: impl FnOnce()) {
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.left.store(left.saturating_sub(steps), Ordering::Relaxed);
+            if left <= steps && !post() {
+                self.left.store(ALARM, Ordering::Relaxed);
+            }
+            return;
+        }
+        let left = self.check.load(Ordering::Relaxed);
+        if left > steps {
+            self.check.store(left - steps, Ordering::Relaxed);
+        } else {
+            self.check.store(CHECK_EVERY, Ordering::Relaxed);
+            check();
+        }
+    }
+}
 
 /// Counts of one representative, with an alarm that posts to the engine.
 ///
@@ -43,8 +119,7 @@ pub const ALARM: u32 = 1024;
 pub struct Sensor {
     /// Index of the VP that called last, plus one.
     last: AtomicU32,
-    /// Steps until the alarm posts. Zero: it is off.
-    alarm: AtomicU32,
+    alarm: Alarm,
     local: AtomicU64,
     foreign: AtomicU64,
     global: AtomicU64,
@@ -54,7 +129,7 @@ impl Sensor {
     /// Makes a sensor that posts after [`ALARM`] steps.
     pub const fn new() -> Sensor {
         let [local, foreign, global] = [const { AtomicU64::new(0) }; 3];
-        Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), local, foreign, global }
+        Sensor { last: AtomicU32::new(0), alarm: Alarm::new(ALARM), local, foreign, global }
     }
 
     /// Counts `calls` calls, each a step of the alarm. They are local if the calling VP also made the
@@ -63,7 +138,7 @@ impl Sensor {
     #[inline]
     pub fn note_calls(&self, calls: u32, post: impl FnOnce() -> bool) {
         self.count_calls(calls);
-        self.step(calls, post);
+        self.alarm.step(calls, post);
     }
 
     /// Counts a call like [`note_calls`](Sensor::note_calls). Only a foreign call is a step of the alarm, so
@@ -71,7 +146,7 @@ impl Sensor {
     #[inline]
     pub fn note_call(&self, post: impl FnOnce() -> bool) {
         if !self.count_calls(1) {
-            self.step(1, post);
+            self.alarm.step(1, post);
         }
     }
 
@@ -79,19 +154,19 @@ impl Sensor {
     #[inline]
     pub fn note_contended(&self, post: impl FnOnce() -> bool) {
         add(&self.foreign, 1);
-        self.step(1, post);
+        self.alarm.step(1, post);
     }
 
     /// Counts a call that visits every representative.
     #[inline]
     pub fn note_global(&self, post: impl FnOnce() -> bool) {
         add(&self.global, 1);
-        self.step(1, post);
+        self.alarm.step(1, post);
     }
 
     /// Makes the alarm post after `after` steps; zero means never.
     pub fn arm(&self, after: u32) {
-        self.alarm.store(after, Ordering::Relaxed);
+        self.alarm.arm(after);
     }
 
     /// Returns the counts, as the reading of one representative. A `Reading` is also the sum of readings.
@@ -117,18 +192,6 @@ impl Sensor {
             add(&self.foreign, calls);
         }
         is_local
-    }
-
-    /// Counts the alarm down, and posts if it expires (I1).
-    #[inline]
-    fn step(&self, steps: u32, post: impl FnOnce() -> bool) {
-        let left = self.alarm.load(Ordering::Relaxed);
-        if left > 0 {
-            self.alarm.store(left.saturating_sub(steps), Ordering::Relaxed);
-            if left <= steps && !post() {
-                self.alarm.store(ALARM, Ordering::Relaxed);
-            }
-        }
     }
 }
 
@@ -168,6 +231,27 @@ mod tests {
             sensor.arm(1);
             assert_eq!(posts(true), 1);
         }
+    }
+
+    #[test]
+    fn an_alarm_that_is_off_checks_the_engine_and_posts_nothing() {
+        let alarm = Alarm::new(1);
+        let (mut posts, mut checks) = (0, 0);
+        let mut steps = |alarm: &Alarm, count: u32| {
+            for _ in 0..count {
+                let post = || {
+                    posts += 1;
+                    true
+                };
+                alarm.step_or(1, post, || checks += 1);
+            }
+            (posts, checks)
+        };
+        assert_eq!(steps(&alarm, 1), (1, 0));
+        assert_eq!(steps(&alarm, 4 * CHECK_EVERY), (1, 4));
+        alarm.arm(10);
+        assert_eq!(steps(&alarm, 9), (1, 4), "an alarm that is on does not check");
+        assert_eq!(steps(&alarm, 1), (2, 4));
     }
 
     #[test]

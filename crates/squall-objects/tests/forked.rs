@@ -7,9 +7,12 @@
 mod child;
 
 use child::{End, in_child_ending};
+use squall_adapt::engine::{self, EngineState};
+use squall_adapt::sensor::Alarm;
 use squall_core::{CallError, CallErrorKind};
 use squall_machine::ClusterSize;
 use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+use squall_objects::counter;
 use squall_objects::map::{self, MapExt, OwnedMap};
 use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use std::sync::Mutex;
@@ -110,4 +113,23 @@ fn calls_of_a_cached_map_fail_in_a_forked_child() {
             is_forked(handle.try_form()) && set()
         },
     );
+}
+
+#[test]
+fn a_forked_child_does_not_pause_for_the_engine() {
+    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
+        eprintln!("SKIP: the emulator ignores wipe-on-fork");
+        return;
+    }
+    // Starts the engine's thread, which the child lacks.
+    let _counter = counter::adaptive();
+    assert_eq!(engine::thread_state(), EngineState::Running);
+    let check = || {
+        let before = engine::pauses();
+        engine::__plant_late();
+        let alarm = Alarm::new(0);
+        (0..1000).for_each(|_| alarm.step(1, || unreachable!("the alarm is off")));
+        engine::pauses() == before
+    };
+    assert!(in_child_ending(End::AtOnce, check));
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use crate::env;
 use crate::harness::{Plan, RunError, Step, Table};
 use crate::uncounted::uncounted;
 
@@ -55,8 +56,17 @@ pub struct Variant {
     pub(crate) spaced: bool,
     /// Fixed number of measured threads, for a variant about that number. Overrides the command line.
     pub(crate) threads: Option<usize>,
+    /// Like `threads`, for each processor.
+    pub(crate) threads_per_processor: Option<usize>,
     /// Whether a quick run leaves the variant out unless it is asked for by name.
     pub(crate) thorough: bool,
+}
+
+impl Variant {
+    /// The fixed number of threads on this machine, if any.
+    pub(crate) fn fixed_threads(&self) -> Option<usize> {
+        self.threads.or_else(|| Some(self.threads_per_processor? * env::processors().len()))
+    }
 }
 
 /// The variant of a case that has no variants.
@@ -67,6 +77,7 @@ pub(crate) const PLAIN: Variant = Variant {
     reading: Reading::Busy,
     spaced: false,
     threads: None,
+    threads_per_processor: None,
     thorough: false,
 };
 

@@ -64,6 +64,11 @@ impl Counted {
         squall::info_of(self.id()).map_or(0, |info| info.bytes)
     }
 
+    /// Name of the class that serves it now.
+    pub(crate) fn class(&self) -> &'static str {
+        squall::info_of(self.id()).map_or("", |info| info.class)
+    }
+
     /// Whether it is adaptive and distributed now.
     pub(crate) fn is_grown(&self) -> bool {
         control::status(self.id()).is_some_and(|status| status.form == counter::DISTRIBUTED)

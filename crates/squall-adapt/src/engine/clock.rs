@@ -19,6 +19,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::starved;
+
 static CLOCK: Mutex<Clock> = Mutex::new(Clock { virtual_now: None, ahead: Duration::ZERO });
 
 struct Clock {
@@ -72,6 +74,7 @@ pub(super) fn is_held_elsewhere() -> bool {
 /// instead.
 pub(super) fn sleep(span: Duration) {
     if !HOLDS.get() {
+        starved::sleeps_for(Some(span), false);
         return thread::sleep(span);
     }
     let end = now() + span;

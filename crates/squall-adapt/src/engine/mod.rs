@@ -29,23 +29,30 @@ mod record;
 mod round;
 mod sample;
 mod shrink;
+mod starved;
 mod state;
 mod swap;
+mod switch;
 mod virtual_time;
 mod why;
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 pub use posts::post;
 pub(crate) use record::Record;
 pub(crate) use round::wake;
+#[doc(hidden)]
+pub use starved::__plant_late;
+pub(crate) use starved::pause_if_late;
+pub use starved::pauses;
 pub(crate) use state::state;
 pub(crate) use swap::{by_hand, replaced};
 pub use virtual_time::VirtualTime;
 
 use posts::{has_post, prepare, ring, take_posts, wait};
+use switch::{ALLOWED, FAILED, OFF, PAUSED, RUNNING, THREAD, UNASKED, is_on};
 
 /// Held by the thread that runs a round.
 static IN_ROUND: Mutex<()> = Mutex::new(());
@@ -72,17 +79,6 @@ pub enum EngineState {
     /// The thread could not be started.
     Failed,
 }
-
-const UNASKED: u8 = 0;
-const RUNNING: u8 = 1;
-const OFF: u8 = 2;
-const FAILED: u8 = 3;
-/// Switched off, but the thread exists.
-const PAUSED: u8 = 4;
-/// Switched on by the program, but not started.
-const ALLOWED: u8 = 5;
-
-static THREAD: AtomicU8 = AtomicU8::new(UNASKED);
 
 /// Returns the state of the engine's thread. For an example see [`EngineState`].
 pub fn thread_state() -> EngineState {
@@ -128,6 +124,7 @@ fn start_slow() {
     // Relaxed: starting the thread orders the data that it must see.
     let changed = THREAD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     if changed == Ok(ALLOWED) || changed == Ok(UNASKED) && !off {
+        starved::begin();
         spawn();
     }
 }
@@ -191,6 +188,7 @@ fn turn_if(may_run: impl FnOnce() -> bool) -> usize {
         Err(TryLockError::Poisoned(poison)) => poison.into_inner(),
         Err(TryLockError::WouldBlock) => return 0,
     };
+    let _in_round = starved::InRound::begin();
     if may_run() && !clock::is_held_elsewhere() { round::run(take_posts()) } else { 0 }
 }
 
@@ -235,18 +233,24 @@ impl Rounds {
 
 /// Body of the engine's thread.
 fn work() {
+    starved::become_engine();
     let mut rounds = Rounds::default();
-    let is_on = || THREAD.load(Ordering::Relaxed) == RUNNING;
+    let sleep = |pause| {
+        starved::sleeps_for(Some(pause), false);
+        std::thread::sleep(pause);
+    };
     loop {
         let seen = prepare();
         match if is_on() { next_action() } else { Action::Wait(None) } {
-            Action::Wait(limit) => wait(seen, limit),
-            Action::Pause(pause) => std::thread::sleep(pause),
+            Action::Wait(limit) => {
+                starved::sleeps_for(limit, true);
+                wait(seen, limit);
+            }
+            Action::Pause(pause) => sleep(pause),
             // Checked again under the lock, because `pause_thread` waits for that lock.
             Action::Round => {
-                let round = || turn_if(|| THREAD.load(Ordering::Relaxed) == RUNNING);
-                if let Err(pause) = rounds.run(round) {
-                    std::thread::sleep(pause);
+                if let Err(pause) = rounds.run(|| turn_if(is_on)) {
+                    sleep(pause);
                 }
             }
         }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use squall_core::Id;
 use squall_machine::park::{EventCount, Seen};
 
+use super::starved;
+
 /// Number of words on the board, and number of words that a post probes.
 const PLACES: usize = 512;
 const PROBES: usize = 32;
@@ -75,8 +77,11 @@ impl Posts {
 ///
 /// May be called anywhere: inside an operation, in a signal handler.
 ///
+/// Lets the calling thread sleep for a millisecond if the engine's thread gets no processor, and for at most
+/// one percent of its time.
+///
 /// # Cost
-/// One atomic exchange, and a wake-up if the thread sleeps. Lock-free.
+/// One atomic exchange, one reading of the clock, and a wake-up if the thread sleeps.
 ///
 /// ```
 /// use squall::Handle;
@@ -94,8 +99,10 @@ pub fn post(id: Id) -> bool {
     }
     let put = POSTS.put(id);
     if put {
+        starved::wake();
         ring();
     }
+    starved::pause_if_late();
     put
 }
 

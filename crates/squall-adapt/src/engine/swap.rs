@@ -13,6 +13,7 @@ use super::clock::now;
 use super::posts::ring;
 use super::record::{Record, Wish};
 use super::sample::{Sample, rest};
+use super::starved;
 use super::state::{GROWN_TICK, HELD_TICK, HELD_TICK_MAX, NAME, state};
 use super::why::{self, Why};
 use crate::decision::{Author, Decision, Held, Verdict, remember};
@@ -46,7 +47,10 @@ pub(super) fn swap_all(swaps: Vec<SwapPlan>) {
     if !was_slow || left == 0 {
         return;
     }
-    let work = || while swap_next().is_some() {};
+    let work = || {
+        let _in_round = starved::InRound::begin();
+        while swap_next().is_some() {}
+    };
     thread::scope(|scope| {
         for _ in 1..left.min(SWAP_THREADS) {
             // If no thread can be started, the existing threads make the swaps.
@@ -61,6 +65,8 @@ fn swap(plan: &SwapPlan) {
     let SwapPlan { sample, best, reason, why } = plan;
     let (best, reason, why) = (*best, *reason, why.clone());
     let Sample { id, family, settings, .. } = sample;
+    // A swap waits for the threads that are in a call. They leave it sooner if the others pause.
+    starved::swaps();
     let swapped = catch_unwind(AssertUnwindSafe(|| family.swap(*id, best, settings.deadline)));
     let result = match swapped {
         Ok(Some(result)) => result,

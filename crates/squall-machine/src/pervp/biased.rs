@@ -12,7 +12,6 @@
 //! - I2. Only atomic instructions write `elsewhere`.
 //! - I3. An addition goes to one of the two words, once: the sequence either commits or leaves by the
 //!   fallback.
-//! - I4. `notify_after` is a count that may lose steps. It decides when to notify, never the value.
 //!
 //! It follows that this word never requires giving up restartable mode (`pervp/I4`). A thread without
 //! sequences adds to `elsewhere` while others go on with theirs. A sequence that commits after the mode was
@@ -28,7 +27,7 @@
 use super::mode;
 use crate::restartable;
 use crate::vp::Vp;
-use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 
 /// A `u64`, initially zero, with plain additions on one VP and atomic additions from all others.
@@ -59,8 +58,6 @@ pub struct BiasedWord {
     /// Written only by atomic instructions (biased/I2).
     elsewhere: AtomicU64,
     vp: Vp,
-    /// Number of additions from elsewhere until the notification; zero if there is none (biased/I4).
-    notify_after: AtomicU32,
 }
 
 const _: () = assert!(size_of::<BiasedWord>() == 24);
@@ -77,12 +74,7 @@ impl BiasedWord {
             "{vp} does not exist; VP indices are below {}",
             mode::vp_limit()
         );
-        BiasedWord {
-            local: AtomicU64::new(0),
-            elsewhere: AtomicU64::new(0),
-            vp,
-            notify_after: AtomicU32::new(0),
-        }
+        BiasedWord { local: AtomicU64::new(0), elsewhere: AtomicU64::new(0), vp }
     }
 
     /// Returns the VP that adds by plain instructions.
@@ -118,10 +110,18 @@ impl BiasedWord {
         }
     }
 
-    /// Adds `n`, wrapping, like [`add`](BiasedWord::add). If the addition came from elsewhere and the
-    /// [notification](BiasedWord::set_notify_after) is due, also calls `notify`.
+    /// Adds `n`, wrapping, like [`add`](BiasedWord::add). If the addition came from elsewhere, also calls
+    /// `note`.
+    ///
+    /// # Example
+    /// ```
+    /// use squall::{Vp, pervp::BiasedWord};
+    ///
+    /// let word = BiasedWord::new(Vp::current());
+    /// word.add_and_note(1, || println!("this addition came from elsewhere"));
+    /// ```
     #[inline(always)]
-    pub fn add_or_notify(&self, n: u64, notify: impl FnOnce()) {
+    pub fn add_and_note(&self, n: u64, note: impl FnOnce()) {
         // SAFETY: as in `add`.
         unsafe {
             restartable! {
@@ -129,46 +129,16 @@ impl BiasedWord {
                 in: [local = self.local.as_ptr(), n = n],
                 x86_64: ["add qword ptr [{local}], {n}"],
                 aarch64: ["ldr {tmp}, [{local}]", "add {tmp}, {tmp}, {n}", "str {tmp}, [{local}]"],
-                fallback: self.add_from_elsewhere_and(n, notify),
+                fallback: self.add_from_elsewhere_and(n, note),
             }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn add_from_elsewhere_and(&self, n: u64, notify: impl FnOnce()) {
+    fn add_from_elsewhere_and(&self, n: u64, note: impl FnOnce()) {
         self.add_from_elsewhere(n);
-        let left = self.notify_after.load(Ordering::Relaxed);
-        if left != 0 {
-            // A load and a store, so steps of concurrent threads may be lost. Each thread that stores zero
-            // notifies.
-            self.notify_after.store(left - 1, Ordering::Relaxed);
-            if left == 1 {
-                notify();
-            }
-        }
-    }
-
-    /// Makes [`add_or_notify`](BiasedWord::add_or_notify) notify after about `after` additions from
-    /// elsewhere. Threads that count down together may notify a few times. The initial value, zero,
-    /// turns it off.
-    ///
-    /// # Example
-    /// ```
-    /// use squall::{Vp, pervp::BiasedWord};
-    ///
-    /// let word = BiasedWord::new(Vp::current());
-    /// word.set_notify_after(100);
-    /// word.add_or_notify(1, || println!("about 100 additions came from elsewhere"));
-    /// ```
-    pub fn set_notify_after(&self, after: u32) {
-        self.notify_after.store(after, Ordering::Relaxed);
-    }
-
-    /// Returns the approximate number of additions from elsewhere until the notification. Zero after
-    /// it, or if none was set.
-    pub fn notify_after(&self) -> u32 {
-        self.notify_after.load(Ordering::Relaxed)
+        note();
     }
 
     #[cold]

@@ -4,6 +4,7 @@
 //! alarm in the caller's own representative.
 
 use squall_adapt::family::is_reading;
+use squall_adapt::sensor::{ALARM, Alarm};
 use squall_core::swap::RootFormats;
 use squall_core::{Cleanup, Miss, MissAnswer, RepContext, Root};
 use squall_machine::pervp::BiasedWord;
@@ -11,7 +12,7 @@ use squall_machine::{Cluster, machine};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Counter, Sensors};
-use crate::counter::policy::{ALARM, post};
+use crate::counter::policy::post;
 
 /// Root of the distributed form. `ADAPTS`: the sensors of its representatives post to the policy.
 pub(super) struct Distributed<const ADAPTS: bool>(());
@@ -35,10 +36,10 @@ pub(super) struct Local<const ADAPTS: bool> {
 /// from the count, which other processors read then.
 #[repr(align(64))]
 struct Own {
-    /// `totals` counts calls of `total` on this representative. `alarm` counts down to a post; zero means
-    /// that it is off. Concurrent steps may be lost in both.
+    /// Counts calls of `total` on this representative. Concurrent steps may be lost.
     totals: AtomicU32,
-    alarm: AtomicU32,
+    /// Counts them down to a post.
+    alarm: Alarm,
 }
 
 impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
@@ -47,8 +48,7 @@ impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
     const CLEANUP: Cleanup = Cleanup::Anywhere;
 
     fn make_rep(&self, at: RepContext<Distributed<ADAPTS>>) -> Local<ADAPTS> {
-        let alarm = AtomicU32::new(if ADAPTS { ALARM } else { 0 });
-        let own = Own { totals: AtomicU32::new(0), alarm };
+        let own = Own { totals: AtomicU32::new(0), alarm: Alarm::new(ALARM) };
         Local { count: BiasedWord::new(at.vp()), own, at }
     }
 
@@ -72,16 +72,9 @@ impl<const ADAPTS: bool> Root for Distributed<ADAPTS> {
 impl<const ADAPTS: bool> Local<ADAPTS> {
     /// Counts a call of `total`, and posts to the policy if the alarm expires.
     fn note_total(&self) {
-        // Loads and stores, so concurrent steps may overwrite each other. A thread that counts down to zero
-        // stores that zero before it posts.
+        // A load and a store, so concurrent steps may overwrite each other.
         self.own.totals.store(self.own.totals.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        let left = self.own.alarm.load(Ordering::Relaxed);
-        if left != 0 {
-            self.own.alarm.store(left - 1, Ordering::Relaxed);
-            if left == 1 && !post(self.at.handle()) {
-                self.own.alarm.store(ALARM, Ordering::Relaxed);
-            }
-        }
+        self.own.alarm.step(1, || post(self.at.handle()));
     }
 }
 
@@ -115,7 +108,7 @@ impl<const ADAPTS: bool> Counter for Local<ADAPTS> {
 
     fn arm(&self, after: u32) {
         if ADAPTS {
-            self.at.reps().for_each(|rep| rep.own.alarm.store(after, Ordering::Relaxed));
+            self.at.reps().for_each(|rep| rep.own.alarm.arm(after));
         }
     }
 }

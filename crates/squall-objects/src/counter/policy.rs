@@ -16,9 +16,6 @@ pub const SHARED: &str = "shared";
 /// Name of the form for a counter to which several VPs add. Constructor: [`distributed`](super::distributed).
 pub const DISTRIBUTED: &str = "distributed";
 
-/// Initial number of sensor steps until a post.
-pub(super) const ALARM: u32 = 1024;
-
 /// Asks the policy to examine the counter. Returns false if the post was dropped.
 pub(super) fn post(handle: Handle<dyn Counter>) -> bool {
     engine::post(Handle::id(handle))

@@ -3,39 +3,35 @@
 //! The sensor is free while one VP adds. An addition from another VP takes a second word with a locked
 //! addition in any case, and counts down an alarm beside that word.
 
+use squall_adapt::sensor::{ALARM, Alarm};
 use squall_core::Handle;
 use squall_core::swap::{State, StateFormats};
 use squall_machine::Vp;
 use squall_machine::pervp::BiasedWord;
 
 use super::{Counter, Sensors};
-use crate::counter::policy::{ALARM, post};
+use crate::counter::policy::post;
 
 /// The one representative. `ADAPTS`: its sensor posts to the policy.
 pub(super) struct Shared<const ADAPTS: bool> {
     count: BiasedWord,
+    /// Counts the additions from elsewhere down to a post.
+    alarm: Alarm,
     /// Handle of the object that this representative serves.
     own: Handle<dyn Counter>,
 }
 
 impl<const ADAPTS: bool> Shared<ADAPTS> {
     pub(super) fn new(own: Handle<dyn Counter>, place: Vp) -> Shared<ADAPTS> {
-        let count = BiasedWord::new(place);
-        if ADAPTS {
-            count.set_notify_after(ALARM);
-        }
-        Shared { count, own }
+        Shared { count: BiasedWord::new(place), alarm: Alarm::new(ALARM), own }
     }
 
     #[cold]
     #[inline(never)]
-    fn ring(&self) {
+    fn post(&self) -> bool {
         // Without restartable sequences, an addition at home takes this path too. Such an addition is no
         // reason to post.
-        let at_home = Vp::current() == self.count.vp();
-        if at_home || !post(self.own) {
-            self.count.set_notify_after(ALARM);
-        }
+        Vp::current() != self.count.vp() && post(self.own)
     }
 }
 
@@ -43,7 +39,7 @@ impl<const ADAPTS: bool> Counter for Shared<ADAPTS> {
     #[inline]
     fn add(&self, n: u64) {
         if ADAPTS {
-            self.count.add_or_notify(n, || self.ring());
+            self.count.add_and_note(n, || self.alarm.step(1, || self.post()));
         } else {
             self.count.add(n);
         }
@@ -66,7 +62,7 @@ impl<const ADAPTS: bool> Counter for Shared<ADAPTS> {
 
     fn arm(&self, after: u32) {
         if ADAPTS {
-            self.count.set_notify_after(after);
+            self.alarm.arm(after);
         }
     }
 }

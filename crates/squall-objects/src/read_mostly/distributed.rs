@@ -5,13 +5,14 @@
 //! class for a single representative and one for several, so that a policy can tell them apart.
 
 use squall_adapt::family::is_reading;
+use squall_adapt::sensor::Alarm;
 use squall_core::swap::{Format, Replacement, RootFormats};
 use squall_core::{Miss, MissAnswer, RepContext, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_parts::replica::{Conflict, Master, Replica, ValueRef, Versioned, Watch};
 use squall_rcu::{Guard, pin};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+
 use std::sync::{Arc, OnceLock};
 
 use super::policy::{ALARM, post};
@@ -23,8 +24,8 @@ pub(super) struct Distributed<T: Send + Sync + 'static, const ADAPTS: bool, cons
     /// Wait list for changes, made for the first waiter. It moves with the state, so waiters need not handle
     /// swaps.
     watch: OnceLock<Arc<Watch>>,
-    /// Number of changes until a post; zero means that the alarm is off. Concurrent steps may be lost.
-    alarm: AtomicU32,
+    /// Counts changes down to a post.
+    alarm: Alarm,
     /// For adaptive values, makes a vacant master with copying replicas. Used when the cluster size changes.
     copied: Option<fn() -> Master<T>>,
 }
@@ -59,8 +60,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Distributed
     }
 
     fn make(master: Master<T>, copied: Option<fn() -> Master<T>>) -> Distributed<T, ADAPTS, WIDE> {
-        let alarm = AtomicU32::new(if ADAPTS { ALARM } else { 0 });
-        Distributed { master, watch: OnceLock::new(), alarm, copied }
+        Distributed { master, watch: OnceLock::new(), alarm: Alarm::new(ALARM), copied }
     }
 
     fn watch(&self) -> &Arc<Watch> {
@@ -160,15 +160,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
     fn changed(&self) {
         let root = self.at.root();
         if ADAPTS {
-            // Loads and stores, so concurrent steps may overwrite each other. A thread that counts down to
-            // zero stores that zero before it posts.
-            let left = root.alarm.load(Ordering::Relaxed);
-            if left != 0 {
-                root.alarm.store(left - 1, Ordering::Relaxed);
-                if left == 1 && !post(self.at.handle()) {
-                    root.alarm.store(ALARM, Ordering::Relaxed);
-                }
-            }
+            root.alarm.step(1, || post(self.at.handle()));
         }
         // Last, since it calls wakers, which may panic.
         root.announce();
@@ -231,7 +223,7 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> ReadMostly<
 
     fn arm(&self, after: u32) {
         if ADAPTS {
-            self.at.root().alarm.store(after, Ordering::Relaxed);
+            self.at.root().alarm.arm(after);
         }
     }
 }

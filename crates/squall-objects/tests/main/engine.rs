@@ -1,16 +1,17 @@
 //! The engine with families that misbehave, settings that change, and loads that are hard to recognize. Each
 //! thread runs on the VP that a test gives it.
 
-use crate::common::{Crew, form, made, on, virtual_time};
+use crate::common::{Crew, alone, eventually, form, made, on, virtual_time};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
+use squall_adapt::sensor::Alarm;
 use squall_adapt::{engine, settings};
 use squall_core::swap::{Replacement, State, StateFormats, arbitrate};
 use squall_core::{CallError, Handle, Id, Owned, info_of, swappable_with};
 use squall_macros::interface;
 use squall_objects::counter::{Counter, DISTRIBUTED, SHARED};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// VPs that add to a counter.
@@ -72,6 +73,9 @@ fn panic_if(function: u32) {
     }
 }
 
+/// Held while the family's sensors cannot be read.
+static MAY_READ: Mutex<()> = Mutex::new(());
+
 struct Things;
 static THINGS: Things = Things;
 static FORMS: [Form; 2] = [Form::of::<Small>("small"), Form::of::<Large>("large")];
@@ -94,6 +98,7 @@ impl Family for Things {
 
     fn read(&self, _: Handle<dyn Thing>) -> Result<Reading, CallError> {
         static READINGS: AtomicU64 = AtomicU64::new(0);
+        drop(MAY_READ.lock());
         panic_if(READ);
         Ok(Reading { foreign: READINGS.fetch_add(1000, Ordering::Relaxed), reps: 1, ..Reading::default() })
     }
@@ -248,4 +253,19 @@ fn half_a_swap_per_second_allows_one_swap_in_two_seconds() {
     });
     assert!(grown[1] - grown[0] >= Duration::from_secs(2), "{grown:?}");
     assert!(grown[2] - grown[1] >= Duration::from_secs(2), "{grown:?}");
+}
+
+#[test]
+fn callers_pause_while_the_engines_thread_makes_no_progress() {
+    let _alone = alone();
+    let (thing, _) = thing();
+    let may_not_read = MAY_READ.lock();
+    thing.hit();
+    let before = engine::pauses();
+    let waiting = Alarm::new(0);
+    eventually("a pause", || {
+        (0..256).for_each(|_| waiting.step(1, || unreachable!("the alarm is off")));
+        engine::pauses() > before
+    });
+    drop(may_not_read);
 }

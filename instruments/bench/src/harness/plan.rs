@@ -28,7 +28,7 @@ impl Plan {
     /// The thread counts of `case` in this variant. A variant with a fixed number of threads ignores the
     /// plan's counts.
     pub fn thread_counts(&self, case: &Case, variant: &Variant) -> Vec<usize> {
-        if let Some(threads) = variant.threads {
+        if let Some(threads) = variant.fixed_threads() {
             return vec![threads];
         }
         if !self.threads.is_empty() {
@@ -45,7 +45,7 @@ impl Plan {
 
     /// The variants of `case` that fix their threads to a number that the plan does not contain.
     pub fn overruled(&self, case: &'static Case) -> Result<Vec<(&'static str, usize)>, RunError> {
-        let fixed = self.variants(case)?.into_iter().filter_map(|v| Some((v.name, v.threads?)));
+        let fixed = self.variants(case)?.into_iter().filter_map(|v| Some((v.name, v.fixed_threads()?)));
         Ok(fixed.filter(|(_, n)| !self.threads.is_empty() && self.threads != [*n]).collect())
     }
 

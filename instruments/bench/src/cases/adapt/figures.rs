@@ -7,7 +7,6 @@ use super::play::Load;
 use super::script::{self, Length, Script};
 use super::turn::{Took, Turn};
 use crate::case::Role;
-use crate::env;
 use crate::harness::{SubjectResult, median, quantile};
 use crate::ours_adapt::{Kind, Shape};
 
@@ -92,10 +91,6 @@ impl Seen<'_> {
         let decisions = self.decisions();
         one("decision_ms", decisions.ms(0.99));
         one("decision_ms_p50", decisions.ms(0.5));
-        // Until its decision an object has the wrong form. Meanwhile its callers have at most all processors.
-        let processors = self.threads.min(env::processors().len()) as f64;
-        one("wrong_form_cpu_ms", decisions.ms(0.99) * processors);
-        one("wrong_form_cpu_ms_p50", decisions.ms(0.5) * processors);
         one("decisions", decisions.ms.len() as f64);
         one("decisions_missed", decisions.missed as f64);
         one("swaps", adaptive().map(|turn| turn.swaps.len()).max().unwrap_or(0) as f64);

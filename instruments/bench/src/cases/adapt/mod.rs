@@ -12,6 +12,7 @@
 //! - I1. Each sum is checked: the counter holds all additions of the threads, across all swaps.
 //! - I2. The case tells the policy nothing. The times of its decisions are read from its history afterwards.
 
+mod busy;
 mod figures;
 mod many;
 mod play;
@@ -37,7 +38,11 @@ const fn variant(name: &'static str, about: &'static str) -> Variant {
 }
 
 const MANY: &str = "ten-thousand-objects";
-const WAITS: &str = "policy-waits";
+const BUSY: [&str; 2] = ["busy-4", "busy-16"];
+
+const fn busy(name: &'static str, about: &'static str, threads: usize) -> Variant {
+    Variant { threads_per_processor: Some(threads), ..variant(name, about) }
+}
 
 pub(super) static CASE: Case = Case {
     name: "adapt",
@@ -45,7 +50,8 @@ pub(super) static CASE: Case = Case {
     variants: &[
         variant("one-adds", "the first thread adds, the others sleep"),
         variant("all-add", "all threads add"),
-        variant(WAITS, "all threads add; the policy's thread has the lowest priority"),
+        busy(BUSY[0], "4 threads per processor add; the policy's thread has the lowest priority", 4),
+        busy(BUSY[1], "16 threads per processor add; the policy's thread has the lowest priority", 16),
         variant("mostly-total", "all threads ask for the sum; one call in a hundred adds"),
         variant("phases", "these and other loads in sequence, each long enough to be followed"),
         variant(
@@ -75,8 +81,8 @@ const LONG_ROUNDS: (usize, usize) = (8, 3);
 fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
     let Setting { threads, variant, .. } = *setting;
     let rounds = match variant.name {
-        "phases" | "square-wave" if plan.quick => LONG_ROUNDS.1,
-        "phases" | "square-wave" => LONG_ROUNDS.0,
+        "phases" | "square-wave" | "busy-4" | "busy-16" if plan.quick => LONG_ROUNDS.1,
+        "phases" | "square-wave" | "busy-4" | "busy-16" => LONG_ROUNDS.0,
         _ => plan.rounds(),
     };
     let mut watched = Watched::new(threads);
@@ -89,8 +95,18 @@ fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Re
     };
     let failed = |why| RunError(format!("case {} {}, {threads} threads: {why}", CASE.name, variant.name));
     let mut table = empty(setting);
-    let _low = (variant.name == WAITS).then(|| Lowered::begin().map_err(failed)).transpose()?;
-    if variant.name == MANY {
+    if BUSY.contains(&variant.name) {
+        let _low = Lowered::begin().map_err(failed)?;
+        let mut starved = Vec::new();
+        let mut turn = |kind| {
+            if kind == Kind::Adaptive {
+                starved.push(busy::turn(threads)?);
+            }
+            Ok(())
+        };
+        rounds(&mut turn).map_err(failed)?;
+        table.metrics = busy::metrics(&starved);
+    } else if variant.name == MANY {
         let mut many = many::Many::new(threads).map_err(failed)?;
         rounds(&mut |kind| many.turn(kind)).map_err(failed)?;
         many.tell(&watched.kept(), &mut table).map_err(failed)?;

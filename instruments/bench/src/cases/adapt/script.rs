@@ -70,7 +70,7 @@ static WAVE_100: [Part; 1] = [Part { name: "100ms", length: Length::Alternating(
 pub(super) fn of(variant: &str) -> Vec<Script> {
     match variant {
         "one-adds" => vec![&ONE_ADDS],
-        "all-add" | "policy-waits" => vec![&ALL_ADD],
+        "all-add" | "busy-4" | "busy-16" => vec![&ALL_ADD],
         "mostly-total" => vec![&MOSTLY_TOTAL],
         "phases" => vec![&PHASES],
         _ => vec![&WAVE_20, &WAVE_100],
