@@ -5,6 +5,8 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+#[cfg(feature = "bags")]
+pub mod bag;
 pub mod cached;
 pub mod counter;
 #[cfg(feature = "directories")]

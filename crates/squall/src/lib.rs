@@ -47,6 +47,8 @@ pub mod lock {
 
 /// Ready objects: counters, maps, read-mostly values, caches, directories, gates and an adaptive lock.
 pub mod objects {
+    #[cfg(feature = "bags")]
+    pub use squall_objects::bag;
     #[cfg(feature = "directories")]
     pub use squall_objects::directory;
     #[cfg(feature = "gates")]
@@ -106,6 +108,8 @@ pub use squall_core::__macro;
 pub mod prelude {
     pub use crate::{CallError, ClusterSize, Handle, Owned, RepContext, Root, Vp, interface};
 
+    #[cfg(feature = "bags")]
+    pub use squall_objects::bag::{Bag as _, BagExt as _};
     pub use squall_objects::cached::{CachedMapExt as _, Items as _};
     pub use squall_objects::counter::Counter as _;
     #[cfg(feature = "directories")]

@@ -13,6 +13,7 @@ mod interpreters;
 mod touchy;
 
 mod adaptive;
+mod bag;
 mod cached;
 mod common;
 mod directory;
