@@ -47,8 +47,6 @@ pub mod lock {
 
 /// Ready objects: counters, maps, read-mostly values, caches, directories, gates and an adaptive lock.
 pub mod objects {
-    #[cfg(feature = "bags")]
-    pub use squall_objects::bag;
     #[cfg(feature = "directories")]
     pub use squall_objects::directory;
     #[cfg(feature = "gates")]
@@ -56,6 +54,8 @@ pub mod objects {
     #[cfg(feature = "adaptive-lock")]
     pub use squall_objects::lock;
     pub use squall_objects::*;
+    #[cfg(feature = "bags")]
+    pub use squall_objects::bag;
 }
 
 /// Building blocks of objects: a concurrent hash table, replicas, gates.

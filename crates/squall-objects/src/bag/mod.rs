@@ -12,7 +12,7 @@
 //! bag starts as [`shared`], becomes [`distributed`] while several VPs use it, and goes back afterwards.
 //!
 //! All forms have one interface, [`Bag`], and are called through a `Handle<dyn Bag<T>>`. [`BagExt`] has the
-//! methods that put and get.
+//! methods that put, get and wait.
 //!
 //! ```
 //! use squall::objects::bag::{self, Bag, BagExt};
@@ -50,6 +50,7 @@
 mod classes;
 mod ext;
 mod forms;
+mod idle;
 mod policy;
 
 use squall_adapt::{engine, family};
@@ -61,12 +62,14 @@ use squall_parts::bag::{self as parts, Client};
 use std::sync::Arc;
 
 pub use ext::BagExt;
+pub use idle::{has_thread, set_thread};
 pub use policy::{DISTRIBUTED, SHARED};
-pub use squall_parts::bag::{Attributes, Strategy};
+pub use squall_parts::bag::{Attributes, Counts, Strategy};
 
 use forms::Forms;
+use idle::Round;
 
-/// An unordered pool, as implementations provide it. [`BagExt`] has the methods that put and get.
+/// An unordered pool, as implementations provide it. [`BagExt`] has the methods that put, get and wait.
 ///
 /// Progress: see [`squall_parts::bag`]. A call waits only for the holder of a shard's lock, and
 /// [`get`](BagExt::get) also for transfers in progress.
@@ -110,6 +113,7 @@ pub trait Bag<T: Send + 'static>: Send + Sync {
 
     /// Tells the bag that the calling VP is idle. Once per [`Attributes::idle_events`] calls it may move
     /// elements between shards, as the strategy says. An executor calls it when it has no task to run.
+    /// Otherwise a thread can do this work: see [`set_thread`].
     fn idle(&self);
 
     /// Returns the strategy of the distributed form. The default is [`Strategy::EstimatedPush`].
@@ -117,6 +121,15 @@ pub trait Bag<T: Send + 'static>: Send + Sync {
 
     /// Sets the strategy. Elements stay where they are, and all calls still find them. Swaps keep it.
     fn set_strategy(&self, strategy: Strategy);
+
+    /// Returns the sums of the bag's counts since it was created, across swaps too.
+    fn counts(&self) -> Counts;
+
+    /// Does the idle work of all shards once, if there are several.
+    #[doc(hidden)]
+    fn balance(&self) -> Option<Round> {
+        None
+    }
 
     /// Returns the elements, which all forms of the object share.
     #[doc(hidden)]
@@ -165,7 +178,7 @@ impl<T: Send + 'static> Default for BagView<'_, T> {
 /// let ids = bag::shared::<u32>();
 /// assert_eq!(ids.get_one(), None);
 /// let sensors = ids.sensors();
-/// assert_eq!(sensors.reps, 1);
+/// assert_eq!((sensors.reps, sensors.visits), (1, 1));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -175,6 +188,8 @@ pub struct Sensors {
     pub local: u64,
     /// Number of calls from other VPs. Zero in bags that do not adapt.
     pub foreign: u64,
+    /// Number of gets that visited several shards: demand transfers, and gets that found the bag empty.
+    pub visits: u64,
     /// Home VP; empty in the distributed form.
     pub home: Option<Vp>,
     /// Number of representatives.
@@ -214,6 +229,7 @@ pub fn shared<T: Send + 'static>() -> Owned<dyn Bag<T>> {
 /// If the object cannot be created: see [`CreateError`](squall_core::CreateError).
 #[track_caller]
 pub fn distributed<T: Send + 'static>() -> Owned<dyn Bag<T>> {
+    idle::start();
     Forms::<T, FIXED, true>::new(Vp::current()).create(ClusterSize::Cpu)
 }
 
@@ -240,6 +256,7 @@ pub fn distributed<T: Send + 'static>() -> Owned<dyn Bag<T>> {
 pub fn adaptive<T: Send + 'static>() -> Owned<dyn Bag<T>> {
     family::register(policy::family::<T>());
     engine::start();
+    idle::start();
     Forms::<T, ADAPTS, false>::new(Vp::current()).create(ClusterSize::Machine)
 }
 
@@ -248,8 +265,8 @@ pub fn adaptive<T: Send + 'static>() -> Owned<dyn Bag<T>> {
 const FIXED: bool = false;
 const ADAPTS: bool = true;
 
-/// Returns a replacement in the form of [`shared`], for a hot-swap. It takes over the elements.
-/// Its home is the calling thread's VP.
+/// Returns a replacement in the form of [`shared`], for a hot-swap. It takes over the elements and the
+/// threads that wait. Its home is the calling thread's VP.
 ///
 /// ```
 /// use squall::objects::bag::{self, BagExt};
@@ -264,7 +281,8 @@ pub fn new_shared<T: Send + 'static>() -> Replacement<dyn Bag<T>> {
     Replacement::root(Forms::<T, FIXED, false>::new(Vp::current()), ClusterSize::Machine)
 }
 
-/// Returns a replacement in the form of [`distributed`], for a hot-swap. It takes over the elements.
+/// Returns a replacement in the form of [`distributed`], for a hot-swap. It takes over the elements and the
+/// threads that wait.
 ///
 /// ```
 /// use squall::objects::bag::{self, BagExt};

@@ -70,6 +70,7 @@ impl<T: Send + 'static> Family for Bags<T> {
         Ok(Reading {
             local: sensors.local,
             foreign: sensors.foreign,
+            global: sensors.visits,
             place: sensors.home,
             reps: sensors.reps,
             bytes,

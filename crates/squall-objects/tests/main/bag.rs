@@ -1,9 +1,9 @@
 //! Bags. Each thread runs on the VP that a test gives it.
 
-use crate::common::{Crew, Stop, VPS, alone, form, on, virtual_time};
+use crate::common::{Crew, Stop, VPS, alone, eventually, form, on, virtual_time};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::settings;
-use squall_core::swap::{Swap, swap};
+use squall_core::swap::{Replacement, Swap, swap};
 use squall_core::{Handle, Owned, info_of};
 use squall_objects::bag::{self, Bag, BagExt, DISTRIBUTED, SHARED, Strategy};
 use std::sync::Arc;
@@ -58,6 +58,32 @@ fn dp_14_a_vp_of_a_distributed_bag_takes_many_elements_at_once() {
     bag.attributes(|attributes| attributes.set_bulk(10));
     assert!(on(17, || bag.get()).is_some());
     assert_eq!((on(17, || bag.local_len()), bag.len()), (9, 198));
+    let counts = bag.counts();
+    assert_eq!((counts.demand_transfers, counts.moved), (2, 60));
+}
+
+#[test]
+fn dp_15_the_thread_does_the_idle_work_after_a_demand_transfer() {
+    let _alone = alone();
+    assert!(!bag::has_thread());
+    let bag = bag::distributed();
+    let handle = bag.handle();
+    bag.set_strategy(Strategy::BackgroundPull);
+    // The clients are silent while the thread works.
+    bag.attributes(|attributes| {
+        attributes.set_leave_after(0);
+        attributes.set_pull_below(200);
+    });
+    on(9, || handle.put(0));
+    on(0, || handle.put_batch((0..2000).collect()));
+    assert!(on(9, || handle.get_batch(2)).len() == 2);
+    assert_eq!((handle.counts().demand_transfers, handle.counts().pulls), (1, 0));
+    assert!(bag::set_thread(true) && bag::has_thread());
+    assert!(on(17, || handle.get()).is_some());
+    eventually("the thread pulls until each shard has enough", || on(9, || handle.local_len()) >= 200);
+    assert!(!bag::set_thread(false));
+    assert!(handle.counts().pulls > 0);
+    assert_eq!(handle.get_batch(usize::MAX).len(), 1998);
 }
 
 #[test]
@@ -66,7 +92,7 @@ fn dp_12_all_callers_of_a_shared_bag_use_one_shard() {
     let bag = on(3, bag::shared);
     on(9, || bag.put_batch((0..200).collect()));
     assert!(on(17, || bag.get()).is_some());
-    assert_eq!((on(0, || bag.local_len()), reps(bag.handle())), (199, 1));
+    assert_eq!((on(0, || bag.local_len()), reps(bag.handle()), bag.counts().demand_transfers), (199, 1, 0));
 }
 
 /// Moves elements between threads while `disturb` runs, and checks that none is lost.
@@ -99,6 +125,11 @@ fn keeps_all_elements(bag: &Owned<dyn Bag<Arc<u64>>>, disturb: impl FnOnce(&Atom
     assert_eq!(left, (0..ELEMENTS).collect::<Vec<_>>());
 }
 
+/// Swaps an object however long its calls take on a busy machine.
+pub(crate) fn swap_under_load<T: Send + 'static>(handle: Handle<dyn Bag<T>>, new: Replacement<dyn Bag<T>>) {
+    Swap::new(handle).drain_timeout(Duration::from_secs(300)).run(new).expect("no call waits for ever");
+}
+
 #[test]
 fn swaps_under_load_keep_every_element() {
     let _alone = alone();
@@ -106,7 +137,7 @@ fn swaps_under_load_keep_every_element() {
         keeps_all_elements(&bag, |rounds| {
             for n in 0..40_u64 {
                 let new = if n % 2 == 0 { bag::new_distributed() } else { bag::new_shared() };
-                on(n as u32 % VPS, || swap(bag.handle(), new)).expect("no call takes long");
+                on(n as u32 % VPS, || swap_under_load(bag.handle(), new));
                 let before = rounds.load(Ordering::Relaxed);
                 while rounds.load(Ordering::Relaxed) == before {
                     thread::yield_now();
