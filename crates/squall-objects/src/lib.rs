@@ -16,6 +16,8 @@ pub mod gate;
 #[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
+#[cfg(feature = "bags")]
+pub mod pool;
 pub mod read_mostly;
 mod sizes;
 mod walk;

@@ -55,7 +55,7 @@ pub mod objects {
     pub use squall_objects::lock;
     pub use squall_objects::*;
     #[cfg(feature = "bags")]
-    pub use squall_objects::bag;
+    pub use squall_objects::{bag, pool};
 }
 
 /// Building blocks of objects: a concurrent hash table, replicas, gates.

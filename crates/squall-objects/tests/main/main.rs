@@ -31,6 +31,7 @@ mod map_reentry;
 mod map_replicated;
 mod named;
 mod own_types;
+mod pool;
 mod read_mostly;
 mod reasons;
 mod sequences_distributed;
