@@ -162,7 +162,7 @@ fn reclaimer() -> Value {
 }
 
 /// The threads that Squall may start: when each starts, and how to do without it.
-const MAY_START: [&str; 8] = [
+const MAY_START: [&str; 9] = [
     "squall-reclaim: starts with the first deferred call; to avoid it: SQUALL_RECLAIMER=off",
     "squall-runner: drops representatives on their processors, and ends; to avoid it: SQUALL_RECLAIMER=off",
     "squall-adapt: starts with the first adaptive object; to avoid it: SQUALL_ADAPT=off",
@@ -170,6 +170,7 @@ const MAY_START: [&str; 8] = [
     "squall-call: one per call of a threaded ADT; to avoid it: another kind",
     "squall-monitor: runs while the general monitor has subscribers; to avoid it: collect() by hand",
     "squall-browse: runs while the program serves inspection; to avoid it: do not serve",
+    "squall-bags: off unless the program calls bag::set_thread(true), or SQUALL_BAGS=on",
     "squall-task: one per live task object; to avoid it: another kind",
 ];
 

@@ -5,6 +5,8 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+#[cfg(feature = "bags")]
+pub mod bag;
 pub mod cached;
 pub mod counter;
 #[cfg(feature = "directories")]
@@ -14,6 +16,8 @@ pub mod gate;
 #[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
+#[cfg(feature = "bags")]
+pub mod pool;
 pub mod read_mostly;
 mod sizes;
 mod walk;

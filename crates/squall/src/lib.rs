@@ -54,6 +54,8 @@ pub mod objects {
     #[cfg(feature = "adaptive-lock")]
     pub use squall_objects::lock;
     pub use squall_objects::*;
+    #[cfg(feature = "bags")]
+    pub use squall_objects::{bag, pool};
 }
 
 /// Building blocks of objects: a concurrent hash table, replicas, gates.
@@ -106,6 +108,8 @@ pub use squall_core::__macro;
 pub mod prelude {
     pub use crate::{CallError, ClusterSize, Handle, Owned, RepContext, Root, Vp, interface};
 
+    #[cfg(feature = "bags")]
+    pub use squall_objects::bag::{Bag as _, BagExt as _};
     pub use squall_objects::cached::{CachedMapExt as _, Items as _};
     pub use squall_objects::counter::Counter as _;
     #[cfg(feature = "directories")]

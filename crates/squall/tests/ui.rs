@@ -109,6 +109,7 @@ fn an_item_without_its_feature_names_the_feature() {
     assert!(!output.status.success(), "{messages}");
     for (feature, items) in [
         ("adaptive-lock", 2),
+        ("bags", 1),
         ("browse", 1),
         ("directories", 2),
         ("gates", 2),

@@ -13,6 +13,8 @@ mod interpreters;
 mod touchy;
 
 mod adaptive;
+mod bag;
+mod bag_waits;
 mod cached;
 mod common;
 mod directory;
@@ -29,6 +31,7 @@ mod map_reentry;
 mod map_replicated;
 mod named;
 mod own_types;
+mod pool;
 mod read_mostly;
 mod reasons;
 mod sequences_distributed;

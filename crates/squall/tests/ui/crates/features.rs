@@ -2,6 +2,7 @@
 
 use squall::browse::serve;
 use squall::lock::ConfigurableLock;
+use squall::objects::bag::Bag;
 use squall::objects::directory::Directory;
 use squall::objects::gate::Gate;
 use squall::objects::lock::AdaptiveLock;
