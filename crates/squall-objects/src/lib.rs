@@ -11,9 +11,12 @@ pub mod counter;
 pub mod directory;
 #[cfg(feature = "gates")]
 pub mod gate;
+pub mod ids;
 #[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
+mod misses;
+pub mod pages;
 pub mod read_mostly;
 mod sizes;
 mod walk;
