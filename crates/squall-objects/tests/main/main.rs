@@ -18,6 +18,7 @@ mod common;
 mod directory;
 mod directory_reservations;
 mod engine;
+mod ids;
 mod map_adaptive;
 mod map_clones;
 // Sanitizers enlarge the stack.
@@ -29,6 +30,7 @@ mod map_reentry;
 mod map_replicated;
 mod named;
 mod own_types;
+mod pages;
 mod read_mostly;
 mod reasons;
 mod sequences_distributed;
