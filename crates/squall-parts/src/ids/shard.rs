@@ -23,6 +23,8 @@ pub(super) struct Inner {
     draw: Vec<u32>,
     /// Ids that came back in `round`.
     back: Vec<u32>,
+    /// The shard's word, as stored.
+    published: Word,
 }
 
 /// A shard's word: its round, and whether it has ids to draw and returned ids.
@@ -68,7 +70,8 @@ impl Inner {
 
 impl Shard {
     pub(super) fn new(lock: impl FnOnce(Inner) -> VpLock<Inner>) -> Shard {
-        let inner = Inner { round: 0, fresh: 0..0, draw: Vec::new(), back: Vec::new() };
+        let (draw, back, published) = (Vec::new(), Vec::new(), Word(0));
+        let inner = Inner { round: 0, fresh: 0..0, draw, back, published };
         Shard { inner: lock(inner), word: CachePadded::new(AtomicU64::new(0)) }
     }
 
@@ -97,12 +100,13 @@ impl Shard {
 
     /// Publishes the state, if it changed.
     #[inline]
-    fn publish(&self, inner: &Inner) {
-        let word = inner.word().0;
-        // Relaxed: written under the lock only.
-        if self.word.load(Ordering::Relaxed) != word {
+    fn publish(&self, inner: &mut Inner) {
+        let word = inner.word();
+        // The word itself is not read here: loom would take that read for the last access by another thread.
+        if inner.published != word {
+            inner.published = word;
             // Release: pairs with the Acquire of `word`.
-            self.word.store(word, sites::PUBLISH.order(Ordering::Release));
+            self.word.store(word.0, Ordering::Release);
         }
     }
 
@@ -116,7 +120,7 @@ impl Shard {
     pub(super) fn get(&self, round: &AtomicU64) -> Option<u32> {
         let mut inner = self.lock(round);
         let id = inner.pop()?;
-        self.publish(&inner);
+        self.publish(&mut inner);
         Some(id)
     }
 
@@ -132,7 +136,7 @@ impl Shard {
         let first = inner.fresh.start;
         inner.fresh.start += left.min(inner.fresh.len()) as u32;
         into.extend(first..inner.fresh.start);
-        self.publish(&inner);
+        self.publish(&mut inner);
     }
 
     /// Takes the greater half of the ids to draw.
@@ -143,7 +147,7 @@ impl Shard {
         inner.fresh.end = middle;
         let kept = inner.draw.len() / 2;
         let draw = inner.draw.split_off(kept);
-        self.publish(&inner);
+        self.publish(&mut inner);
         (fresh, draw)
     }
 
@@ -152,7 +156,7 @@ impl Shard {
         let mut inner = self.lock(round);
         let all =
             (mem::replace(&mut inner.fresh, 0..0), mem::take(&mut inner.draw), mem::take(&mut inner.back));
-        self.publish(&inner);
+        self.publish(&mut inner);
         all
     }
 
@@ -165,7 +169,7 @@ impl Shard {
             inner.draw.extend(fresh);
         }
         inner.draw.append(&mut draw);
-        self.publish(&inner);
+        self.publish(&mut inner);
     }
 
     /// Puts an id back, for a later round.
@@ -177,14 +181,14 @@ impl Shard {
         } else {
             inner.back.push(id);
         }
-        self.publish(&inner);
+        self.publish(&mut inner);
     }
 
     /// Puts several ids back, for a later round.
     pub(super) fn put_all(&self, round: &AtomicU64, ids: &[u32]) {
         let mut inner = self.lock(round);
         inner.back.extend_from_slice(ids);
-        self.publish(&inner);
+        self.publish(&mut inner);
     }
 
     /// Returns the number of free ids in this shard.

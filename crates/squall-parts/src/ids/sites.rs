@@ -2,9 +2,8 @@
 
 use squall_sys::sync::weaken::Site;
 
-/// Release of a shard's word. Partner: [`LOOK`].
-pub(super) const PUBLISH: Site = Site(200);
-/// Acquire of a shard's word. Partner: [`PUBLISH`].
+/// Acquire of a shard's word. Partner: the Release of `publish`. That one is no site, because the modelled
+/// lock orders the stores as well.
 pub(super) const LOOK: Site = Site(201);
 /// Not an ordering: the search reads all words again before it says that none is free (`ids/I5`).
 pub(super) const AGAIN: Site = Site(202);
