@@ -5,7 +5,7 @@ use squall_sys::sync::weaken::Site;
 /// Acquire of a shard's word. Partner: the Release of `publish`. That one is no site, because the modelled
 /// lock orders the stores as well.
 pub(super) const LOOK: Site = Site(201);
-/// Not an ordering: the search reads all words again before it says that none is free (`ids/I5`).
+/// Not an ordering: the search reads all words again before it fails (`ids/I5`).
 pub(super) const AGAIN: Site = Site(202);
 /// Not an ordering: a returned id waits for the next round (`ids/I2`).
 pub(super) const WAIT: Site = Site(203);
