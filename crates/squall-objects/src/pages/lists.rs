@@ -434,9 +434,11 @@ impl Lists {
 
     /// Detaches a member.
     pub(super) fn detach(&self, only: Option<usize>, member: Member) {
-        // Not in its table if a swap moves the tables at the moment, or never attached.
-        let is_there = self.table_of(only, member).inner.lock().detach(member);
-        let _ = is_there || self.existing().any(|place| place.inner.lock().detach(member));
+        let table = self.table_of(only, member);
+        let detach = |place: &Place| place.inner.lock().detach(member);
+        // It is in another table if a form with other tables was swapped in or out. `gather` may move it to
+        // this one meanwhile, so the last look is here again.
+        let _ = detach(table) || self.existing().any(detach) || detach(table);
     }
 
     fn table_of(&self, only: Option<usize>, member: Member) -> &Place {
@@ -461,16 +463,14 @@ impl Lists {
         let to = self.place(at);
         // First: from here on no list is too long.
         self.is_wide.store(false, Ordering::Relaxed);
+        // With both locks held, so that a member is in one table at any time. No other function nests them,
+        // except for calls of this one, which have the same `to`.
+        let mut inner = to.inner.lock();
         for from in self.existing().filter(|from| !std::ptr::eq(*from, to)) {
-            let (mut frames, members) = {
-                let mut inner = from.inner.lock();
-                let mut frames = mem::take(&mut inner.near);
-                frames.append(&mut inner.away);
-                (frames, inner.take_members())
-            };
-            let mut inner = to.inner.lock();
-            inner.near.append(&mut frames);
-            members.into_iter().for_each(|(member, times)| inner.attach(member, times));
+            let mut from = from.inner.lock();
+            inner.near.append(&mut from.near);
+            inner.near.append(&mut from.away);
+            from.take_members().into_iter().for_each(|(member, times)| inner.attach(member, times));
         }
     }
 
