@@ -52,7 +52,7 @@ mod policy;
 mod pool;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::Answer;
+use squall_core::__macro::{Action, Answer, Hit};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, CreateError, Handle, Owned, Root};
 use squall_machine::ClusterSize;
@@ -61,10 +61,12 @@ use std::fmt;
 use std::mem;
 use std::sync::Once;
 
-use crate::answers::panics_in;
+use crate::answers::{Ignored, panics_in, returns_in};
 pub use policy::{DISTRIBUTED, SHARED};
 use pool::Pool;
+use squall_parts::ids::Client;
 pub use squall_parts::ids::NotLent;
+use squall_rcu::Guard;
 
 /// A pool of ids, as implementations provide it. [`IdPoolExt`] has the methods for users.
 ///
@@ -86,7 +88,7 @@ pub use squall_parts::ids::NotLent;
 /// # Source
 /// Wentzlaff 2012, §5.2 (DP-19): process ids by a distributed pool, with the delayed reuse that it leaves as
 /// future work.
-#[interface(crate = squall_core)]
+#[interface(crate = squall_core, view = IdPoolView)]
 pub trait IdPool: Send + Sync {
     /// Takes a free id. The caller gives it back by [`give`](IdPool::give).
     fn take(&self) -> Option<u32>;
@@ -145,6 +147,49 @@ pub trait IdPool: Send + Sync {
     fn set_batch(&self, batch: u32);
 }
 
+/// The view of a pool of ids: the ids, seen from the place of the representative.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdPoolView<'rep> {
+    client: Option<Client<'rep>>,
+}
+
+/// A call of `take`, without a virtual call if there is a view. `F` makes its result from the id.
+struct Take<F>(F);
+
+impl<R, F: FnOnce(Option<u32>) -> R> Action<dyn IdPool, R> for Take<F> {
+    #[inline(always)]
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) -> Result<R, Self> {
+        match hit.view().client {
+            Some(client) => Ok((self.0)(client.get())),
+            None => Err(self),
+        }
+    }
+
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) -> R {
+        (self.0)(hit.target().take())
+    }
+}
+
+/// A call of `give` with this id.
+struct Give(u32);
+
+impl Action<dyn IdPool, ()> for Give {
+    #[inline(always)]
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) -> Result<(), Self> {
+        match hit.view().client {
+            Some(client) => {
+                client.put(self.0);
+                Ok(())
+            }
+            None => Err(self),
+        }
+    }
+
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) {
+        hit.target().give(self.0);
+    }
+}
+
 /// Methods for users of a pool of ids, on a handle or an owner.
 pub trait IdPoolExt: Copy {
     /// Takes an id, or returns `None` if all are in use. Dropping the guard returns the id.
@@ -197,15 +242,14 @@ impl IdPoolExt for Handle<dyn IdPool> {
     #[inline]
     #[track_caller]
     fn get(self) -> Option<PoolId> {
-        match self.try_take() {
-            Ok(id) => id.map(|id| PoolId { pool: self, id }),
-            Err(error) => panics_in!("get").answer(error),
-        }
+        let take = Take(|id: Option<u32>| id.map(|id| PoolId { pool: self, id }));
+        self.__call_action("take", take, panics_in!("get"))
     }
 
     #[inline]
     fn try_get(self) -> Result<Option<PoolId>, CallError> {
-        Ok(self.try_take().map_err(|error| error.__in_method("try_get"))?.map(|id| PoolId { pool: self, id }))
+        let take = Take(|id: Option<u32>| Ok(id.map(|id| PoolId { pool: self, id })));
+        self.__call_action("take", take, returns_in!("try_get"))
     }
 
     #[track_caller]
@@ -258,7 +302,7 @@ impl Drop for PoolId {
     #[inline]
     fn drop(&mut self) {
         // A destroyed pool needs no ids.
-        let _ = self.pool.try_give(self.id);
+        self.pool.__call_action("give", Give(self.id), Ignored);
     }
 }
 

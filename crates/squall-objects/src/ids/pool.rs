@@ -9,7 +9,7 @@ use squall_machine::Vp;
 use squall_parts::ids::{Ids, NotLent};
 use std::sync::{Arc, OnceLock};
 
-use super::IdPool;
+use super::{IdPool, IdPoolView};
 use crate::misses::Misses;
 
 /// Root. `ADAPTS`: its misses post to the policy. `WIDE`: there is a representative for each calling VP.
@@ -50,6 +50,10 @@ impl<const ADAPTS: bool, const WIDE: bool> Root for Pool<ADAPTS, WIDE> {
     type Interface = dyn IdPool;
     type Rep = Local;
     const CLEANUP: Cleanup = Cleanup::Anywhere;
+
+    fn view(rep: &Local) -> IdPoolView<'_> {
+        IdPoolView { client: Some(rep.ids.client(rep.place)) }
+    }
 
     fn make_rep(&self, at: RepContext<Self>) -> Local {
         self.misses.set_id(Handle::id(at.handle()));

@@ -52,7 +52,7 @@ pub(super) struct Parent {
 }
 
 /// The free list and the tables of one VP.
-struct Place {
+pub(super) struct Place {
     node: usize,
     /// The kernel's number of that node, if new chunks are to prefer its memory.
     memory: Option<usize>,
@@ -127,6 +127,14 @@ impl Inner {
     }
 }
 
+impl Place {
+    /// Takes a page of this place's node, if there is one here.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Frame> {
+        self.inner.lock().near.pop()
+    }
+}
+
 impl Lists {
     pub(super) fn new(supply: Supply) -> Lists {
         let nodes = machine().clusters(ClusterSize::Node).len().max(1);
@@ -140,7 +148,7 @@ impl Lists {
     }
 
     #[inline]
-    fn place(&self, place: usize) -> &Place {
+    pub(super) fn place(&self, place: usize) -> &Place {
         let slot = &self.places[place];
         slot.get().unwrap_or_else(|| slot.get_or_init(|| Box::new(self.make_place(place))))
     }
@@ -185,8 +193,7 @@ impl Lists {
     #[inline]
     pub(super) fn take(&self, at: usize, own: Handle<dyn PagePool>) -> Result<Frame, Handle<dyn PagePool>> {
         let place = self.place(at);
-        let frame = place.inner.lock().near.pop();
-        match frame {
+        match place.take() {
             Some(frame) => Ok(frame),
             None => self.take_slowly(place, own),
         }
@@ -268,8 +275,7 @@ impl Lists {
 
     /// Returns a page to the free list of a place.
     #[inline]
-    pub(super) fn put(&self, at: usize, frame: Frame) {
-        let place = self.place(at);
+    pub(super) fn put(&self, place: &Place, frame: Frame) {
         let mut inner = place.inner.lock();
         if self.is_near(place, &frame) {
             inner.near.push(frame);

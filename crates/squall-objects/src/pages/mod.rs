@@ -4,7 +4,7 @@
 //! | form | getting and returning a page | attaching a user | memory |
 //! |---|---|---|---|
 //! | [`shared`] | one lock; plain instructions on its home VP | that lock | the pages |
-//! | [`distributed`] | plain instructions on every VP | a lock of its home VP | and 512 bytes per VP |
+//! | [`distributed`] | plain instructions on every VP | a lock of its home VP | and 640 bytes per VP |
 //! | [`adaptive`] | as its present form | as its present form | as its present form |
 //!
 //! A VP is a processor, as Squall numbers it. The home VP of a shared pool is the one that created it, or
@@ -59,18 +59,19 @@ mod pool;
 mod reclaim;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::Answer;
+use squall_core::__macro::{Action, Answer, Hit};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, CreateError, Handle, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
+use squall_rcu::Guard;
 use squall_sys::frame::Frame;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Once};
 
-use crate::answers::panics_in;
-use lists::Lists;
+use crate::answers::{Ignored, panics_in, returns_in};
+use lists::{Lists, Place};
 pub use policy::{DISTRIBUTED, SHARED};
 use pool::Pool;
 pub use squall_sys::frame::FRAME_BYTES as PAGE_BYTES;
@@ -129,7 +130,7 @@ pub trait PageUser: Send + Sync {
 ///
 /// # Source
 /// Appavoo 2005, §4.1.2: K42's Page Managers (CO-44 to CO-47).
-#[interface(crate = squall_core)]
+#[interface(crate = squall_core, view = PagePoolView)]
 pub trait PagePool: Send + Sync {
     /// Takes a free page, without reclamation.
     ///
@@ -201,6 +202,55 @@ pub trait PagePool: Send + Sync {
     /// assert_eq!(pool.attribute(Attribute::Batch), 16);
     /// ```
     fn set_attribute(&self, attribute: Attribute, value: usize);
+}
+
+/// The view of a pool of pages: the lists, and the place of the representative.
+#[derive(Clone, Copy, Default)]
+pub struct PagePoolView<'rep> {
+    lists: Option<(&'rep Lists, &'rep Place)>,
+}
+
+impl fmt::Debug for PagePoolView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PagePoolView").finish_non_exhaustive()
+    }
+}
+
+/// A call of `take`, without a virtual call if there is a view and a free page. `F` makes the result.
+struct Take<F>(F);
+
+impl<R, F: FnOnce(Result<Frame, Handle<dyn PagePool>>) -> R> Action<dyn PagePool, R> for Take<F> {
+    #[inline(always)]
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<R, Self> {
+        match hit.view().lists.and_then(|(_, place)| place.take()) {
+            Some(frame) => Ok((self.0)(Ok(frame))),
+            None => Err(self),
+        }
+    }
+
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> R {
+        (self.0)(hit.target().take())
+    }
+}
+
+/// A call of `put` with this page.
+struct Put(Frame);
+
+impl Action<dyn PagePool, ()> for Put {
+    #[inline(always)]
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<(), Self> {
+        match hit.view().lists {
+            Some((lists, place)) => {
+                lists.put(place, self.0);
+                Ok(())
+            }
+            None => Err(self),
+        }
+    }
+
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) {
+        hit.target().put(self.0);
+    }
 }
 
 /// The constants of a pool, in pages. K42 has such constants in its source and gives no values.
@@ -350,9 +400,13 @@ impl PagePoolExt for Handle<dyn PagePool> {
     #[inline]
     #[track_caller]
     fn get(self) -> Option<Page> {
-        match take(self) {
-            Ok(page) => page,
-            Err(error) => panics_in!("get").answer(error),
+        let took = self.__call_action("take", Take(|took: Took| took), panics_in!("get"));
+        match took {
+            Ok(frame) => Some(Page::new(frame, self)),
+            Err(short) => match take_reclaimed(self, short) {
+                Ok(page) => page,
+                Err(error) => panics_in!("get").answer(error),
+            },
         }
     }
 
@@ -398,10 +452,13 @@ impl PagePoolExt for Handle<dyn PagePool> {
     }
 }
 
+/// The result of [`PagePool::take`].
+type Took = Result<Frame, Handle<dyn PagePool>>;
+
 /// Takes a page, and reclaims if there is none.
 #[inline]
 fn take(pool: Handle<dyn PagePool>) -> Result<Option<Page>, CallError> {
-    match pool.try_take()? {
+    match pool.__call_action("take", Take(|took: Took| Ok(took)), returns_in!("take"))? {
         Ok(frame) => Ok(Some(Page::new(frame, pool))),
         Err(short) => take_reclaimed(pool, short),
     }
@@ -475,7 +532,7 @@ impl Drop for Page {
     fn drop(&mut self) {
         if let Some(frame) = self.frame.take() {
             // If the pool was destroyed, the frame is dropped.
-            let _ = self.pool.try_put(frame);
+            self.pool.__call_action("put", Put(frame), Ignored);
         }
     }
 }

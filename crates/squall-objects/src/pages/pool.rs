@@ -9,7 +9,7 @@ use squall_sys::frame::Frame;
 use std::sync::{Arc, OnceLock};
 
 use super::lists::{Lists, Member, Supply};
-use super::{Attribute, Members, PagePool, PageUser};
+use super::{Attribute, Members, PagePool, PagePoolView, PageUser};
 use crate::misses::Misses;
 
 /// Root. `ADAPTS`: its misses post to the policy. `WIDE`: there is a representative for each calling VP.
@@ -55,6 +55,10 @@ impl<const ADAPTS: bool, const WIDE: bool> Root for Pool<ADAPTS, WIDE> {
     type Interface = dyn PagePool;
     type Rep = Local;
     const CLEANUP: Cleanup = Cleanup::Anywhere;
+
+    fn view(rep: &Local) -> PagePoolView<'_> {
+        PagePoolView { lists: Some((&rep.lists, rep.lists.place(rep.place))) }
+    }
 
     fn make_rep(&self, at: RepContext<Self>) -> Local {
         self.misses.set_id(Handle::id(at.handle()));
@@ -110,7 +114,7 @@ impl PagePool for Local {
 
     #[inline]
     fn put(&self, frame: Frame) {
-        self.lists.put(self.place, frame);
+        self.lists.put(self.lists.place(self.place), frame);
     }
 
     fn put_batch(&self, frames: Vec<Frame>) {

@@ -82,6 +82,42 @@ pub struct Ids {
     lent: OnceLock<Box<[AtomicU64]>>,
 }
 
+/// The ids, seen from one of their places.
+#[derive(Clone, Copy)]
+pub struct Client<'a> {
+    ids: &'a Ids,
+    home: &'a Shard,
+}
+
+impl Client<'_> {
+    /// Takes an id that is free, like [`Ids::get`].
+    #[inline]
+    pub fn get(self) -> Option<u32> {
+        match self.home.get(&self.ids.round) {
+            Some(id) => Some(id),
+            None => self.ids.get_elsewhere(self.home),
+        }
+    }
+
+    /// Returns an id, like [`Ids::put`].
+    ///
+    /// # Panics
+    /// If the id is not below the limit.
+    #[inline]
+    pub fn put(self, id: u32) {
+        if id >= self.ids.limit {
+            no_id(self.ids.limit, id);
+        }
+        self.home.put(&self.ids.round, id);
+    }
+}
+
+impl fmt::Debug for Client<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(self.ids).finish()
+    }
+}
+
 /// The error of [`Ids::redeem`]: the id is not lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -184,11 +220,25 @@ impl Ids {
     /// a mutex, a look at each shard, and the lock of another VP.
     #[inline]
     pub fn get(&self, place: usize) -> Option<u32> {
-        let home = self.shard(place);
-        match home.get(&self.round) {
-            Some(id) => Some(id),
-            None => self.get_elsewhere(home),
-        }
+        self.client(place).get()
+    }
+
+    /// Returns a client, whose calls find the shard of `place` faster.
+    ///
+    /// ```
+    /// use squall::parts::ids::Ids;
+    ///
+    /// let ids = Ids::new(3);
+    /// let client = ids.client(0);
+    /// let id = client.get().unwrap();
+    /// client.put(id);
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline]
+    pub fn client(&self, place: usize) -> Client<'_> {
+        Client { ids: self, home: self.shard(place) }
     }
 
     /// Takes up to `max` free ids and appends them to `into`. Returns their number. It is less than `max`
@@ -215,10 +265,7 @@ impl Ids {
     /// If there is no such place, or if the id is not below the limit.
     #[inline]
     pub fn put(&self, place: usize, id: u32) {
-        if id >= self.limit {
-            no_id(self.limit, id);
-        }
-        self.shard(place).put(&self.round, id);
+        self.client(place).put(id);
     }
 
     /// Returns several ids, like [`put`](Ids::put).

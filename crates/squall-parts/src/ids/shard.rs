@@ -53,16 +53,14 @@ impl Word {
 }
 
 impl Inner {
-    fn len(&self) -> usize {
-        self.fresh.len() + self.draw.len()
-    }
-
+    #[inline]
     fn word(&self) -> Word {
-        let draw = if self.len() > 0 { Word::DRAW } else { 0 };
+        let draw = if self.draw.is_empty() && self.fresh.is_empty() { 0 } else { Word::DRAW };
         let back = if self.back.is_empty() { 0 } else { Word::BACK };
         Word(self.round << Word::ROUND | back | draw)
     }
 
+    #[inline]
     fn pop(&mut self) -> Option<u32> {
         self.draw.pop().or_else(|| self.fresh.next())
     }
@@ -194,6 +192,6 @@ impl Shard {
     /// Returns the number of free ids in this shard.
     pub(super) fn count(&self) -> usize {
         let inner = self.inner.lock();
-        inner.len() + inner.back.len()
+        inner.fresh.len() + inner.draw.len() + inner.back.len()
     }
 }
