@@ -45,7 +45,7 @@ pub(super) enum Supply {
 /// The pool above. `used` counts the pages that it lent; it is an estimate if pages strayed between pools.
 pub(super) struct Parent {
     pool: Handle<dyn PagePool>,
-    used: AtomicUsize,
+    used: CachePadded<AtomicUsize>,
     max: AtomicUsize,
     /// Handle of this pool, once it is attached to its parent.
     own: OnceLock<Handle<dyn PagePool>>,
@@ -514,7 +514,7 @@ impl Supply {
     }
 
     pub(super) fn pool(pool: Handle<dyn PagePool>, max: usize) -> Supply {
-        let (used, max) = (AtomicUsize::new(0), AtomicUsize::new(max));
+        let (used, max) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(max));
         Supply::Pool(Parent { pool, used, max, own: OnceLock::new() })
     }
 }

@@ -44,6 +44,7 @@ use squall_lock::ModelVp as Vp;
 use squall_lock::VpLock;
 #[cfg(not(loom))]
 use squall_machine::{Vp, machine};
+use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock, lock, recheck};
 use std::fmt;
@@ -74,8 +75,9 @@ pub struct Ids {
     used: AtomicUsize,
     /// Number of the present round. Written under the search lock.
     round: AtomicU64,
-    /// The search lock. Its value is the first fresh id that no shard has.
-    search: Mutex<u32>,
+    /// The search lock. Its value is the first fresh id that no shard has. On lines of its own, since all
+    /// calls read the neighbours.
+    search: CachePadded<Mutex<u32>>,
     limit: u32,
     batch: AtomicU32,
     /// A bit for each id, set while the id is lent. Made at the first loan.
@@ -156,7 +158,7 @@ impl Ids {
             shards: (0..places).map(|_| OnceLock::new()).collect(),
             used: AtomicUsize::new(0),
             round: AtomicU64::new(0),
-            search: Mutex::new(0),
+            search: CachePadded::new(Mutex::new(0)),
             limit,
             batch: AtomicU32::new((limit / (4 * places.max(1)) as u32).clamp(1, BATCH_MAX)),
             lent: OnceLock::new(),
