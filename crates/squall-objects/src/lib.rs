@@ -13,11 +13,14 @@ pub mod counter;
 pub mod directory;
 #[cfg(feature = "gates")]
 pub mod gate;
+pub mod ids;
 #[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
 #[cfg(feature = "bags")]
 pub mod pool;
+mod misses;
+pub mod pages;
 pub mod read_mostly;
 mod sizes;
 mod walk;

@@ -13,6 +13,7 @@ pub mod dhash;
 mod drops;
 #[cfg(feature = "gates")]
 pub mod gate;
+pub mod ids;
 mod reentry;
 pub mod replica;
 pub mod table;

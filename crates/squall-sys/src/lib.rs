@@ -13,6 +13,7 @@ pub mod affinity;
 pub mod area;
 pub mod branch;
 pub mod fork;
+pub mod frame;
 pub mod futex;
 pub mod huge;
 pub mod membarrier;

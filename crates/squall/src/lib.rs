@@ -116,6 +116,8 @@ pub mod prelude {
     pub use squall_objects::directory::Parts as _;
     #[cfg(feature = "gates")]
     pub use squall_objects::gate::{Gate as _, GateExt as _};
+    pub use squall_objects::ids::{IdPool as _, IdPoolExt as _};
     pub use squall_objects::map::MapExt as _;
+    pub use squall_objects::pages::{PagePool as _, PagePoolExt as _};
     pub use squall_objects::read_mostly::{ReadMostly as _, ReadMostlyExt as _};
 }

@@ -174,6 +174,27 @@ pub fn discard_page_of(vp: Vp, id: Id) {
     }
 }
 
+/// Returns the home of an id: the VP whose range of the global table it was taken from, usually the one that
+/// made the object. Empty for well-known objects and for ids that were never used. It never changes, also
+/// after the object has ended.
+///
+/// # Cost
+/// A load.
+/// # Source
+/// Appavoo 2005, §4.1.2 and §5.4.1 (CO-05).
+///
+/// ```
+/// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
+/// use squall::{Handle, Vp, tables};
+///
+/// let vp = Vp::current();
+/// let counter = Vp::with_vp(vp, || squall::shared::<dyn Counter, _>(Central::default())).unwrap();
+/// assert_eq!(tables::home_of(Handle::id(counter.handle())), Some(vp));
+/// ```
+pub fn home_of(id: Id) -> Option<Vp> {
+    existing().filter(|tables| id.slot() < tables.slots_end())?.home(id.slot())
+}
+
 /// Sets every entry that leads to the object of this id to null, on every VP that ever missed it. Together
 /// with [`callers_of`] it samples the callers: each VP that calls again misses once.
 ///

@@ -20,6 +20,7 @@ mod common;
 mod directory;
 mod directory_reservations;
 mod engine;
+mod ids;
 mod map_adaptive;
 mod map_clones;
 // Sanitizers enlarge the stack.
@@ -32,6 +33,7 @@ mod map_replicated;
 mod named;
 mod own_types;
 mod pool;
+mod pages;
 mod read_mostly;
 mod reasons;
 mod sequences_distributed;

@@ -14,6 +14,7 @@ mod dhash_sequences;
 mod forked;
 mod gate;
 mod gate_tasks;
+mod ids;
 mod replicas;
 mod table;
 mod table_histories;

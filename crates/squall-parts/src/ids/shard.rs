@@ -1,0 +1,197 @@
+//! A shard: the ids of one place, and the word that other threads read without its lock.
+
+use super::sites;
+use squall_lock::{VpLock, VpLockGuard};
+use squall_sys::padded::CachePadded;
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use std::mem;
+use std::ops::Range;
+
+/// The free ids of one place.
+pub(super) struct Shard {
+    inner: VpLock<Inner>,
+    /// State of the shard for threads without the lock. Written under the lock (`ids/I3`).
+    word: CachePadded<AtomicU64>,
+}
+
+pub(super) struct Inner {
+    /// The latest round that this shard knows.
+    round: u64,
+    /// Ids that were never given out.
+    fresh: Range<u32>,
+    /// Ids for this round. The last one is next.
+    draw: Vec<u32>,
+    /// Ids that came back in `round`.
+    back: Vec<u32>,
+    /// The shard's word, as stored.
+    published: Word,
+}
+
+/// A shard's word: its round, and whether it has ids to draw and returned ids.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Word(u64);
+
+impl Word {
+    const DRAW: u64 = 1;
+    const BACK: u64 = 2;
+    const ROUND: u32 = 2;
+
+    /// Returns the word as a number, which grows with each return to a shard without ids to draw.
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns whether the shard has ids to draw in this round.
+    pub(super) fn has_draw(self, round: u64) -> bool {
+        self.0 & Word::DRAW != 0 || self.0 & Word::BACK != 0 && self.0 >> Word::ROUND < round
+    }
+
+    /// Returns whether the shard has ids that came back in this round.
+    pub(super) fn has_back(self, round: u64) -> bool {
+        self.0 & Word::BACK != 0 && self.0 >> Word::ROUND == round
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn word(&self) -> Word {
+        let draw = if self.draw.is_empty() && self.fresh.is_empty() { 0 } else { Word::DRAW };
+        let back = if self.back.is_empty() { 0 } else { Word::BACK };
+        Word(self.round << Word::ROUND | back | draw)
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        self.draw.pop().or_else(|| self.fresh.next())
+    }
+}
+
+impl Shard {
+    pub(super) fn new(lock: impl FnOnce(Inner) -> VpLock<Inner>) -> Shard {
+        let (draw, back, published) = (Vec::new(), Vec::new(), Word(0));
+        let inner = Inner { round: 0, fresh: 0..0, draw, back, published };
+        Shard { inner: lock(inner), word: CachePadded::new(AtomicU64::new(0)) }
+    }
+
+    /// Locks the shard. If it has not seen `round` yet, its returned ids become ids to draw.
+    #[inline]
+    fn lock(&self, round: &AtomicU64) -> VpLockGuard<'_, Inner> {
+        let mut inner = self.inner.lock();
+        // Relaxed: coherence is enough (`ids/I2`).
+        let round = round.load(Ordering::Relaxed);
+        if inner.round < round {
+            self.adopt(&mut inner, round);
+        }
+        inner
+    }
+
+    #[cold]
+    fn adopt(&self, inner: &mut Inner, round: u64) {
+        inner.round = round;
+        if inner.draw.is_empty() {
+            mem::swap(&mut inner.draw, &mut inner.back);
+        } else {
+            inner.draw.append(&mut inner.back);
+        }
+        self.publish(inner);
+    }
+
+    /// Publishes the state, if it changed.
+    #[inline]
+    fn publish(&self, inner: &mut Inner) {
+        let word = inner.word();
+        // The word itself is not read here: loom would take that read for the last access by another thread.
+        if inner.published != word {
+            inner.published = word;
+            // Release: pairs with the Acquire of `word`.
+            self.word.store(word.0, Ordering::Release);
+        }
+    }
+
+    /// Returns the shard's word.
+    pub(super) fn word(&self) -> Word {
+        // Acquire: pairs with the Release of `publish` (`ids/I5`).
+        Word(self.word.load(sites::LOOK.order(Ordering::Acquire)))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, round: &AtomicU64) -> Option<u32> {
+        let mut inner = self.lock(round);
+        let id = inner.pop()?;
+        self.publish(&mut inner);
+        Some(id)
+    }
+
+    /// Takes up to `max` ids, and appends them to `into`.
+    pub(super) fn take(&self, round: &AtomicU64, max: usize, into: &mut Vec<u32>) {
+        // Before the lock: the memory.
+        into.reserve(max.min(64));
+        let mut inner = self.lock(round);
+        let old = inner.draw.len().saturating_sub(max);
+        let before = into.len();
+        into.extend(inner.draw.drain(old..).rev());
+        let left = max - (into.len() - before);
+        let first = inner.fresh.start;
+        inner.fresh.start += left.min(inner.fresh.len()) as u32;
+        into.extend(first..inner.fresh.start);
+        self.publish(&mut inner);
+    }
+
+    /// Takes the greater half of the ids to draw.
+    pub(super) fn take_half(&self, round: &AtomicU64) -> (Range<u32>, Vec<u32>) {
+        let mut inner = self.lock(round);
+        let middle = inner.fresh.start + inner.fresh.len() as u32 / 2;
+        let fresh = middle..inner.fresh.end;
+        inner.fresh.end = middle;
+        let kept = inner.draw.len() / 2;
+        let draw = inner.draw.split_off(kept);
+        self.publish(&mut inner);
+        (fresh, draw)
+    }
+
+    /// Takes all ids: those to draw, and the returned ones.
+    pub(super) fn take_all(&self, round: &AtomicU64) -> (Range<u32>, Vec<u32>, Vec<u32>) {
+        let mut inner = self.lock(round);
+        let all =
+            (mem::replace(&mut inner.fresh, 0..0), mem::take(&mut inner.draw), mem::take(&mut inner.back));
+        self.publish(&mut inner);
+        all
+    }
+
+    /// Puts ids to draw.
+    pub(super) fn refill(&self, round: &AtomicU64, fresh: Range<u32>, mut draw: Vec<u32>) {
+        let mut inner = self.lock(round);
+        if inner.fresh.is_empty() {
+            inner.fresh = fresh;
+        } else {
+            inner.draw.extend(fresh);
+        }
+        inner.draw.append(&mut draw);
+        self.publish(&mut inner);
+    }
+
+    /// Puts an id back, for a later round.
+    #[inline]
+    pub(super) fn put(&self, round: &AtomicU64, id: u32) {
+        let mut inner = self.lock(round);
+        if sites::WAIT.is_weak() {
+            inner.draw.push(id);
+        } else {
+            inner.back.push(id);
+        }
+        self.publish(&mut inner);
+    }
+
+    /// Puts several ids back, for a later round.
+    pub(super) fn put_all(&self, round: &AtomicU64, ids: &[u32]) {
+        let mut inner = self.lock(round);
+        inner.back.extend_from_slice(ids);
+        self.publish(&mut inner);
+    }
+
+    /// Returns the number of free ids in this shard.
+    pub(super) fn count(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.fresh.len() + inner.draw.len() + inner.back.len()
+    }
+}
