@@ -124,6 +124,8 @@ const CLAIMS: &[Claim] = &[
     claim("rcu-read", "squall", Promise::Local),
     claim("rwlock", "squall", Promise::Local),
     claim("rwlock", "std-rwlock", Promise::Shared),
+    claim("bag", "squall", Promise::Local),
+    claim("bag", "segqueue", Promise::Shared),
     claim("request-counter", "squall-distributed", Promise::Local),
     claim("request-counter", "squall-shared", Promise::Shared),
     claim("cell", "squall-shared", Promise::Local),

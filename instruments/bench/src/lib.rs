@@ -30,6 +30,7 @@ mod harness;
 mod latch;
 mod objects;
 mod ours_adapt;
+mod ours_bag;
 mod ours_cluster;
 mod ours_core;
 mod ours_gate;

@@ -9,6 +9,8 @@ pub enum Means {
     Counted,
     /// Computed from counts by the profiler's model of a server.
     Modelled,
+    /// Events counted by the code itself, while one thread stepped all its users in a fixed order.
+    Stepped,
 }
 
 impl Means {
@@ -19,6 +21,7 @@ impl Means {
             Means::Timed => "timed",
             Means::Counted => "counted",
             Means::Modelled => "modelled",
+            Means::Stepped => "stepped",
         }
     }
 }
@@ -144,8 +147,8 @@ impl Found {
     /// The ways in which the figures were obtained, such as `timed, counted`.
     #[must_use]
     pub fn means(&self) -> String {
-        let used =
-            [Means::Timed, Means::Counted, Means::Modelled].into_iter().filter(|means| self.has(*means));
+        let all = [Means::Timed, Means::Counted, Means::Modelled, Means::Stepped];
+        let used = all.into_iter().filter(|means| self.has(*means));
         used.map(Means::word).collect::<Vec<_>>().join(", ")
     }
 

@@ -25,6 +25,11 @@ impl<'a> Lab<'a> {
         Lab { quick, squall: squall.to_owned(), step }
     }
 
+    /// Tells a step in words.
+    pub(crate) fn tell(&mut self, step: &str) {
+        (self.step)(step);
+    }
+
     /// Thread counts for timed runs: powers of two up to the number of processors, and that number.
     #[must_use]
     pub fn threads(&self) -> Vec<usize> {

@@ -7,12 +7,12 @@
 //!
 //! - I1. A verdict is computed from the data of the run alone. Each experiment has an example of data with
 //!   the paper's shape and one with the opposite shape; a test checks that their verdicts differ.
-//! - I2. A figure is timed by `squall bench`, or counted by `squall locality` while real code runs. Each plot
-//!   says which.
+//! - I2. A figure is timed by `squall bench`, counted by `squall locality` while real code runs, or counted
+//!   by real code that one thread steps. Each plot says which.
 //! - I3. Without its instrument an experiment has the verdict `part`, with the reason.
 //!
-//! Everything runs in child processes of the binary `squall`, so that an experiment does not affect
-//! the next one.
+//! Timed and emulated code runs in child processes of the binary `squall`, so that an experiment does not
+//! affect the next one.
 
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;

@@ -11,6 +11,7 @@
 
 mod adapt;
 mod alloc;
+mod bags;
 mod dhash;
 mod fork;
 mod locks;
@@ -42,6 +43,7 @@ pub const STRESSES: &[Stress] = &[
     maps::STRESS,
     dhash::STRESS,
     fork::STRESS,
+    bags::STRESS,
 ];
 
 /// Returns the command that makes the same choices again, with the settings in force.

@@ -320,7 +320,8 @@ fn stress_list_names_the_stresses_one_on_a_line() {
             "alloc",
             "maps",
             "dhash",
-            "fork"
+            "fork",
+            "bags"
         ]
     );
 }

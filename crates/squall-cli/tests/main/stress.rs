@@ -390,6 +390,27 @@ stress! { dhash {
     unknown: "lose-fill"
 } }
 
+stress! { bags {
+    threads: "8",
+    // Counts that are positive even on the slowest machine.
+    done: ["rounds", "tokens put", "tokens got", "batches", "idle events", "attributes changed", "panics in drops"],
+    never: [],
+    modes: {
+        it_passes: [], [];
+        it_passes_with_few_threads: ["--threads", "2"], [];
+        it_passes_on_64_virtual_processors: [], [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")];
+        it_passes_without_restartable_sequences: [], [("SQUALL_RSEQ", "off")];
+        it_passes_without_membarrier: [], [("SQUALL_MEMBARRIER", "off")];
+    }
+    breaks: {
+        a_token_that_is_lost_is_caught: "lose-token", 20, "are in the bag after all were put back";
+        a_token_that_is_got_twice_is_caught: "get-twice", 5, "although it was held by a thread";
+        a_get_that_overlooks_a_token_is_caught: "say-empty", 20, "a get said empty although";
+        a_token_that_is_never_dropped_is_caught: "leak-token", 5, "tokens were dropped";
+    }
+    unknown: "say-empty"
+} }
+
 /// A single caller is rarely blocked, so this test only checks that the run passes.
 #[test]
 fn swap_passes_with_one_calling_thread() {

@@ -2,6 +2,7 @@
 
 mod adapt;
 mod alloc;
+mod bag;
 pub(crate) mod browse;
 pub(crate) mod call;
 pub(crate) mod cell;
@@ -18,6 +19,7 @@ pub(crate) mod matmul;
 pub(crate) mod miss;
 pub(crate) mod monitor;
 mod object_memory;
+mod object_pool;
 mod percpu;
 pub(crate) mod rcu_idle;
 mod rcu_read;
@@ -47,6 +49,9 @@ static CASES: &[&Case] = &[
     &lock::LOCK,
     &lock::MIX,
     &rwlock::CASE,
+    &bag::BAG,
+    &bag::ASYM,
+    &object_pool::CASE,
     &cell::CASE,
     &map::GET,
     &map::MIXED,

@@ -7,6 +7,7 @@
 pub(crate) mod allocators;
 pub(crate) mod arcdyn;
 pub(crate) mod arcswap;
+pub(crate) mod bags;
 pub(crate) mod cells;
 pub(crate) mod counters;
 #[allow(unsafe_code)]
@@ -21,6 +22,7 @@ pub(crate) mod locks;
 pub(crate) mod logs;
 pub(crate) mod maps;
 pub(crate) mod memcached;
+pub(crate) mod object_pools;
 pub(crate) mod rwlock;
 pub(crate) mod rwlocks;
 #[allow(unsafe_code)]
@@ -32,7 +34,7 @@ pub(crate) mod urcu;
 const TRIES_BEFORE_YIELD: u32 = 64;
 
 /// Spins a little, then yields, so that polling does not take the processor from the awaited reader.
-fn spin_or_yield(tries: &mut u32) {
+pub(crate) fn spin_or_yield(tries: &mut u32) {
     *tries += 1;
     if *tries < TRIES_BEFORE_YIELD {
         std::hint::spin_loop();

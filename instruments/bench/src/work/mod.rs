@@ -4,9 +4,11 @@
 //! it. A library implements the interface in `ours_*.rs` or `rivals/`, and the case in `cases/` lists the
 //! resulting subjects. So a library does not import a case, and a case imports every library.
 
+pub(crate) mod bag;
 pub(crate) mod call;
 pub(crate) mod gather;
 pub(crate) mod lifecycle;
 pub(crate) mod miss;
+pub(crate) mod object_pool;
 pub(crate) mod replace;
 pub(crate) mod retire;

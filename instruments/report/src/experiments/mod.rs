@@ -1,5 +1,6 @@
 //! The registry: one file per experiment.
 
+mod dpool;
 mod ex_h4;
 mod ex_h6;
 mod ex_h7;
@@ -37,6 +38,13 @@ pub const ALL: &[&Experiment] = &[
     &ex_h4::EX_H4,
     &ex_h6::EX_H6,
     &ex_h7::EX_H7,
+    &dpool::EX_D3,
+    &dpool::EX_D4,
+    &dpool::EX_D5,
+    &dpool::EX_D6,
+    &dpool::EX_D7,
+    &dpool::EX_D8,
+    &dpool::EX_D9,
 ];
 
 /// Finds an experiment by its id, in either case.

@@ -1,0 +1,36 @@
+//! `object-pool`: a buffer of 1 KiB taken from a pool, used once, and given back.
+//!
+//! The pool has 16 buffers, and no thread waits.
+//!
+//! - `sync`: a thread takes and gives back, one buffer after the other.
+//! - `async`: a task does, 256 times per task. Each thread has a runtime of its own.
+//!
+//! `squall` is the part `Bag` with buffers as elements.
+
+use squall::parts::bag::Bag;
+
+use crate::case::{Case, PLAIN, Scale, Spec, Variant};
+use crate::rivals::object_pools::{Deadpool, LockedVec, LockfreeObjectPool, ObjectPoolCrate, Opool};
+use crate::work::object_pool::{ASYNC, Buffer, lending, lending_async};
+
+pub(super) static CASE: Case = Case {
+    name: "object-pool",
+    about: "an object taken from a pool, used once, and given back, without waiting",
+    variants: &[
+        Variant { name: "sync", about: "by threads", ..PLAIN },
+        Variant { name: ASYNC, about: "by tasks", ..PLAIN },
+    ],
+    subjects: &[
+        Spec::ours("squall", lending::<Bag<Buffer>>()),
+        Spec::rival("object-pool-crate", lending::<ObjectPoolCrate>()),
+        Spec::rival("lockfree-object-pool", lending::<LockfreeObjectPool>()),
+        Spec::rival("opool", lending::<Opool>()),
+        Spec::rival("locked-vec", lending::<LockedVec>()),
+        Spec::rival("deadpool", lending_async::<Deadpool>()),
+    ],
+    scale: Scale::Work,
+    slice_ms: (20, 5),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[1, 2, 8],
+};

@@ -1,0 +1,115 @@
+//! The tokens, and the books about them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::run::lock;
+use crate::skeleton::expected_panic::raise_expected_panic;
+
+const HELD: u8 = 0;
+const PUT: u8 = 1;
+const DROPPED: u8 = 2;
+
+/// The state of each token, by its number.
+pub(super) struct Books {
+    states: Box<[AtomicU8]>,
+    dropped: AtomicU64,
+    violation: Mutex<Option<String>>,
+}
+
+impl Books {
+    pub(super) fn new(tokens: usize) -> Books {
+        Books {
+            states: (0..tokens).map(|_| AtomicU8::new(HELD)).collect(),
+            dropped: AtomicU64::new(0),
+            violation: Mutex::new(None),
+        }
+    }
+
+    /// Makes the token of a number. A number is used once.
+    pub(super) fn token(&self, number: usize) -> Token<'_> {
+        Token { books: self, number, inverse: !number, panics: false }
+    }
+
+    /// Returns the number of tokens dropped.
+    pub(super) fn dropped(&self) -> u64 {
+        // Acquire: pairs with the release in the drop of each token.
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    /// Records a violation if it is the first.
+    pub(super) fn fail(&self, what: String) {
+        lock(&self.violation).get_or_insert(what);
+    }
+
+    pub(super) fn violation(&self) -> Option<String> {
+        lock(&self.violation).clone()
+    }
+
+    /// Changes the state of a token from `from` to `to`.
+    fn change(&self, number: usize, from: u8, to: u8, what: &str) {
+        // Relaxed: the bag orders the accesses to a token, and this must show if it does not.
+        let state = self.states[number].swap(to, Ordering::Relaxed);
+        if state != from {
+            let names = ["held by a thread", "in the bag", "dropped"];
+            self.fail(format!("token {number} was {what} although it was {}", names[usize::from(state)]));
+        }
+    }
+}
+
+/// An element of the bag.
+pub(super) struct Token<'a> {
+    books: &'a Books,
+    number: usize,
+    /// The number, inverted: a damaged token is found.
+    inverse: usize,
+    /// Whether the drop panics.
+    pub(super) panics: bool,
+}
+
+impl Token<'_> {
+    /// Called before the token is put.
+    pub(super) fn note_put(&self) {
+        self.books.change(self.number, HELD, PUT, "put");
+    }
+
+    /// Called after the token was got.
+    pub(super) fn note_got(&self) {
+        self.books.change(self.number, PUT, HELD, "got");
+        if self.inverse != !self.number {
+            self.books.fail(format!("token {} is damaged: it also says {}", self.number, !self.inverse));
+        }
+    }
+}
+
+impl Drop for Token<'_> {
+    fn drop(&mut self) {
+        // Relaxed: as in `change`.
+        if self.books.states[self.number].swap(DROPPED, Ordering::Relaxed) == DROPPED {
+            self.books.fail(format!("token {} was dropped twice", self.number));
+        }
+        // Release: pairs with the acquire in `Books::dropped`.
+        self.books.dropped.fetch_add(1, Ordering::Release);
+        if self.panics {
+            raise_expected_panic();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_comes_out_twice_is_a_violation() {
+        let books = Books::new(2);
+        let token = books.token(1);
+        token.note_put();
+        token.note_got();
+        assert_eq!(books.violation(), None);
+        token.note_got();
+        assert_eq!(books.violation().as_deref(), Some("token 1 was got although it was held by a thread"));
+        drop(token);
+        assert_eq!(books.dropped(), 1);
+    }
+}

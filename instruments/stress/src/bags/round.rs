@@ -1,0 +1,270 @@
+//! One round: a bag, its tokens, and the body of a thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use squall::parts::bag::{Bag, Client, Strategy};
+use squall_machine::machine;
+
+use super::Break;
+use super::books::{Books, Token};
+use crate::run::{Rng, Violation};
+use crate::skeleton::delay::delay;
+use crate::skeleton::expected_panic::{ExpectedPanic, catch_silently, panic_message};
+use crate::skeleton::placement::{AllowedCpus, switch_vp};
+
+/// Maximum number of steps of a thread.
+const STEPS_MAX: u64 = 4_000;
+/// Maximum number of tokens that a thread holds.
+const HELD_MAX: usize = 24;
+/// Maximum number of tokens of a plentiful round beyond one more than the threads may hold.
+const MORE_MAX: u64 = 200;
+/// Maximum number of places beyond those of the VPs.
+const PLACES_MAX: u64 = 64;
+/// A planned break happens once in this many chances.
+const BREAK_ONE_IN: u64 = 256;
+
+/// The counted events of all rounds.
+#[derive(Default)]
+pub(super) struct Counts {
+    puts: AtomicU64,
+    gets: AtomicU64,
+    empty: AtomicU64,
+    batches: AtomicU64,
+    idle: AtomicU64,
+    changes: AtomicU64,
+    plentiful: AtomicU64,
+    panics: AtomicU64,
+}
+
+impl Counts {
+    /// Returns the names and the counts.
+    pub(super) fn lines(&self) -> Vec<(&'static str, u64)> {
+        let lines = [
+            ("tokens put", &self.puts),
+            ("tokens got", &self.gets),
+            ("gets that said empty", &self.empty),
+            ("batches", &self.batches),
+            ("idle events", &self.idle),
+            ("attributes changed", &self.changes),
+            ("plentiful rounds", &self.plentiful),
+            ("panics in drops", &self.panics),
+        ];
+        lines.map(|(name, count)| (name, count.load(Ordering::Relaxed))).to_vec()
+    }
+}
+
+fn count(place: &AtomicU64, more: usize) {
+    place.fetch_add(more as u64, Ordering::Relaxed);
+}
+
+/// The data that the threads of a round share. The books outlive the tokens.
+pub(super) struct Round<'a> {
+    bag: Bag<Token<'a>>,
+    books: &'a Books,
+    tokens: usize,
+    places: usize,
+    /// Whether there are more tokens than all threads may hold (`bags/I1`).
+    is_plentiful: bool,
+    broken: Option<Break>,
+    home: &'a AllowedCpus,
+    counts: &'a Counts,
+}
+
+/// The most tokens of a round.
+pub(super) fn tokens_max(threads: usize) -> usize {
+    threads * HELD_MAX + MORE_MAX as usize
+}
+
+impl<'a> Round<'a> {
+    pub(super) fn new(
+        books: &'a Books,
+        threads: usize,
+        broken: Option<Break>,
+        home: &'a AllowedCpus,
+        counts: &'a Counts,
+        rng: &mut Rng,
+    ) -> Round<'a> {
+        let is_plentiful = rng.one_in(2);
+        let tokens = if is_plentiful {
+            count(&counts.plentiful, 1);
+            threads * HELD_MAX + 1 + rng.below(MORE_MAX) as usize
+        } else {
+            1 + rng.below(2 * threads as u64) as usize
+        };
+        let places = machine().vp_limit() + rng.below(PLACES_MAX + 1) as usize;
+        let bag = Bag::with_places(places);
+        let round = Round { bag, books, tokens, places, is_plentiful, broken, home, counts };
+        for _ in 0..8 {
+            round.change(rng);
+        }
+        for number in 0..tokens {
+            round.put(round.client(rng), books.token(number));
+        }
+        round
+    }
+
+    /// The body of a thread: a random number of steps. Then it puts back all tokens that it holds.
+    pub(super) fn live(&self, rng: &mut Rng) {
+        let mut held: Vec<Token<'a>> = Vec::with_capacity(HELD_MAX);
+        for _ in 0..1 + rng.below(STEPS_MAX) {
+            if self.books.violation().is_some() {
+                break;
+            }
+            self.step(&mut held, rng);
+        }
+        while let Some(token) = held.pop() {
+            self.put(self.client(rng), token);
+        }
+    }
+
+    fn step(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+        match rng.below(256) {
+            0..100 if !held.is_empty() => {
+                let token = held.swap_remove(rng.below(held.len() as u64) as usize);
+                if self.breaks(Break::LoseToken, rng) {
+                    return drop(token);
+                }
+                self.put(self.client(rng), token);
+            }
+            100..200 if held.len() < HELD_MAX => self.get(held, rng),
+            200..210 if !held.is_empty() => {
+                let batch = held.split_off(rng.below(held.len() as u64) as usize);
+                batch.iter().for_each(Token::note_put);
+                count(&self.counts.puts, batch.len());
+                count(&self.counts.batches, 1);
+                self.client(rng).put_batch(batch);
+            }
+            210..220 if held.len() < HELD_MAX => {
+                let wanted = 1 + rng.below((HELD_MAX - held.len()) as u64) as usize;
+                let before = held.len();
+                let got = self.client(rng).get_batch(wanted, held);
+                if got != held.len() - before || got > wanted {
+                    self.books.fail(format!("a batch of at most {wanted} says {got}"));
+                }
+                held[before..].iter().for_each(Token::note_got);
+                count(&self.counts.gets, got);
+                count(&self.counts.batches, 1);
+                if got < wanted {
+                    self.note_empty();
+                }
+            }
+            220..240 => {
+                let (client, events) = (self.client(rng), rng.below(8) as usize);
+                (0..events).for_each(|_| client.idle());
+                count(&self.counts.idle, events);
+            }
+            240..244 => self.change(rng),
+            244 => {
+                self.home.confine(None, rng);
+                switch_vp(rng);
+            }
+            245..248 => delay(rng),
+            248 => {
+                // Estimates: only their end is promised.
+                let _ = (self.bag.len(), self.bag.is_empty(), self.client(rng).len());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the client of the thread's VP, or of a random place.
+    fn client(&self, rng: &mut Rng) -> Client<'_, Token<'a>> {
+        if rng.one_in(2) { self.bag.here() } else { self.bag.client(rng.below(self.places as u64) as usize) }
+    }
+
+    fn put(&self, client: Client<'_, Token<'a>>, token: Token<'a>) {
+        token.note_put();
+        count(&self.counts.puts, 1);
+        client.put(token);
+    }
+
+    fn get(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+        let got = self.client(rng).get();
+        if let Some(token) = got {
+            token.note_got();
+            if self.breaks(Break::GetTwice, rng) {
+                token.note_got();
+            }
+            count(&self.counts.gets, 1);
+            held.push(token);
+            if self.breaks(Break::SayEmpty, rng) {
+                self.note_empty();
+            }
+        } else {
+            self.note_empty();
+        }
+    }
+
+    /// Called after a get said empty.
+    fn note_empty(&self) {
+        count(&self.counts.empty, 1);
+        if self.is_plentiful {
+            self.books.fail(format!(
+                "a get said empty although there are {} tokens and the threads hold at most {HELD_MAX} each",
+                self.tokens
+            ));
+        }
+    }
+
+    /// Changes the strategy or a constant.
+    fn change(&self, rng: &mut Rng) {
+        let attributes = self.bag.attributes();
+        let small = rng.below(64) as usize;
+        match rng.below(8) {
+            0 => attributes.set_bulk(small),
+            1 => attributes.set_idle_events(small / 8),
+            2 => attributes.set_pull_below(small),
+            3 => attributes.set_push_above(small / 4),
+            4 => attributes.set_estimate_step(small / 8),
+            5 => attributes.set_push_margin(small / 8),
+            _ => {
+                attributes.set_strategy(Strategy::ALL[rng.below(Strategy::ALL.len() as u64) as usize]);
+            }
+        }
+        count(&self.counts.changes, 1);
+    }
+
+    fn breaks(&self, planned: Break, rng: &mut Rng) -> bool {
+        self.broken == Some(planned) && rng.one_in(BREAK_ONE_IN)
+    }
+
+    /// Checks the books, after all threads have ended.
+    pub(super) fn end(self, rng: &mut Rng) -> Result<(), Violation> {
+        // The rest is dropped with the bag.
+        let wanted = if rng.one_in(2) { self.tokens } else { rng.below(self.tokens as u64 + 1) as usize };
+        let mut got: Vec<Token<'a>> = Vec::new();
+        while got.len() < wanted
+            && let Some(token) = self.client(rng).get()
+        {
+            token.note_got();
+            got.push(token);
+        }
+        if got.len() < wanted {
+            let what =
+                format!("{} of {} tokens are in the bag after all were put back", got.len(), self.tokens);
+            self.books.fail(what);
+        } else if got.len() == self.tokens && self.client(rng).get().is_some() {
+            self.books.fail("a token is in the bag after all were taken".to_owned());
+        }
+        if self.broken == Some(Break::LeakToken) {
+            std::mem::forget(got.pop());
+        }
+        // The bag drops the other tokens after a drop that panics.
+        if let Some(mut token) = got.pop() {
+            token.panics = true;
+            token.note_put();
+            self.client(rng).put(token);
+        }
+        drop(got);
+        match catch_silently(|| drop(self.bag)) {
+            Ok(()) => {}
+            Err(panic) if panic.is::<ExpectedPanic>() => count(&self.counts.panics, 1),
+            Err(panic) => self.books.fail(format!("the drop of a bag panicked: {}", panic_message(&*panic))),
+        }
+        let dropped = self.books.dropped();
+        if dropped != self.tokens as u64 {
+            self.books.fail(format!("{dropped} of {} tokens were dropped", self.tokens));
+        }
+        self.books.violation().map_or(Ok(()), |what| Err(Violation(what)))
+    }
+}
