@@ -12,7 +12,7 @@
 //! bag starts as [`shared`], becomes [`distributed`] while several VPs use it, and goes back afterwards.
 //!
 //! All forms have one interface, [`Bag`], and are called through a `Handle<dyn Bag<T>>`. [`BagExt`] has the
-//! methods that put, get and wait.
+//! methods that put, get and wait. [`BoundedBag`] has a limit, at which puts fail or wait.
 //!
 //! ```
 //! use squall::objects::bag::{self, Bag, BagExt};
@@ -47,6 +47,7 @@
 //!
 //! [`squall::parts::bag`](squall_parts::bag) has the bag without an object.
 
+mod bounded;
 mod classes;
 mod ext;
 mod forms;
@@ -61,6 +62,7 @@ use squall_macros::interface;
 use squall_parts::bag::{self as parts, Client};
 use std::sync::Arc;
 
+pub use bounded::{BoundedBag, BoundedHandle, Room};
 pub use ext::BagExt;
 pub use idle::{has_thread, set_thread};
 pub use policy::{DISTRIBUTED, SHARED};

@@ -14,6 +14,7 @@ mod touchy;
 
 mod adaptive;
 mod bag;
+mod bag_bounded;
 mod bag_waits;
 mod cached;
 mod common;
