@@ -7,8 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Strategy {
-    /// Clients put into the first shard that was made, and take from it. Elements that other strategies
-    /// left elsewhere are found there.
+    /// Clients put into the common shard, the first that was made, and take from it. Elements that other
+    /// strategies left elsewhere are found there.
     Centralized,
     /// A client with an empty shard takes one element of another shard.
     Distributed,
@@ -80,7 +80,7 @@ numbers! {
     3 push_above set_push_above 20000 "the size of a shard above which its idle client pushes."
     4 estimate_step set_estimate_step 500 "the change of a shard's size after which its estimate is renewed."
     5 push_margin set_push_margin 2048 "the least difference to the estimate of a shard that gets elements."
-    6 hoard set_hoard 65536 "the size above which a put moves blocks of its shard to the first shard that was made. So what the clients of any other shard leave there is bounded."
+    6 hoard set_hoard 65536 "the size above which a put moves blocks of its shard to the common shard. So what the clients of any other shard leave there is bounded."
     7 leave_after set_leave_after 16 "the number of idle acts in a row without a put or get after which a shard leaves the bag; 0 is never."
 }
 

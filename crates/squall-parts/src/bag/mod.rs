@@ -67,6 +67,7 @@ use shard::Shard;
 use squall_lock::VpLock;
 #[cfg(not(loom))]
 use squall_machine::{Vp, machine};
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::{OnceLock, StdArc};
 use std::fmt;
 use store::Elements;
@@ -97,8 +98,8 @@ pub struct Bag<T> {
     roster: Roster,
     /// The shards with elements, as far as they keep their bits.
     filled: Places,
-    /// The place of the first shard that was made.
-    center: OnceLock<usize>,
+    /// The place of the common shard: the first that was made, or the last at which elements were gathered.
+    center: AtomicUsize,
     attributes: Attributes,
     waiters: Waiters<T>,
 }
@@ -106,6 +107,7 @@ pub struct Bag<T> {
 /// The shards of neighbouring places, so that a bag that few places use is small.
 type Chunk<T> = Box<[OnceLock<StdArc<Shard<T>>>]>;
 const CHUNK: usize = 16;
+const NO_PLACE: usize = usize::MAX;
 
 /// A client of a bag: the bag, seen from one of its shards.
 pub struct Client<'a, T> {
@@ -146,17 +148,22 @@ impl<T> Bag<T> {
         })
     }
 
-    /// Returns the client of the calling thread's VP.
-    fn local(&self) -> Client<'_, T> {
-        self.here()
+    /// Returns the client of a place, or that of the calling thread's VP.
+    fn local_at(&self, place: Option<usize>) -> Client<'_, T> {
+        place.map_or_else(|| self.here(), |place| self.client(place))
     }
 
     /// Moves the elements of all other shards to that of a place, but not those that clients put meanwhile.
+    /// From now on that is the common shard: of [`Strategy::Centralized`], and for shards that hold too
+    /// much.
     ///
     /// # Panics
     /// If the bag has no such place.
     pub fn gather(&self, place: usize) {
-        self.gather_at(self.client(place).shard);
+        let shard = self.client(place).shard;
+        // Relaxed: any shard is right.
+        self.center.store(place, Ordering::Relaxed);
+        self.gather_at(shard);
     }
 
     /// Returns the client of a place, for an object that keeps both.
@@ -173,13 +180,18 @@ impl<T> Bag<T> {
 
 #[cfg(loom)]
 impl<T> Bag<T> {
-    /// Returns the first client.
-    fn local(&self) -> Client<'_, T> {
-        self.client_with(0, |elements| VpLock::new(squall_lock::ModelVp::new(0), elements))
+    /// Returns the client of a place, or the first one.
+    fn local_at(&self, place: Option<usize>) -> Client<'_, T> {
+        let place = place.unwrap_or(0);
+        self.client_with(place, |elements| VpLock::new(squall_lock::ModelVp::new(place as u32), elements))
     }
 }
 
 impl<T> Bag<T> {
+    fn local(&self) -> Client<'_, T> {
+        self.local_at(None)
+    }
+
     fn make(places: usize) -> Bag<T> {
         assert!(places > 0, "a bag needs at least one place");
         Bag {
@@ -187,7 +199,7 @@ impl<T> Bag<T> {
             places,
             roster: Roster::new(places),
             filled: Places::new(places),
-            center: OnceLock::new(),
+            center: AtomicUsize::new(NO_PLACE),
             attributes: Attributes::new(),
             waiters: Waiters::new(),
         }
@@ -227,9 +239,19 @@ impl<T> Bag<T> {
         );
         let chunk = self.shards[place / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let shard = chunk[place % CHUNK].get_or_init(|| StdArc::new(Shard::new(place, lock)));
-        self.center.get_or_init(|| place);
+        // Relaxed: any shard is right.
+        _ = self.center.compare_exchange(NO_PLACE, place, Ordering::Relaxed, Ordering::Relaxed);
         shard.enter(self);
         shard
+    }
+
+    /// Returns the common shard.
+    fn common_shard(&self) -> Option<&Shard<T>> {
+        // Relaxed: any shard is right.
+        match self.center.load(Ordering::Relaxed) {
+            NO_PLACE => None,
+            place => self.shard(place),
+        }
     }
 
     /// Returns the shard of a place, if it was made.
@@ -419,9 +441,7 @@ impl<T> Client<'_, T> {
     #[inline]
     fn home(&self) -> &Shard<T> {
         match self.bag.attributes.strategy() {
-            Strategy::Centralized => {
-                self.bag.center.get().and_then(|&at| self.bag.shard(at)).unwrap_or(self.shard)
-            }
+            Strategy::Centralized => self.bag.common_shard().unwrap_or(self.shard),
             _ => self.shard,
         }
     }

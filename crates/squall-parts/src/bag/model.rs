@@ -276,6 +276,25 @@ fn given() {
     putter.join().unwrap();
 }
 
+/// A get takes an element back from a waiter, while that looks.
+fn taken_back() {
+    let bag = bag(Strategy::Distributed, 2, &[]);
+    let mut wait = Wait::new(&*bag);
+    let poll = |wait: &mut Wait<_, _>| Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll(&mut wait).is_pending());
+    client(&bag, 1).put(1);
+    let other = {
+        let bag = bag.clone();
+        thread::spawn(move || client(&bag, 1).get())
+    };
+    let answer = poll(&mut wait);
+    let got = other.join().unwrap();
+    match answer {
+        Poll::Ready(answer) => assert_eq!((answer, got), (Ok(1), None)),
+        Poll::Pending => assert_eq!((got, bag.waiting()), (Some(1), 1)),
+    }
+}
+
 /// A wait is cancelled, while another client puts.
 fn cancelled() {
     let bag = bag(Strategy::Distributed, 2, &[]);
@@ -317,7 +336,8 @@ macro_rules! models {
 models! {
     never_empty in_transit pushed late leaves comes_back leaves_the_sum leaves_with_a_transfer
     locked_in_transit locked_comes_back enlisted
-    waits waits_again waits_for_a_transfer waits_for_a_push waits_beside_looks given cancelled closed
+    waits waits_again waits_for_a_transfer waits_for_a_push waits_beside_looks given taken_back
+    cancelled closed
 }
 
 #[cfg(loom)]
@@ -346,6 +366,7 @@ fn twins() {
         (WITHDRAW, "waits_beside_looks"),
         (GIVEN, "given"),
         (TAKE_BACK, "given"),
+        (ONE_STEP, "taken_back"),
         (BACK, "cancelled"),
     ] {
         squall_sys::sync::weaken::twin(site, &[], &format!("bag::model::{model}::holds"));

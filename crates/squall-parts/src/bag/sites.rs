@@ -42,6 +42,8 @@ pub(super) const ALL_CHANGES: Site = Site(141);
 pub(super) const GIVEN: Site = Site(142);
 /// Not an ordering: `get` takes back an element that was given (`wait/I2`).
 pub(super) const TAKE_BACK: Site = Site(143);
+/// Not an ordering: an element is taken back in one step (`wait/I2`).
+pub(super) const ONE_STEP: Site = Site(146);
 /// Not an ordering: an announcement with waiters stays (`wait/I1`).
 pub(super) const WITHDRAW: Site = Site(144);
 /// Not an ordering: a transfer without demand looks for waiters (`wait/I1`).

@@ -227,7 +227,7 @@ impl<T> Bag<T> {
     /// Moves blocks from a shard that holds too much to the common one.
     #[cold]
     pub(super) fn spill(&self, shard: &Shard<T>) {
-        let Some(center) = self.center.get().and_then(|&place| self.shard(place)) else { return };
+        let Some(center) = self.common_shard() else { return };
         if center.index() == shard.index() {
             return;
         }

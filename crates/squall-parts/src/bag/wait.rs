@@ -102,9 +102,27 @@ impl<T> Place<T> {
         Some(sleeper)
     }
 
-    /// Lets a waiter wait again, after its element was taken back.
-    fn wait_again(&self, sleeper: Sleeper) {
-        *self.lock() = State::Waiting(sleeper);
+    /// Takes an element back that was given: the waiter waits again, or its wait ends. In one step, since the
+    /// waiter may look meanwhile.
+    fn take_back(&self, ends: bool) -> Option<(T, Sleeper)> {
+        if sites::ONE_STEP.is_weak() {
+            let (value, sleeper) = self.take()?;
+            *self.lock() = State::Waiting(sleeper.clone());
+            return Some((value, sleeper));
+        }
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Ended) {
+            State::Given(value, sleeper) => {
+                if !ends {
+                    *state = State::Waiting(sleeper.clone());
+                }
+                Some((value, sleeper))
+            }
+            earlier => {
+                *state = earlier;
+                None
+            }
+        }
     }
 
     /// Ends a wait, and returns its waker.
@@ -252,9 +270,10 @@ impl<T> Waiters<T> {
 }
 
 impl<T> Bag<T> {
-    /// Returns the number of waiting gets. It may be out of date.
+    /// Returns the number of waiting gets, also of those that were given an element and have not yet taken
+    /// it. It may be out of date.
     pub fn waiting(&self) -> usize {
-        self.waiters.queue.waiting.load(Ordering::Relaxed)
+        self.waiters.queue.waiting.load(Ordering::Relaxed) + self.given()
     }
 
     /// Ends all waits, now and from now on: a wait that finds the bag empty returns [`Closed`]. Put and get
@@ -342,14 +361,13 @@ impl<T> Bag<T> {
     pub(super) fn take_back(&self, shard: &Shard<T>) -> Option<T> {
         let mut queue = self.waiters.lock();
         let (ticket, place) = queue.given.pop_last()?;
-        let (value, sleeper) = place.take()?;
+        let (value, sleeper) = place.take_back(queue.closed)?;
         if queue.closed {
             self.waiters.publish(&queue);
             drop(queue);
             wake(Some(sleeper));
             return Some(value);
         }
-        place.wait_again(sleeper);
         queue.waiting.insert(ticket, place);
         self.waiters.publish(&queue);
         drop(queue);
@@ -387,6 +405,8 @@ impl<T> Bag<T> {
 #[must_use = "a wait does nothing until it is awaited or blocks"]
 pub struct Wait<T, B: Deref<Target = Bag<T>>> {
     bag: B,
+    /// The place whose client gets; that of the calling thread's VP if empty.
+    at: Option<usize>,
     queued: Option<Queued<T>>,
 }
 
@@ -430,7 +450,20 @@ impl std::error::Error for WaitError {}
 impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
     /// Makes a wait. It begins with its first poll, or when it blocks.
     pub fn new(bag: B) -> Wait<T, B> {
-        Wait { bag, queued: None }
+        Wait { bag, at: None, queued: None }
+    }
+
+    /// Makes a wait of the client of a place.
+    ///
+    /// # Panics
+    /// If the bag has no such place: in the first poll.
+    pub fn at(bag: B, place: usize) -> Wait<T, B> {
+        Wait { bag, at: Some(place), queued: None }
+    }
+
+    /// Returns the client that gets.
+    fn client(&self) -> Client<'_, T> {
+        self.bag.local_at(self.at)
     }
 
     /// Blocks the thread until there is an element.
@@ -481,7 +514,7 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
 
     /// Takes an element if no other wait is before this one.
     fn at_once(&self) -> Option<T> {
-        if self.bag.waiting() == 0 { self.bag.local().get() } else { None }
+        if self.bag.waiting() == 0 { self.client().get() } else { None }
     }
 
     /// One poll.
@@ -528,7 +561,7 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
             State::Ended => {
                 drop(state);
                 self.queued = None;
-                Poll::Ready(self.bag.local().get().ok_or(Closed))
+                Poll::Ready(self.client().get().ok_or(Closed))
             }
         }
     }
@@ -543,12 +576,12 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
         assert!(!forked(), "a wait for an element of a bag would never end in the child of a fork");
         let place = StdArc::new(Place(Mutex::new(State::Waiting(StdArc::new(waker.clone())))));
         let Some((ticket, announced)) = bag.waiters.add(place.clone()) else {
-            return Poll::Ready(bag.local().get().ok_or(Closed));
+            return Poll::Ready(self.client().get().ok_or(Closed));
         };
         self.queued = Some(Queued { ticket, place });
         bag.waiters.fence(announced);
         if !sites::RECHECK.is_weak() {
-            bag.serve(bag.local().shard);
+            bag.serve(bag.local_at(self.at).shard);
         }
         self.step(waker)
     }
@@ -581,7 +614,7 @@ impl<T, B: Deref<Target = Bag<T>>> Drop for Wait<T, B> {
         if let Some(value) = self.leave()
             && !sites::BACK.is_weak()
         {
-            self.bag.local().put(value);
+            self.client().put(value);
         }
     }
 }
@@ -624,7 +657,7 @@ impl<T> Client<'_, T> {
     /// # Errors
     /// [`Closed`].
     pub fn get_wait(&self) -> Result<T, Closed> {
-        Wait::new(self.bag).block()
+        Wait::at(self.bag, self.shard.index()).block()
     }
 
     /// Waits until there is an element, for at most `limit`: see [`Wait`].
@@ -632,6 +665,6 @@ impl<T> Client<'_, T> {
     /// # Errors
     /// [`WaitError`].
     pub fn get_for(&self, limit: Duration) -> Result<T, WaitError> {
-        Wait::new(self.bag).block_for(limit)
+        Wait::at(self.bag, self.shard.index()).block_for(limit)
     }
 }
