@@ -82,6 +82,9 @@ pub trait BagExt<T: Send + 'static>: Copy {
     /// Takes an element; blocks the thread while the bag is empty. Threads and tasks that wait get elements
     /// in the order in which they began to wait. A task uses [`get_async`](BagExt::get_async).
     ///
+    /// Until a waiter runs, a [`get`](BagExt::get) that finds the bag empty may take the element that the
+    /// waiter was given. The waiter then waits on.
+    ///
     /// ```
     /// use squall::objects::bag::{self, BagExt};
     ///
@@ -262,7 +265,7 @@ fn client<'o, T: Send + 'static>(hit: &Hit<'o, dyn Bag<T>>) -> Option<Client<'o,
 
 /// Whether elements have so many bytes that they skip the fast paths. In unoptimised builds each function of
 /// a fast path would copy them.
-const fn is_large<T>() -> bool {
+pub(super) const fn is_large<T>() -> bool {
     size_of::<T>() > 256
 }
 

@@ -16,6 +16,7 @@ use squall_parts::bag::{self as parts, Client, Counts, Member, Strategy};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::ext::is_large;
 use super::idle::Round;
 use super::policy::{ALARM, post};
 use super::{Bag, BagView, SAMPLE_LOG2, Sensors, classes, idle};
@@ -146,13 +147,15 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, ADAPTS, W
         idle::ask(&self.at.root().asked, || Handle::id(self.at.handle()), round::<T>);
     }
 
-    /// Counts a call that did not use the view (I2), and posts to the policy if the alarm expires.
-    fn note(&self) {
+    /// Counts a call that did not use the view (I2), and posts to the policy if the alarm expires. A sample
+    /// stands for many calls on the VP.
+    fn note(&self, is_sample: bool) {
         if !ADAPTS {
             return;
         }
         let is_local = Vp::current() == self.vp;
-        let (count, calls) = if is_local { (&self.local, 1 << SAMPLE_LOG2) } else { (&self.foreign, 1) };
+        let calls = if is_local && is_sample && !is_large::<T>() { 1 << SAMPLE_LOG2 } else { 1 };
+        let count = if is_local { &self.local } else { &self.foreign };
         count.store(count.load(Ordering::Relaxed).wrapping_add(calls), Ordering::Relaxed);
         if is_local && !WIDE {
             // One VP that calls a shared bag is no reason to post.
@@ -176,14 +179,15 @@ fn round<T: Send + 'static>(id: Id) -> Option<Round> {
 
 impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Bag<T> for Local<T, ADAPTS, WIDE> {
     fn put_one(&self, value: T) {
-        self.note();
+        self.note(true);
         self.client().put(value);
     }
 
     fn get_one(&self) -> Option<T> {
-        self.note();
         let client = self.client();
+        // Such a call never uses the view, so it is no sample.
         let lacks = client.is_empty();
+        self.note(!lacks);
         let value = client.get();
         if WIDE && lacks && value.is_some() {
             self.ask_for_idle_work();
@@ -192,12 +196,12 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Bag<T> for Local<T
     }
 
     fn put_batch(&self, values: Vec<T>) {
-        self.note();
+        self.note(false);
         self.client().put_batch(values);
     }
 
     fn get_batch(&self, max: usize) -> Vec<T> {
-        self.note();
+        self.note(false);
         let mut values = Vec::new();
         let client = self.client();
         let lacks = client.len() < max;

@@ -28,7 +28,8 @@
 //!
 //! # Guarantees
 //! - With [`max_size`](PoolBuilder::max_size), at most so many objects exist. Threads and tasks that wait for
-//!   one get it in the order in which they began to wait.
+//!   one get it in the order in which they began to wait. Until a waiter runs, another caller may take the
+//!   object that it was given; the waiter then waits on.
 //! - A panic in one of the pool's functions, or in the drop of an object, ends the call that ran it. The
 //!   object is discarded, and its room goes to the next caller.
 //! - Objects come back from any thread, and after the pool was dropped. They are dropped then.
@@ -41,6 +42,7 @@ mod pooled;
 
 use squall_core::{Handle, Interface, Owned};
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -216,6 +218,62 @@ impl<T: Send + 'static> ObjectPool<T> {
         self.admit(found)
     }
 
+    /// Like [`get`](ObjectPool::get), but makes an object by `make`, which may fail.
+    ///
+    /// ```
+    /// use squall::objects::pool::ObjectPool;
+    ///
+    /// let pool = ObjectPool::builder(|| 0).max_size(1).build();
+    /// assert_eq!(pool.get_or_try_make(|| "x".parse()).ok().as_deref(), None);
+    /// assert_eq!(pool.get_or_try_make(|| "7".parse()).ok().as_deref(), Some(&7));
+    /// assert_eq!(*pool.get(), 7);
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `make`. The room of the object goes to the next caller.
+    /// # Panics
+    /// Like [`get`](ObjectPool::get).
+    pub fn get_or_try_make<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Pooled<T>, E> {
+        let found = match self.find() {
+            Some(found) => found,
+            None => self.handle().get_wait().unwrap_or_else(|error| panic!("{error}")),
+        };
+        match self.check(found) {
+            Ok(pooled) => Ok(pooled),
+            // If `make` fails, the drop of the empty guard puts the room into the bag.
+            Err(room) => make().map(|value| self.fill(room, value)),
+        }
+    }
+
+    /// Like [`get_or_try_make`](ObjectPool::get_or_try_make), for a task: `make` returns a future. If the
+    /// future of this method is dropped, the object or its room goes back.
+    ///
+    /// ```
+    /// use squall::objects::pool::{ObjectPool, Pooled};
+    ///
+    /// async fn connection(pool: &ObjectPool<String>) -> std::io::Result<Pooled<String>> {
+    ///     pool.get_or_try_make_async(|| async { Ok("connected".to_owned()) }).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `make`. The room of the object goes to the next caller.
+    /// # Panics
+    /// A poll, if a function of the pool panics.
+    pub async fn get_or_try_make_async<E, F>(&self, make: impl FnOnce() -> F) -> Result<Pooled<T>, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let found = match self.find() {
+            Some(found) => found,
+            None => self.handle().get_async().await.unwrap_or_else(|error| panic!("{error}")),
+        };
+        match self.check(found) {
+            Ok(pooled) => Ok(pooled),
+            Err(room) => make().await.map(|value| self.fill(room, value)),
+        }
+    }
+
     /// Returns the number of idle objects: an estimate. It includes the rooms of discarded objects.
     ///
     /// ```
@@ -271,15 +329,27 @@ impl<T: Send + 'static> ObjectPool<T> {
     }
 
     /// Checks an idle object, or makes one for a room.
-    fn admit(&self, Idle(object): Idle<T>) -> Pooled<T> {
-        // If a function of the program panics, the drop of this guard puts the room into the bag.
+    fn admit(&self, found: Idle<T>) -> Pooled<T> {
+        self.check(found).unwrap_or_else(|room| self.fill(room, (self.rules.make)()))
+    }
+
+    /// Returns the guard of an idle object that may be lent, or an empty guard. If a function of the program
+    /// panics, the drop of the empty guard puts the room into the bag.
+    fn check(&self, Idle(object): Idle<T>) -> Result<Pooled<T>, Pooled<T>> {
         let mut pooled = self.lend(None);
-        let fit = object.and_then(|object| self.rules.fit(object, self.created));
-        pooled.fill(fit.unwrap_or_else(|| {
-            let value = (self.rules.make)();
-            Box::new(Object { value, made: self.rules.now(self.created) })
-        }));
-        pooled
+        match object.and_then(|object| self.rules.fit(object, self.created)) {
+            Some(object) => {
+                pooled.fill(object);
+                Ok(pooled)
+            }
+            None => Err(pooled),
+        }
+    }
+
+    /// Fills an empty guard with a new object.
+    fn fill(&self, mut room: Pooled<T>, value: T) -> Pooled<T> {
+        room.fill(Box::new(Object { value, made: self.rules.now(self.created) }));
+        room
     }
 }
 

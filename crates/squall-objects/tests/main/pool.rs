@@ -81,7 +81,6 @@ fn those_who_wait_are_served_in_turn_by_returned_and_by_discarded_objects() {
         let mut tasks: Vec<Task<'_, usize>> = (0..3).map(|_| Box::pin(pool.get_async()) as _).collect();
         assert!(tasks.iter_mut().all(|task| poll(task).is_pending()));
         drop(one);
-        assert!(pool.try_get().is_none(), "the object is that of the first task");
         let Poll::Ready(first) = poll(&mut tasks[0]) else { panic!("the first task is served") };
         assert_eq!(*first, 0);
         assert_eq!(Pooled::detach(two), 1);
@@ -164,6 +163,29 @@ fn old_and_unfit_objects_are_replaced_and_others_reset() {
         assert!(object.is_empty());
         assert_eq!(object.capacity() > 0, capacity && len == 3);
         object.resize(len, 1);
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_made_leaves_its_room_to_the_next_caller() {
+    let _alone = alone();
+    for form in forms() {
+        let pool = form(ObjectPool::builder(|| 1)).max_size(1).build();
+        assert_eq!(pool.get_or_try_make(|| Err::<u32, _>("no")).unwrap_err(), "no");
+        assert!(panics(|| pool.get_or_try_make(|| -> Result<u32, ()> { panic!("no") })));
+        let mut failing = Box::pin(pool.get_or_try_make_async(|| async { Err::<u32, _>("no") }));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(failing.as_mut().poll(&mut context), Poll::Ready(Err("no"))));
+        // A task that is cancelled while it makes its object, and one that waits for the room meanwhile.
+        let mut making = Box::pin(pool.get_or_try_make_async(std::future::pending::<Result<u32, ()>>));
+        assert!(making.as_mut().poll(&mut context).is_pending());
+        let mut waiting: Task<'_, u32> = Box::pin(pool.get_async());
+        assert!(poll(&mut waiting).is_pending() && pool.try_get().is_none());
+        drop(making);
+        let Poll::Ready(object) = poll(&mut waiting) else { panic!("the room is free") };
+        assert_eq!(*object, 1);
+        drop(object);
+        assert_eq!(pool.get_or_try_make(|| Err("an idle object is there")).as_deref(), Ok(&1));
     }
 }
 
