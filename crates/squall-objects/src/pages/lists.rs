@@ -39,7 +39,7 @@ pub(super) struct Lists {
 /// The place that chunks come from.
 pub(super) enum Supply {
     System(Arc<Source>),
-    Pool(Parent),
+    Pool(Box<Parent>),
 }
 
 /// The pool above. `used` counts the pages that it lent; it is an estimate if pages strayed between pools.
@@ -515,7 +515,7 @@ impl Supply {
 
     pub(super) fn pool(pool: Handle<dyn PagePool>, max: usize) -> Supply {
         let (used, max) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(max));
-        Supply::Pool(Parent { pool, used, max, own: OnceLock::new() })
+        Supply::Pool(Box::new(Parent { pool, used, max, own: OnceLock::new() }))
     }
 }
 
