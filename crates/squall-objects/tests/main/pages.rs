@@ -297,8 +297,9 @@ fn swaps_keep_all_pages() {
                 while !stop.load(Ordering::Relaxed) {
                     turn = turn.wrapping_add(5);
                     on(turn % VPS, || {
-                        let mut page =
-                            pools[turn as usize % 2].get().expect("fewer than 40 pages are in use");
+                        // A search may miss pages that others return meanwhile.
+                        let pool = pools[turn as usize % 2];
+                        let mut page = std::iter::repeat_with(|| pool.get()).find_map(|page| page).unwrap();
                         page.fill(thread);
                         held.push(page);
                     });
