@@ -267,6 +267,7 @@ impl Lists {
             moving.end(taken.is_ok());
             let is_still = || {
                 self.moves.moving.load(Ordering::Acquire) == 0
+                    // Acquire: pairs with the Release of `Moving`.
                     && self.moves.moved.load(Ordering::Acquire) == moved
             };
             if taken.is_ok() || is_still() {
