@@ -185,11 +185,12 @@ pub fn discard_page_of(vp: Vp, id: Id) {
 ///
 /// ```
 /// # mod ex { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/docs/counter.rs")); } use ex::*;
-/// use squall::{Handle, Vp, tables};
+/// use squall::{Handle, Id, tables};
 ///
-/// let vp = Vp::current();
-/// let counter = Vp::with_vp(vp, || squall::shared::<dyn Counter, _>(Central::default())).unwrap();
-/// assert_eq!(tables::home_of(Handle::id(counter.handle())), Some(vp));
+/// let counter = squall::shared::<dyn Counter, _>(Central::default());
+/// let home = tables::home_of(Handle::id(counter.handle())).unwrap();
+/// println!("made on {home}");
+/// assert_eq!(tables::home_of(Id::NULL), None);
 /// ```
 pub fn home_of(id: Id) -> Option<Vp> {
     existing().filter(|tables| id.slot() < tables.slots_end())?.home(id.slot())

@@ -36,6 +36,8 @@
 //! - The ids need no limit and no reuse: an atomic counter never repeats.
 //! - Nearly all ids are in use all the time: then each call searches all shards under one lock. Raise the
 //!   limit.
+//! - The limit is below some thousand ids per VP: in the distributed form each VP then often goes to the
+//!   lock that all share, since a round has so many ids only.
 //!
 //! # Guarantees
 //! - No id has two owners, also across hot-swaps.

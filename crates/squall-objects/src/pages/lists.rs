@@ -7,6 +7,8 @@
 //! - I3. A page's label is the node of the place for which its chunk was made. If the lists are wide, a page
 //!   that comes to a place of another node goes to `away` there. The page leaves for its own node's
 //!   overflow list with the next batch.
+//! - I4. A call that moves pages is counted while they are in no list. A search without success is repeated
+//!   if another such call ran meanwhile. So it can miss only pages that came back by [`Lists::put`].
 //!
 //! Cost: in balance, the lock of the VP's own. Beyond the threshold, and if the list is empty, the lock of a
 //! node's overflow list once per batch.
@@ -18,7 +20,7 @@ use squall_lock::VpLock;
 use squall_machine::{ClusterSize, Vp, machine};
 use squall_sys::frame::{Frame, Source};
 use squall_sys::padded::CachePadded;
-use squall_sys::sync::lock;
+use squall_sys::sync::{lock, recheck};
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,6 +33,7 @@ pub(super) struct Lists {
     /// Overflow lists by node.
     overflow: Box<[CachePadded<Mutex<Vec<Frame>>>]>,
     supply: Supply,
+    moves: CachePadded<Moves>,
     /// Whether a form with several representatives uses the lists. Otherwise one place has all free pages.
     is_wide: AtomicBool,
     attributes: [AtomicUsize; Attribute::COUNT],
@@ -68,6 +71,43 @@ struct Inner {
     /// Users and pools below, each with the number of its attachments.
     users: BTreeMap<Handle<dyn PageUser>, usize>,
     pools: BTreeMap<Handle<dyn PagePool>, usize>,
+}
+
+/// The calls that move pages between lists, or from the supply to a list.
+#[derive(Default)]
+struct Moves {
+    /// Number of such calls now.
+    moving: AtomicUsize,
+    /// Number of such calls that ended and had pages.
+    moved: AtomicUsize,
+}
+
+/// A call that moves pages, until it is dropped.
+struct Moving<'a>(&'a Moves);
+
+impl Moves {
+    fn begin(&self) -> Moving<'_> {
+        // AcqRel: the locks that the call takes then order this before its removals.
+        self.moving.fetch_add(1, Ordering::AcqRel);
+        Moving(self)
+    }
+}
+
+impl Moving<'_> {
+    /// Ends the call. `had_pages`: pages have moved.
+    fn end(self, had_pages: bool) {
+        if had_pages {
+            // Release, and before the end: a thread that sees the end sees this, too.
+            self.0.moved.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of `take_slowly`, which then sees `moved` and the lists.
+        self.0.moving.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// An entry of a table.
@@ -142,6 +182,7 @@ impl Lists {
             places: (0..machine().vp_limit()).map(|_| OnceLock::new()).collect(),
             overflow: (0..nodes).map(|_| CachePadded::new(Mutex::default())).collect(),
             supply,
+            moves: CachePadded::new(Moves::default()),
             is_wide: AtomicBool::new(false),
             attributes: Attribute::ALL.map(|attribute| AtomicUsize::new(attribute.default_value())),
         }
@@ -217,6 +258,28 @@ impl Lists {
     #[cold]
     #[inline(never)]
     fn take_slowly(&self, place: &Place, own: Handle<dyn PagePool>) -> Result<Frame, Handle<dyn PagePool>> {
+        let mut tries = 0;
+        loop {
+            // Acquire, all three: pair with the Release of `Moving` (I4).
+            let moved = self.moves.moved.load(Ordering::Acquire);
+            let moving = self.moves.begin();
+            let taken = self.search(place, own);
+            moving.end(taken.is_ok());
+            let is_still = || {
+                self.moves.moving.load(Ordering::Acquire) == 0
+                    // Acquire: pairs with the Release of `Moving`.
+                    && self.moves.moved.load(Ordering::Acquire) == moved
+            };
+            if taken.is_ok() || is_still() {
+                return taken;
+            }
+            tries += 1;
+            recheck::wait(tries);
+        }
+    }
+
+    /// Looks for a page wherever there may be one.
+    fn search(&self, place: &Place, own: Handle<dyn PagePool>) -> Result<Frame, Handle<dyn PagePool>> {
         let batch = self.batch();
         let some_of = |node: usize| {
             let mut list = self.overflow(node);
@@ -285,9 +348,11 @@ impl Lists {
         if !self.is_full(&inner) {
             return;
         }
+        let moving = self.moves.begin();
         let surplus = self.surplus(&mut inner);
         drop(inner);
         self.spill(surplus);
+        moving.end(true);
     }
 
     /// Returns several pages.
@@ -323,12 +388,15 @@ impl Lists {
         let mut inner = place.inner.lock();
         inner.near.extend(near);
         inner.away.extend(away);
+        let moving = self.moves.begin();
         let mut surplus = Vec::new();
         while self.is_full(&inner) {
             surplus.append(&mut self.surplus(&mut inner));
         }
         drop(inner);
+        let had_pages = !surplus.is_empty();
         self.spill(surplus);
+        moving.end(had_pages);
     }
 
     /// Takes a batch out of a list that is too long: the pages that have lain there longest.

@@ -46,8 +46,8 @@
 //! - A page has one owner, also across hot-swaps. Pages in use stay valid if the pool is destroyed.
 //! - The limit holds at every moment: see [`PagePool::set_max_pages`].
 //! - [`get`](PagePoolExt::get) looks at all free lists, and asks all users, before it returns `None`. The
-//!   looks are one after the other. So it may miss a page that was returned meanwhile, or that another
-//!   thread moves between lists.
+//!   looks are one after the other. So it may miss a page that was returned meanwhile. It
+//!   waits for threads that move pages between lists.
 //!
 //! # Limits
 //! Signal handlers must not use a pool. In the child of a fork, calls return an error or panic: see
