@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use rustix::process::{Pid, setpriority_process};
 use squall::adapt::control::{self, Verdict};
+use squall::adapt::engine;
 use squall::objects::counter::{self, Counter};
 use squall::{Handle, Id, Owned, Vp};
 
@@ -39,6 +40,10 @@ impl Kind {
             Kind::Distributed => counter::distributed,
             Kind::Adaptive => counter::adaptive,
         };
+        if self == Kind::Adaptive {
+            // Before this thread is pinned, since the engine's thread inherits the processors of its creator.
+            engine::start();
+        }
         on_processor(0, || (0..count).map(|_| Counted(make())).collect()).map_err(|Missing(why)| why)
     }
 }
