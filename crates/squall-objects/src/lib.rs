@@ -17,10 +17,10 @@ pub mod ids;
 #[cfg(feature = "adaptive-lock")]
 pub mod lock;
 pub mod map;
-#[cfg(feature = "bags")]
-pub mod pool;
 mod misses;
 pub mod pages;
+#[cfg(feature = "bags")]
+pub mod pool;
 pub mod read_mostly;
 mod sizes;
 mod walk;
