@@ -128,8 +128,6 @@ const CLAIMS: &[Claim] = &[
     claim("bag", "squall-distributed", Promise::Local),
     claim("bag", "squall-part", Promise::Local),
     claim("bag", "segqueue", Promise::Shared),
-    claim("object-pool", "squall", Promise::Local),
-    claim("id-pool", "squall", Promise::Local),
     claim("page-pool", "squall", Promise::Local),
     claim("request-counter", "squall-distributed", Promise::Local),
     claim("request-counter", "squall-shared", Promise::Shared),
