@@ -44,6 +44,11 @@ fn list_names_the_cases_one_on_a_line() {
         "map-memory",
         "map-adapt",
         "serve",
+        "bag",
+        "bag-asym",
+        "object-pool",
+        "id-pool",
+        "page-pool",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }

@@ -393,7 +393,19 @@ stress! { dhash {
 stress! { bags {
     threads: "8",
     // Counts that are positive even on the slowest machine.
-    done: ["rounds", "tokens put", "tokens got", "batches", "idle events", "attributes changed", "panics in drops"],
+    done: [
+        "rounds",
+        "tokens put",
+        "tokens got",
+        "batches",
+        "idle events",
+        "attributes changed",
+        "panics in drops",
+        "shards that left",
+        "gathers",
+        "waits",
+        "waits cancelled",
+    ],
     never: [],
     modes: {
         it_passes: [], [];
@@ -406,6 +418,7 @@ stress! { bags {
         a_token_that_is_lost_is_caught: "lose-token", 20, "are in the bag after all were put back";
         a_token_that_is_got_twice_is_caught: "get-twice", 5, "although it was held by a thread";
         a_get_that_overlooks_a_token_is_caught: "say-empty", 20, "a get said empty although";
+        a_wait_that_is_not_woken_is_caught: "forget-waiter", 20, "a wait was not woken";
         a_token_that_is_never_dropped_is_caught: "leak-token", 5, "tokens were dropped";
     }
     unknown: "say-empty"

@@ -7,14 +7,17 @@
 //!   words ahead. An operation is a word, and its time that of a pair of threads. A thread without a partner
 //!   puts 64 words and gets 64 by turns.
 //!
-//! `squall` is the part `Bag`, one shard per processor, with its default strategy. No thread calls `idle`, so
-//! elements move only on demand. `vec-per-thread` is the floor: each thread has a vector of its own.
+//! `squall-shared`, `squall-distributed` and `squall`, the adaptive one, are the objects of
+//! `squall::objects::bag`, called through a handle. `squall-part` is the part that they consist of. No thread
+//! calls `idle`, so elements move only on demand. `vec-per-thread` is the floor: each thread has a vector of
+//! its own.
 
 use concurrent_queue::ConcurrentQueue;
 use crossbeam_queue::SegQueue;
-use squall::parts::bag::Bag;
+use squall::parts::bag::Bag as Part;
 
 use crate::case::{Case, PLAIN, Scale, Spec, Variant};
+use crate::ours_bag::{AdaptiveBag, DistributedBag, SharedBag};
 use crate::rivals::bags::{Deques, LockedVec, VecPerThread};
 use crate::work::bag::{BURST, asymmetric, pairs};
 
@@ -26,7 +29,10 @@ pub(super) static BAG: Case = Case {
         Variant { name: BURST, about: "each thread puts 64 words and gets 64", ..PLAIN },
     ],
     subjects: &[
-        Spec::ours("squall", pairs::<Bag<u64>>()),
+        Spec::ours("squall", pairs::<AdaptiveBag>()),
+        Spec::ours("squall-shared", pairs::<SharedBag>()),
+        Spec::ours("squall-distributed", pairs::<DistributedBag>()),
+        Spec::ours("squall-part", pairs::<Part<u64>>()),
         Spec::rival("segqueue", pairs::<SegQueue<u64>>()),
         Spec::rival("concurrent-queue", pairs::<ConcurrentQueue<u64>>()),
         Spec::rival("crossbeam-deque", pairs::<Deques>()),
@@ -45,7 +51,10 @@ pub(super) static ASYM: Case = Case {
     about: "a word that goes through an unordered pool from a thread that only puts to one that only gets",
     variants: &[PLAIN],
     subjects: &[
-        Spec::ours("squall", asymmetric::<Bag<u64>>()),
+        Spec::ours("squall", asymmetric::<AdaptiveBag>()),
+        Spec::ours("squall-shared", asymmetric::<SharedBag>()),
+        Spec::ours("squall-distributed", asymmetric::<DistributedBag>()),
+        Spec::ours("squall-part", asymmetric::<Part<u64>>()),
         Spec::rival("segqueue", asymmetric::<SegQueue<u64>>()),
         Spec::rival("concurrent-queue", asymmetric::<ConcurrentQueue<u64>>()),
         Spec::rival("crossbeam-deque", asymmetric::<Deques>()),

@@ -30,6 +30,7 @@ pub(crate) mod rwlock;
 mod serve;
 mod shared_keys;
 pub(crate) mod swap;
+mod taking;
 
 use crate::case::Case;
 
@@ -52,6 +53,8 @@ static CASES: &[&Case] = &[
     &bag::BAG,
     &bag::ASYM,
     &object_pool::CASE,
+    &taking::IDS,
+    &taking::PAGES,
     &cell::CASE,
     &map::GET,
     &map::MIXED,

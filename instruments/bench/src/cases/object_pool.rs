@@ -5,13 +5,15 @@
 //! - `sync`: a thread takes and gives back, one buffer after the other.
 //! - `async`: a task does, 256 times per task. Each thread has a runtime of its own.
 //!
-//! `squall` is the part `Bag` with buffers as elements.
+//! `squall` is the adaptive `squall::objects::pool::ObjectPool`, with a maximum size of 16 in `async`. It
+//! makes buffers when it needs them.
 
-use squall::parts::bag::Bag;
+use squall::objects::pool::ObjectPool;
 
 use crate::case::{Case, PLAIN, Scale, Spec, Variant};
+use crate::ours_bag::Bounded;
 use crate::rivals::object_pools::{Deadpool, LockedVec, LockfreeObjectPool, ObjectPoolCrate, Opool};
-use crate::work::object_pool::{ASYNC, Buffer, lending, lending_async};
+use crate::work::object_pool::{ASYNC, Buffer, lending, lending_async, lending_both};
 
 pub(super) static CASE: Case = Case {
     name: "object-pool",
@@ -21,7 +23,7 @@ pub(super) static CASE: Case = Case {
         Variant { name: ASYNC, about: "by tasks", ..PLAIN },
     ],
     subjects: &[
-        Spec::ours("squall", lending::<Bag<Buffer>>()),
+        Spec::ours("squall", lending_both::<ObjectPool<Buffer>, Bounded>()),
         Spec::rival("object-pool-crate", lending::<ObjectPoolCrate>()),
         Spec::rival("lockfree-object-pool", lending::<LockfreeObjectPool>()),
         Spec::rival("opool", lending::<Opool>()),

@@ -7,6 +7,7 @@ use crossbeam_deque::{Steal, Stealer, Worker};
 use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 
+use crate::case::Setting;
 use crate::work::bag::{Access, Unordered};
 
 const NO_PANIC: &str = "a thread panicked under the lock";
@@ -16,7 +17,7 @@ pub(crate) struct Direct<'a, P>(pub(crate) &'a P);
 
 /// `segqueue`.
 impl Unordered for SegQueue<u64> {
-    fn new(_: usize) -> Self {
+    fn new(_: &Setting) -> Self {
         SegQueue::new()
     }
 
@@ -43,7 +44,7 @@ impl Access for Direct<'_, SegQueue<u64>> {
 
 /// `concurrent-queue`, without a bound.
 impl Unordered for ConcurrentQueue<u64> {
-    fn new(_: usize) -> Self {
+    fn new(_: &Setting) -> Self {
         ConcurrentQueue::unbounded()
     }
 
@@ -72,7 +73,7 @@ impl Access for Direct<'_, ConcurrentQueue<u64>> {
 pub(crate) type LockedVec = parking_lot::Mutex<Vec<u64>>;
 
 impl Unordered for LockedVec {
-    fn new(_: usize) -> Self {
+    fn new(_: &Setting) -> Self {
         parking_lot::Mutex::new(Vec::new())
     }
 
@@ -111,8 +112,8 @@ struct Deque<'a> {
 }
 
 impl Unordered for Deques {
-    fn new(threads: usize) -> Self {
-        let workers: Vec<_> = (0..threads).map(|_| Worker::new_lifo()).collect();
+    fn new(setting: &Setting) -> Self {
+        let workers: Vec<_> = (0..setting.threads).map(|_| Worker::new_lifo()).collect();
         Deques {
             stealers: workers.iter().map(Worker::stealer).collect(),
             idle: workers.into_iter().map(|worker| Mutex::new(Some(worker))).collect(),
@@ -168,8 +169,8 @@ struct OwnVec<'a> {
 }
 
 impl Unordered for VecPerThread {
-    fn new(threads: usize) -> Self {
-        VecPerThread((0..threads).map(|_| CachePadded::default()).collect())
+    fn new(setting: &Setting) -> Self {
+        VecPerThread((0..setting.threads).map(|_| CachePadded::default()).collect())
     }
 
     fn access(&self, thread: usize) -> impl Access + '_ {

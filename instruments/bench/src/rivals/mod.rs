@@ -28,6 +28,7 @@ pub(crate) mod rwlocks;
 #[allow(unsafe_code)]
 pub(crate) mod seize;
 pub(crate) mod stores;
+pub(crate) mod taking;
 pub(crate) mod urcu;
 
 /// Tries before the first yield of a rival that is polled.

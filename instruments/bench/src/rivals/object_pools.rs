@@ -2,13 +2,14 @@
 
 use lockfree_object_pool::LinearObjectPool;
 
+use crate::case::Setting;
 use crate::work::object_pool::{AsyncBuffers, Buffer, Buffers, OBJECTS};
 
 /// `object-pool-crate`: the crate `object-pool`, a stack under a lock.
 pub(crate) struct ObjectPoolCrate(object_pool::Pool<Buffer>);
 
 impl Buffers for ObjectPoolCrate {
-    fn new() -> Self {
+    fn new(_: &Setting) -> Self {
         ObjectPoolCrate(object_pool::Pool::new(OBJECTS, Buffer::new))
     }
 
@@ -22,7 +23,7 @@ impl Buffers for ObjectPoolCrate {
 pub(crate) struct LockfreeObjectPool(LinearObjectPool<Buffer>);
 
 impl Buffers for LockfreeObjectPool {
-    fn new() -> Self {
+    fn new(_: &Setting) -> Self {
         LockfreeObjectPool(LinearObjectPool::new(Buffer::new, |_| ()))
     }
 
@@ -45,7 +46,7 @@ impl opool::PoolAllocator<Buffer> for Maker {
 }
 
 impl Buffers for Opool {
-    fn new() -> Self {
+    fn new(_: &Setting) -> Self {
         Opool(opool::Pool::new_prefilled(OBJECTS, Maker))
     }
 
@@ -59,7 +60,7 @@ impl Buffers for Opool {
 pub(crate) struct LockedVec(parking_lot::Mutex<Vec<Buffer>>);
 
 impl Buffers for LockedVec {
-    fn new() -> Self {
+    fn new(_: &Setting) -> Self {
         LockedVec(parking_lot::Mutex::new((0..OBJECTS).map(|_| Buffer::new()).collect()))
     }
 
@@ -77,7 +78,7 @@ impl Buffers for LockedVec {
 pub(crate) struct Deadpool(deadpool::unmanaged::Pool<Buffer>);
 
 impl AsyncBuffers for Deadpool {
-    fn new() -> Self {
+    fn new(_: &Setting) -> Self {
         Deadpool((0..OBJECTS).map(|_| Buffer::new()).collect::<Vec<_>>().into())
     }
 

@@ -14,7 +14,7 @@ use crate::rivals::spin_or_yield;
 
 /// A pool without an order.
 pub(crate) trait Unordered: Send + Sync {
-    fn new(threads: usize) -> Self
+    fn new(setting: &Setting) -> Self
     where
         Self: Sized;
 
@@ -84,7 +84,7 @@ pub(crate) const BURST: &str = "burst-64";
 pub(crate) const fn pairs<P: Unordered + 'static>() -> Make {
     fn make<P: Unordered + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         Ok(Box::new(Pairs::<P> {
-            pool: CachePadded::new(P::new(setting.threads)),
+            pool: CachePadded::new(P::new(setting)),
             burst: if setting.variant.name == BURST { 64 } else { 1 },
             sums: Sums::default(),
         }))
@@ -160,7 +160,7 @@ enum Role {
 pub(crate) const fn asymmetric<P: Unordered + 'static>() -> Make {
     fn make<P: Unordered + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         Ok(Box::new(Asymmetric::<P> {
-            pool: CachePadded::new(P::new(setting.threads)),
+            pool: CachePadded::new(P::new(setting)),
             threads: setting.threads,
             done: (0..setting.threads).map(|_| CachePadded::default()).collect(),
             sums: Sums::default(),

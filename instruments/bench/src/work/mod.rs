@@ -12,3 +12,4 @@ pub(crate) mod miss;
 pub(crate) mod object_pool;
 pub(crate) mod replace;
 pub(crate) mod retire;
+pub(crate) mod taking;

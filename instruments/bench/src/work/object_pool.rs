@@ -30,8 +30,8 @@ impl Buffer {
 
 /// A pool of buffers. There are always more buffers than threads, so no thread waits.
 pub(crate) trait Buffers: Send + Sync {
-    /// Makes a pool with [`OBJECTS`] buffers.
-    fn new() -> Self
+    /// Makes a pool for [`OBJECTS`] buffers.
+    fn new(setting: &Setting) -> Self
     where
         Self: Sized;
 
@@ -41,8 +41,8 @@ pub(crate) trait Buffers: Send + Sync {
 
 /// A pool for tasks, which may wait for a buffer.
 pub(crate) trait AsyncBuffers: Send + Sync {
-    /// Makes a pool with [`OBJECTS`] buffers.
-    fn new() -> Self
+    /// Makes a pool for [`OBJECTS`] buffers.
+    fn new(setting: &Setting) -> Self
     where
         Self: Sized;
 
@@ -70,7 +70,7 @@ pub(crate) const fn lending<P: Buffers + 'static>() -> Make {
             return Err(Missing::no_part());
         }
         suffices_for(setting.threads)?;
-        let pool = CachePadded::new(P::new());
+        let pool = CachePadded::new(P::new(setting));
         Ok(Box::new(Lending::<P> { pool, most: CachePadded::default() }))
     }
     make::<P>
@@ -83,10 +83,20 @@ pub(crate) const fn lending_async<P: AsyncBuffers + 'static>() -> Make {
             return Err(Missing::no_part());
         }
         suffices_for(setting.threads)?;
-        let pool = CachePadded::new(P::new());
+        let pool = CachePadded::new(P::new(setting));
         Ok(Box::new(LendingAsync::<P> { pool, most: CachePadded::default() }))
     }
     make::<P>
+}
+
+/// Makes the subject that uses the buffers of `S`, or those of `A` in tasks, as the variant asks.
+pub(crate) const fn lending_both<S: Buffers + 'static, A: AsyncBuffers + 'static>() -> Make {
+    fn make<S: Buffers + 'static, A: AsyncBuffers + 'static>(
+        setting: &Setting,
+    ) -> Result<Box<dyn Subject>, Missing> {
+        if setting.variant.name == ASYNC { lending_async::<A>()(setting) } else { lending::<S>()(setting) }
+    }
+    make::<S, A>
 }
 
 fn suffices_for(threads: usize) -> Result<(), Missing> {

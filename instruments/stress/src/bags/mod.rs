@@ -2,13 +2,15 @@
 //!
 //! Promised (`squall::parts::bag`): an element that was put is got exactly once. A get says empty only if at
 //! one moment of the call the bag was empty and no element was on its way. This holds while strategies and
-//! constants change, and while idle clients move elements. A bag that is dropped drops its elements, even if
+//! constants change, while idle clients move elements, and while shards leave. A wait gets an element or
+//! ends, and one that is dropped gives its element back. A bag that is dropped drops its elements, even if
 //! one of them panics.
 //!
 //! Tried: a round has a new bag with up to 64 more places than VPs, and new threads. Each thread holds some
 //! tokens. It puts and gets single ones and batches, as the client of its VP or of a random place. In between
-//! it is idle, changes the strategy or a constant, or moves to another processor. At the end of a round all
-//! tokens are counted.
+//! it is idle, waits, gives up or cancels waits, lets shards leave, gathers all elements in one shard,
+//! changes the strategy or a constant, or moves to another processor. Some rounds close the bag. At the end
+//! of a round all tokens are counted.
 //!
 //! - I1. A round is *plentiful* or *scarce*. A plentiful one has more tokens than all threads may hold. So
 //!   at each moment one is in the bag, and no get may say empty.
@@ -41,6 +43,8 @@ breaks! {
     GetTwice = "get-twice",
     /// A get sometimes says empty.
     SayEmpty = "say-empty",
+    /// A wait sometimes seems to be forgotten.
+    ForgetWaiter = "forget-waiter",
     /// A token is sometimes leaked at the end of a round.
     LeakToken = "leak-token",
 }

@@ -1,8 +1,11 @@
 //! One round: a bag, its tokens, and the body of a thread.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use squall::parts::bag::{Bag, Client, Strategy};
+use squall::parts::bag::{Bag, Client, Strategy, Wait, WaitError};
 use squall_machine::machine;
 
 use super::Break;
@@ -20,6 +23,12 @@ const HELD_MAX: usize = 24;
 const MORE_MAX: u64 = 200;
 /// Maximum number of places beyond those of the VPs.
 const PLACES_MAX: u64 = 64;
+/// Longest wait of a thread that gives up, in microseconds.
+const WAIT_US: u64 = 300;
+/// A thread that waits this long with a token in the bag was not woken.
+const WOKEN_WITHIN: Duration = Duration::from_secs(60);
+/// One round in this many closes its bag.
+const CLOSED_ONE_IN: u64 = 8;
 /// A planned break happens once in this many chances.
 const BREAK_ONE_IN: u64 = 256;
 
@@ -34,6 +43,11 @@ pub(super) struct Counts {
     changes: AtomicU64,
     plentiful: AtomicU64,
     panics: AtomicU64,
+    leaves: AtomicU64,
+    gathers: AtomicU64,
+    waits: AtomicU64,
+    cancelled: AtomicU64,
+    closed: AtomicU64,
 }
 
 impl Counts {
@@ -48,6 +62,11 @@ impl Counts {
             ("attributes changed", &self.changes),
             ("plentiful rounds", &self.plentiful),
             ("panics in drops", &self.panics),
+            ("shards that left", &self.leaves),
+            ("gathers", &self.gathers),
+            ("waits", &self.waits),
+            ("waits cancelled", &self.cancelled),
+            ("waits ended by a close", &self.closed),
         ];
         lines.map(|(name, count)| (name, count.load(Ordering::Relaxed))).to_vec()
     }
@@ -65,6 +84,9 @@ pub(super) struct Round<'a> {
     places: usize,
     /// Whether there are more tokens than all threads may hold (`bags/I1`).
     is_plentiful: bool,
+    /// Whether a thread closes the bag in this round, and whether one began to.
+    closes: bool,
+    closing: AtomicBool,
     broken: Option<Break>,
     home: &'a AllowedCpus,
     counts: &'a Counts,
@@ -93,7 +115,8 @@ impl<'a> Round<'a> {
         };
         let places = machine().vp_limit() + rng.below(PLACES_MAX + 1) as usize;
         let bag = Bag::with_places(places);
-        let round = Round { bag, books, tokens, places, is_plentiful, broken, home, counts };
+        let (closes, closing) = (rng.one_in(CLOSED_ONE_IN), AtomicBool::new(false));
+        let round = Round { bag, books, tokens, places, is_plentiful, closes, closing, broken, home, counts };
         for _ in 0..8 {
             round.change(rng);
         }
@@ -112,6 +135,11 @@ impl<'a> Round<'a> {
             }
             self.step(&mut held, rng);
         }
+        self.put_all(&mut held, rng);
+    }
+
+    /// Puts back all tokens that the thread holds.
+    fn put_all(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
         while let Some(token) = held.pop() {
             self.put(self.client(rng), token);
         }
@@ -159,6 +187,21 @@ impl<'a> Round<'a> {
                 switch_vp(rng);
             }
             245..248 => delay(rng),
+            249 => {
+                let left = self.client(rng).leave();
+                count(&self.counts.leaves, usize::from(left));
+            }
+            250 if rng.one_in(4) => {
+                self.bag.gather(rng.below(self.places as u64) as usize);
+                count(&self.counts.gathers, 1);
+            }
+            251 | 252 => self.wait(held, rng),
+            253 if held.len() < HELD_MAX => self.poll_once(held, rng),
+            254 if self.closes && rng.one_in(64) => {
+                // Relaxed: the lock of the waiters orders it before each answer of a close.
+                self.closing.store(true, Ordering::Relaxed);
+                self.bag.close();
+            }
             248 => {
                 // Estimates: only their end is promised.
                 let _ = (self.bag.len(), self.bag.is_empty(), self.client(rng).len());
@@ -192,6 +235,56 @@ impl<'a> Round<'a> {
             }
         } else {
             self.note_empty();
+        }
+    }
+
+    /// Waits for a token: for a moment, or until a thread puts one. In the second case the thread first puts
+    /// back all its tokens. So one is in the bag as soon as all other threads wait or have ended.
+    fn wait(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+        let gives_up = rng.one_in(2);
+        if !gives_up || held.len() == HELD_MAX {
+            self.put_all(held, rng);
+        }
+        let limit = if gives_up { Duration::from_micros(rng.below(WAIT_US)) } else { WOKEN_WITHIN };
+        if self.breaks(Break::ForgetWaiter, rng) {
+            return self.note_wait(Err(WaitError::TimedOut), false, held);
+        }
+        let answer = Wait::new(&self.bag).block_for(limit);
+        self.note_wait(answer, gives_up, held);
+    }
+
+    /// Polls a wait once and drops it. If it was given a token meanwhile, the token goes back.
+    fn poll_once(&self, held: &mut Vec<Token<'a>>, rng: &mut Rng) {
+        let mut wait = pin!(Wait::new(&self.bag));
+        match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => self.note_wait(answer.map_err(|_| WaitError::Closed), true, held),
+            Poll::Pending => {
+                delay(rng);
+                count(&self.counts.cancelled, 1);
+            }
+        }
+    }
+
+    fn note_wait(&self, answer: Result<Token<'a>, WaitError>, gives_up: bool, held: &mut Vec<Token<'a>>) {
+        count(&self.counts.waits, 1);
+        match answer {
+            Ok(token) => {
+                token.note_got();
+                count(&self.counts.gets, 1);
+                held.push(token);
+            }
+            Err(WaitError::TimedOut) if gives_up => {}
+            Err(WaitError::TimedOut) => {
+                self.books.fail(format!("a wait was not woken within {WOKEN_WITHIN:?}"));
+            }
+            Err(WaitError::Closed) => {
+                count(&self.counts.closed, 1);
+                // Relaxed: see `step`.
+                if !self.closing.load(Ordering::Relaxed) {
+                    self.books.fail("a wait ended as if the bag were closed".to_owned());
+                }
+                self.note_empty();
+            }
         }
     }
 
