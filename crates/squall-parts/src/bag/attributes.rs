@@ -100,6 +100,12 @@ impl Attributes {
         Strategy::ALL[usize::from(self.strategy.load(Ordering::Relaxed))]
     }
 
+    #[inline]
+    pub(super) fn is_centralized(&self) -> bool {
+        // Relaxed: as in `strategy`.
+        self.strategy.load(Ordering::Relaxed) == Strategy::Centralized as u8
+    }
+
     /// Sets the strategy. Elements stay where they are, and all calls still find them.
     pub fn set_strategy(&self, strategy: Strategy) {
         self.strategy.store(strategy as u8, Ordering::Relaxed);

@@ -440,10 +440,10 @@ impl<T> Client<'_, T> {
     /// Returns the shard that this client uses.
     #[inline]
     fn home(&self) -> &Shard<T> {
-        match self.bag.attributes.strategy() {
-            Strategy::Centralized => self.bag.common_shard().unwrap_or(self.shard),
-            _ => self.shard,
+        if self.bag.attributes.is_centralized() {
+            return self.bag.common_shard().unwrap_or(self.shard);
         }
+        self.shard
     }
 }
 

@@ -231,7 +231,7 @@ impl<T> Shard<T> {
     /// Counts a transfer in like [`expect`](Shard::expect), unless the shard leaves or has left.
     pub(super) fn expect_as_member(&self) -> Option<(Inbound<'_>, Vec<T>)> {
         let mut elements = self.lock();
-        (elements.standing == Standing::Member).then(|| (self.count_in(), elements.lend()))
+        (elements.standing() == Standing::Member).then(|| (self.count_in(), elements.lend()))
     }
 
     fn count_in(&self) -> Inbound<'_> {
@@ -243,23 +243,23 @@ impl<T> Shard<T> {
     /// Begins to leave, if the shard is a member (`bag/I5`, first phase).
     pub(super) fn begin_to_leave(&self) -> bool {
         let mut elements = self.lock();
-        let is_member = elements.standing == Standing::Member;
+        let is_member = elements.standing() == Standing::Member;
         if is_member {
-            elements.standing = Standing::Leaving;
+            elements.set_standing(Standing::Leaving);
         }
         is_member
     }
 
     /// Returns whether the shard still leaves: no client has come back.
     pub(super) fn is_leaving(&self) -> bool {
-        self.lock().standing == Standing::Leaving
+        self.lock().standing() == Standing::Leaving
     }
 
     /// Stays, if the shard still leaves.
     pub(super) fn stay(&self) {
         let mut elements = self.lock();
-        if elements.standing == Standing::Leaving {
-            elements.standing = Standing::Member;
+        if elements.standing() == Standing::Leaving {
+            elements.set_standing(Standing::Member);
         }
     }
 
@@ -268,7 +268,7 @@ impl<T> Shard<T> {
         let mut round = 0;
         loop {
             let mut elements = self.lock();
-            if elements.standing != Standing::Leaving {
+            if elements.standing() != Standing::Leaving {
                 return false;
             }
             if self.has_inbound() && !sites::OUTSTANDING.is_weak() {
@@ -282,7 +282,7 @@ impl<T> Shard<T> {
             if elements.len() != 0 {
                 return false;
             }
-            elements.standing = Standing::Gone;
+            elements.set_standing(Standing::Gone);
             bag.roster.leave(self.index);
             let memory = elements.release();
             drop(elements);
@@ -297,9 +297,9 @@ impl<T> Shard<T> {
         self.join(elements, bag);
         let listing = bag.attributes.strategy() == Strategy::Directory;
         // The published size is still that before the arrival. Relaxed: the lock orders its writers.
-        if listing && (!elements.is_listed || self.len.load(Ordering::Relaxed) == 0) {
+        if listing && (!elements.is_listed() || self.len.load(Ordering::Relaxed) == 0) {
             bag.filled.add(self.index);
-        } else if elements.is_listed && !listing {
+        } else if elements.is_listed() && !listing {
             bag.filled.remove(self.index);
         }
         self.set_listed(elements, listing);
@@ -330,15 +330,15 @@ impl<T> Shard<T> {
             return;
         }
         let mut elements = self.lock();
-        if !elements.is_listed && elements.len() > 0 {
+        if !elements.is_listed() && elements.len() > 0 {
             bag.filled.add(self.index);
         }
         self.set_listed(&mut elements, true);
     }
 
     fn set_listed(&self, elements: &mut Locked<'_, T>, is: bool) {
-        if elements.is_listed != is {
-            elements.is_listed = is;
+        if elements.is_listed() != is {
+            elements.set_listed(is);
             self.listed.store(is, Ordering::Relaxed);
         }
     }
@@ -350,17 +350,17 @@ impl<T> Shard<T> {
 
     /// Makes the shard a member that stays.
     fn join(&self, elements: &mut Locked<'_, T>, bag: &Bag<T>) {
-        if elements.standing == Standing::Gone {
+        if elements.standing() == Standing::Gone {
             bag.roster.join(self.index);
             self.set_listed(elements, bag.attributes.strategy() == Strategy::Directory);
         }
-        elements.standing = Standing::Member;
+        elements.set_standing(Standing::Member);
     }
 
     /// Publishes the size after a removal.
     fn removed(&self, elements: &mut Locked<'_, T>, filled: &Places) {
         self.publish(elements);
-        if elements.is_listed && elements.len() == 0 {
+        if elements.is_listed() && elements.len() == 0 {
             filled.remove(self.index);
         }
     }

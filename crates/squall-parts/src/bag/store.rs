@@ -57,9 +57,11 @@ pub(super) struct Elements<T> {
     in_older: usize,
     /// An empty block, so that a shard whose size changes little around a block's end allocates nothing.
     empty: Option<Vec<T>>,
-    pub(super) standing: Standing,
+    standing: Standing,
     /// The shard keeps its bit in the directory.
-    pub(super) is_listed: bool,
+    is_listed: bool,
+    /// Each put and get goes the plain way, while there is room: the shard is a member without a bit.
+    is_plain: bool,
 }
 
 /// How a shard takes part in the bag.
@@ -81,6 +83,7 @@ impl<T> Elements<T> {
             empty: None,
             standing: Standing::Gone,
             is_listed: false,
+            is_plain: false,
         }
     }
 
@@ -91,7 +94,25 @@ impl<T> Elements<T> {
     /// Returns whether each put and get goes the plain way, while there is room.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.standing == Standing::Member && !self.is_listed
+        self.is_plain
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    pub(super) fn set_standing(&mut self, standing: Standing) {
+        self.standing = standing;
+        self.is_plain = standing == Standing::Member && !self.is_listed;
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    pub(super) fn set_listed(&mut self, is: bool) {
+        self.is_listed = is;
+        self.is_plain = self.standing == Standing::Member && !is;
     }
 
     /// Puts an element if the top block has room.
