@@ -70,7 +70,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Once};
 
-use crate::answers::{Ignored, panics_in, returns_in};
+use crate::answers::{panics_in, returns_in};
 use lists::{Lists, Place};
 pub use policy::{DISTRIBUTED, SHARED};
 use pool::Pool;
@@ -233,23 +233,28 @@ impl<R, F: FnOnce(Result<Frame, Handle<dyn PagePool>>) -> R> Action<dyn PagePool
     }
 }
 
-/// A call of `put` with this page.
-struct Put(Frame);
+/// A call of `put` with this page, which stays where it is if the call fails.
+struct Put<'a>(&'a mut Option<Frame>);
 
-impl Action<dyn PagePool, ()> for Put {
+impl Action<dyn PagePool, Result<(), CallError>> for Put<'_> {
     #[inline(always)]
-    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<(), Self> {
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<Result<(), CallError>, Self> {
         match hit.view().lists {
             Some((lists, place)) => {
-                lists.put(place, self.0);
-                Ok(())
+                if let Some(frame) = self.0.take() {
+                    lists.put(place, frame);
+                }
+                Ok(Ok(()))
             }
             None => Err(self),
         }
     }
 
-    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) {
-        hit.target().put(self.0);
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<(), CallError> {
+        if let Some(frame) = self.0.take() {
+            hit.target().put(frame);
+        }
+        Ok(())
     }
 }
 
@@ -485,7 +490,8 @@ fn take_reclaimed(
 /// A page of [`PAGE_BYTES`], in use. It dereferences to its bytes. Dropping it returns it to its pool, on any
 /// thread.
 ///
-/// If the pool was destroyed, the drop returns the page to the system.
+/// If the pool was destroyed, or refuses calls, the drop returns the page to the nearest pool above that takes
+/// it, or else to the system. No pool in between counts the page any longer.
 #[must_use = "the page returns to its pool when this is dropped"]
 pub struct Page {
     /// Empty only during the drop.
@@ -530,9 +536,8 @@ impl DerefMut for Page {
 impl Drop for Page {
     #[inline]
     fn drop(&mut self) {
-        if let Some(frame) = self.frame.take() {
-            // If the pool was destroyed, the frame is dropped.
-            self.pool.__call_action("put", Put(frame), Ignored);
+        if let Err(error) = self.pool.__call_action("put", Put(&mut self.frame), returns_in!("drop")) {
+            lists::return_above(self.pool, error, self.frame.take().into_iter().collect());
         }
     }
 }

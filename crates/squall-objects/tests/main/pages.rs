@@ -2,7 +2,7 @@
 
 use crate::common::{Crew, VPS, alone, form, on, virtual_time};
 use squall_adapt::settings;
-use squall_core::swap::{Swap, swap};
+use squall_core::swap::{Swap, arbitrate, swap};
 use squall_core::{Handle, Owned, shared};
 use squall_objects::pages::{
     self, Attribute, DISTRIBUTED, PAGE_BYTES, Page, PagePool, PagePoolExt, PageUser, SHARED, Supply,
@@ -338,4 +338,46 @@ fn an_adaptive_pool_grows_where_several_vps_call_and_shrinks_when_it_is_quiet() 
     time.until("the pool shrinks", || form(id) == SHARED);
     drop(held);
     assert_eq!(pool.free(), pool.used());
+}
+
+#[test]
+fn a_page_of_a_destroyed_pool_returns_to_a_pool_above() {
+    let _alone = alone();
+    for make in FORMS {
+        let top = make(Supply::system(100));
+        let mid = make(Supply::under(top.handle(), 20));
+        let low = make(Supply::under(mid.handle(), 20));
+        let leaf = make(Supply::under(low.handle(), 10));
+        let mut pages = leaf.get_batch(10);
+        assert_eq!((pages.len(), leaf.used(), low.used()), (10, 10, 20));
+        Owned::destroy(leaf).wait().unwrap();
+        drop(pages.split_off(5));
+        let kept = low.free();
+        assert_eq!((low.used(), mid.used()), (20, 20), "the pool above has the pages");
+        assert!(kept >= 5, "{kept}");
+        // With two dead pools below each other, the pages go to the next one.
+        Owned::destroy(low).wait().unwrap();
+        drop(pages);
+        let pages = mid.get_batch(20);
+        assert_eq!((pages.len(), mid.used()), (20, 20), "no page is lost");
+        drop(pages);
+        mid.give_up(100);
+        assert_eq!((mid.used(), mid.free()), (0, 0));
+        assert_eq!(top.free(), top.used());
+    }
+}
+
+#[test]
+fn a_page_of_a_pool_that_refuses_calls_is_not_counted_any_longer() {
+    let _alone = alone();
+    for make in FORMS {
+        let top = make(Supply::system(100));
+        let tenant = make(Supply::under(top.handle(), 1));
+        let page = tenant.get().unwrap();
+        let closed = arbitrate(tenant.handle(), |call| call.refuse("closed")).unwrap();
+        drop(page);
+        drop(closed);
+        assert_eq!((tenant.used(), top.free()), (0, top.used()));
+        assert!(tenant.get().is_some());
+    }
 }
