@@ -381,3 +381,51 @@ fn a_page_of_a_pool_that_refuses_calls_is_not_counted_any_longer() {
         assert!(tenant.get().is_some());
     }
 }
+
+/// A user that says that it gave back this many pages, and gives none.
+struct Liar(usize, Arc<AtomicUsize>);
+
+impl PageUser for Liar {
+    fn give_back(&self, _: usize) -> usize {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0
+    }
+}
+
+#[test]
+fn users_after_one_that_brings_nothing_are_asked() {
+    let _alone = alone();
+    for make in FORMS {
+        let top = make(Supply::system(3));
+        let tenant = make(Supply::under(top.handle(), 5));
+        // One pool's users, and then those of a pool below.
+        for (number, pool) in [&top, &tenant].into_iter().enumerate() {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let liars: Vec<_> = [1, usize::MAX, usize::MAX]
+                .map(|says| shared::<dyn PageUser, _>(Liar(says, asked.clone())))
+                .into();
+            let mut attachments = Vec::from_iter(liars.iter().map(|liar| pool.attach(liar.handle())));
+            assert!(top.get_batch(4).len() == 3, "{number}");
+            let calls = Arc::default();
+            let (kept, _) = (tenant.get_batch(3), asked.swap(0, Ordering::Relaxed));
+            let honest = cache(31, "honest", kept, &calls);
+            attachments.push(pool.attach(honest.handle()));
+            assert!(tenant.get().is_some(), "{number}");
+            assert!(asked.load(Ordering::Relaxed) <= 3, "each one is asked once");
+        }
+    }
+}
+
+#[test]
+fn pools_that_are_attached_in_a_circle_are_asked() {
+    let _alone = alone();
+    for make in FORMS {
+        let (a, b) = (make(Supply::system(1)), make(Supply::system(1)));
+        a.attach_pool(b.handle());
+        b.attach_pool(a.handle());
+        a.attach_pool(a.handle());
+        let page = a.get().unwrap();
+        assert!(a.get().is_none());
+        drop(page);
+    }
+}
