@@ -12,8 +12,8 @@
 //!
 //! Ids are given out in rounds. In a round no id is given out twice. A round ends when no other id is left to
 //! give out; then the ids that came back are next, on each VP in the order of their return. So a late message
-//! for an id seldom meets a new owner. It still can, if nearly all ids are in use, or if an id comes back on a
-//! VP that has few: a program that must exclude that adds a generation.
+//! for an id seldom meets a new owner. It still can, if nearly all ids are in use, or if an id comes back on
+//! a VP that has few: a program that must exclude that adds a generation.
 //!
 //! An [`adaptive`] pool starts as [`shared`]. It becomes [`distributed`] while several VPs use it, and goes
 //! back afterwards.
@@ -292,8 +292,8 @@ impl PoolId {
     /// Returns the number, and keeps the id in use until [`IdPool::put_raw`]. For ids that leave the program,
     /// as in a message.
     ///
-    /// The pool notes such ids, so `put_raw` detects a number that is wrong or comes twice. But once the id was
-    /// lent again, a number that comes twice ends the new loan.
+    /// The pool notes such ids, so `put_raw` detects a number that is wrong or comes twice. But once the id
+    /// was lent again, a number that comes twice ends the new loan.
     ///
     /// # Cost
     /// An atomic operation. The first call of a pool allocates a bit for each id.

@@ -44,8 +44,7 @@ pub(super) struct Known {
     own: OnceLock<Handle<dyn IdPool>>,
 }
 
-/// The ids of pools, by their handles, for ids whose return the pool refused: by an arbiter, or because a swap
-/// moved no state in.
+/// The ids of pools, by their handles. An id comes back this way if an arbiter refuses calls of the pool.
 static KNOWN: Mutex<BTreeMap<Handle<dyn IdPool>, Weak<Known>>> = Mutex::new(BTreeMap::new());
 
 fn known() -> MutexGuard<'static, BTreeMap<Handle<dyn IdPool>, Weak<Known>>> {

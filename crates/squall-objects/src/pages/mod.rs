@@ -50,8 +50,8 @@
 //!   waits for threads that move pages between lists.
 //!
 //! # Limits
-//! - The limit counts pages. The memory of a page that was given up can stay until its whole chunk was: if the
-//!   system's pages are larger than 4 KiB, or if the memory is locked. A thread that gets pages while
+//! - The limit counts pages. The memory of a page that was given up can stay until its whole chunk was: if
+//!   the system's pages are larger than 4 KiB, or if the memory is locked. A thread that gets pages while
 //!   the limit is lowered may still see the old one.
 //! - A user that moves to another table during a swap may not be asked.
 //! - A bare frame of another pool that is given to a pool makes `used` of both too small.
@@ -514,8 +514,8 @@ fn take_reclaimed(
 /// A page of [`PAGE_BYTES`], in use. It dereferences to its bytes. Dropping it returns it to its pool, on any
 /// thread.
 ///
-/// If the pool was destroyed, or refuses calls, the drop returns the page to the nearest pool above that takes
-/// it, or else to the system. No pool in between counts the page any longer.
+/// If the pool was destroyed, or refuses calls, the drop returns the page to the nearest pool above that
+/// takes it, or else to the system. No pool in between counts the page any longer.
 #[must_use = "the page returns to its pool when this is dropped"]
 pub struct Page {
     /// Empty only during the drop.

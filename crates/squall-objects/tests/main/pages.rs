@@ -382,7 +382,7 @@ fn a_page_of_a_pool_that_refuses_calls_is_not_counted_any_longer() {
     }
 }
 
-/// A user that says that it gave back this many pages, and gives none.
+/// A user that says that it gave back this many pages, and keeps them.
 struct Liar(usize, Arc<AtomicUsize>);
 
 impl PageUser for Liar {
