@@ -36,11 +36,4 @@ macro_rules! returns_in {
     }};
 }
 
-/// An answer without result, for a call that is not needed if the object is gone.
-pub(crate) struct Ignored;
-
-impl squall_core::__macro::Answer<()> for Ignored {
-    fn answer(self, _: squall_core::CallError) {}
-}
-
 pub(crate) use {panics_in, returns_in};

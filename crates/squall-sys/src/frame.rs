@@ -6,21 +6,27 @@
 //!
 //! - I1. The bytes of a frame belong to that frame alone. They are initialised: mapped memory reads as zeros.
 //! - I2. `left` of a chunk counts its frames that exist. The thread that drops the last one unmaps the chunk.
-//! - I3. `used` of a source is the number of its frames that exist. It never exceeds the limit that was set
-//!   when the frames were made.
+//! - I3. `used` of a source counts the frames that exist or are about to. It never exceeds the limit that
+//!   a call of `chunk` read.
 //!
-//! A dropped frame returns its memory to the system at once, and its addresses with the last frame of its
-//! chunk. A frame is meant to be kept in a list, not to be dropped.
+//! A dropped frame returns its memory to the system before it stops to count, and its addresses with the
+//! last frame of its chunk. If the system's pages are larger than a frame, or if it keeps the memory (a
+//! locked page), then the memory returns with the last frame, too. So `used` can be less than the memory
+//! that is mapped. A frame is meant to be kept in a list, not to be dropped.
 //!
 //! Cost: two words per frame. A move is free; a drop is a system call.
 
 use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::fmt;
+use std::mem;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// The size of a frame in bytes. The system's pages may be larger.
 pub const FRAME_BYTES: usize = 4096;
+
+/// The largest number of frames in a chunk: 128 MiB.
+pub const CHUNK_FRAMES: usize = 1 << 15;
 
 /// A page of [`FRAME_BYTES`], owned.
 ///
@@ -50,6 +56,18 @@ struct Chunk {
     label: u32,
     left: AtomicUsize,
     source: Arc<Source>,
+}
+
+/// Frames that count as used and do not exist yet. Dropped, it releases them.
+struct Reserved<'a> {
+    source: &'a Source,
+    count: usize,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.source.used.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 /// The source of frames: it maps chunks, up to a limit.
@@ -85,8 +103,8 @@ impl Source {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Maps up to `count` frames in one chunk. Fewer come if the limit is near. The result is empty if the
-    /// limit is reached or the system lacks memory.
+    /// Maps up to `count` frames in one chunk, [`CHUNK_FRAMES`] at most. Fewer come if the limit is near. The
+    /// result is empty if the limit is reached or the system lacks memory.
     ///
     /// The frames carry the number `label`. Their memory comes from `node` if it has some, and else from the
     /// node that touches it first.
@@ -94,12 +112,15 @@ impl Source {
     /// # Cost
     /// A system call, and another one if a node is given.
     pub fn chunk(self: &Arc<Source>, count: usize, label: u32, node: Option<usize>) -> Vec<Frame> {
-        let count = self.reserve(count);
-        let bytes = count * FRAME_BYTES;
-        let Some(at) = (count > 0).then(|| memory::map(bytes)).flatten() else {
-            self.used.fetch_sub(count, Ordering::Relaxed);
+        let reserved = self.reserve(count.min(CHUNK_FRAMES));
+        let count = reserved.count;
+        let mut frames = Vec::new();
+        if count == 0 || frames.try_reserve_exact(count).is_err() {
             return Vec::new();
-        };
+        }
+        // At most `CHUNK_FRAMES`, so no overflow.
+        let bytes = count * FRAME_BYTES;
+        let Some(at) = memory::map(bytes) else { return Vec::new() };
         if let Some(node) = node {
             // Without a preference the memory comes from the node of the first toucher.
             let _ = crate::nodes::prefer(at.as_ptr(), bytes, node);
@@ -107,18 +128,21 @@ impl Source {
         let chunk = Chunk { at, bytes, label, left: AtomicUsize::new(count), source: self.clone() };
         let chunk = NonNull::from(Box::leak(Box::new(chunk)));
         // SAFETY: within the mapping of `bytes` bytes.
-        (0..count).map(|index| Frame { at: unsafe { at.add(index * FRAME_BYTES) }, chunk }).collect()
+        frames.extend((0..count).map(|index| Frame { at: unsafe { at.add(index * FRAME_BYTES) }, chunk }));
+        // From here on the frames count.
+        mem::forget(reserved);
+        frames
     }
 
-    /// Counts up to `count` frames as used, and returns how many.
-    fn reserve(&self, count: usize) -> usize {
+    /// Counts up to `count` frames as used.
+    fn reserve(&self, count: usize) -> Reserved<'_> {
         let mut granted = 0;
         // Relaxed, here and elsewhere: the word guards no other data.
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             granted = count.min(self.max().saturating_sub(used));
             Some(used + granted)
         });
-        granted
+        Reserved { source: self, count: granted }
     }
 }
 
@@ -164,11 +188,12 @@ impl fmt::Debug for Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         let chunk = self.chunk();
-        chunk.source.used.fetch_sub(1, Ordering::Relaxed);
-        // The last frame of a chunk: no other thread counts it down.
-        if chunk.left.load(Ordering::Relaxed) > 1 {
+        // Relaxed: the number only falls, so 1 means that this frame is the only one left.
+        let is_only = chunk.left.load(Ordering::Relaxed) == 1;
+        if !is_only {
             // SAFETY: the frame's own bytes, which are not used any more (I1).
             unsafe { memory::discard(self.at) };
+            chunk.source.used.fetch_sub(1, Ordering::Relaxed);
         }
         // Release: pairs with the fence of the thread that drops the last frame.
         if chunk.left.fetch_sub(1, Ordering::Release) != 1 {
@@ -180,6 +205,9 @@ impl Drop for Frame {
         let chunk = unsafe { Box::from_raw(self.chunk.as_ptr()) };
         // SAFETY: the chunk's whole mapping; no frame of it is left.
         unsafe { memory::unmap(chunk.at, chunk.bytes) };
+        if is_only {
+            chunk.source.used.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -268,6 +296,26 @@ mod tests {
         assert_eq!((source.max(), source.chunk(1, 0, None).len()), (2, 0));
         drop(first);
         assert_eq!((source.used(), source.chunk(9, 0, None).len()), (0, 2));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "allocates 128 MiB")]
+    fn a_chunk_is_limited_and_no_count_overflows() {
+        let source = Arc::new(Source::new(usize::MAX));
+        for count in [usize::MAX, usize::MAX / FRAME_BYTES + 2, CHUNK_FRAMES + 1] {
+            let frames = source.chunk(count, 0, None);
+            assert_eq!((frames.len(), source.used()), (CHUNK_FRAMES, CHUNK_FRAMES));
+            drop(frames);
+            assert_eq!(source.used(), 0);
+        }
+        let source = Source::new(9);
+        let unwound = std::panic::catch_unwind(|| {
+            let _reserved = source.reserve(4);
+            assert_eq!(source.used(), 4);
+            panic!("between the reservation and the frames");
+        });
+        assert!(unwound.is_err());
+        assert_eq!(source.used(), 0, "the reservation is released");
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! after a swap the first that called it. Ids that were never given out take no memory.
 //!
 //! Ids are given out in rounds. In a round no id is given out twice. A round ends when no other id is left to
-//! give out; then the ids that came back are next. So a late message for an id seldom meets a new owner. It
-//! still can, if the id came back at the end of a round: a program that must exclude that adds a generation.
+//! give out; then the ids that came back are next, on each VP in the order of their return. So a late message
+//! for an id seldom meets a new owner. It still can, if nearly all ids are in use, or if an id comes back on
+//! a VP that has few: a program that must exclude that adds a generation.
 //!
 //! An [`adaptive`] pool starts as [`shared`]. It becomes [`distributed`] while several VPs use it, and goes
 //! back afterwards.
@@ -40,9 +41,12 @@
 //!   lock that all share, since a round has so many ids only.
 //!
 //! # Guarantees
-//! - No id has two owners, also across hot-swaps.
+//! - No id has two owners, also across hot-swaps. [`IdPool::put_raw`] and [`IdPool::give`] must be called
+//!   once for each id that left as a number.
 //! - [`get`](IdPoolExt::get) returns `None` only if at one moment of the call all ids were in use.
 //! - A swap moves no id. Ids that are in use stay valid.
+//! - A dropped [`PoolId`] returns to its pool also while an arbiter refuses the calls. It is lost in a signal
+//!   handler, in the child of a fork, and if the pool is of an implementation of your own.
 //!
 //! # Limits
 //! Signal handlers must not use a pool. In the child of a fork, calls return an error or panic: see
@@ -57,15 +61,15 @@ use squall_adapt::{engine, family};
 use squall_core::__macro::{Action, Answer, Hit};
 use squall_core::swap::Replacement;
 use squall_core::{CallError, CreateError, Handle, Owned, Root};
-use squall_machine::ClusterSize;
+use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use std::fmt;
 use std::mem;
 use std::sync::Once;
 
-use crate::answers::{Ignored, panics_in, returns_in};
+use crate::answers::{panics_in, returns_in};
 pub use policy::{DISTRIBUTED, SHARED};
-use pool::Pool;
+use pool::{Known, Pool};
 use squall_parts::ids::Client;
 pub use squall_parts::ids::NotLent;
 use squall_rcu::Guard;
@@ -175,20 +179,21 @@ impl<R, F: FnOnce(Option<u32>) -> R> Action<dyn IdPool, R> for Take<F> {
 /// A call of `give` with this id.
 struct Give(u32);
 
-impl Action<dyn IdPool, ()> for Give {
+impl Action<dyn IdPool, Result<(), CallError>> for Give {
     #[inline(always)]
-    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) -> Result<(), Self> {
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) -> Result<Result<(), CallError>, Self> {
         match hit.view().client {
             Some(client) => {
                 client.put(self.0);
-                Ok(())
+                Ok(Ok(()))
             }
             None => Err(self),
         }
     }
 
-    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) {
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn IdPool>) -> Result<(), CallError> {
         hit.target().give(self.0);
+        Ok(())
     }
 }
 
@@ -265,7 +270,7 @@ impl IdPoolExt for Handle<dyn IdPool> {
 
 /// An id in use. Dropping it returns the id to its pool, on any thread.
 ///
-/// If the pool was destroyed, the drop has no effect.
+/// The drop returns the id also if the pool refuses calls. If the pool was destroyed, it has no effect.
 #[must_use = "the id returns to its pool when this is dropped"]
 pub struct PoolId {
     pool: Handle<dyn IdPool>,
@@ -287,14 +292,19 @@ impl PoolId {
     /// Returns the number, and keeps the id in use until [`IdPool::put_raw`]. For ids that leave the program,
     /// as in a message.
     ///
-    /// The pool notes such ids, so `put_raw` detects a number that is wrong or comes twice.
+    /// The pool notes such ids, so `put_raw` detects a number that is wrong or comes twice. But once the id
+    /// was lent again, a number that comes twice ends the new loan.
     ///
     /// # Cost
     /// An atomic operation. The first call of a pool allocates a bit for each id.
     pub fn into_raw(self) -> u32 {
-        // A destroyed pool has no loans.
-        let _ = self.pool.try_lend(self.id);
         let id = self.id;
+        if let Err(error) = self.pool.try_lend(id) {
+            // A destroyed pool has no loans.
+            if let Some(ids) = pool::behind(self.pool, &error) {
+                ids.lend(id);
+            }
+        }
         mem::forget(self);
         id
     }
@@ -303,8 +313,21 @@ impl PoolId {
 impl Drop for PoolId {
     #[inline]
     fn drop(&mut self) {
+        if let Err(error) = self.pool.__call_action("give", Give(self.id), returns_in!("drop")) {
+            self.return_behind(&error);
+        }
+    }
+}
+
+impl PoolId {
+    /// Returns the id to a pool that refused it.
+    #[cold]
+    #[inline(never)]
+    fn return_behind(&self, error: &CallError) {
         // A destroyed pool needs no ids.
-        self.pool.__call_action("give", Give(self.id), Ignored);
+        if let Some(ids) = pool::behind(self.pool, error) {
+            ids.put(Vp::current().index(), self.id);
+        }
     }
 }
 
@@ -327,7 +350,7 @@ impl fmt::Debug for PoolId {
 /// If the object cannot be created: see [`CreateError`].
 #[track_caller]
 pub fn shared(limit: u32) -> Owned<dyn IdPool> {
-    made(Pool::<FIXED, false>::new(limit).try_create(ClusterSize::Machine))
+    make::<FIXED, false>(limit)
 }
 
 /// Creates a pool of the ids below `limit` with free ids for each VP that uses it.
@@ -348,7 +371,7 @@ pub fn shared(limit: u32) -> Owned<dyn IdPool> {
 /// If the object cannot be created: see [`CreateError`].
 #[track_caller]
 pub fn distributed(limit: u32) -> Owned<dyn IdPool> {
-    made(Pool::<FIXED, true>::new(limit).try_create(ClusterSize::Cpu))
+    make::<FIXED, true>(limit)
 }
 
 /// Creates an adaptive pool of the ids below `limit`: it starts in the form of [`shared`] and changes form
@@ -374,7 +397,7 @@ pub fn adaptive(limit: u32) -> Owned<dyn IdPool> {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| family::register(&policy::POOLS));
     engine::start();
-    made(Pool::<ADAPTS, false>::new(limit).try_create(ClusterSize::Machine))
+    make::<ADAPTS, false>(limit)
 }
 
 /// Values of the parameter `ADAPTS`: whether an implementation posts to the policy. Adaptive pools have
@@ -418,6 +441,11 @@ pub fn new_distributed() -> Replacement<dyn IdPool> {
 }
 
 #[track_caller]
-fn made(made: Result<Owned<dyn IdPool>, CreateError>) -> Owned<dyn IdPool> {
-    made.unwrap_or_else(|error| panic!("cannot make a pool of ids: {error}"))
+fn make<const ADAPTS: bool, const WIDE: bool>(limit: u32) -> Owned<dyn IdPool> {
+    let size = if WIDE { ClusterSize::Cpu } else { ClusterSize::Machine };
+    let ids = Known::new(limit);
+    let made: Result<_, CreateError> = Pool::<ADAPTS, WIDE>::new(ids.clone()).try_create(size);
+    let pool = made.unwrap_or_else(|error| panic!("cannot make a pool of ids: {error}"));
+    ids.publish(pool.handle());
+    pool
 }

@@ -15,10 +15,12 @@
 //! Source: Appavoo 2005, §4.1.2 (CO-45, CO-46). Our own: overflow lists by node, pages of other places before
 //! reclamation, and attributes in place of constants.
 
-use squall_core::{Handle, tables};
+use squall_core::__macro::{Action, Hit};
+use squall_core::{CallError, CallErrorKind, Handle, tables};
 use squall_lock::VpLock;
 use squall_machine::{ClusterSize, Vp, machine};
-use squall_sys::frame::{Frame, Source};
+use squall_rcu::Guard;
+use squall_sys::frame::{CHUNK_FRAMES, Frame, Source};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::{lock, recheck};
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use super::{Attribute, Members, PagePool, PageUser};
+use crate::answers::returns_in;
 
 pub(super) struct Lists {
     places: Box<[OnceLock<Box<Place>>]>,
@@ -42,7 +45,7 @@ pub(super) struct Lists {
 /// The place that chunks come from.
 pub(super) enum Supply {
     System(Arc<Source>),
-    Pool(Box<Parent>),
+    Pool(Arc<Parent>),
 }
 
 /// The pool above. `used` counts the pages that it lent; it is an estimate if pages strayed between pools.
@@ -52,6 +55,60 @@ pub(super) struct Parent {
     max: AtomicUsize,
     /// Handle of this pool, once it is attached to its parent.
     own: OnceLock<Handle<dyn PagePool>>,
+    /// Whether the pool's lists were dropped. Written under the lock of [`PARENTS`].
+    has_ended: AtomicBool,
+}
+
+/// The parents of pools, by their handles: until the lists of the pool are dropped, and no page of it is out.
+///
+/// A page of a pool that takes none back goes to the pool above, so that the pools in between count it no
+/// longer. Then the lists cannot be reached through the handle.
+static PARENTS: Mutex<BTreeMap<Handle<dyn PagePool>, Arc<Parent>>> = Mutex::new(BTreeMap::new());
+
+fn parents() -> MutexGuard<'static, BTreeMap<Handle<dyn PagePool>, Arc<Parent>>> {
+    lock(&PARENTS, "the parents of page pools")
+}
+
+/// Returns pages of a pool that refused them, for this reason, to the nearest pool above that takes them, or
+/// else to the system.
+#[cold]
+pub(super) fn return_above(mut pool: Handle<dyn PagePool>, mut error: CallError, mut frames: Vec<Frame>) {
+    loop {
+        if is_without_locks(&error) {
+            return;
+        }
+        let parent = parents().get(&pool).cloned();
+        let Some(parent) = parent else { return };
+        let count = frames.len();
+        let answer = put_all(parent.pool, &mut frames);
+        parent.uncount(count);
+        parent.forget_if_ended(pool);
+        match answer {
+            Ok(()) => return,
+            Err(above) => (pool, error) = (parent.pool, above),
+        }
+    }
+}
+
+/// Returns whether this thread must take no lock: it may be held for ever, by a thread that the child of a
+/// fork does not have, or by the code that a signal handler interrupted.
+fn is_without_locks(error: &CallError) -> bool {
+    matches!(error.reason(), CallErrorKind::Forked | CallErrorKind::Reentrant)
+}
+
+/// Returns pages to a pool. They stay in `frames` if it refuses them.
+fn put_all(pool: Handle<dyn PagePool>, frames: &mut Vec<Frame>) -> Result<(), CallError> {
+    pool.__call_action("put_batch", PutAll(frames), returns_in!("put_batch"))
+}
+
+/// A call of `put_batch` with these pages.
+struct PutAll<'a>(&'a mut Vec<Frame>);
+
+impl Action<dyn PagePool, Result<(), CallError>> for PutAll<'_> {
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<(), CallError> {
+        hit.target().put_batch(mem::take(self.0));
+        Ok(())
+    }
 }
 
 /// The free list and the tables of one VP.
@@ -322,7 +379,7 @@ impl Lists {
     /// Gets a chunk of pages from the supply: empty if the limit of this pool is reached, an error with the
     /// pool above that is short.
     fn fetch(&self, place: &Place, own: Handle<dyn PagePool>) -> Result<Vec<Frame>, Handle<dyn PagePool>> {
-        let chunk = self.attribute(Attribute::Chunk).max(1);
+        let chunk = self.attribute(Attribute::Chunk).clamp(1, CHUNK_FRAMES);
         match &self.supply {
             Supply::System(source) => Ok(source.chunk(chunk, place.node as u32, place.memory)),
             Supply::Pool(parent) => parent.fetch(chunk, own),
@@ -482,8 +539,9 @@ impl Lists {
     /// Attaches this pool, of which `own` is the handle, to its parent.
     pub(super) fn attach_to_parent(&self, own: Handle<dyn PagePool>) {
         if let Supply::Pool(parent) = &self.supply {
-            parent.pool.attach_pool(own);
+            parents().insert(own, parent.clone());
             parent.own.get_or_init(|| own);
+            parent.pool.attach_pool(own);
         }
     }
 
@@ -570,9 +628,15 @@ impl Drop for Lists {
         let Supply::Pool(parent) = &self.supply else { return };
         if let Some(own) = parent.own.get() {
             // A parent that was destroyed has no table.
-            let _ = parent.pool.try_detach_pool(*own);
+            let detached = parent.pool.try_detach_pool(*own);
+            if detached.is_err_and(|error| is_without_locks(&error)) {
+                return;
+            }
         }
         parent.give_back(self.take_free(usize::MAX));
+        if let Some(own) = parent.own.get() {
+            parent.end(*own);
+        }
     }
 }
 
@@ -583,44 +647,86 @@ impl Supply {
 
     pub(super) fn pool(pool: Handle<dyn PagePool>, max: usize) -> Supply {
         let (used, max) = (CachePadded::new(AtomicUsize::new(0)), AtomicUsize::new(max));
-        Supply::Pool(Box::new(Parent { pool, used, max, own: OnceLock::new() }))
+        Supply::Pool(Arc::new(Parent {
+            pool,
+            used,
+            max,
+            own: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
+        }))
     }
 }
 
 impl Parent {
     fn fetch(&self, chunk: usize, own: Handle<dyn PagePool>) -> Result<Vec<Frame>, Handle<dyn PagePool>> {
-        let mut granted = 0;
+        let mut counted = Counted { parent: self, count: 0 };
         // Relaxed, here and below: the word guards no other data.
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            granted = chunk.min(self.max.load(Ordering::Relaxed).saturating_sub(used));
-            Some(used + granted)
+            counted.count = chunk.min(self.max.load(Ordering::Relaxed).saturating_sub(used));
+            Some(used + counted.count)
         });
-        if granted == 0 {
+        if counted.count == 0 {
             return Ok(Vec::new());
         }
-        let mut frames = Vec::new();
-        let short = match self.pool.try_take() {
-            Ok(Ok(frame)) => {
-                frames.push(frame);
-                frames.extend(self.pool.try_take_batch(granted - 1).unwrap_or_default());
-                None
-            }
-            Ok(Err(short)) => Some(short),
+        let mut frames = match self.pool.try_take() {
+            Ok(Ok(frame)) => vec![frame],
+            Ok(Err(short)) => return Err(short),
             // A pool whose parent was destroyed gets no more pages.
-            Err(_) => Some(own),
+            Err(_) => return Err(own),
         };
-        self.used.fetch_sub(granted - frames.len(), Ordering::Relaxed);
-        short.map_or(Ok(frames), Err)
+        frames.extend(self.pool.try_take_batch(counted.count - 1).unwrap_or_default());
+        counted.count = counted.count.saturating_sub(frames.len());
+        Ok(frames)
     }
 
-    fn give_back(&self, frames: Vec<Frame>) {
+    fn give_back(&self, mut frames: Vec<Frame>) {
         let count = frames.len();
         if count > 0 {
-            // If the parent was destroyed, the pages go back to the system.
-            let _ = self.pool.try_put_batch(frames);
-            let _ = self
-                .used
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(count)));
+            if let Err(error) = put_all(self.pool, &mut frames) {
+                return_above(self.pool, error, frames);
+            }
+            self.uncount(count);
         }
+    }
+
+    /// Counts pages as lent no longer. If pages strayed between pools, more may come back than are counted.
+    fn uncount(&self, count: usize) {
+        let _ = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| Some(used.saturating_sub(count)));
+    }
+
+    /// Ends the pool of this handle.
+    fn end(&self, own: Handle<dyn PagePool>) {
+        let mut parents = parents();
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.remove_if_unused(own, &mut parents);
+    }
+
+    /// Forgets the parent of a pool that has ended, if that was its last page.
+    fn forget_if_ended(&self, own: Handle<dyn PagePool>) {
+        self.remove_if_unused(own, &mut parents());
+    }
+
+    fn remove_if_unused(
+        &self,
+        own: Handle<dyn PagePool>,
+        parents: &mut BTreeMap<Handle<dyn PagePool>, Arc<Parent>>,
+    ) {
+        if self.has_ended.load(Ordering::Relaxed) && self.used.load(Ordering::Relaxed) == 0 {
+            parents.remove(&own);
+        }
+    }
+}
+
+/// Pages that are counted as lent, and did not come. Dropped, it ends that.
+struct Counted<'a> {
+    parent: &'a Parent,
+    count: usize,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.parent.uncount(self.count);
     }
 }

@@ -50,6 +50,15 @@
 //!   waits for threads that move pages between lists.
 //!
 //! # Limits
+//! - The limit counts pages. The memory of a page that was given up can stay until its whole chunk was: if
+//!   the system's pages are larger than 4 KiB, or if the memory is locked. A thread that gets pages while
+//!   the limit is lowered may still see the old one.
+//! - A user that moves to another table during a swap may not be asked.
+//! - A bare frame of another pool that is given to a pool makes `used` of both too small.
+//! - A page keeps its contents when it changes hands, also between pools: see
+//!   [`get_zeroed`](PagePoolExt::get_zeroed).
+//! - A pool that ends returns its free pages some time after its destruction.
+//!
 //! Signal handlers must not use a pool. In the child of a fork, calls return an error or panic: see
 //! [forked children](squall_core#forked-children).
 
@@ -67,16 +76,19 @@ use squall_macros::interface;
 use squall_rcu::Guard;
 use squall_sys::frame::Frame;
 use std::fmt;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Once};
 
-use crate::answers::{Ignored, panics_in, returns_in};
+use crate::answers::{panics_in, returns_in};
 use lists::{Lists, Place};
 pub use policy::{DISTRIBUTED, SHARED};
 use pool::Pool;
+use reclaim::Asked;
 pub use squall_sys::frame::FRAME_BYTES as PAGE_BYTES;
 
-/// Largest number of reclamations for one page. Other threads may take the pages that a reclamation brings.
+/// The largest number of times that all users are asked for one page. Other threads may take the pages that a
+/// reclamation brings.
 const TRIES: usize = 8;
 
 /// A user of pages that can give some back, such as a cache.
@@ -159,7 +171,7 @@ pub trait PagePool: Send + Sync {
     /// Detaches a user that was attached, once.
     fn detach_user(&self, user: Handle<dyn PageUser>);
 
-    /// Attaches a pool below this one. The constructors do so.
+    /// Attaches a pool below this one. The constructors do so. A reclamation asks at most 64 levels.
     fn attach_pool(&self, below: Handle<dyn PagePool>);
 
     /// Detaches a pool below this one, when it ends.
@@ -233,23 +245,28 @@ impl<R, F: FnOnce(Result<Frame, Handle<dyn PagePool>>) -> R> Action<dyn PagePool
     }
 }
 
-/// A call of `put` with this page.
-struct Put(Frame);
+/// A call of `put` with this page, which stays where it is if the call fails.
+struct Put<'a>(&'a mut Option<Frame>);
 
-impl Action<dyn PagePool, ()> for Put {
+impl Action<dyn PagePool, Result<(), CallError>> for Put<'_> {
     #[inline(always)]
-    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<(), Self> {
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<Result<(), CallError>, Self> {
         match hit.view().lists {
             Some((lists, place)) => {
-                lists.put(place, self.0);
-                Ok(())
+                if let Some(frame) = self.0.take() {
+                    lists.put(place, frame);
+                }
+                Ok(Ok(()))
             }
             None => Err(self),
         }
     }
 
-    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) {
-        hit.target().put(self.0);
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn PagePool>) -> Result<(), CallError> {
+        if let Some(frame) = self.0.take() {
+            hit.target().put(frame);
+        }
+        Ok(())
     }
 }
 
@@ -258,7 +275,7 @@ impl Action<dyn PagePool, ()> for Put {
 #[non_exhaustive]
 pub enum Attribute {
     /// Length of a VP's free list beyond which a batch moves to the overflow list. The default is 256.
-    /// Without effect in the shared form.
+    /// Without effect in the shared form, except in one that a failed swap left behind.
     Threshold,
     /// Number of pages that move between a VP's list and an overflow list at once, and that a reclamation
     /// asks for. The default is 64; 0 counts as 1.
@@ -387,7 +404,8 @@ pub trait PagePoolExt: Copy {
     /// If a user panics.
     fn reclaim(self, wanted: usize) -> usize;
 
-    /// Attaches a user, which is asked for pages from now on until the attachment is dropped.
+    /// Attaches a user, which is asked for pages from now on until the attachment is dropped. A thread that
+    /// began to ask before may still call it afterwards.
     ///
     /// In the distributed form the user is entered in the table of the VP that is the home of its id.
     ///
@@ -440,7 +458,7 @@ impl PagePoolExt for Handle<dyn PagePool> {
     }
 
     fn reclaim(self, wanted: usize) -> usize {
-        reclaim::reclaim(self, wanted)
+        reclaim::reclaim(self, wanted, &mut Asked::default())
     }
 
     #[track_caller]
@@ -469,14 +487,25 @@ fn take_reclaimed(
     pool: Handle<dyn PagePool>,
     mut short: Handle<dyn PagePool>,
 ) -> Result<Option<Page>, CallError> {
-    for _ in 0..TRIES {
+    let (mut asked, mut tries, mut has_brought) = (Asked::default(), 0, false);
+    while tries < TRIES {
         let wanted = pool.try_attribute(Attribute::Batch)?.max(1);
-        if reclaim::reclaim(short, wanted) == 0 {
-            break;
+        let before = asked.users();
+        let got = reclaim::reclaim(short, wanted, &mut asked);
+        if got > 0 {
+            match pool.try_take()? {
+                Ok(frame) => return Ok(Some(Page::new(frame, pool))),
+                Err(other) => short = other,
+            }
+            has_brought = true;
         }
-        match pool.try_take()? {
-            Ok(frame) => return Ok(Some(Page::new(frame, pool))),
-            Err(other) => short = other,
+        // The pages went elsewhere, or did not come. Then the other users are next.
+        if got == 0 || asked.users() == before {
+            if !mem::replace(&mut has_brought, false) {
+                break;
+            }
+            asked = Asked::default();
+            tries += 1;
         }
     }
     Ok(None)
@@ -485,7 +514,8 @@ fn take_reclaimed(
 /// A page of [`PAGE_BYTES`], in use. It dereferences to its bytes. Dropping it returns it to its pool, on any
 /// thread.
 ///
-/// If the pool was destroyed, the drop returns the page to the system.
+/// If the pool was destroyed, or refuses calls, the drop returns the page to the nearest pool above that
+/// takes it, or else to the system. No pool in between counts the page any longer.
 #[must_use = "the page returns to its pool when this is dropped"]
 pub struct Page {
     /// Empty only during the drop.
@@ -530,9 +560,8 @@ impl DerefMut for Page {
 impl Drop for Page {
     #[inline]
     fn drop(&mut self) {
-        if let Some(frame) = self.frame.take() {
-            // If the pool was destroyed, the frame is dropped.
-            self.pool.__call_action("put", Put(frame), Ignored);
+        if let Err(error) = self.pool.__call_action("put", Put(&mut self.frame), returns_in!("drop")) {
+            lists::return_above(self.pool, error, self.frame.take().into_iter().collect());
         }
     }
 }

@@ -9,6 +9,7 @@
 use squall_core::Handle;
 use squall_machine::{Vp, machine};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use super::{PagePool, PageUser};
 
@@ -26,30 +27,62 @@ impl Drop for Reclaims {
     }
 }
 
-/// Asks the users of `pool`, and then the pools below it, for `wanted` pages. Returns the number of pages
-/// that they say they gave back.
-pub(super) fn reclaim(pool: Handle<dyn PagePool>, wanted: usize) -> usize {
+/// The largest depth of pools below each other that one reclamation asks. It bounds the stack.
+const DEPTH: usize = 64;
+
+/// The users that were asked for the same page before: they are passed over.
+#[derive(Default)]
+pub(super) struct Asked {
+    users: BTreeSet<Handle<dyn PageUser>>,
+    /// The pools that are being asked, each one below the one before it.
+    path: Vec<Handle<dyn PagePool>>,
+}
+
+impl Asked {
+    /// Returns the number of users that were asked.
+    pub(super) fn users(&self) -> usize {
+        self.users.len()
+    }
+}
+
+/// Asks the users of `pool` that were not asked before, and then the pools below it, for `wanted` pages.
+/// Returns the number of pages that they say they gave back.
+pub(super) fn reclaim(pool: Handle<dyn PagePool>, wanted: usize, asked: &mut Asked) -> usize {
     if RECLAIMS.replace(true) {
         return 0;
     }
     let _reclaims = Reclaims;
-    ask(pool, wanted)
+    ask(pool, wanted, asked)
 }
 
-fn ask(pool: Handle<dyn PagePool>, wanted: usize) -> usize {
+fn ask(pool: Handle<dyn PagePool>, wanted: usize, asked: &mut Asked) -> usize {
+    // A pool may be attached below itself: the methods for that are public.
+    if asked.path.len() == DEPTH || asked.path.contains(&pool) {
+        return 0;
+    }
+    asked.path.push(pool);
+    let got = ask_members(pool, wanted, asked);
+    asked.path.pop();
+    got
+}
+
+fn ask_members(pool: Handle<dyn PagePool>, wanted: usize, asked: &mut Asked) -> usize {
     let places = machine().vp_limit();
     let first = Vp::current().index();
     // A pool that was destroyed has no members.
     let members =
         |place: usize| pool.try_members((first + place) % places).ok().flatten().unwrap_or_default();
-    let mut got = 0;
+    // A user may return any number.
+    let mut got = 0_usize;
     for place in 0..places {
         for user in members(place).users {
             if got >= wanted {
                 return got;
             }
-            // A user that was destroyed has no pages.
-            got += user.try_give_back(wanted - got).unwrap_or(0);
+            if asked.users.insert(user) {
+                // A user that was destroyed has no pages.
+                got = got.saturating_add(user.try_give_back(wanted - got).unwrap_or(0));
+            }
         }
     }
     for place in 0..places {
@@ -58,9 +91,19 @@ fn ask(pool: Handle<dyn PagePool>, wanted: usize) -> usize {
                 return got;
             }
             // Its free pages first, then those of its users.
-            got += below.try_give_up(wanted - got).unwrap_or(0);
-            if got < wanted && ask(below, wanted - got) > 0 {
-                got += below.try_give_up(wanted - got).unwrap_or(0);
+            got = got.saturating_add(below.try_give_up(wanted - got).unwrap_or(0));
+            while got < wanted {
+                let before = asked.users();
+                let said = ask(below, wanted - got, asked);
+                got = got.saturating_add(if said > 0 {
+                    below.try_give_up(wanted - got).unwrap_or(0)
+                } else {
+                    0
+                });
+                // Again only if more users may be left, of which the first ones brought too little.
+                if said == 0 || asked.users() == before {
+                    break;
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::common::{Crew, alone, form, on, virtual_time};
 use squall_adapt::settings;
-use squall_core::swap::{Swap, swap};
+use squall_core::swap::{Swap, arbitrate, swap};
 use squall_core::{Handle, Owned};
 use squall_objects::ids::{self, DISTRIBUTED, IdPool, IdPoolExt, NotLent, SHARED};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -145,4 +145,35 @@ fn an_adaptive_pool_grows_where_several_vps_call_and_shrinks_when_it_is_quiet() 
     time.until("the pool shrinks", || form(id) == SHARED);
     drop(held);
     assert_eq!(pool.free(), 100);
+}
+
+#[test]
+fn an_id_returns_to_a_pool_that_refuses_calls() {
+    let _alone = alone();
+    for make in FORMS {
+        let pool = make(2);
+        let (id, lent) = (pool.get().unwrap(), pool.get().unwrap());
+        let closed = arbitrate(pool.handle(), |call| call.refuse("closed")).unwrap();
+        drop(id);
+        let raw = lent.into_raw();
+        drop(closed);
+        assert_eq!(pool.free(), 1);
+        assert!(pool.get().is_some());
+        assert_eq!(pool.put_raw(raw), Ok(()));
+        assert_eq!((pool.free(), pool.get_batch(3).len()), (2, 2));
+    }
+}
+
+#[test]
+fn the_id_that_came_back_first_is_next() {
+    let _alone = alone();
+    for make in FORMS {
+        let pool = make(100);
+        for turn in 0..400 {
+            let id = on(0, || pool.get()).expect("at most one id is in use");
+            assert_eq!(id.value(), turn % 100, "not the one that is free for the longest time");
+            on(0, || drop(id));
+        }
+        assert_eq!(on(0, || pool.take_batch(3)), [0, 1, 2]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Crew, VPS, alone, form, on, virtual_time};
 use squall_adapt::settings;
-use squall_core::swap::{Swap, swap};
+use squall_core::swap::{Swap, arbitrate, swap};
 use squall_core::{Handle, Owned, shared};
 use squall_objects::pages::{
     self, Attribute, DISTRIBUTED, PAGE_BYTES, Page, PagePool, PagePoolExt, PageUser, SHARED, Supply,
@@ -338,4 +338,94 @@ fn an_adaptive_pool_grows_where_several_vps_call_and_shrinks_when_it_is_quiet() 
     time.until("the pool shrinks", || form(id) == SHARED);
     drop(held);
     assert_eq!(pool.free(), pool.used());
+}
+
+#[test]
+fn a_page_of_a_destroyed_pool_returns_to_a_pool_above() {
+    let _alone = alone();
+    for make in FORMS {
+        let top = make(Supply::system(100));
+        let mid = make(Supply::under(top.handle(), 20));
+        let low = make(Supply::under(mid.handle(), 20));
+        let leaf = make(Supply::under(low.handle(), 10));
+        let mut pages = leaf.get_batch(10);
+        assert_eq!((pages.len(), leaf.used(), low.used()), (10, 10, 20));
+        Owned::destroy(leaf).wait().unwrap();
+        drop(pages.split_off(5));
+        let kept = low.free();
+        assert_eq!((low.used(), mid.used()), (20, 20), "the pool above has the pages");
+        assert!(kept >= 5, "{kept}");
+        // With two dead pools below each other, the pages go to the next one.
+        Owned::destroy(low).wait().unwrap();
+        drop(pages);
+        let pages = mid.get_batch(20);
+        assert_eq!((pages.len(), mid.used()), (20, 20), "no page is lost");
+        drop(pages);
+        mid.give_up(100);
+        assert_eq!((mid.used(), mid.free()), (0, 0));
+        assert_eq!(top.free(), top.used());
+    }
+}
+
+#[test]
+fn a_page_of_a_pool_that_refuses_calls_is_not_counted_any_longer() {
+    let _alone = alone();
+    for make in FORMS {
+        let top = make(Supply::system(100));
+        let tenant = make(Supply::under(top.handle(), 1));
+        let page = tenant.get().unwrap();
+        let closed = arbitrate(tenant.handle(), |call| call.refuse("closed")).unwrap();
+        drop(page);
+        drop(closed);
+        assert_eq!((tenant.used(), top.free()), (0, top.used()));
+        assert!(tenant.get().is_some());
+    }
+}
+
+/// A user that says that it gave back this many pages, and keeps them.
+struct Liar(usize, Arc<AtomicUsize>);
+
+impl PageUser for Liar {
+    fn give_back(&self, _: usize) -> usize {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0
+    }
+}
+
+#[test]
+fn users_after_one_that_brings_nothing_are_asked() {
+    let _alone = alone();
+    for make in FORMS {
+        let top = make(Supply::system(3));
+        let tenant = make(Supply::under(top.handle(), 5));
+        // One pool's users, and then those of a pool below.
+        for (number, pool) in [&top, &tenant].into_iter().enumerate() {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let liars: Vec<_> = [1, usize::MAX, usize::MAX]
+                .map(|says| shared::<dyn PageUser, _>(Liar(says, asked.clone())))
+                .into();
+            let mut attachments = Vec::from_iter(liars.iter().map(|liar| pool.attach(liar.handle())));
+            assert!(top.get_batch(4).len() == 3, "{number}");
+            let calls = Arc::default();
+            let (kept, _) = (tenant.get_batch(3), asked.swap(0, Ordering::Relaxed));
+            let honest = cache(31, "honest", kept, &calls);
+            attachments.push(pool.attach(honest.handle()));
+            assert!(tenant.get().is_some(), "{number}");
+            assert!(asked.load(Ordering::Relaxed) <= 3, "each one is asked once");
+        }
+    }
+}
+
+#[test]
+fn pools_that_are_attached_in_a_circle_are_asked() {
+    let _alone = alone();
+    for make in FORMS {
+        let (a, b) = (make(Supply::system(1)), make(Supply::system(1)));
+        a.attach_pool(b.handle());
+        b.attach_pool(a.handle());
+        a.attach_pool(a.handle());
+        let page = a.get().unwrap();
+        assert!(a.get().is_none());
+        drop(page);
+    }
 }

@@ -25,8 +25,8 @@
 //! stores release and the looks acquire. So the second pass sees each return that happened before a removal
 //! that the first pass saw.
 //!
-//! Not promised: an order within a round. An id that comes back at the end of a round may be the first of
-//! the next one.
+//! A shard gives out its ids in the order in which they came back. So an id that comes back at the end of a
+//! round is among the last of its shard in the next one. Not promised: an order between shards.
 //! Progress: `put`, and `get` from a shard with ids to draw, wait only for the holder of the shard's lock. A
 //! `get` that finds its shard dry waits for the search lock.
 //! Cost: the lock of the VP's own, and a store to the word if the shard becomes empty or non-empty.
@@ -47,6 +47,7 @@ use squall_machine::{Vp, machine};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard, OnceLock, lock, recheck};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// The largest batch of fresh ids by default.
@@ -278,7 +279,7 @@ impl Ids {
         if let Some(id) = ids.iter().find(|id| **id >= self.limit) {
             no_id(self.limit, *id);
         }
-        self.shard(place).put_all(&self.round, ids);
+        self.shard(place).put_all(&self.round, ids.iter().copied());
     }
 
     /// Moves all free ids of other shards into the shard of `place`.
@@ -293,7 +294,7 @@ impl Ids {
         for from in self.shards().filter(|from| !std::ptr::eq(*from, to)) {
             let (fresh, draw, back) = from.take_all(&self.round);
             to.refill(&self.round, fresh, draw);
-            to.put_all(&self.round, &back);
+            to.put_all(&self.round, back);
         }
     }
 
@@ -353,7 +354,7 @@ impl Ids {
             if !fresh.is_empty() {
                 *next = fresh.end;
                 let id = fresh.start;
-                home.refill(&self.round, id + 1..fresh.end, Vec::new());
+                home.refill(&self.round, id + 1..fresh.end, VecDeque::new());
                 return Some(id);
             }
             // Only the holder of the search lock changes it.
@@ -395,7 +396,7 @@ impl Ids {
     /// Moves half of a shard's ids to `home`, and takes one of them. The caller holds the search lock.
     fn transfer(&self, from: &Shard, home: &Shard) -> Option<u32> {
         let (mut fresh, mut draw) = from.take_half(&self.round);
-        let id = draw.pop().or_else(|| fresh.next())?;
+        let id = draw.pop_front().or_else(|| fresh.next())?;
         if !(fresh.is_empty() && draw.is_empty()) {
             home.refill(&self.round, fresh, draw);
         }

@@ -4,6 +4,7 @@ use super::sites;
 use squall_lock::{VpLock, VpLockGuard};
 use squall_sys::padded::CachePadded;
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
 
@@ -19,10 +20,10 @@ pub(super) struct Inner {
     round: u64,
     /// Ids that were never given out.
     fresh: Range<u32>,
-    /// Ids for this round. The last one is next.
-    draw: Vec<u32>,
-    /// Ids that came back in `round`.
-    back: Vec<u32>,
+    /// Ids for this round. The first one is next: the one that came back earliest.
+    draw: VecDeque<u32>,
+    /// Ids that came back in `round`, in that order.
+    back: VecDeque<u32>,
     /// The shard's word, as stored.
     published: Word,
 }
@@ -62,13 +63,13 @@ impl Inner {
 
     #[inline]
     fn pop(&mut self) -> Option<u32> {
-        self.draw.pop().or_else(|| self.fresh.next())
+        self.draw.pop_front().or_else(|| self.fresh.next())
     }
 }
 
 impl Shard {
     pub(super) fn new(lock: impl FnOnce(Inner) -> VpLock<Inner>) -> Shard {
-        let (draw, back, published) = (Vec::new(), Vec::new(), Word(0));
+        let (draw, back, published) = (VecDeque::new(), VecDeque::new(), Word(0));
         let inner = Inner { round: 0, fresh: 0..0, draw, back, published };
         Shard { inner: lock(inner), word: CachePadded::new(AtomicU64::new(0)) }
     }
@@ -127,9 +128,9 @@ impl Shard {
         // Before the lock: the memory.
         into.reserve(max.min(64));
         let mut inner = self.lock(round);
-        let old = inner.draw.len().saturating_sub(max);
         let before = into.len();
-        into.extend(inner.draw.drain(old..).rev());
+        let count = max.min(inner.draw.len());
+        into.extend(inner.draw.drain(..count));
         let left = max - (into.len() - before);
         let first = inner.fresh.start;
         inner.fresh.start += left.min(inner.fresh.len()) as u32;
@@ -137,20 +138,20 @@ impl Shard {
         self.publish(&mut inner);
     }
 
-    /// Takes the greater half of the ids to draw.
-    pub(super) fn take_half(&self, round: &AtomicU64) -> (Range<u32>, Vec<u32>) {
+    /// Takes the greater half of the ids to draw: those that came back earliest.
+    pub(super) fn take_half(&self, round: &AtomicU64) -> (Range<u32>, VecDeque<u32>) {
         let mut inner = self.lock(round);
         let middle = inner.fresh.start + inner.fresh.len() as u32 / 2;
         let fresh = middle..inner.fresh.end;
         inner.fresh.end = middle;
-        let kept = inner.draw.len() / 2;
-        let draw = inner.draw.split_off(kept);
+        let half = inner.draw.len().div_ceil(2);
+        let draw = inner.draw.drain(..half).collect();
         self.publish(&mut inner);
         (fresh, draw)
     }
 
     /// Takes all ids: those to draw, and the returned ones.
-    pub(super) fn take_all(&self, round: &AtomicU64) -> (Range<u32>, Vec<u32>, Vec<u32>) {
+    pub(super) fn take_all(&self, round: &AtomicU64) -> (Range<u32>, VecDeque<u32>, VecDeque<u32>) {
         let mut inner = self.lock(round);
         let all =
             (mem::replace(&mut inner.fresh, 0..0), mem::take(&mut inner.draw), mem::take(&mut inner.back));
@@ -159,7 +160,7 @@ impl Shard {
     }
 
     /// Puts ids to draw.
-    pub(super) fn refill(&self, round: &AtomicU64, fresh: Range<u32>, mut draw: Vec<u32>) {
+    pub(super) fn refill(&self, round: &AtomicU64, fresh: Range<u32>, mut draw: VecDeque<u32>) {
         let mut inner = self.lock(round);
         if inner.fresh.is_empty() {
             inner.fresh = fresh;
@@ -175,17 +176,17 @@ impl Shard {
     pub(super) fn put(&self, round: &AtomicU64, id: u32) {
         let mut inner = self.lock(round);
         if sites::WAIT.is_weak() {
-            inner.draw.push(id);
+            inner.draw.push_back(id);
         } else {
-            inner.back.push(id);
+            inner.back.push_back(id);
         }
         self.publish(&mut inner);
     }
 
     /// Puts several ids back, for a later round.
-    pub(super) fn put_all(&self, round: &AtomicU64, ids: &[u32]) {
+    pub(super) fn put_all(&self, round: &AtomicU64, ids: impl IntoIterator<Item = u32>) {
         let mut inner = self.lock(round);
-        inner.back.extend_from_slice(ids);
+        inner.back.extend(ids);
         self.publish(&mut inner);
     }
 
