@@ -241,15 +241,15 @@ fn wait<T>((bag, place): Contents<T>) -> Wait<T, Arc<parts::Bag<T>>> {
     }
 }
 
-/// Takes an element for a pool, but overtakes no wait: returns `None` also if others wait.
+/// Takes an element for a pool, but leaves it to those that wait, if any.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn get_in_turn<T: Send + 'static>(handle: Handle<dyn Bag<T>>) -> Option<T> {
     handle.__call_action("get_one", GetInTurn, panics_in!("get"))
 }
 
-/// Puts an element that must not be lost: past the object if a call fails. Returns it with the error if the
-/// bag was destroyed, or if no call succeeds.
+/// Puts an element that must not be lost: past the object if a call fails. Returns it with the error if
+/// that fails too: the bag was destroyed, for instance.
 #[inline(always)]
 pub(crate) fn put_back<T: Send + 'static>(
     handle: Handle<dyn Bag<T>>,

@@ -44,7 +44,7 @@ struct Post {
 }
 
 impl Post {
-    /// Clears the mark and makes a round (I2). Returns `None` also if the round ended by a panic.
+    /// Clears the mark and makes a round (I2). A panic of the round ends here.
     fn run(&self) -> Option<Round> {
         // Relaxed: a demand transfer that this store misses has left its trace in the sizes of the shards.
         self.mark.store(false, Ordering::Relaxed);

@@ -19,8 +19,8 @@ enum Second {
 }
 
 impl<T> Bag<T> {
-    /// Takes an element of any shard, for a client with an empty shard. `in_turn`: leaves to waiters what they
-    /// were given.
+    /// Takes an element of any shard, for a client with an empty shard. If `in_turn`, it takes
+    /// back no element from waiters.
     #[cold]
     #[inline(never)]
     pub(super) fn get_elsewhere(&self, home: &Shard<T>, in_turn: bool) -> Option<T> {
