@@ -14,6 +14,7 @@ use squall_machine::ClusterSize;
 use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
 use squall_objects::counter;
 use squall_objects::map::{self, MapExt, OwnedMap};
+use squall_objects::pool::ObjectPool;
 use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,4 +133,25 @@ fn a_forked_child_does_not_pause_for_the_engine() {
         engine::pauses() == before
     };
     assert!(in_child_ending(End::AtOnce, check));
+}
+
+#[test]
+fn an_object_of_a_pool_is_not_dropped_in_a_forked_child() {
+    static DROPPED: AtomicBool = AtomicBool::new(false);
+    struct Connection;
+    impl Drop for Connection {
+        fn drop(&mut self) {
+            DROPPED.store(true, Ordering::Relaxed);
+        }
+    }
+    let pool = ObjectPool::builder(|| Connection).shared().max_size(1).build();
+    let lent = Mutex::new(Some(pool.get()));
+    let check = || {
+        drop(lent.lock().unwrap().take());
+        !DROPPED.load(Ordering::Relaxed)
+    };
+    while_others_write(|_| (), check);
+    assert!(!DROPPED.load(Ordering::Relaxed));
+    drop(lent);
+    assert!(pool.try_get().is_some());
 }

@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ext::put_back;
 use super::{Bag, BagExt};
 
 /// Room for one element of a [`BoundedBag`].
@@ -152,15 +153,13 @@ impl<T: Send + 'static> BoundedHandle<T> {
 
     /// Puts an element for which the caller has taken a room.
     fn put(self, value: T) -> Result<(), T> {
-        // An error means that the bag was destroyed meanwhile. The element ends with it.
-        let _ended = self.elements.try_put(value);
-        Ok(())
+        put_back(self.elements, value).map_err(|(value, _)| self.took(value))
     }
 
     /// Gives back the room of an element that was taken.
     fn took(self, value: T) -> T {
-        // As in `put`.
-        let _ended = self.rooms.try_put(Room(()));
+        // An error means that the bag was destroyed.
+        let _ended = put_back(self.rooms, Room(()));
         value
     }
 }

@@ -185,7 +185,7 @@ impl<T: Send + 'static> BagExt<T> for Handle<dyn Bag<T>> {
                 Err(contents) => contents,
             };
             // After a swap without state, the object has another bag. The loop waits there.
-            if let Ok(value) = Wait::new(contents).block() {
+            if let Ok(value) = wait(contents).block() {
                 return Ok(value);
             }
         }
@@ -199,7 +199,7 @@ impl<T: Send + 'static> BagExt<T> for Handle<dyn Bag<T>> {
                 Ok(value) => return Ok(Some(value)),
                 Err(contents) => contents,
             };
-            match Wait::new(contents).block_for(deadline.saturating_duration_since(Instant::now())) {
+            match wait(contents).block_for(deadline.saturating_duration_since(Instant::now())) {
                 Ok(value) => return Ok(Some(value)),
                 Err(WaitError::TimedOut) => return Ok(None),
                 // As in `get_wait`.
@@ -214,23 +214,73 @@ impl<T: Send + 'static> BagExt<T> for Handle<dyn Bag<T>> {
 
     #[track_caller]
     fn attributes<R>(self, f: impl FnOnce(&Attributes) -> R) -> R {
-        f(self.contents().attributes())
+        f(self.contents_unarbitrated().0.attributes())
     }
 }
+
+/// The elements of a bag, and the place of its one shard in the shared form.
+type Contents<T> = (Arc<parts::Bag<T>>, Option<usize>);
 
 /// Returns an element for a call that may wait, or the bag at which it must wait.
 fn find<T: Send + 'static>(
     handle: Handle<dyn Bag<T>>,
     method: &'static str,
-) -> Result<Result<T, Arc<parts::Bag<T>>>, CallError> {
-    let find = || {
-        let contents = handle.try_contents()?;
-        // This call does not overtake those that wait. Through the handle, so that elements of a shared bag
-        // stay in its one shard.
-        let found = if contents.waiting() == 0 { handle.try_get()? } else { None };
-        Ok(found.ok_or(contents))
+) -> Result<Result<T, Contents<T>>, CallError> {
+    let find = || match handle.__call_action("get_one", Checked(GetInTurn), returns_in!("get"))? {
+        Some(value) => Ok(Ok(value)),
+        None => handle.try_contents_unarbitrated().map(Err),
     };
     find().map_err(|error: CallError| error.__in_method(method))
+}
+
+/// Waits at the one shard of a shared bag, so that its elements stay there.
+fn wait<T>((bag, place): Contents<T>) -> Wait<T, Arc<parts::Bag<T>>> {
+    match place {
+        Some(place) => Wait::at(bag, place),
+        None => Wait::new(bag),
+    }
+}
+
+/// Takes an element for a pool, but leaves it to those that wait, if any.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn get_in_turn<T: Send + 'static>(handle: Handle<dyn Bag<T>>) -> Option<T> {
+    handle.__call_action("get_one", GetInTurn, panics_in!("get"))
+}
+
+/// Puts an element that must not be lost: past the object if a call fails. Returns it with the error if
+/// that fails too: the bag was destroyed, for instance.
+#[inline(always)]
+pub(crate) fn put_back<T: Send + 'static>(
+    handle: Handle<dyn Bag<T>>,
+    value: T,
+) -> Result<(), (T, CallError)> {
+    let mut slot = Some(value);
+    match handle.__call_action("put_one", Checked(PutFrom(&mut slot)), returns_in!("put")) {
+        Ok(()) => Ok(()),
+        Err(error) => put_past(handle, slot, error),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn put_past<T: Send + 'static>(
+    handle: Handle<dyn Bag<T>>,
+    slot: Option<T>,
+    error: CallError,
+) -> Result<(), (T, CallError)> {
+    // The action did not run, since the call failed.
+    let Some(value) = slot else { return Ok(()) };
+    match handle.try_contents_unarbitrated() {
+        Ok((bag, place)) => {
+            match place {
+                Some(place) => bag.client(place).put(value),
+                None => bag.here().put(value),
+            }
+            Ok(())
+        }
+        Err(_) => Err((value, error)),
+    }
 }
 
 async fn wait_async<T: Send + 'static>(handle: Handle<dyn Bag<T>>) -> Result<T, CallError> {
@@ -240,7 +290,7 @@ async fn wait_async<T: Send + 'static>(handle: Handle<dyn Bag<T>>) -> Result<T, 
             Err(contents) => contents,
         };
         // As in `get_wait`.
-        if let Ok(value) = Wait::new(contents).await {
+        if let Ok(value) = wait(contents).await {
             return Ok(value);
         }
     }
@@ -286,6 +336,47 @@ impl<T: Send + 'static> Action<dyn Bag<T>, ()> for Put<T> {
 
     fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) {
         hit.target().put_one(self.0);
+    }
+}
+
+/// Puts the element of a slot, which keeps it if the call fails.
+struct PutFrom<'s, T>(&'s mut Option<T>);
+
+impl<T: Send + 'static> Action<dyn Bag<T>, ()> for PutFrom<'_, T> {
+    #[inline(always)]
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) -> Result<(), Self> {
+        match client(&hit) {
+            Some(client) if const { !is_large::<T>() } => {
+                if let Some(value) = self.0.take() {
+                    client.put(value);
+                }
+                Ok(())
+            }
+            _ => Err(self),
+        }
+    }
+
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) {
+        if let Some(value) = self.0.take() {
+            hit.target().put_one(value);
+        }
+    }
+}
+
+/// Takes an element, but overtakes no wait.
+struct GetInTurn;
+
+impl<T: Send + 'static> Action<dyn Bag<T>, Option<T>> for GetInTurn {
+    #[inline(always)]
+    fn try_fast<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) -> Result<Option<T>, Self> {
+        match client(&hit) {
+            Some(client) if const { !is_large::<T>() } && !client.is_empty() => Ok(client.get_in_turn()),
+            _ => Err(self),
+        }
+    }
+
+    fn run_slow<'o>(self, _: &'o Guard, hit: Hit<'o, dyn Bag<T>>) -> Option<T> {
+        hit.target().get_in_turn()
     }
 }
 

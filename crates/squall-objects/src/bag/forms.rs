@@ -44,12 +44,12 @@ pub(super) struct Forms<T: Send + 'static, const ADAPTS: bool, const WIDE: bool>
     /// VP of the shard that all callers use in the shared form.
     home: Vp,
     /// Whether the bag has asked for idle work (`idle/I2`).
-    asked: AtomicBool,
+    asked: Arc<AtomicBool>,
 }
 
 impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Forms<T, ADAPTS, WIDE> {
     pub(super) fn new(home: Vp) -> Forms<T, ADAPTS, WIDE> {
-        Forms { contents: OnceLock::new(), handle: OnceLock::new(), home, asked: AtomicBool::new(false) }
+        Forms { contents: OnceLock::new(), handle: OnceLock::new(), home, asked: Arc::default() }
     }
 
     /// Returns the elements. Without state from a swap it makes an empty bag.
@@ -195,6 +195,17 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Bag<T> for Local<T
         value
     }
 
+    fn get_in_turn(&self) -> Option<T> {
+        let client = self.client();
+        let lacks = client.is_empty();
+        self.note(!lacks);
+        let value = client.get_in_turn();
+        if WIDE && lacks && value.is_some() {
+            self.ask_for_idle_work();
+        }
+        value
+    }
+
     fn put_batch(&self, values: Vec<T>) {
         self.note(false);
         self.client().put_batch(values);
@@ -228,8 +239,6 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Bag<T> for Local<T
         if !WIDE {
             return None;
         }
-        // Relaxed: a demand transfer that this store misses has left its trace in the sizes of the shards.
-        self.at.root().asked.store(false, Ordering::Relaxed);
         let moved = || {
             let counts = self.counts();
             counts.pulls.wrapping_add(counts.pushes)
@@ -256,8 +265,8 @@ impl<T: Send + 'static, const ADAPTS: bool, const WIDE: bool> Bag<T> for Local<T
         self.member.bag().counts()
     }
 
-    fn contents(&self) -> Arc<parts::Bag<T>> {
-        self.member.bag().clone()
+    fn contents_unarbitrated(&self) -> (Arc<parts::Bag<T>>, Option<usize>) {
+        (self.member.bag().clone(), (!WIDE).then(|| self.vp.index()))
     }
 
     fn sensors(&self) -> Sensors {

@@ -15,7 +15,7 @@ use squall_sys::fork::forked;
 use std::collections::VecDeque;
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,11 +35,23 @@ static POSTS: Mutex<VecDeque<Post>> = Mutex::new(VecDeque::new());
 static BELL: Condvar = Condvar::new();
 
 /// A bag that had a demand transfer.
-#[derive(Clone, Copy)]
 struct Post {
     id: Id,
+    /// The mark of the bag (I2).
+    mark: Arc<AtomicBool>,
     /// Makes a round for the bag of this id. Returns its result, or `None` if the bag was destroyed.
     round: fn(Id) -> Option<Round>,
+}
+
+impl Post {
+    /// Clears the mark and makes a round (I2). A panic of the round ends here.
+    fn run(&self) -> Option<Round> {
+        // Relaxed: a demand transfer that this store misses has left its trace in the sizes of the shards.
+        self.mark.store(false, Ordering::Relaxed);
+        let (round, id) = (self.round, self.id);
+        // A round is a call of the bag, which an arbiter of the program may end by a panic.
+        catch_unwind(|| round(id)).ok()?
+    }
 }
 
 /// Result of a round.
@@ -104,9 +116,9 @@ fn start_slow() {
 
 /// Asks the thread to work for a bag, unless its mark says that it has asked (I2).
 #[inline]
-pub(super) fn ask(mark: &AtomicBool, id: impl FnOnce() -> Id, round: fn(Id) -> Option<Round>) {
+pub(super) fn ask(mark: &Arc<AtomicBool>, id: impl FnOnce() -> Id, round: fn(Id) -> Option<Round>) {
     if has_thread() && !mark.load(Ordering::Relaxed) && !mark.swap(true, Ordering::Relaxed) {
-        posts().push_back(Post { id: id(), round });
+        posts().push_back(Post { id: id(), mark: mark.clone(), round });
         BELL.notify_one();
     }
 }
@@ -117,11 +129,10 @@ fn posts() -> MutexGuard<'static, VecDeque<Post>> {
 
 fn work() {
     loop {
-        let Post { id, round } = next();
+        let post = next();
         let mut quiet = 0;
         for _ in 0..ROUNDS {
-            // A round is a call of the bag, which an arbiter of the program may end by a panic.
-            let Ok(Some(result)) = catch_unwind(|| round(id)) else { break };
+            let Some(result) = post.run() else { break };
             quiet = if result.moved { 0 } else { quiet + 1 };
             if quiet >= result.clients || !has_thread() {
                 break;
@@ -139,5 +150,22 @@ fn next() -> Post {
             return post;
         }
         posts = BELL.wait(posts).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_core::Handle;
+
+    #[test]
+    fn a_round_that_panics_or_is_refused_leaves_no_mark() {
+        let bag = super::super::shared::<u32>();
+        let rounds: [fn(Id) -> Option<Round>; 2] = [|_| panic!("an arbiter"), |_| None];
+        for round in rounds {
+            let post = Post { id: Handle::id(bag.handle()), mark: Arc::new(AtomicBool::new(true)), round };
+            assert!(post.run().is_none());
+            assert!(!post.mark.load(Ordering::Relaxed));
+        }
     }
 }

@@ -42,8 +42,11 @@
 //! - The drop of an element runs in the program's own code, or after the bag was destroyed.
 //!
 //! # Limits
-//! Signal handlers must not use a bag. In the child of a fork, calls fail: see
-//! [forked children](squall_core#forked-children).
+//! - The policy of adaptive bags runs on a thread, `squall-adapt`, which the first one starts.
+//! - The wakers of tasks that wait run inside the call that puts. They must not wait for room or elements.
+//!
+//! - Signal handlers must not use a bag. In the child of a fork, calls fail: see
+//!   [forked children](squall_core#forked-children).
 //!
 //! [`squall::parts::bag`](squall_parts::bag) has the bag without an object.
 
@@ -64,6 +67,7 @@ use std::sync::Arc;
 
 pub use bounded::{BoundedBag, BoundedHandle, Room};
 pub use ext::BagExt;
+pub(crate) use ext::{get_in_turn, put_back};
 pub use idle::{has_thread, set_thread};
 pub use policy::{DISTRIBUTED, SHARED};
 pub use squall_parts::bag::{Attributes, Counts, Strategy};
@@ -96,7 +100,7 @@ pub trait Bag<T: Send + 'static>: Send + Sync {
     /// Takes an element. [`BagExt::get`] does the same without a virtual call.
     fn get_one(&self) -> Option<T>;
 
-    /// Puts several elements, under one lock.
+    /// Puts several elements, in blocks: others may see a part of them.
     fn put_batch(&self, values: Vec<T>);
 
     /// Takes up to `max` elements. It returns fewer only if the bag was empty at one moment of the call.
@@ -133,9 +137,14 @@ pub trait Bag<T: Send + 'static>: Send + Sync {
         None
     }
 
-    /// Returns the elements, which all forms of the object share.
+    /// Takes an element, but overtakes no wait: returns `None` also if others wait.
     #[doc(hidden)]
-    fn contents(&self) -> Arc<parts::Bag<T>>;
+    fn get_in_turn(&self) -> Option<T>;
+
+    /// Returns the elements, which all forms of the object share, and the place of the one shard in the
+    /// shared form.
+    #[doc(hidden)]
+    fn contents_unarbitrated(&self) -> (Arc<parts::Bag<T>>, Option<usize>);
 
     /// Reads the sensors, for policies. An implementation without sensors returns zeros.
     fn sensors(&self) -> Sensors {

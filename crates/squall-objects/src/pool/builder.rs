@@ -100,7 +100,8 @@ impl<T: Send + 'static> PoolBuilder<T> {
         self
     }
 
-    /// Changes the form with the load, as [`bag::adaptive`] does. The default.
+    /// Changes the form with the load, as [`bag::adaptive`] does. The default. [`build`](PoolBuilder::build)
+    /// then starts the thread `squall-adapt`, unless it runs.
     pub fn adaptive(mut self) -> PoolBuilder<T> {
         self.form = Form::Adaptive;
         self
@@ -117,6 +118,7 @@ impl<T: Send + 'static> PoolBuilder<T> {
     }
 
     /// Discards idle objects of this age instead of lending them. The default is no limit.
+    /// No object is discarded while it stays idle.
     ///
     /// # Cost
     /// Each [`get`](ObjectPool::get) reads the clock.
@@ -143,7 +145,7 @@ impl<T: Send + 'static> PoolBuilder<T> {
         self
     }
 
-    /// Calls `reset` before an idle object is lent, after `check`.
+    /// Calls `reset` before an idle object is lent, after `check`; not when the object comes back.
     pub fn reset(mut self, reset: impl Fn(&mut T) + Send + Sync + 'static) -> PoolBuilder<T> {
         self.rules.reset = Some(Box::new(reset));
         self
@@ -173,5 +175,23 @@ impl<T: Send + 'static> fmt::Debug for PoolBuilder<T> {
             .field("max_size", &self.rules.max_size)
             .field("max_age", &self.rules.max_age)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_of_an_object_counts_from_its_making() {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let rules = PoolBuilder::new(|| 0).max_age(HOUR).rules;
+        // A pool that was created two hours ago. The clock of a machine that just started begins later.
+        let Some(created) = Instant::now().checked_sub(2 * HOUR) else { return };
+        let now = rules.now(created);
+        assert!(u128::from(now) >= 2 * HOUR.as_nanos());
+        let fit = |made| rules.fit(Box::new(Object { value: 0, made }), created).is_some();
+        assert!(fit(now), "the object is new");
+        assert!(!fit(0), "it is as old as the pool");
     }
 }

@@ -28,14 +28,20 @@
 //!
 //! # Guarantees
 //! - With [`max_size`](PoolBuilder::max_size), at most so many objects exist. Threads and tasks that wait for
-//!   one get it in the order in which they began to wait. Until a waiter runs, another caller may take the
-//!   object that it was given; the waiter then waits on.
+//!   one get it in the order in which they began to wait. Callers that come later do not overtake them.
+//! - An object is made only if no idle one is found.
 //! - A panic in one of the pool's functions, or in the drop of an object, ends the call that ran it. The
 //!   object is discarded, and its room goes to the next caller.
 //! - Objects come back from any thread, and after the pool was dropped. They are dropped then.
+//!   In the child of a fork they are not dropped.
 //!
 //! # Limits
-//! Those of [bags](crate::bag).
+//! - A pool never shrinks: objects leave it only when they are found too old or unfit. The shards lend the
+//!   object that came back last, so an object below others may stay idle and old for ever.
+//! - An object goes back as its user left it, even if the user panicked. Until it is lent again it is neither
+//!   checked nor reset, and keeps its memory and its contents.
+//! - An arbiter that panics when an object comes back loses it, and its room.
+//! - Those of [bags](crate::bag). An adaptive pool starts their policy's thread.
 
 mod builder;
 mod pooled;
@@ -47,7 +53,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bag::{Bag, BagExt};
+use crate::bag::{Bag, BagExt, get_in_turn};
 
 pub use builder::PoolBuilder;
 use builder::Rules;
@@ -56,7 +62,8 @@ pub use pooled::Pooled;
 
 /// A pool of objects. See the [module](self).
 ///
-/// Dropping it drops the idle objects. Those in use are dropped when their users return them.
+/// Dropping it destroys the bag of the idle objects. They are dropped later, once no call can use them: by a
+/// later call of this thread or by a thread of Squall. Those in use are dropped when their users return them.
 ///
 /// ```
 /// use squall::objects::pool::ObjectPool;
@@ -83,7 +90,8 @@ pub struct ObjectPool<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> ObjectPool<T> {
-    /// Creates an adaptive pool without limits. `make` makes an object if all others are in use.
+    /// Creates an adaptive pool without limits. `make` makes an object if all others are in use. Like
+    /// [`bag::adaptive`](crate::bag::adaptive), it may start the thread `squall-adapt`.
     ///
     /// ```
     /// use squall::objects::pool::ObjectPool;
@@ -136,7 +144,7 @@ impl<T: Send + 'static> ObjectPool<T> {
     /// allocated, in blocks of 64 bytes.
     #[inline]
     pub fn get(&self) -> Pooled<T> {
-        match self.handle().get() {
+        match get_in_turn(self.handle()) {
             Some(Idle(Some(object))) if self.rules.is_plain() => self.lend(Some(object)),
             found => self.get_slow(found),
         }
@@ -145,13 +153,14 @@ impl<T: Send + 'static> ObjectPool<T> {
     #[cold]
     #[inline(never)]
     fn get_slow(&self, found: Option<Idle<T>>) -> Pooled<T> {
-        let found = found.or_else(|| self.room());
-        let found =
-            found.unwrap_or_else(|| self.handle().get_wait().unwrap_or_else(|error| panic!("{error}")));
+        let found = self
+            .prefer(found)
+            .unwrap_or_else(|| self.handle().get_wait().unwrap_or_else(|error| panic!("{error}")));
         self.admit(found)
     }
 
-    /// Like [`get`](ObjectPool::get), but returns `None` instead of waiting.
+    /// Like [`get`](ObjectPool::get), but returns `None` instead of waiting. Also while others wait, and if
+    /// other calls search for an idle object at the same time.
     ///
     /// ```
     /// use squall::objects::pool::ObjectPool;
@@ -310,7 +319,30 @@ impl<T: Send + 'static> ObjectPool<T> {
 
     /// Returns an idle object or a room, without waiting.
     fn find(&self) -> Option<Idle<T>> {
-        self.handle().get().or_else(|| self.room())
+        self.prefer(get_in_turn(self.handle()))
+    }
+
+    /// Returns an idle object, or else a room: the one that was found, or a new one.
+    fn prefer(&self, found: Option<Idle<T>>) -> Option<Idle<T>> {
+        let mut rooms = Vec::new();
+        let mut found = found;
+        // Rooms may lie above objects.
+        while let Some(Idle(None)) = found {
+            rooms.push(self.lend(None));
+            found = get_in_turn(self.handle());
+        }
+        match found {
+            // The drop puts the rooms back.
+            Some(object) => Some(object),
+            None => match rooms.pop() {
+                Some(room) => {
+                    // No drop: the caller gets the room.
+                    std::mem::forget(room);
+                    Some(Idle(None))
+                }
+                None => self.room(),
+            },
+        }
     }
 
     /// Returns a new room, unless the pool is at its maximum size.

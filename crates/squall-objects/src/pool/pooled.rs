@@ -1,11 +1,12 @@
 //! The guard of an object in use.
 
-use squall_core::Handle;
+use squall_core::{CallErrorKind, Handle};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use super::Idle;
-use crate::bag::{Bag, BagExt};
+use crate::bag::Bag;
+use crate::bag::put_back;
 
 /// An object of a pool, in a block of its own: so that it moves in a register, and shares no cache line with
 /// an object that another thread uses.
@@ -76,9 +77,19 @@ impl<T: Send + 'static> Drop for Pooled<T> {
     fn drop(&mut self) {
         let object = self.object.take();
         if object.is_some() || self.is_limited {
-            // An error means that the pool was dropped. It drops the object.
-            let _ended = self.pool.try_put(Idle(object));
+            put(self.pool, Idle(object));
         }
+    }
+}
+
+/// Puts an object or a room into the pool's bag. If the pool was dropped, it drops the object. In the child
+/// of a fork it forgets it, since its drop might act for the parent: on a connection, for instance.
+#[inline]
+pub(super) fn put<T: Send + 'static>(pool: Handle<dyn Bag<Idle<T>>>, idle: Idle<T>) {
+    if let Err((idle, error)) = put_back(pool, idle)
+        && error.reason() == CallErrorKind::Forked
+    {
+        std::mem::forget(idle);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bag::swap_under_load;
 use crate::common::{Stop, VPS, alone, eventually, on};
+use squall_core::swap::arbitrate_object;
 use squall_core::{Handle, info_of};
 use squall_objects::bag::{self, BoundedBag};
 use std::future::Future;
@@ -37,6 +38,22 @@ fn a_full_bag_refuses_elements_and_gives_them_back() {
         drop(bag);
         assert_eq!((handle.try_put(1), handle.put_wait(2)), (Err(1), Err(2)));
         assert!(handle.get_wait().is_err());
+    }
+}
+
+#[test]
+fn refused_calls_lose_neither_elements_nor_rooms() {
+    let _alone = alone();
+    for bag in forms(2) {
+        let handle = bag.handle();
+        let refused = |bag| arbitrate_object(bag, |call| call.refuse("closed")).unwrap();
+        let elements = refused(Handle::id(handle.elements()));
+        assert_eq!(handle.try_put(1), Ok(()));
+        elements.detach();
+        let rooms = refused(Handle::id(handle.rooms()));
+        assert_eq!(handle.get(), Some(1));
+        rooms.detach();
+        assert_eq!([2, 3, 4].map(|n| handle.try_put(n)), [Ok(()), Ok(()), Err(4)]);
     }
 }
 

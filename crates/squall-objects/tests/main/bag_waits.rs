@@ -1,7 +1,7 @@
 //! Threads and tasks that wait for an element of a bag.
 
 use crate::bag::{forms, swap_under_load};
-use crate::common::{alone, on};
+use crate::common::{VPS, alone, on};
 use squall_core::swap::Swap;
 use squall_core::{CallError, CallErrorKind, Owned};
 use squall_objects::bag::{self, Bag, BagExt};
@@ -57,6 +57,25 @@ fn a_wait_that_is_cancelled_gives_its_element_back() {
         drop(third);
         assert_eq!((bag.get(), bag.get()), (Some(2), None));
     }
+}
+
+#[test]
+fn waits_give_a_shared_bag_no_second_shard() {
+    let _alone = alone();
+    let bag = on(0, bag::shared::<u32>);
+    let handle = bag.handle();
+    for vp in 1..VPS {
+        assert_eq!(on(vp, || handle.get_for(Duration::from_millis(1))), Ok(None));
+    }
+    let mut cancelled = task(&bag);
+    on(9, || {
+        assert!(poll(&mut cancelled).is_pending());
+        handle.put(1);
+        drop(cancelled);
+    });
+    let before = bag.counts().looks;
+    assert_eq!(on(0, || (handle.local_len(), handle.get(), handle.get())), (1, Some(1), None));
+    assert_eq!(bag.counts().looks, before, "there is no other shard");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Object pools.
 
 use crate::bag::swap_under_load;
-use crate::common::{Stop, VPS, alone, on};
+use crate::common::{Stop, VPS, alone, eventually, on};
+use squall_core::swap::arbitrate;
 use squall_core::{Handle, Owned, info_of};
 use squall_objects::bag::{self, Bag};
 use squall_objects::pool::{Idle, ObjectPool, PoolBuilder, Pooled};
@@ -91,6 +92,106 @@ fn those_who_wait_are_served_in_turn_by_returned_and_by_discarded_objects() {
         // The third task was served, and gives its object back.
         drop(tasks);
         assert_eq!((pool.idle_len(), made.load(Ordering::Relaxed)), (2, 3));
+    }
+}
+
+#[test]
+fn later_callers_do_not_overtake_those_who_wait() {
+    let _alone = alone();
+    for form in forms() {
+        let pool = form(ObjectPool::builder(|| 7)).max_size(1).build();
+        let one = pool.get();
+        let mut first: Task<'_, i32> = Box::pin(pool.get_async());
+        assert!(poll(&mut first).is_pending());
+        drop(one);
+        // The first task has not run.
+        assert!(pool.try_get().is_none() && pool.get_for(Duration::from_millis(1)).is_none());
+        let mut second: Task<'_, i32> = Box::pin(pool.get_async());
+        assert!(poll(&mut second).is_pending());
+        let Poll::Ready(object) = poll(&mut first) else { panic!("it is the first") };
+        drop(object);
+        assert!(pool.try_get().is_none() && poll(&mut second).is_ready());
+        assert!(pool.try_get().is_some());
+    }
+}
+
+#[test]
+fn a_wait_with_a_limit_gets_an_object_that_comes_back() {
+    let _alone = alone();
+    for form in forms() {
+        let pool = form(ObjectPool::builder(|| 7)).max_size(1).build();
+        let one = pool.get();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| pool.get_for(Duration::from_secs(3600)).map(|object| *object));
+            eventually("the thread waits", || pool.handle().contents_unarbitrated().0.waiting() == 1);
+            drop(one);
+            assert_eq!(waits.join().unwrap(), Some(7));
+        });
+    }
+}
+
+#[test]
+fn no_object_is_made_while_one_is_idle() {
+    let _alone = alone();
+    for form in forms() {
+        let (bad, (make, made)) = (Arc::new(AtomicBool::new(false)), numbers());
+        let fails = bad.clone();
+        let make = move || {
+            assert!(!fails.load(Ordering::Relaxed), "no object today");
+            make()
+        };
+        let pool = form(ObjectPool::builder(make)).max_size(3).build();
+        let [one, two, three] = [0, 1, 2].map(|_| pool.get());
+        drop(one);
+        // Their rooms come to lie above the object.
+        Pooled::detach(two);
+        Pooled::detach(three);
+        for _ in 0..3 {
+            assert_eq!(*pool.get(), 0);
+        }
+        assert_eq!((made.load(Ordering::Relaxed), pool.idle_len()), (3, 3));
+        let one = pool.get();
+        bad.store(true, Ordering::Relaxed);
+        assert!(panics(|| pool.get()));
+        drop(one);
+        assert!(panics(|| (pool.get(), pool.get())), "two at once");
+        assert_eq!(*pool.get(), 0, "a room of an object that cannot be made hides no other");
+        bad.store(false, Ordering::Relaxed);
+        let all = [0, 1, 2].map(|_| pool.try_get().unwrap());
+        assert!(pool.try_get().is_none());
+        drop(all);
+    }
+}
+
+#[test]
+fn a_refused_return_loses_neither_object_nor_room() {
+    let _alone = alone();
+    for form in forms() {
+        let (make, made) = numbers();
+        let pool = form(ObjectPool::builder(make)).max_size(2).build();
+        let (one, two) = (pool.get(), pool.get());
+        let arbiter = arbitrate(pool.handle(), |call| call.refuse("closed")).unwrap();
+        drop(one);
+        Pooled::detach(two);
+        arbiter.detach();
+        let both = (pool.try_get().unwrap(), pool.try_get().unwrap());
+        assert_eq!((*both.0, *both.1, made.load(Ordering::Relaxed)), (0, 2, 3));
+        drop(both);
+    }
+}
+
+#[test]
+fn an_unlimited_pool_keeps_no_rooms() {
+    let _alone = alone();
+    for form in forms() {
+        let bad = Arc::new(AtomicBool::new(false));
+        let fails = bad.clone();
+        let make = move || assert!(!fails.load(Ordering::Relaxed), "no object today");
+        let pool = form(ObjectPool::builder(make)).build();
+        Pooled::detach(pool.get());
+        bad.store(true, Ordering::Relaxed);
+        assert!(panics(|| pool.get()));
+        assert_eq!(pool.idle_len(), 0);
     }
 }
 

@@ -401,7 +401,36 @@ impl<T> Client<'_, T> {
         let home = self.home();
         match home.get(self.bag) {
             Some(value) => Some(value),
-            None => self.bag.get_elsewhere(home),
+            None => self.bag.get_elsewhere(home, false),
+        }
+    }
+
+    /// Like [`get`](Client::get), but overtakes no wait: returns `None` also if others wait
+    /// ([`Bag::waiting`]).
+    ///
+    /// # Example
+    /// ```
+    /// use squall::parts::bag::{Bag, Wait};
+    /// use std::pin::pin;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let bag = Bag::new();
+    /// let mut waits = pin!(Wait::new(&bag));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(waits.as_mut().poll(&mut context).is_pending());
+    /// bag.here().put(1);
+    /// assert_eq!(bag.here().get_in_turn(), None);
+    /// assert_eq!(waits.poll(&mut context), Poll::Ready(Ok(1)));
+    /// ```
+    #[inline]
+    pub fn get_in_turn(&self) -> Option<T> {
+        if self.bag.has_waits() {
+            return None;
+        }
+        let home = self.home();
+        match home.get(self.bag) {
+            Some(value) => Some(value),
+            None => self.bag.get_elsewhere(home, true),
         }
     }
 
@@ -421,7 +450,7 @@ impl<T> Client<'_, T> {
             if into.len() - before >= max {
                 break;
             }
-            let Some(value) = self.bag.get_elsewhere(home) else { break };
+            let Some(value) = self.bag.get_elsewhere(home, false) else { break };
             into.push(value);
         }
         into.len() - before

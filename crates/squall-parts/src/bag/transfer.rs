@@ -19,10 +19,11 @@ enum Second {
 }
 
 impl<T> Bag<T> {
-    /// Takes an element of any shard, for a client with an empty shard.
+    /// Takes an element of any shard, for a client with an empty shard. If `in_turn`, it takes
+    /// back no element from waiters.
     #[cold]
     #[inline(never)]
-    pub(super) fn get_elsewhere(&self, home: &Shard<T>) -> Option<T> {
+    pub(super) fn get_elsewhere(&self, home: &Shard<T>, in_turn: bool) -> Option<T> {
         let counts = &home.own().counts;
         let mut passes = 0;
         loop {
@@ -56,6 +57,7 @@ impl<T> Bag<T> {
                     counts.dry.add(1);
                     return None;
                 }
+                Second::Given if in_turn => return None,
                 Second::Given => {
                     if let Some(value) = self.take_back(home) {
                         return Some(value);

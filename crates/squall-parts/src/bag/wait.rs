@@ -276,6 +276,12 @@ impl<T> Bag<T> {
         self.waiters.queue.waiting.load(Ordering::Relaxed) + self.given()
     }
 
+    /// Returns whether [`waiting`](Bag::waiting) is not 0. While it is, the bag is announced to have waiters.
+    #[inline]
+    pub(super) fn has_waits(&self) -> bool {
+        self.waiters.announced.load(Ordering::Relaxed) % EPOCH != SILENT && self.waiting() != 0
+    }
+
     /// Ends all waits, now and from now on: a wait that finds the bag empty returns [`Closed`]. Put and get
     /// work as before.
     pub fn close(&self) {
@@ -514,7 +520,7 @@ impl<T, B: Deref<Target = Bag<T>>> Wait<T, B> {
 
     /// Takes an element if no other wait is before this one.
     fn at_once(&self) -> Option<T> {
-        if self.bag.waiting() == 0 { self.client().get() } else { None }
+        self.client().get_in_turn()
     }
 
     /// One poll.
