@@ -26,6 +26,7 @@ pub mod peer;
 pub mod prefetch;
 pub mod rseq;
 pub mod rseq_memory;
+pub mod scheduling;
 pub mod signals;
 pub mod sync;
 mod system;

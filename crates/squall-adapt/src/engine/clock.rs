@@ -74,8 +74,7 @@ pub(super) fn is_held_elsewhere() -> bool {
 /// instead.
 pub(super) fn sleep(span: Duration) {
     if !HOLDS.get() {
-        starved::sleeps_for(Some(span), false);
-        return thread::sleep(span);
+        return starved::asleep(Some(span), false, || thread::sleep(span));
     }
     let end = now() + span;
     loop {

@@ -46,7 +46,7 @@ pub(crate) use round::wake;
 #[doc(hidden)]
 pub use starved::__plant_late;
 pub(crate) use starved::pause_if_late;
-pub use starved::pauses;
+pub use starved::{pauses, set_pauses};
 pub(crate) use state::state;
 pub(crate) use swap::{by_hand, replaced};
 pub use virtual_time::VirtualTime;
@@ -235,17 +235,11 @@ impl Rounds {
 fn work() {
     starved::become_engine();
     let mut rounds = Rounds::default();
-    let sleep = |pause| {
-        starved::sleeps_for(Some(pause), false);
-        std::thread::sleep(pause);
-    };
+    let sleep = |pause| starved::asleep(Some(pause), false, || std::thread::sleep(pause));
     loop {
         let seen = prepare();
         match if is_on() { next_action() } else { Action::Wait(None) } {
-            Action::Wait(limit) => {
-                starved::sleeps_for(limit, true);
-                wait(seen, limit);
-            }
+            Action::Wait(limit) => starved::asleep(limit, true, || wait(seen, limit)),
             Action::Pause(pause) => sleep(pause),
             // Checked again under the lock, because `pause_thread` waits for that lock.
             Action::Round => {

@@ -77,8 +77,8 @@ impl Posts {
 ///
 /// May be called anywhere: inside an operation, in a signal handler.
 ///
-/// Lets the calling thread sleep for a millisecond if the engine's thread gets no processor, and for at most
-/// one percent of its time.
+/// Lets the calling thread sleep for a millisecond if the engine's thread gets no processor: see
+/// [`pauses`](super::pauses) and [`set_pauses`](super::set_pauses).
 ///
 /// # Cost
 /// One atomic exchange, one reading of the clock, and a wake-up if the thread sleeps.

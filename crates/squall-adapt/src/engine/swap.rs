@@ -65,8 +65,6 @@ fn swap(plan: &SwapPlan) {
     let SwapPlan { sample, best, reason, why } = plan;
     let (best, reason, why) = (*best, *reason, why.clone());
     let Sample { id, family, settings, .. } = sample;
-    // A swap waits for the threads that are in a call. They leave it sooner if the others pause.
-    starved::swaps();
     let swapped = catch_unwind(AssertUnwindSafe(|| family.swap(*id, best, settings.deadline)));
     let result = match swapped {
         Ok(Some(result)) => result,

@@ -156,14 +156,15 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
         }
     }
 
-    /// Counts a change, posts to the policy if the alarm expires, and wakes the waiters.
+    /// Wakes the waiters, counts a change, and posts to the policy if the alarm expires. A change is not
+    /// counted if a waker panics.
     fn changed(&self) {
         let root = self.at.root();
+        root.announce();
         if ADAPTS {
+            // Last, since it may pause.
             root.alarm.step(1, || post(self.at.handle()));
         }
-        // Last, since it calls wakers, which may panic.
-        root.announce();
     }
 }
 

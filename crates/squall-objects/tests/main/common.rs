@@ -47,7 +47,7 @@ pub(crate) fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
 }
 
 /// Waits until `is_so` returns true. Panics after five minutes, so that a test that hangs ends.
-pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(300), "waited 300 s in vain: {what}");

@@ -10,8 +10,10 @@ use squall_core::swap::{Replacement, State, StateFormats, arbitrate};
 use squall_core::{CallError, Handle, Id, Owned, info_of, swappable_with};
 use squall_macros::interface;
 use squall_objects::counter::{Counter, DISTRIBUTED, SHARED};
+use squall_objects::read_mostly::{self, ReadMostly as _, ReadMostlyExt as _};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 /// VPs that add to a counter.
@@ -75,6 +77,8 @@ fn panic_if(function: u32) {
 
 /// Held while the family's sensors cannot be read.
 static MAY_READ: Mutex<()> = Mutex::new(());
+/// Whether a thread has begun to read them.
+static READS: AtomicBool = AtomicBool::new(false);
 
 struct Things;
 static THINGS: Things = Things;
@@ -98,6 +102,7 @@ impl Family for Things {
 
     fn read(&self, _: Handle<dyn Thing>) -> Result<Reading, CallError> {
         static READINGS: AtomicU64 = AtomicU64::new(0);
+        READS.store(true, Ordering::Relaxed);
         drop(MAY_READ.lock());
         panic_if(READ);
         Ok(Reading { foreign: READINGS.fetch_add(1000, Ordering::Relaxed), reps: 1, ..Reading::default() })
@@ -255,17 +260,66 @@ fn half_a_swap_per_second_allows_one_swap_in_two_seconds() {
     assert!(grown[2] - grown[1] >= Duration::from_secs(2), "{grown:?}");
 }
 
-#[test]
-fn callers_pause_while_the_engines_thread_makes_no_progress() {
+/// Makes the engine's thread wait in a family's code, and calls `then`.
+fn while_the_engine_reads(then: impl FnOnce()) {
     let _alone = alone();
     let (thing, _) = thing();
     let may_not_read = MAY_READ.lock();
+    READS.store(false, Ordering::Relaxed);
     thing.hit();
-    let before = engine::pauses();
-    let waiting = Alarm::new(0);
-    eventually("a pause", || {
-        (0..256).for_each(|_| waiting.step(1, || unreachable!("the alarm is off")));
-        engine::pauses() > before
-    });
+    eventually("a look", || READS.load(Ordering::Relaxed));
+    then();
     drop(may_not_read);
+}
+
+/// Makes steps of an alarm that is off. Returns the number of pauses in them.
+fn pauses_of_steps() -> u64 {
+    let (before, waiting) = (engine::pauses(), Alarm::new(0));
+    (0..10 * 256).for_each(|_| waiting.step(1, || unreachable!("the alarm is off")));
+    engine::pauses() - before
+}
+
+#[test]
+fn callers_pause_only_if_the_engines_thread_should_have_woken() {
+    while_the_engine_reads(|| {
+        // The thread has run since its wake-up, and waits for the program.
+        assert_eq!(pauses_of_steps(), 0);
+        engine::__plant_late();
+        eventually("a pause", || pauses_of_steps() > 0);
+        engine::set_pauses(false);
+        assert_eq!(pauses_of_steps(), 0);
+        engine::set_pauses(true);
+        eventually("a pause", || pauses_of_steps() > 0);
+    });
+}
+
+/// Notes the number of pauses at a wake-up.
+struct Noting(AtomicU64);
+
+impl Wake for Noting {
+    fn wake(self: Arc<Noting>) {
+        self.0.store(engine::pauses(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_change_wakes_its_waiters_before_it_pauses() {
+    while_the_engine_reads(|| {
+        let value = read_mostly::adaptive(0_u32);
+        let mut changes = value.subscribe();
+        engine::__plant_late();
+        eventually("a pause in a change", || {
+            let noting = Arc::new(Noting(AtomicU64::new(u64::MAX)));
+            let waker = Waker::from(noting.clone());
+            let mut context = Context::from_waker(&waker);
+            (0..256).any(|_| {
+                // A change that is already there is taken.
+                while changes.poll_changed(&mut context).is_ready() {}
+                let before = engine::pauses();
+                value.set(1);
+                assert_eq!(noting.0.load(Ordering::Relaxed), before);
+                engine::pauses() > before
+            })
+        });
+    });
 }
