@@ -39,6 +39,7 @@ use super::switch::is_on;
 /// Time by which the engine may be late before callers pause.
 const PATIENCE: u64 = 3 * MS;
 /// Length of a pause.
+#[cfg(all(target_os = "linux", not(miri)))]
 const PAUSE: Duration = Duration::from_millis(1);
 /// Time that may be slept at once, in nanoseconds, after a long time without pauses.
 const BURST: u64 = 100 * MS;
