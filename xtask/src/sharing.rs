@@ -128,7 +128,6 @@ const CLAIMS: &[Claim] = &[
     claim("bag", "squall-distributed", Promise::Local),
     claim("bag", "squall-part", Promise::Local),
     claim("bag", "segqueue", Promise::Shared),
-    claim("page-pool", "squall", Promise::Local),
     claim("request-counter", "squall-distributed", Promise::Local),
     claim("request-counter", "squall-shared", Promise::Shared),
     claim("cell", "squall-shared", Promise::Local),
