@@ -143,9 +143,12 @@ impl<T> Bag<T> {
     /// If the bag has no such place.
     #[inline]
     pub fn client(&self, place: usize) -> Client<'_, T> {
-        self.client_with(place, |elements| {
-            VpLock::new(Vp::new((place % machine().vp_limit()) as u32), elements)
-        })
+        self.client_with(place, |elements| Self::lock_for(place, elements))
+    }
+
+    /// Makes the lock of a place, biased to the VP of that number.
+    fn lock_for(place: usize, elements: Elements<T>) -> VpLock<Elements<T>> {
+        VpLock::new(Vp::new((place % machine().vp_limit()) as u32), elements)
     }
 
     /// Returns the client of a place, or that of the calling thread's VP.
@@ -171,9 +174,7 @@ impl<T> Bag<T> {
     /// # Panics
     /// If the bag has no such place.
     pub fn member(self: &StdArc<Self>, place: usize) -> Member<T> {
-        let shard = self.shard_with(place, |elements| {
-            VpLock::new(Vp::new((place % machine().vp_limit()) as u32), elements)
-        });
+        let shard = self.shard_with(place, |elements| Self::lock_for(place, elements));
         Member { bag: self.clone(), shard: shard.clone() }
     }
 }
@@ -302,19 +303,24 @@ impl<T> Bag<T> {
     /// Returns all members but this one. Each call begins with the next one, so that all are asked equally
     /// often.
     fn peers<'a>(&'a self, home: &Shard<T>) -> impl Iterator<Item = &'a Shard<T>> {
-        let peers = self.others(home);
-        let start = home.turn() % peers.clone().count().max(1);
-        peers.clone().skip(start).chain(peers.take(start))
+        in_turn(home, self.others(home))
     }
 
     #[cold]
     #[inline(never)]
     fn put_slowly(&self, home: &Shard<T>, value: T) {
         home.put_one(value, self);
-        if home.len() > self.attributes.hoard() {
-            self.spill(home);
-        }
+        self.spill(home);
     }
+}
+
+/// Returns the shards, beginning with the one whose turn it is for `home`.
+fn in_turn<'a, T: 'a>(
+    home: &Shard<T>,
+    shards: impl Iterator<Item = &'a Shard<T>> + Clone,
+) -> impl Iterator<Item = &'a Shard<T>> {
+    let start = home.turn() % shards.clone().count().max(1);
+    shards.clone().skip(start).chain(shards.take(start))
 }
 
 /// A client that keeps its bag: for an object's representative.
@@ -382,9 +388,7 @@ impl<T> Client<'_, T> {
         } else {
             home.put_block(&mut values, self.bag);
         }
-        if home.len() > self.bag.attributes.hoard() {
-            self.bag.spill(home);
-        }
+        self.bag.spill(home);
         self.bag.serve_waiters(home);
     }
 
@@ -398,11 +402,7 @@ impl<T> Client<'_, T> {
     /// others move elements.
     #[inline]
     pub fn get(&self) -> Option<T> {
-        let home = self.home();
-        match home.get(self.bag) {
-            Some(value) => Some(value),
-            None => self.bag.get_elsewhere(home, false),
-        }
+        self.take(false)
     }
 
     /// Like [`get`](Client::get), but overtakes no wait: returns `None` also if others wait
@@ -427,10 +427,16 @@ impl<T> Client<'_, T> {
         if self.bag.has_waits() {
             return None;
         }
+        self.take(true)
+    }
+
+    /// Takes an element; with `in_turn` not one that a waiter was given.
+    #[inline]
+    fn take(&self, in_turn: bool) -> Option<T> {
         let home = self.home();
         match home.get(self.bag) {
             Some(value) => Some(value),
-            None => self.bag.get_elsewhere(home, true),
+            None => self.bag.get_elsewhere(home, in_turn),
         }
     }
 

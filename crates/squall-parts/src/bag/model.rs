@@ -27,17 +27,32 @@ fn client(bag: &Bag<u32>, at: usize) -> Client<'_, u32> {
     bag.client_with(at, |elements| VpLock::new(Vp::new(at as u32), elements))
 }
 
+/// A thread that puts 2 into a shard, and then takes an element of another one.
+fn puts_and_takes(bag: &Arc<Bag<u32>>, put: usize, take: usize) -> thread::JoinHandle<Option<u32>> {
+    let bag = bag.clone();
+    thread::spawn(move || {
+        client(&bag, put).put(2);
+        client(&bag, take).shard.get(&bag)
+    })
+}
+
+/// A thread that puts 1 into a shard.
+fn puts(bag: &Arc<Bag<u32>>, at: usize) -> thread::JoinHandle<()> {
+    let bag = bag.clone();
+    thread::spawn(move || client(&bag, at).put(1))
+}
+
+/// A thread that gets, as the client of a shard.
+fn gets(bag: &Arc<Bag<u32>>, at: usize) -> thread::JoinHandle<Option<u32>> {
+    let bag = bag.clone();
+    thread::spawn(move || client(&bag, at).get())
+}
+
 /// A client puts an element into one shard and then takes one of another. The bag is never empty. The other
 /// client looks at the shards in the order 2, 0, 1.
 fn never_empty() {
     let bag = bag(Strategy::Distributed, 3, &[1]);
-    let other = {
-        let bag = bag.clone();
-        thread::spawn(move || {
-            client(&bag, 0).put(2);
-            client(&bag, 1).shard.get(&bag)
-        })
-    };
+    let other = puts_and_takes(&bag, 0, 1);
     let got = client(&bag, 2).get();
     assert!(got.is_some(), "empty, although an element was there all the time");
     let all = usize::from(got.is_some()) + usize::from(other.join().unwrap().is_some()) + bag.len();
@@ -48,10 +63,7 @@ fn never_empty() {
 /// for one.
 fn in_transit() {
     let bag = bag(Strategy::BulkTransfer, 2, &[1, 2]);
-    let mover = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 0).get())
-    };
+    let mover = gets(&bag, 0);
     let got = client(&bag, 1).get();
     assert!(got.is_some(), "empty, although two elements were there and one client took one");
     assert!(mover.join().unwrap().is_some());
@@ -75,13 +87,7 @@ fn pushed() {
 fn late() {
     let bag = Arc::new(Bag::make(2));
     client(&bag, 0).put(1);
-    let other = {
-        let bag = bag.clone();
-        thread::spawn(move || {
-            client(&bag, 1).put(2);
-            client(&bag, 0).shard.get(&bag)
-        })
-    };
+    let other = puts_and_takes(&bag, 1, 0);
     let got = client(&bag, 0).get();
     assert!(got.is_some(), "empty, although an element was there all the time");
     assert!(other.join().unwrap().is_none_or(|it| Some(it) != got));
@@ -103,13 +109,7 @@ fn leaves() {
 fn comes_back() {
     let bag = bag(Strategy::Distributed, 3, &[1]);
     assert!(bag.leave(client(&bag, 0).shard));
-    let other = {
-        let bag = bag.clone();
-        thread::spawn(move || {
-            client(&bag, 0).put(2);
-            client(&bag, 1).shard.get(&bag)
-        })
-    };
+    let other = puts_and_takes(&bag, 0, 1);
     let got = client(&bag, 2).get();
     assert!(got.is_some(), "empty, although an element was there all the time");
     assert!(other.join().unwrap().is_none_or(|it| Some(it) != got));
@@ -138,10 +138,7 @@ fn leaves_the_sum() {
 /// A shard leaves while a transfer to it is in progress. Then a third client looks for an element.
 fn leaves_with_a_transfer() {
     let bag = bag(Strategy::BulkTransfer, 3, &[1, 2]);
-    let taker = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 0).get())
-    };
+    let taker = gets(&bag, 0);
     bag.leave(client(&bag, 0).shard);
     let got = client(&bag, 2).get();
     assert!(got.is_some(), "empty, although two elements were there and one client took one");
@@ -151,10 +148,7 @@ fn leaves_with_a_transfer() {
 /// A client looks with all shards locked, while another one moves two elements and takes one of them.
 fn locked_in_transit() {
     let bag = bag(Strategy::BulkTransfer, 3, &[1, 2]);
-    let mover = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 0).get())
-    };
+    let mover = gets(&bag, 0);
     let got = bag.get_locked(client(&bag, 2).shard);
     assert_ne!(got, Some(None), "empty, although two elements were there and one client took one");
     assert!(mover.join().unwrap().is_some());
@@ -165,13 +159,7 @@ fn locked_in_transit() {
 fn locked_comes_back() {
     let bag = bag(Strategy::Distributed, 3, &[1]);
     assert!(bag.leave(client(&bag, 0).shard));
-    let other = {
-        let bag = bag.clone();
-        thread::spawn(move || {
-            client(&bag, 0).put(2);
-            client(&bag, 1).shard.get(&bag)
-        })
-    };
+    let other = puts_and_takes(&bag, 0, 1);
     let got = bag.get_locked(client(&bag, 2).shard);
     assert_ne!(got, Some(None), "empty, although an element was there all the time");
     other.join().unwrap();
@@ -196,10 +184,7 @@ fn enlisted() {
 /// A client waits, and another one puts.
 fn waits() {
     let bag = bag(Strategy::Distributed, 2, &[]);
-    let putter = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 1).put(1))
-    };
+    let putter = puts(&bag, 1);
     assert_eq!(Wait::new(&*bag).block(), Ok(1));
     putter.join().unwrap();
 }
@@ -208,10 +193,7 @@ fn waits() {
 fn waits_again() {
     let bag = bag(Strategy::Distributed, 2, &[]);
     bag.waiters.announce();
-    let putter = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 1).put(1))
-    };
+    let putter = puts(&bag, 1);
     assert_eq!(Wait::new(&*bag).block(), Ok(1));
     putter.join().unwrap();
 }
@@ -266,10 +248,7 @@ fn given() {
     let bag = bag(Strategy::Distributed, 2, &[]);
     let mut wait = Wait::new(&*bag);
     assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    let putter = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 1).put(1))
-    };
+    let putter = puts(&bag, 1);
     if !client(&bag, 1).is_empty() {
         assert_eq!(client(&bag, 0).get(), Some(1), "an element was there all the time");
     }
@@ -283,10 +262,7 @@ fn taken_back() {
     let poll = |wait: &mut Wait<_, _>| Pin::new(wait).poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll(&mut wait).is_pending());
     client(&bag, 1).put(1);
-    let other = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 1).get())
-    };
+    let other = gets(&bag, 1);
     let answer = poll(&mut wait);
     let got = other.join().unwrap();
     match answer {
@@ -298,10 +274,7 @@ fn taken_back() {
 /// A wait is cancelled, while another client puts.
 fn cancelled() {
     let bag = bag(Strategy::Distributed, 2, &[]);
-    let putter = {
-        let bag = bag.clone();
-        thread::spawn(move || client(&bag, 0).put(1))
-    };
+    let putter = puts(&bag, 0);
     let mut wait = Wait::new(&*bag);
     let answer = Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop()));
     drop(wait);

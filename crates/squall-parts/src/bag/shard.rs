@@ -3,7 +3,7 @@
 use super::counts::OwnCounts;
 use super::roster::Places;
 use super::sites;
-use super::store::{Elements, Spare, Standing};
+use super::store::{Elements, Needs, Spare, Standing};
 use super::{Bag, Strategy};
 use squall_lock::{VpLock, VpLockGuard};
 use squall_sys::padded::CachePadded;
@@ -147,42 +147,43 @@ impl<T> Shard<T> {
 
     /// Puts an element. Joins the bag if the shard had left.
     pub(super) fn put_one(&self, value: T, bag: &Bag<T>) {
-        self.put_into_top(1, |elements| elements.push_with_room(value), bag);
+        let mut value = Some(value);
+        self.put_with(1, bag, |elements, spare| {
+            elements.make_room(1, spare)?;
+            value.take().into_iter().for_each(|value| elements.push_with_room(value));
+            Ok(())
+        });
     }
 
     /// Puts a few elements, fewer than a block has. Joins the bag if the shard had left.
     pub(super) fn put_few(&self, values: &mut Vec<T>, bag: &Bag<T>) {
-        self.put_into_top(values.len(), |elements| elements.append(values), bag);
-    }
-
-    fn put_into_top(&self, count: usize, put: impl FnOnce(&mut Elements<T>), bag: &Bag<T>) {
-        let mut spare = Spare::empty();
-        loop {
-            let mut elements = self.lock();
-            match elements.make_room(count, &mut spare) {
-                Ok(()) => {
-                    self.before_arrival(&mut elements, bag);
-                    put(&mut elements);
-                    self.arrived(&elements, count);
-                    return;
-                }
-                Err(needs) => {
-                    drop(elements);
-                    spare.prepare(needs);
-                }
-            }
-        }
+        let count = values.len();
+        self.put_with(count, bag, |elements, spare| {
+            elements.make_room(count, spare)?;
+            elements.append(values);
+            Ok(())
+        });
     }
 
     /// Puts a block. Joins the bag if the shard had left.
     pub(super) fn put_block(&self, block: &mut Vec<T>, bag: &Bag<T>) {
-        let (count, mut spare) = (block.len(), Spare::empty());
-        if count == 0 {
-            return;
+        let count = block.len();
+        if count > 0 {
+            self.put_with(count, bag, |elements, spare| elements.put_block(block, spare));
         }
+    }
+
+    /// Makes `count` elements arrive by `put`, which is called again with the memory that it needs.
+    fn put_with(
+        &self,
+        count: usize,
+        bag: &Bag<T>,
+        mut put: impl FnMut(&mut Elements<T>, &mut Spare<T>) -> Result<(), Needs>,
+    ) {
+        let mut spare = Spare::empty();
         loop {
             let mut elements = self.lock();
-            match elements.put_block(block, &mut spare) {
+            match put(&mut elements, &mut spare) {
                 Ok(()) => {
                     self.before_arrival(&mut elements, bag);
                     self.arrived(&elements, count);

@@ -2,7 +2,7 @@
 
 use super::roster::Changes;
 use super::shard::{Locked, Shard};
-use super::{Bag, Client, Strategy, sites};
+use super::{Bag, Client, Strategy, in_turn, sites};
 use squall_sys::sync::atomic::Ordering;
 use squall_sys::sync::recheck;
 
@@ -82,16 +82,11 @@ impl<T> Bag<T> {
     fn look_up(&self, home: &Shard<T>) -> Option<T> {
         let counts = &home.own().counts;
         counts.looks.add(1);
-        let next = home.turn();
-        let filled = || self.filled.iter().filter(|&place| place != home.index());
-        let count = filled().count();
-        let start = next % count.max(1);
-        filled().skip(start).chain(filled().take(start)).filter_map(|place| self.shard(place)).find_map(
-            |shard| {
-                counts.looks.add(1);
-                if shard.is_empty() { None } else { self.take_one(shard, home) }
-            },
-        )
+        let others = self.filled.iter().filter(|&place| place != home.index());
+        in_turn(home, others.filter_map(|place| self.shard(place))).find_map(|shard| {
+            counts.looks.add(1);
+            if shard.is_empty() { None } else { self.take_one(shard, home) }
+        })
     }
 
     /// The second pass of `get` after a first one with this sum of arrivals, and this number of changes of
@@ -229,12 +224,12 @@ impl<T> Bag<T> {
     /// Moves blocks from a shard that holds too much to the common one.
     #[cold]
     pub(super) fn spill(&self, shard: &Shard<T>) {
+        // Not more than is there now, also if others put meanwhile.
+        let mut excess = shard.len().saturating_sub(self.attributes.hoard());
         let Some(center) = self.common_shard() else { return };
         if center.index() == shard.index() {
             return;
         }
-        // Not more than is there now, also if others put meanwhile.
-        let mut excess = shard.len().saturating_sub(self.attributes.hoard());
         while excess > 0 {
             let (inbound, block) = center.expect(self);
             let moved = self.move_blocks(shard, center, block, super::store::block_len::<T>(), |_| ());
