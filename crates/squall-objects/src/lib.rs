@@ -23,6 +23,7 @@ pub mod pages;
 pub mod pool;
 pub mod read_mostly;
 mod sizes;
+mod two_forms;
 mod walk;
 
 pub use sizes::CLUSTER_SIZE;
