@@ -13,7 +13,7 @@
 //! Ids are given out in rounds. In a round no id is given out twice. A round ends when no other id is left to
 //! give out; then the ids that came back are next, on each VP in the order of their return. So a late message
 //! for an id seldom meets a new owner. It still can, if nearly all ids are in use, or if an id comes back on
-//! a VP that has few: a program that must exclude that adds a generation.
+//! a VP that has few. A program that must exclude that adds a generation.
 //!
 //! An [`adaptive`] pool starts as [`shared`]. It becomes [`distributed`] while several VPs use it, and goes
 //! back afterwards.

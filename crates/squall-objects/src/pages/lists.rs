@@ -90,8 +90,8 @@ pub(super) fn return_above(mut pool: Handle<dyn PagePool>, mut error: CallError,
     }
 }
 
-/// Returns whether this thread must take no lock: it may be held for ever, by a thread that the child of a
-/// fork does not have, or by the code that a signal handler interrupted.
+/// Returns whether this thread must take no lock, since its holder may never go on. It may be a thread that
+/// the child of a fork does not have, or the code that a signal handler interrupted.
 fn is_without_locks(error: &CallError) -> bool {
     matches!(error.reason(), CallErrorKind::Forked | CallErrorKind::Reentrant)
 }

@@ -299,8 +299,8 @@ impl<T: Send + 'static> ObjectPool<T> {
 
     /// Returns the bag of the idle objects: for its name and counts, and to swap it.
     ///
-    /// An [`Idle`] that is taken out of the bag and dropped is lost to a pool with a maximum size, as is the
-    /// state of a bag that is swapped without state.
+    /// A pool with a maximum size loses each [`Idle`] that is taken out of the bag and dropped. A swap without
+    /// state loses all of them.
     ///
     /// ```
     /// use squall::objects::bag::{self, Bag};

@@ -8,7 +8,7 @@
 //!
 //! Tried: a round has a new bag with up to 64 more places than VPs, and new threads. Each thread holds some
 //! tokens. It puts and gets single ones and batches, as the client of its VP or of a random place. In between
-//! it is idle, waits, gives up or cancels waits, lets shards leave, gathers all elements in one shard,
+//! it is idle, waits, gives up or cancels waits, or lets shards leave. It gathers all elements in one shard,
 //! changes the strategy or a constant, or moves to another processor. Some rounds close the bag. At the end
 //! of a round all tokens are counted.
 //!
