@@ -50,9 +50,9 @@
 //!   waits for threads that move pages between lists.
 //!
 //! # Limits
-//! - The limit counts pages. The memory of a page that was given up can stay until its whole chunk was. That
-//!   is so if the system's pages are larger than 4 KiB, or if the memory is locked. A thread that gets pages while
-//!   the limit is lowered may still see the old one.
+//! - The limit counts pages. The memory of a page that was given up can stay until its whole chunk was.
+//!   That is so if the system's pages are larger than 4 KiB, or if the memory is locked. A thread that gets
+//!   pages while the limit is lowered may still see the old one.
 //! - A user that moves to another table during a swap may not be asked.
 //! - A bare frame of another pool that is given to a pool makes `used` of both too small.
 //! - A page keeps its contents when it changes hands, also between pools: see

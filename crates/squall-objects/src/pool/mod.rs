@@ -299,8 +299,8 @@ impl<T: Send + 'static> ObjectPool<T> {
 
     /// Returns the bag of the idle objects: for its name and counts, and to swap it.
     ///
-    /// A pool with a maximum size loses each [`Idle`] that is taken out of the bag and dropped. A swap without
-    /// state loses all of them.
+    /// A pool with a maximum size loses each [`Idle`] that is taken out of the bag and dropped. A swap
+    /// without state loses all of them.
     ///
     /// ```
     /// use squall::objects::bag::{self, Bag};
