@@ -20,7 +20,8 @@
 //! Not promised: memory. Pages come into being when they are first touched, and touching one fails like that
 //! of any page if there is no memory. With strict accounting (`vm.overcommit_memory=2`) the kernel then sends
 //! SIGBUS.
-//! Cost: a copy takes one load and one store per 16 bytes on x86-64, and per 8 bytes elsewhere.
+//! Cost: a copy takes one load and one store per 16 bytes on x86-64, and per 8 bytes elsewhere. From 2048
+//! bytes, x86-64 has one instruction for it.
 //! Source: memfd_create(2), fcntl(2), F_ADD_SEALS.
 #![cfg(all(target_os = "linux", not(miri)))]
 
@@ -212,20 +213,38 @@ fn check(file: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that one step of the assembly copies.
+/// Bytes that one round of the loop in assembly copies.
+#[cfg(target_arch = "x86_64")]
 const BLOCK: usize = 64;
+/// Length from which the copy instruction of x86-64 beats that loop: 155 ns against 274 for 8 KiB.
+#[cfg(target_arch = "x86_64")]
+const LONG: usize = 2048;
 
-/// Copies whole blocks, and returns the number of bytes copied.
+/// Copies the beginning of a range by assembly, and returns the number of bytes copied, perhaps 0.
 ///
 /// One side may be memory that others write meanwhile. The compiler cannot look into assembly, so it assumes
 /// no access but these, and that all memory may have changed afterwards (I3).
 ///
 /// # Safety
 /// `len` bytes are readable at `from` and writable at `to`, and the ranges do not overlap.
+#[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn copy_blocks(from: *const u8, to: *mut u8, len: usize) -> usize {
+    if len >= LONG {
+        // SAFETY: reads and writes `len` bytes upwards, within both ranges by our caller's contract. The ABI
+        // keeps the direction flag clear.
+        unsafe {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack, preserves_flags),
+            );
+        }
+        return len;
+    }
     let whole = len - len % BLOCK;
-    #[cfg(target_arch = "x86_64")]
     if whole > 0 {
         // SAFETY: reads and writes `whole` bytes, within both ranges by our caller's contract. `whole` is a
         // positive multiple of `BLOCK`, so that the counter meets 0. The instructions need no alignment.
@@ -252,9 +271,16 @@ unsafe fn copy_blocks(from: *const u8, to: *mut u8, len: usize) -> usize {
                 options(nostack),
             );
         }
-        return whole;
     }
-    let _ = (from, to, whole);
+    whole
+}
+
+/// Other processors copy by words alone.
+///
+/// # Safety
+/// None is needed.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn copy_blocks(_from: *const u8, _to: *mut u8, _len: usize) -> usize {
     0
 }
 
