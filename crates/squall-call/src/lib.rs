@@ -3,4 +3,6 @@
 #![doc = include_str!("../README.md")]
 
 #[doc(hidden)]
+pub mod frames;
+#[doc(hidden)]
 pub mod layout;
