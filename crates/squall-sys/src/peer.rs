@@ -71,6 +71,10 @@ pub fn process(socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     if let Some(option) = SO_PEERPIDFD {
         match process_by_socket(socket, option) {
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+            // Kernels before 6.16 say so of a process that has ended.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
             result => return result.map(Some),
         }
     }
