@@ -6,3 +6,6 @@
 pub mod frames;
 #[doc(hidden)]
 pub mod layout;
+#[cfg(all(target_os = "linux", not(miri)))]
+#[doc(hidden)]
+pub mod socket;
