@@ -84,6 +84,12 @@ pub mod rcu {
     pub use squall_rcu::*;
 }
 
+/// Calls of objects in other processes of the machine.
+#[cfg(feature = "call")]
+pub mod call {
+    pub use squall_call::*;
+}
+
 /// Inspection and control of the objects of a running program.
 #[cfg(feature = "browse")]
 pub mod browse {
